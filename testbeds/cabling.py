@@ -1,0 +1,158 @@
+"""The cabling as a graph: a circuit is valid only where the graph has the light path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from testbeds.errors import LightrigError
+from testbeds.plans import Circuit, Link, Plan, Port
+
+__all__ = ["Cabling", "CablingError", "Fiber", "NoLightPathError", "Port"]
+
+
+class CablingError(LightrigError, ValueError):
+    """The fibers contradict each other, or do not offer what was asked of them."""
+
+
+class NoLightPathError(CablingError):
+    """A circuit or a link has no fibers."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Fiber:
+    """One fiber, in the direction of its light; `loss_db` includes its connectors."""
+
+    source: Port
+    sink: Port
+    loss_db: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.sink}"
+
+
+@dataclass(frozen=True)
+class Cabling:
+    """All fibers of a testbed; `switches` names the optical ones, which circuits cross.
+
+    Raises `CablingError` where a port has two fibers in one direction.
+    """
+
+    fibers: tuple[Fiber, ...]
+    switches: frozenset[str]
+    _graph: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        graph = nx.DiGraph()
+        for fiber in self.fibers:
+            for degree, port, way in (
+                (graph.out_degree, fiber.source, "source"),
+                (graph.in_degree, fiber.sink, "sink"),
+            ):
+                if port in graph and degree(port):
+                    raise CablingError(f"{port} is the {way} of two fibers")
+            graph.add_edge(fiber.source, fiber.sink, fiber=fiber)
+        object.__setattr__(self, "_graph", graph)
+
+    def fiber_from(self, source: Port) -> Fiber | None:
+        """Return the fiber that carries light away from `source`."""
+        return next((f for _, _, f in self._graph.out_edges([source], data="fiber")), None)
+
+    def fiber_to(self, sink: Port) -> Fiber | None:
+        """Return the fiber that brings light to `sink`."""
+        return next((f for _, _, f in self._graph.in_edges([sink], data="fiber")), None)
+
+    def ingress_of(self, nic_port: Port) -> tuple[str, int] | None:
+        """Return the switch and ingress port where the transmit fiber of `nic_port` ends."""
+        fiber = self.fiber_from(nic_port)
+        return self._switch_port(fiber.sink) if fiber else None
+
+    def egress_of(self, nic_port: Port) -> tuple[str, int] | None:
+        """Return the switch and egress port where the receive fiber of `nic_port` starts."""
+        fiber = self.fiber_to(nic_port)
+        return self._switch_port(fiber.source) if fiber else None
+
+    def transmitter(self, switch: str, ingress: int) -> Port | None:
+        """Return the port whose light arrives at `ingress` of `switch`."""
+        fiber = self.fiber_to(Port(switch, str(ingress)))
+        return fiber.source if fiber else None
+
+    def receiver(self, switch: str, egress: int) -> Port | None:
+        """Return the port that is lit from `egress` of `switch`."""
+        fiber = self.fiber_from(Port(switch, str(egress)))
+        return fiber.sink if fiber else None
+
+    def light_path(self, switch: str, circuit: Circuit) -> tuple[Port, Port]:
+        """Return the ports that `circuit` joins, transmitter first; raises `NoLightPathError`."""
+        transmitter = self.transmitter(switch, circuit.ingress)
+        receiver = self.receiver(switch, circuit.egress)
+        if transmitter is None or receiver is None:
+            dark = [
+                f"no fiber {way} {switch}.{port}"
+                for way, port, end in (
+                    ("ends at", circuit.ingress, transmitter),
+                    ("starts at", circuit.egress, receiver),
+                )
+                if end is None
+            ]
+            raise NoLightPathError(f"circuit {circuit} has no light path: {' and '.join(dark)}")
+        return transmitter, receiver
+
+    def fiber_loss_db(self, switch: str, circuit: Circuit) -> float:
+        """Return the loss of both fibers of `circuit` in dB; raises `NoLightPathError`."""
+        transmitter, _ = self.light_path(switch, circuit)
+        into, out = self.fiber_from(transmitter), self.fiber_from(Port(switch, str(circuit.egress)))
+        return sum(fiber.loss_db for fiber in (into, out) if fiber)
+
+    def circuits_for_link(self, a: Port, b: Port) -> Plan:
+        """Return the plan of the two circuits that join `a` and `b`.
+
+        Raises `NoLightPathError` where the four fibers do not meet at one switch.
+        """
+        link = Link(a, b)
+        ends: list[tuple[str, int]] = []
+        for port in (link.a, link.b):
+            into, out = self.ingress_of(port), self.egress_of(port)
+            if into is None or out is None:
+                way = "transmit" if into is None else "receive"
+                raise NoLightPathError(f"{port} has no {way} fiber on an optical switch")
+            ends += [into, out]
+        if len({switch for switch, _ in ends}) > 1:
+            where = ", ".join(sorted({switch for switch, _ in ends}))
+            raise NoLightPathError(f"{link} does not meet one switch, its fibers are on {where}")
+        (switch, a_in), (_, a_out), (_, b_in), (_, b_out) = ends
+        return Plan(str(link), {switch: frozenset({Circuit(a_in, b_out), Circuit(b_in, a_out)})})
+
+    def links(self, plan: Plan) -> frozenset[Link]:
+        """Return the links whose both directions `plan` closes, even through several switches."""
+        onward = {
+            Port(switch, str(circuit.ingress)): Port(switch, str(circuit.egress))
+            for switch, circuits in plan.circuits.items()
+            for circuit in circuits
+        }
+        heard_by: dict[Port, Port] = {}
+        for fiber in self.fibers:
+            if fiber.source.owner in self.switches:
+                continue
+            end: Port | None = fiber.sink
+            crosses = False
+            # No port has two fibers or circuits, so this cannot run in a circle.
+            while end is not None and end.owner in self.switches:
+                crosses = True
+                out = onward.get(end)
+                next_fiber = self.fiber_from(out) if out else None
+                end = next_fiber.sink if next_fiber else None
+            if end is not None and crosses:
+                heard_by[fiber.source] = end
+        return frozenset(Link(a, b) for a, b in heard_by.items() if a != b and heard_by.get(b) == a)
+
+    def own_ports(self, switch: str) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the cabled ingress and egress ports of `switch`; no other may be touched."""
+        ingress = frozenset(int(f.sink.name) for f in self.fibers if f.sink.owner == switch)
+        egress = frozenset(int(f.source.name) for f in self.fibers if f.source.owner == switch)
+        return ingress, egress
+
+    def _switch_port(self, port: Port) -> tuple[str, int] | None:
+        return (port.owner, int(port.name)) if port.owner in self.switches else None

@@ -1,0 +1,33 @@
+"""Errors of the lowest floor, and the base of every error raised on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class LightrigError(Exception):
+    """Base of every error that Lightrig raises on purpose."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Problem:
+    """One mistake in a file; `line` and `column` count from 1."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.message}"
+
+
+class TestbedError(LightrigError):
+    """A testbed file is wrong; `problems` holds all that was found, in file order."""
+
+    __test__ = False
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))

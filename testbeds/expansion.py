@@ -1,0 +1,275 @@
+"""From the document's ranges and templates to one spec for each thing."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from testbeds.findings import Findings, did_you_mean
+from testbeds.located import Keys, Located
+from testbeds.model import (
+    GpuSpec,
+    Identity,
+    InstrumentSpec,
+    NicPortSpec,
+    NicSpec,
+    ServerSpec,
+    SwitchSpec,
+    TransceiverSpec,
+)
+from testbeds.plans import Port
+from testbeds.ranges import RangeError, expand
+from testbeds.schema import (
+    Document,
+    IdentityPart,
+    NicPart,
+    OpticalSwitchPart,
+    PacketSwitchPart,
+    ServerPart,
+)
+
+
+@dataclass(slots=True)
+class Parts:
+    """All that stands in the lab, before it is cabled."""
+
+    switches: dict[str, SwitchSpec] = field(default_factory=dict)
+    servers: dict[str, ServerSpec] = field(default_factory=dict)
+    instruments: dict[str, InstrumentSpec] = field(default_factory=dict)
+    transceivers: dict[str, TransceiverSpec] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> list[str]:
+        """The names that can stand before the dot of a fiber's end."""
+        return [*self.switches, *self.servers, *self.instruments]
+
+
+def expand_document(document: Document, located: Located, findings: Findings) -> Parts:
+    """Return the parts that `document` describes; what is wrong goes to `findings`."""
+    return _Expansion(located, findings).run(document)
+
+
+class _Expansion:
+    def __init__(self, located: Located, findings: Findings) -> None:
+        self._located = located
+        self._findings = findings
+        self._names: dict[str, int] = {}
+        self._port_number = itertools.count(1)
+        self._seen: dict[tuple[str, str, str], str] = {}
+        self._parts = Parts()
+
+    def run(self, document: Document) -> Parts:
+        self._transceivers(document)
+        self._switches(document)
+        self._servers(document)
+        self._instruments(document)
+        return self._parts
+
+    def _transceivers(self, document: Document) -> None:
+        for name, part in document.transceivers.items():
+            for what in ("launch", "receive"):
+                power = getattr(part, what)
+                if power.min > power.max:
+                    self._findings.add(
+                        ("transceivers", name, what),
+                        f"found min {power.min:g} dBm above max {power.max:g} dBm",
+                    )
+            self._parts.transceivers[name] = TransceiverSpec(
+                name,
+                part.wavelength,
+                part.launch.min,
+                part.launch.max,
+                part.receive.min,
+                part.receive.max,
+                part.damage,
+            )
+
+    def _switches(self, document: Document) -> None:
+        for key, part in document.switches.items():
+            keys = ("switches", key)
+            place = self._located.place(keys, of_key=True)
+            for name in self._expand(keys):
+                if isinstance(part, OpticalSwitchPart):
+                    inputs, outputs = map(int, part.size.split("x"))
+                else:
+                    inputs = outputs = part.ports
+                self._parts.switches[name] = SwitchSpec(
+                    name,
+                    part.kind,
+                    part.model,
+                    self._switch_address(part, name, keys),
+                    part.login,
+                    inputs,
+                    outputs,
+                    part.loss.max if isinstance(part, OpticalSwitchPart) and part.loss else None,
+                    part.rate if isinstance(part, PacketSwitchPart) else None,
+                    part.options,
+                    _identity(part.identity),
+                    place.line,
+                    place.column,
+                )
+
+    def _switch_address(
+        self, part: OpticalSwitchPart | PacketSwitchPart, name: str, keys: Keys
+    ) -> str | None:
+        if part.address is None:
+            return None
+        return self._fill(part.address, (*keys, "address"), name=name, n=_number(name))
+
+    def _instruments(self, document: Document) -> None:
+        for key, part in document.instruments.items():
+            keys = ("instruments", key)
+            place = self._located.place(keys, of_key=True)
+            for name in self._expand(keys):
+                self._parts.instruments[name] = InstrumentSpec(
+                    name,
+                    part.kind,
+                    part.model,
+                    self._fill(part.address, (*keys, "address"), name=name, n=_number(name)),
+                    part.login,
+                    part.channels,
+                    part.launch.max if part.launch else None,
+                    part.damage,
+                    part.options,
+                    _identity(part.identity),
+                    place.line,
+                    place.column,
+                )
+
+    def _servers(self, document: Document) -> None:
+        for key, part in document.servers.items():
+            for name in self._expand(("servers", key)):
+                self._parts.servers[name] = self._server(name, part, ("servers", key))
+
+    def _server(self, name: str, part: ServerPart, keys: Keys) -> ServerSpec:
+        number = _number(name)
+        address = self._fill(part.address, (*keys, "address"), name=name, n=number, server=number)
+        self._once("address", "the testbed", address, name, (*keys, "address"))
+        nics: dict[str, NicSpec] = {}
+        for nic_key, nic in part.nics.items():
+            nic_keys = (*keys, "nics", nic_key)
+            for nic_name in self._expand(nic_keys, nics):
+                nics[nic_name] = self._nic(name, nic_name, nic, nic_keys)
+        place = self._located.place(keys, of_key=True)
+        gpus = GpuSpec(part.gpus.count, part.gpus.model) if part.gpus else GpuSpec()
+        return ServerSpec(name, address, part.login, gpus, nics, place.line, place.column)
+
+    def _nic(self, server: str, name: str, part: NicPart, keys: Keys) -> NicSpec:
+        common = {"name": name, "n": _number(name), "server": _number(server)}
+        if part.transceiver is not None and part.transceiver not in self._parts.transceivers:
+            self._findings.add(
+                (*keys, "transceiver"),
+                f"found the unknown transceiver {part.transceiver!r}"
+                + did_you_mean(part.transceiver, self._parts.transceivers),
+            )
+        ports = []
+        for index in range(part.ports):
+            values = {**common, "p": str(index), "k": str(next(self._port_number))}
+            port = Port(server, f"{name}.p{index}" if part.ports > 1 else name)
+            texts: dict[str, str | None] = {}
+            for what in ("netdev", "rdma", "ip"):
+                template = getattr(part, what)
+                texts[what] = None
+                if template is not None:
+                    texts[what] = text = self._fill(template, (*keys, what), **values)
+                    scope = "the testbed" if what == "ip" else server
+                    self._once(what, scope, text, str(port), (*keys, what))
+            if texts["ip"] is not None and "{" not in texts["ip"]:
+                self._check_ip(texts["ip"], (*keys, "ip"))
+            ports.append(NicPortSpec(port, texts["netdev"] or "", texts["rdma"], texts["ip"]))
+        numa = self._numa(part.numa, (*keys, "numa"), common)
+        return NicSpec(name, part.model, part.rate, numa, part.transceiver, tuple(ports))
+
+    def _numa(
+        self, numa: int | str | None, keys: Keys, values: Mapping[str, str | None]
+    ) -> int | None:
+        if numa is None or isinstance(numa, int):
+            return numa
+        text = self._fill(numa, keys, **values)
+        if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
+            self._findings.add(keys, f"found {text!r}, expected a NUMA node's number, e.g. 0")
+            return None
+        return int(text)
+
+    def _check_ip(self, text: str, keys: Keys) -> None:
+        try:
+            ipaddress.ip_interface(text)
+        except ValueError:
+            self._findings.add(
+                keys,
+                f"found {text!r}, expected an IP address and its prefix, e.g. '192.0.2.1/24'",
+                once="ip",
+            )
+
+    def _once(self, what: str, scope: str, text: str, user: str, keys: Keys) -> None:
+        if "{" in text:
+            return  # a template that could not be filled was noted there
+        first = self._seen.setdefault((what, scope, text), user)
+        if first != user:
+            self._findings.add(
+                keys,
+                f"{first} and {user} have the same {what} {text!r}, expected one each, e.g. with "
+                + {"address": "{name}", "ip": "{k}"}.get(what, "{n} or {p}"),
+                once=f"same {what}",
+            )
+
+    def _expand(self, keys: Keys, used: Mapping[str, object] | None = None) -> Iterator[str]:
+        """Yield the valid new names of the key; `used` are those of the same NIC list."""
+        text = str(keys[-1])
+        try:
+            names = expand(text)
+        except RangeError as error:
+            self._findings.add(keys, str(error), of_key=True, offset=error.offset)
+            return
+        if not names:
+            self._findings.add(keys, "found an empty name", of_key=True)
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name, re.ASCII):
+                self._findings.add(
+                    keys,
+                    f"found the name {name!r}, expected letters, digits, - and _, e.g. 'server0'",
+                    of_key=True,
+                    once="name",
+                )
+                continue
+            if used is not None:
+                taken: str | None = "in this server" if name in used else None
+            else:
+                taken = f"in line {self._names[name]}" if name in self._names else None
+                self._names.setdefault(name, self._located.place(keys, of_key=True).line)
+            if taken:
+                self._findings.add(
+                    keys,
+                    f"the name {name!r} is used twice, first {taken}",
+                    of_key=True,
+                    once="duplicate name",
+                )
+                continue
+            yield name
+
+    def _fill(self, template: str, keys: Keys, **values: str | None) -> str:
+        def value(match: re.Match[str]) -> str:
+            known = ", ".join(f"{{{key}}}" for key in values)
+            if match[1] not in values:
+                message = f"found the unknown template {match[0]}, expected one of {known}"
+            elif values[match[1]] is None:
+                message = f"found {match[0]}, but the name it comes from has no number"
+            else:
+                return str(values[match[1]])
+            self._findings.add(keys, message, offset=match.start(), once="template")
+            return match[0]
+
+        return re.sub(r"\{([^{}]*)\}", value, template)
+
+
+def _number(name: str) -> str | None:
+    """Return the last number in a name as written: that of the innermost range."""
+    numbers = re.findall(r"\d+", name, re.ASCII)
+    return numbers[-1] if numbers else None
+
+
+def _identity(part: IdentityPart | None) -> Identity:
+    return Identity(part.model, part.serial, part.firmware) if part else Identity()

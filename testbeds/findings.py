@@ -1,0 +1,71 @@
+"""The collector of problems, so that a person sees all of them at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable
+
+from testbeds.errors import Problem, TestbedError
+from testbeds.located import Keys, Located
+
+
+class Findings:
+    """Problems found in one file and in the files that it names."""
+
+    def __init__(self, located: Located) -> None:
+        self._located = located
+        self._problems: list[Problem] = list(located.problems)
+        self._groups: dict[Hashable, list[Problem]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._problems or self._groups)
+
+    def add(
+        self,
+        keys: Keys,
+        message: str,
+        *,
+        of_key: bool = False,
+        offset: int | None = None,
+        once: str | None = None,
+    ) -> None:
+        """Note a problem with the value at `keys`, or with its key.
+
+        `offset` counts characters from the start of the text. Problems with the same `once` at
+        the same place, e.g. those of all servers of a range, are shown as one.
+        """
+        place = self._located.place(keys, of_key=of_key)
+        column = place.column if offset is None else place.text + offset
+        group = (place.line, column, once or message)
+        problem = Problem(self._located.file, place.line, column, message)
+        self._groups.setdefault(group, []).append(problem)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Note problems that were found elsewhere."""
+        self._problems += problems
+
+    def line(self, keys: Keys) -> int:
+        """Return the line of the value at `keys`."""
+        return self._located.place(keys).line
+
+    def raise_if_any(self) -> None:
+        """Raise `TestbedError` with all problems in file order, if there are any."""
+        problems = set(self._problems)
+        for first, *others in self._groups.values():
+            more = len(set(others) - {first})
+            note = f" (and {more} more like it)" if more else ""
+            problems.add(Problem(first.file, first.line, first.column, first.message + note))
+        if problems:
+            raise TestbedError(sorted(problems))
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" or, for lack of a likeness, the known names."""
+    names = list(dict.fromkeys(known))
+    near = difflib.get_close_matches(found, names, n=1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    if not names:
+        return "; there are none"
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"; expected one of {shown}"

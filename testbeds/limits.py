@@ -1,0 +1,170 @@
+"""Limits: what a testbed claims about itself, as plain values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from testbeds.errors import LightrigError
+from testbeds.quantities import (
+    QuantityError,
+    format_db,
+    format_dbm,
+    format_duration,
+    format_rate,
+    format_share,
+    parse_db,
+    parse_dbm,
+    parse_duration,
+    parse_rate,
+    parse_share,
+)
+
+Unit = Literal["ns", "dB", "dBm", "bit/s", "share", "1"]
+
+DEFAULT_CONFIDENCE = 0.95
+"""The confidence of a limit on a quantile that states none."""
+
+EXAMPLE = "{p99: 70 ms, confidence: 95 %}"
+
+_FORMATS: Mapping[Unit, Callable[[float], str]] = {
+    "ns": format_duration,
+    "dB": format_db,
+    "dBm": format_dbm,
+    "bit/s": format_rate,
+    "share": format_share,
+    "1": "{:g}".format,
+}
+_PARSERS: tuple[tuple[Unit, Callable[[str], float]], ...] = (
+    ("ns", parse_duration),
+    ("dB", parse_db),
+    ("dBm", parse_dbm),
+    ("share", parse_share),
+    ("bit/s", parse_rate),
+)
+# Families whose unit is settled by what they are; others may carry any.
+_FAMILIES: Mapping[str, tuple[Unit, str]] = {
+    "reconfiguration": ("ns", "a duration, e.g. '70 ms'"),
+    "outage": ("ns", "a duration, e.g. '70 ms'"),
+    "insertion_loss": ("dB", "a ratio in dB, e.g. '3 dB'"),
+}
+
+
+class LimitError(LightrigError, ValueError):
+    """A limit cannot be read; `key` names the part of it that is wrong, or is None.
+
+    `of_key` says that the key itself is wrong, not its value.
+    """
+
+    def __init__(self, message: str, key: str | None = None, *, of_key: bool = False) -> None:
+        super().__init__(message)
+        self.key = key
+        self.of_key = of_key
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on a quantile of a quantity, and the confidence with which it is claimed.
+
+    `value` is in `unit`. For an upper bound, `quantile` 1.0 means every sample; for a lower
+    bound (`side` is "lower") every sample is at least `value`, and `quantile` is 0.0.
+    `confidence` is None where every sample is judged by itself. `line` and `column` say where
+    the testbed file states it.
+    """
+
+    quantity: str
+    side: Literal["upper", "lower"]
+    quantile: float
+    value: float
+    unit: Unit
+    confidence: float | None
+    line: int = 0
+    column: int = 0
+
+    @property
+    def value_ns(self) -> int:
+        """The bound in ns; raises `LimitError` for a quantity that is no time."""
+        if self.unit != "ns":
+            raise LimitError(f"the limit on {self.quantity} is in {self.unit}, not in time")
+        return int(self.value)
+
+    def __str__(self) -> str:
+        which = {0.0: "min", 0.5: "median", 1.0: "max"}.get(
+            self.quantile, f"p{self.quantile * 100:.6g}"
+        )
+        sign = "<=" if self.side == "upper" else ">="
+        sure = f" ({format_share(self.confidence)} confident)" if self.confidence else ""
+        return f"{self.quantity} {which} {sign} {_FORMATS[self.unit](self.value)}{sure}"
+
+
+def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
+    """Read one limit, e.g. `{p99: 70 ms, confidence: 95 %}`, `{max: 3 dB}`; raises `LimitError`."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*", quantity):
+        raise LimitError(
+            f"found the quantity {quantity!r}, expected a name such as 'reconfiguration.carrier_up'"
+        )
+    bounds = [key for key in body if key != "confidence"]
+    for key in bounds:
+        if not re.fullmatch(r"median|min|max|p\d{1,2}(\.\d{1,6})?", key, re.ASCII):
+            raise LimitError(
+                f"found {key!r}, expected p50, p99, p99.9, median, min or max, e.g. {EXAMPLE}",
+                key,
+                of_key=True,
+            )
+    if len(bounds) != 1:
+        found = " and ".join(bounds) or "none"
+        raise LimitError(
+            f"found {found}, expected one of p99, median, min or max, e.g. {EXAMPLE}",
+            bounds[1] if bounds else None,
+            of_key=True,
+        )
+    (which,) = bounds
+    quantile = {"median": 0.5, "min": 0.0, "max": 1.0}.get(which)
+    if quantile is None:
+        # Divided as text, so that p99.9 is 0.999 to the last bit.
+        quantile = float(f"{which[1:]}e-2")
+        if quantile == 0:
+            raise LimitError(
+                "found p0, expected e.g. p99, or min for a lower bound", which, of_key=True
+            )
+    value, unit = _value(quantity, which, body[which])
+    confidence = None
+    if "confidence" in body:
+        try:
+            confidence = parse_share(body["confidence"])  # type: ignore[arg-type]
+        except QuantityError as error:
+            raise LimitError(str(error), "confidence") from None
+        if not 0 < confidence < 1:
+            raise LimitError(
+                f"found a confidence of {body['confidence']!r}, expected between 0 and 100 %",
+                "confidence",
+            )
+    elif 0 < quantile < 1:
+        confidence = DEFAULT_CONFIDENCE
+    side: Literal["upper", "lower"] = "lower" if which == "min" else "upper"
+    return Limit(quantity, side, quantile, value, unit, confidence)
+
+
+def _value(quantity: str, key: str, found: object) -> tuple[float, Unit]:
+    wanted = _FAMILIES.get(quantity.partition(".")[0])
+    parsed = _any_unit(found)
+    if wanted and (parsed is None or parsed[1] != wanted[0]):
+        raise LimitError(f"found {found!r} for {quantity}, expected {wanted[1]}", key)
+    if parsed is None:
+        raise LimitError(f"found {found!r}, expected a value with its unit, e.g. '70 ms'", key)
+    return parsed
+
+
+def _any_unit(found: object) -> tuple[float, Unit] | None:
+    if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
+        return found, "1"
+    if isinstance(found, str):
+        for unit, parse in _PARSERS:
+            try:
+                return parse(found), unit
+            except QuantityError:
+                continue
+    return None

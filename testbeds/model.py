@@ -1,0 +1,278 @@
+"""A testbed after its file was read, checked and its ranges expanded: plain frozen values.
+
+Fields carry their unit in their name, or in their docstring. Mappings keep the file's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+from testbeds.cabling import Cabling, Fiber
+from testbeds.errors import LightrigError
+from testbeds.limits import Limit
+from testbeds.plans import Link, Plan, Port
+
+T = TypeVar("T", int, float)
+
+InstrumentKind = Literal["light_source", "power_meter", "attenuator", "bit_error_tester"]
+
+
+class UnknownNameError(LightrigError, LookupError):
+    """The testbed has nothing of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What an instrument must answer when it is asked who it is; None is not checked."""
+
+    model: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSpec:
+    """A switch. On an optical one, ingress ports are 1..N and egress ports N+1..N+M.
+
+    On a packet switch (`kind` "packet") each port 1..N is both; `rate_bps` is a port's rate, and
+    `address` is None where nothing talks to it. `login` names a credential ("env:OCS_LOGIN").
+    """
+
+    name: str
+    kind: Literal["optical", "packet"]
+    model: str
+    address: str | None
+    login: str | None
+    ingress_count: int
+    egress_count: int
+    loss_max_db: float | None
+    rate_bps: int | None
+    options: Mapping[str, bool | int | float | str]
+    identity: Identity
+    line: int
+    column: int
+
+    @property
+    def ingress_ports(self) -> range:
+        """The numbers of all ingress ports, cabled or not."""
+        return range(1, self.ingress_count + 1)
+
+    @property
+    def egress_ports(self) -> range:
+        """The numbers of all egress ports, cabled or not."""
+        first = 1 if self.kind == "packet" else self.ingress_count + 1
+        return range(first, first + self.egress_count)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec:
+    """The GPUs of a server."""
+
+    count: int = 0
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NicPortSpec:
+    """One port of a NIC: its network device, RDMA device and IP interface ("192.0.2.1/24")."""
+
+    port: Port
+    netdev: str
+    rdma: str | None
+    ip: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NicSpec:
+    """A NIC; all its ports have the same rate and the same transceiver type."""
+
+    name: str
+    model: str
+    rate_bps: int
+    numa: int | None
+    transceiver: str | None
+    ports: tuple[NicPortSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """A server, or a network namespace that plays one (address "netns://NAME")."""
+
+    name: str
+    address: str
+    login: str | None
+    gpus: GpuSpec
+    nics: Mapping[str, NicSpec]
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstrumentSpec:
+    """A bench instrument; its channels are ports "NAME.1", "NAME.2", ... of the cabling."""
+
+    name: str
+    kind: InstrumentKind
+    model: str
+    address: str
+    login: str | None
+    channels: int
+    launch_max_dbm: float | None
+    damage_dbm: float | None
+    options: Mapping[str, bool | int | float | str]
+    identity: Identity
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransceiverSpec:
+    """A type of transceiver: what it launches, what it needs, what destroys it."""
+
+    name: str
+    wavelength_nm: float
+    launch_min_dbm: float
+    launch_max_dbm: float
+    receive_min_dbm: float
+    receive_max_dbm: float
+    damage_dbm: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution(Generic[T]):
+    """A latent quantity: mean, standard deviation, and growth per circuit moved at once."""
+
+    mean: T
+    sd: T = 0
+    per_pair: T = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedMonitor:
+    """A switch's power monitors: averaging window in ns, noise (1 sd) in dB."""
+
+    averaging_ns: int = 10_000_000
+    noise_db: float = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSwitch:
+    """The truth about a simulated switch; delays in ns, loss in dB.
+
+    From the command on the wire: `acknowledge` to the reply, `dark` until the light is gone,
+    `settle` until it is back.
+    """
+
+    acknowledge: Distribution[int] = Distribution(40_000_000, 1_000_000, 350_000)
+    dark: Distribution[int] = Distribution(3_000_000, 400_000)
+    settle: Distribution[int] = Distribution(20_000_000, 1_000_000)
+    loss: Distribution[float] = Distribution(1.2, 0.2)
+    monitor: SimulatedMonitor = SimulatedMonitor()
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNic:
+    """The truth about simulated NICs, in ns.
+
+    `loss_detection` from light gone to the link down; `bring_up` from light back to the
+    firmware's link; `carrier` from there to the carrier; `resume` from there to traffic.
+    """
+
+    loss_detection: Distribution[int] = Distribution(1_000_000, 200_000)
+    bring_up: Distribution[int] = Distribution(3_000_000_000, 300_000_000)
+    carrier: Distribution[int] = Distribution(75_000, 2_000)
+    resume: Distribution[int] = Distribution(150_000_000, 20_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNetwork:
+    """The management network: `delay` one way between harness and server, in ns."""
+
+    delay: Distribution[int] = Distribution(120_000, 20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedClocks:
+    """The servers' clocks: `offset` against the harness, in ns; its mean may be negative."""
+
+    offset: Distribution[int] = Distribution(0, 2_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The truth that only a simulated world may read; every optical switch is in `switches`."""
+
+    switches: Mapping[str, SimulatedSwitch] = field(default_factory=dict)
+    nic: SimulatedNic = SimulatedNic()
+    network: SimulatedNetwork = SimulatedNetwork()
+    clocks: SimulatedClocks = SimulatedClocks()
+
+
+@dataclass(frozen=True, slots=True)
+class Testbed:
+    """What stands in the lab, as one file describes it."""
+
+    __test__ = False
+
+    name: str
+    about: str
+    path: Path
+    switches: Mapping[str, SwitchSpec]
+    servers: Mapping[str, ServerSpec]
+    instruments: Mapping[str, InstrumentSpec]
+    transceivers: Mapping[str, TransceiverSpec]
+    cabling: Cabling
+    plans: Mapping[str, Plan]
+    limits: Mapping[str, Limit]
+    simulation: Simulation
+
+    @property
+    def fibers(self) -> tuple[Fiber, ...]:
+        """All fibers, in the file's order."""
+        return self.cabling.fibers
+
+    @property
+    def optical_switches(self) -> Mapping[str, SwitchSpec]:
+        """The switches that move light."""
+        return {name: spec for name, spec in self.switches.items() if spec.kind == "optical"}
+
+    @property
+    def nics(self) -> tuple[tuple[ServerSpec, NicSpec], ...]:
+        """All NICs with their servers, in the file's order."""
+        return tuple((s, nic) for s in self.servers.values() for nic in s.nics.values())
+
+    @property
+    def nic_ports(self) -> tuple[NicPortSpec, ...]:
+        """All NIC ports, in the file's order: server by server, NIC by NIC."""
+        return tuple(port for _, nic in self.nics for port in nic.ports)
+
+    def nic_port(self, port: Port) -> NicPortSpec:
+        """Return what is known of `port`; raises `UnknownNameError`."""
+        _, nic = self.nic_of(port)
+        return next(spec for spec in nic.ports if spec.port == port)
+
+    def nic_of(self, port: Port) -> tuple[ServerSpec, NicSpec]:
+        """Return the server and the NIC of `port`; raises `UnknownNameError`."""
+        server = self.servers.get(port.owner)
+        nic = server.nics.get(port.name.partition(".")[0]) if server else None
+        if server is None or nic is None or all(spec.port != port for spec in nic.ports):
+            raise UnknownNameError(f"testbed {self.name} has no NIC port {port}")
+        return server, nic
+
+    def transceiver_of(self, port: Port) -> TransceiverSpec | None:
+        """Return the transceiver type in `port`; raises `UnknownNameError`."""
+        _, nic = self.nic_of(port)
+        return self.transceivers[nic.transceiver] if nic.transceiver else None
+
+    def links(self, plan: Plan | str) -> tuple[Link, ...]:
+        """Return the links that a plan, or the plan of that name, closes, in order."""
+        if isinstance(plan, str):
+            if plan not in self.plans:
+                raise UnknownNameError(
+                    f"testbed {self.name} has no plan {plan!r}, it has {', '.join(self.plans)}"
+                )
+            plan = self.plans[plan]
+        return tuple(sorted(self.cabling.links(plan)))

@@ -1,0 +1,188 @@
+"""From located YAML to a checked `Document`, every schema error with its place."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from testbeds.findings import Findings, did_you_mean
+from testbeds.located import Keys, Located
+from testbeds.schema import Document
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "keys with values",
+    "model_type": "keys with values",
+    "model_attributes_type": "keys with values",
+}
+_EXAMPLES = {
+    "name": "name: opus",
+    "model": "model: polatis",
+    "address": "address: tl1://ocs.lab",
+    "size": "size: 32x32",
+    "switches": "switches: {ocs: {model: polatis, address: tl1://ocs.lab, size: 32x32}}",
+    "nics": "nics: {nic0: {netdev: eth0, rate: 100G}}",
+    "netdev": "netdev: eth0",
+    "rate": "rate: 100G",
+    "launch": "launch: {min: -4.3 dBm, max: 4.5 dBm}",
+    "receive": "receive: {min: -10.6 dBm, max: 4.5 dBm}",
+    "wavelength": "wavelength: 1310 nm",
+    "mean": "mean: 40 ms",
+}
+_PRIVATE = re.compile(r"login|passw|passphrase|secret|token|options", re.IGNORECASE)
+
+
+def parse(located: Located, findings: Findings) -> Document | None:
+    """Return the document, or None where findings say why there is none."""
+    nothing: set[Keys] = set()
+    data = _without_nothing(located.data, (), nothing)
+    for keys in nothing:
+        key = keys[-1] if keys else ""
+        findings.add(
+            keys,
+            f"found nothing after {str(key)!r}, expected a value, or leave the line out",
+            of_key=True,
+        )
+    try:
+        document = Document.model_validate(data)
+    except ValidationError as error:
+        _translate(error.errors(include_url=False), data, nothing, findings)
+        return None
+    return None if findings else document
+
+
+def _without_nothing(data: Any, keys: Keys, nothing: set[Keys]) -> Any:
+    children: Iterator[tuple[str | int, Any]]
+    if isinstance(data, dict):
+        children = iter(data.items())
+    elif isinstance(data, list):
+        children = iter(enumerate(data))
+    else:
+        return data
+    kept: list[tuple[str | int, Any]] = []
+    for key, value in children:
+        if value is None:
+            nothing.add((*keys, key))
+            # A list keeps its length, so that later indices still lead to their places.
+            if isinstance(data, dict):
+                continue
+        kept.append((key, _without_nothing(value, (*keys, key), nothing)))
+    return dict(kept) if isinstance(data, dict) else [value for _, value in kept]
+
+
+def _translate(
+    errors: list[ErrorDetails], data: Any, nothing: set[Keys], findings: Findings
+) -> None:
+    wrong_types: dict[Keys, tuple[str, list[str]]] = {}
+    for error in errors:
+        keys = _real_keys(error["loc"], data, error["type"])
+        if keys in nothing:
+            continue
+        private = any(isinstance(key, str) and _PRIVATE.search(key) for key in keys)
+        found = "a value" if private else _describe(error["input"])
+        context = error.get("ctx", {})
+        match error["type"]:
+            case "missing":
+                key = str(keys[-1])
+                example = f", e.g. {_EXAMPLES[key]}" if key in _EXAMPLES else ""
+                findings.add(
+                    keys[:-1], f"the key {key!r} is missing, expected it here{example}", of_key=True
+                )
+            case "extra_forbidden":
+                key = str(keys[-1])
+                hint = did_you_mean(key, _known_keys(keys[:-1]))
+                findings.add(keys, f"found the unknown key {key!r}{hint}", of_key=True)
+            case "value_error":
+                findings.add(keys, str(context["error"]))
+            case "literal_error":
+                options = re.findall(r"'([^']*)'", str(context["expected"]))
+                hint = did_you_mean(str(error["input"]), options)
+                findings.add(keys, f"found {found}, expected {context['expected']}{hint}")
+            case "greater_than_equal":
+                findings.add(keys, f"found {found}, expected at least {context['ge']}")
+            case "less_than_equal":
+                findings.add(keys, f"found {found}, expected at most {context['le']}")
+            case "string_pattern_mismatch":
+                findings.add(keys, f"found {found}, expected letters, digits, - and _, e.g. 'opus'")
+            case kind if kind in _EXPECTED:
+                _, expected = wrong_types.setdefault(keys, (found, []))
+                if _EXPECTED[kind] not in expected:
+                    expected.append(_EXPECTED[kind])
+            case _:
+                findings.add(keys, f"found {found}: {error['msg']}")
+    for keys, (what, expected) in wrong_types.items():
+        hint = ' in quotes, e.g. "0"' if expected == ["text"] and "number" in what else ""
+        findings.add(keys, f"found {what}, expected {' or '.join(expected)}{hint}")
+
+
+def _real_keys(loc: tuple[int | str, ...], data: Any, kind: str) -> Keys:
+    """Drop what pydantic adds to a place for itself: names of union members."""
+    keys: list[str | int] = []
+    for index, key in enumerate(loc):
+        below: dict[str | int, Any] = {}
+        if isinstance(data, dict):
+            below = data
+        elif isinstance(data, list):
+            below = dict(enumerate(data))
+        if key in below:
+            data = below[key]
+        elif kind != "missing" or index < len(loc) - 1:
+            continue
+        keys.append(key)
+    return tuple(keys)
+
+
+def _describe(found: object) -> str:
+    match found:
+        case None:
+            return "nothing"
+        case bool():
+            return str(found).lower()
+        case int() | float():
+            return f"the number {str(found)[:40]}"
+        case str():
+            return repr(found if len(found) <= 40 else found[:37] + "...")
+        case list():
+            return "a list"
+    return "keys with values"
+
+
+def _known_keys(keys: Keys) -> list[str]:
+    """Return the keys that the schema knows in the mapping at `keys`."""
+    candidates: list[Any] = [Document]
+    for key in keys:
+        candidates = [below for each in candidates for below in _below(each, key)]
+    models = [m for each in candidates for m in _members(each) if _is_model(m)]
+    return [name for model in models for name in model.model_fields]
+
+
+def _below(annotation: Any, key: str | int) -> list[Any]:
+    found: list[Any] = []
+    for member in _members(annotation):
+        if _is_model(member):
+            field = member.model_fields.get(str(key))
+            found += [field.annotation] if field else []
+        elif get_origin(member) in {dict, list}:
+            found.append(get_args(member)[-1])
+    return found
+
+
+def _members(annotation: Any) -> list[Any]:
+    if hasattr(annotation, "__metadata__"):
+        return _members(annotation.__origin__)
+    if get_origin(annotation) in {Union, types.UnionType}:
+        return [member for arg in get_args(annotation) for member in _members(arg)]
+    return [annotation]
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

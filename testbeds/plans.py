@@ -1,0 +1,196 @@
+"""Circuits, links and plans as plain values, and the moves between two plans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+import networkx as nx
+
+from testbeds.errors import LightrigError
+
+
+class PlanError(LightrigError, ValueError):
+    """A plan contradicts itself or cannot be made."""
+
+
+class PartialMoveError(PlanError):
+    """No whole set of components adds that many circuits; `possible` lists the counts."""
+
+    def __init__(self, moving: int, possible: tuple[int, ...]) -> None:
+        counts = ", ".join(map(str, possible))
+        super().__init__(f"cannot move {moving} circuits without parting a ring: possible {counts}")
+        self.moving = moving
+        self.possible = possible
+
+
+class Port(NamedTuple):
+    """One end of a fiber: a port of a NIC, an optical or packet switch, or an instrument.
+
+    `owner` is the server, switch or instrument. A NIC port's name is "nic0" on a NIC with one
+    port and "nic0.p1" on one with several; a switch port's name is its number.
+    """
+
+    owner: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.name}"
+
+
+class Circuit(NamedTuple):
+    """One direction of light through a switch, from an ingress port to an egress port."""
+
+    ingress: int
+    egress: int
+
+    @classmethod
+    def parse(cls, text: str) -> Circuit:
+        """Read a circuit from e.g. "3>35"; raises `PlanError`."""
+        match = re.fullmatch(r"\s*(\d{1,6})\s*>\s*(\d{1,6})\s*", text, re.ASCII)
+        if match is None:
+            raise PlanError(f"found {text!r}, expected ingress>egress, e.g. '3>35'")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.ingress}>{self.egress}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Link:
+    """Two NIC ports that hear each other; `a` is the lesser, whatever the order given."""
+
+    a: Port
+    b: Port
+
+    def __post_init__(self) -> None:
+        if self.a == self.b:
+            raise PlanError(f"a link needs two ports, found {self.a} twice")
+        if self.b < self.a:
+            first, second = self.b, self.a
+            object.__setattr__(self, "a", first)
+            object.__setattr__(self, "b", second)
+
+    def __str__(self) -> str:
+        return f"{self.a} <-> {self.b}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The circuits that are wanted on each switch; a switch that is not named is left alone.
+
+    Raises `PlanError` where an ingress or egress port is used twice.
+    """
+
+    name: str
+    circuits: Mapping[str, frozenset[Circuit]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plain = {
+            switch: frozenset(Circuit(*circuit) for circuit in circuits)
+            for switch, circuits in self.circuits.items()
+        }
+        for switch, circuits in plain.items():
+            problem = port_used_twice(sorted(circuits))
+            if problem:
+                raise PlanError(f"plan {self.name}: {problem} on {switch}")
+        object.__setattr__(self, "circuits", MappingProxyType(plain))
+
+    def __hash__(self) -> int:
+        return hash((self.name, frozenset(self.circuits.items())))
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[str, dict[str, frozenset[Circuit]]]]:
+        # A read-only view can be neither pickled nor copied by itself.
+        return Plan, (self.name, dict(self.circuits))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.circuits.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What leads from one set of circuits to another on one switch."""
+
+    remove: frozenset[Circuit]
+    keep: frozenset[Circuit]
+    add: frozenset[Circuit]
+
+
+def port_used_twice(circuits: list[Circuit]) -> str | None:
+    """Name the first port that two of `circuits` share, or return None."""
+    ingress: dict[int, Circuit] = {}
+    egress: dict[int, Circuit] = {}
+    for circuit in circuits:
+        for side, port, used in (
+            ("ingress", circuit.ingress, ingress),
+            ("egress", circuit.egress, egress),
+        ):
+            if port in used:
+                return f"{side} {port} is used twice ({used[port]} and {circuit})"
+            used[port] = circuit
+    return None
+
+
+def difference(before: frozenset[Circuit], after: frozenset[Circuit]) -> Change:
+    """Return what to remove, keep and add so that `before` becomes `after`."""
+    return Change(remove=before - after, keep=before & after, add=after - before)
+
+
+def independent_moves(before: frozenset[Circuit], after: frozenset[Circuit]) -> list[Change]:
+    """Split the difference into parts that share no port, least port first.
+
+    Each can be made without any other; `keep` is empty in all of them.
+    """
+    change = difference(before, after)
+    graph = nx.Graph()
+    for circuit in sorted(change.remove | change.add):
+        graph.add_edge(("ingress", circuit.ingress), ("egress", circuit.egress))
+    moves = [
+        Change(
+            remove=frozenset(c for c in change.remove if ("ingress", c.ingress) in ports),
+            keep=frozenset(),
+            add=frozenset(c for c in change.add if ("ingress", c.ingress) in ports),
+        )
+        for ports in nx.connected_components(graph)
+    ]
+    return sorted(moves, key=lambda move: min(move.remove | move.add))
+
+
+def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
+    """Return `before` with whole components of the way to `after` moved, `moving` circuits added.
+
+    `moving` counts over all switches that `after` names; others stay as they are. The fewest
+    components that reach the count are taken, the first ones where there is a choice.
+    Components that only remove circuits are moved once all others are, so that the greatest
+    count gives the circuits of `after`. Raises `PartialMoveError` with the counts that can
+    be reached.
+    """
+    moves = [
+        (switch, move)
+        for switch in sorted(after.circuits)
+        for move in independent_moves(
+            before.circuits.get(switch, frozenset()), after.circuits[switch]
+        )
+    ]
+    chosen: dict[int, tuple[int, ...]] = {0: ()}
+    for index, (_, move) in enumerate(moves):
+        gain = len(move.add)
+        if gain:
+            for count, choice in sorted(chosen.items(), reverse=True):
+                known = chosen.get(count + gain)
+                if known is None or len(choice) + 1 < len(known):
+                    chosen[count + gain] = (*choice, index)
+    if moving not in chosen:
+        raise PartialMoveError(moving, tuple(sorted(chosen)))
+    total = sum(len(move.add) for _, move in moves)
+    taken = range(len(moves)) if moving == total else chosen[moving]
+    circuits = dict(before.circuits)
+    for switch in after.circuits:
+        circuits.setdefault(switch, frozenset())
+    for index in taken:
+        switch, move = moves[index]
+        circuits[switch] = circuits[switch] - move.remove | move.add
+    return Plan(f"{moving} of {before.name} -> {after.name}", circuits)

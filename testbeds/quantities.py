@@ -1,0 +1,194 @@
+"""Quantities with units: text such as "70 ms" in a file, plain numbers in the program.
+
+Time is integer nanoseconds, rates are integer bit/s, levels are floats in dB or dBm,
+wavelengths floats in nm, and shares floats from 0 to 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Annotated, Any, NewType
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from testbeds.errors import LightrigError
+
+Db = NewType("Db", float)
+Dbm = NewType("Dbm", float)
+
+_NUMBER = r"[+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,2})?"
+
+_MICRO = ("\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s")
+_TIME = {
+    "ns": Decimal(1),
+    "us": Decimal(10**3),
+    **dict.fromkeys(_MICRO, Decimal(10**3)),
+    "ms": Decimal(10**6),
+    "s": Decimal(10**9),
+    "min": Decimal(60 * 10**9),
+    "h": Decimal(3600 * 10**9),
+}
+_PREFIX = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_RATE = {
+    prefix + unit: Decimal(factor)
+    for prefix, factor in _PREFIX.items()
+    for unit in ("bit/s", "b/s", "bps", "")
+    if prefix + unit
+}
+_LENGTH = {
+    "nm": Decimal(1),
+    "um": Decimal(1000),
+    "\N{MICRO SIGN}m": Decimal(1000),
+    "\N{GREEK SMALL LETTER MU}m": Decimal(1000),
+}
+
+
+class QuantityError(LightrigError, ValueError):
+    """A text is not the quantity that was expected."""
+
+
+def _describe(found: object) -> str:
+    if isinstance(found, bool):
+        return f"found {str(found).lower()}"
+    if isinstance(found, int | float):
+        return f"found the number {found} without a unit"
+    if isinstance(found, str):
+        return f"found {found!r}"
+    return f"found a {'list' if isinstance(found, list) else 'mapping'}"
+
+
+def _parse(found: object, what: str, units: Mapping[str, Decimal], example: str) -> Decimal:
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*(\S*)\s*", found) if isinstance(found, str) else None
+    if match is None or match[2] not in units:
+        raise QuantityError(f"{_describe(found)}, expected {what}, e.g. {example!r}")
+    return Decimal(match[1]) * units[match[2]]
+
+
+def parse_duration(text: str) -> int:
+    """Return the nanoseconds in e.g. "70 ms", "75 µs", "0.354 ms", "3 s", "10 min".
+
+    A sign is allowed, since an offset between clocks has one.
+    """
+    return round(_parse(text, "a duration with its unit (ns, us, ms, s, min, h)", _TIME, "70 ms"))
+
+
+def parse_db(text: str) -> Db:
+    """Return the decibels in e.g. "3 dB": a ratio, such as an insertion loss."""
+    return Db(float(_parse(text, "a ratio in dB", {"dB": Decimal(1)}, "3 dB")))
+
+
+def parse_dbm(text: str) -> Dbm:
+    """Return the dBm in e.g. "-4.3 dBm": a power."""
+    return Dbm(float(_parse(text, "a power in dBm", {"dBm": Decimal(1)}, "-4.3 dBm")))
+
+
+def parse_rate(text: str) -> int:
+    """Return the bit/s in e.g. "100G", "200 Mbit/s", "25 Gb/s"."""
+    rate = _parse(text, "a rate in bit/s", _RATE, "100G")
+    if rate <= 0:
+        raise QuantityError(f"found {text!r}, expected a rate above zero, e.g. '100G'")
+    return round(rate)
+
+
+def parse_share(text: str) -> float:
+    """Return the part of one in a percentage: "95 %" is 0.95."""
+    percent = _parse(text, "a percentage", {"%": Decimal(1)}, "95 %")
+    if not 0 <= percent <= 100:
+        raise QuantityError(f"found {text!r}, expected a percentage from 0 to 100, e.g. '95 %'")
+    return float(percent / 100)
+
+
+def parse_wavelength(text: str) -> float:
+    """Return the nanometres in e.g. "1310 nm" or "1.31 µm"."""
+    length = _parse(text, "a wavelength", _LENGTH, "1310 nm")
+    if length <= 0:
+        raise QuantityError(f"found {text!r}, expected a wavelength above zero, e.g. '1310 nm'")
+    return float(length)
+
+
+def _three_digits(value: float, steps: Mapping[str, float]) -> str:
+    """Write `value` with three significant digits in the largest unit that keeps it above 1."""
+    unit = next(iter(steps))
+    for name, size in steps.items():
+        # Three digits are cut first, so that 999.9 µs is 1 ms and never 1000 µs.
+        if abs(float(f"{value / size:.3g}")) >= 1:
+            unit = name
+    number = f"{Decimal(f'{value / steps[unit]:.3g}'):f}"
+    return f"{number} {unit}"
+
+
+def format_duration(ns: float) -> str:
+    """Write nanoseconds for a person, three significant digits: "41.4 ms", "75 µs", "3.05 s"."""
+    return _three_digits(ns, {"ns": 1, _MICRO[0]: 1e3, "ms": 1e6, "s": 1e9})
+
+
+def format_rate(bits_per_s: float) -> str:
+    """Write bit/s for a person, three significant digits: "100 Gbit/s"."""
+    return _three_digits(
+        bits_per_s, {"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12}
+    )
+
+
+def format_db(ratio: float) -> str:
+    """Write decibels for a person: "1.24 dB"."""
+    return f"{round(ratio, 2):g} dB"
+
+
+def format_dbm(power: float) -> str:
+    """Write a power in dBm for a person: "-4.3 dBm"."""
+    return f"{round(power, 2):g} dBm"
+
+
+def format_share(share: float) -> str:
+    """Write a part of one as a percentage: 0.95 is "95 %"."""
+    return f"{share * 100:.6g} %"
+
+
+def _unsigned(text: str) -> int:
+    ns = parse_duration(text)
+    if ns < 0:
+        raise QuantityError(f"found {text!r}, expected a duration of zero or more, e.g. '70 ms'")
+    return ns
+
+
+def _unsigned_db(text: str) -> Db:
+    ratio = parse_db(text)
+    if ratio < 0:
+        raise QuantityError(f"found {text!r}, expected zero dB or more, e.g. '3 dB'")
+    return ratio
+
+
+def _from_text(
+    parse: Callable[[str], Any], pattern: str, *examples: str
+) -> tuple[BeforeValidator, WithJsonSchema]:
+    schema = {"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)}
+    return BeforeValidator(parse), WithJsonSchema(schema)
+
+
+_PLAIN = r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\s*"
+_TIME_PATTERN = rf"{_PLAIN}({'|'.join(_TIME)})"
+
+_duration = _from_text(_unsigned, _TIME_PATTERN, "70 ms", "75 us", "3 s")
+_offset = _from_text(parse_duration, _TIME_PATTERN, "-2 ms", "0 s")
+_decibels = _from_text(_unsigned_db, _PLAIN + "dB", "3 dB")
+_power = _from_text(parse_dbm, _PLAIN + "dBm", "-4.3 dBm")
+_rate = _from_text(parse_rate, _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))", "100G", "200 Mbit/s")
+_share = _from_text(parse_share, _PLAIN + "%", "95 %")
+_length = _from_text(parse_wavelength, rf"{_PLAIN}({'|'.join(_LENGTH)})", "1310 nm")
+
+Duration = Annotated[int, _duration[0], _duration[1]]
+"""A duration of zero or more, in ns."""
+Offset = Annotated[int, _offset[0], _offset[1]]
+"""A duration with a sign, in ns."""
+Decibels = Annotated[Db, _decibels[0], _decibels[1]]
+"""A loss of zero or more, in dB."""
+PowerLevel = Annotated[Dbm, _power[0], _power[1]]
+"""A power, in dBm."""
+Rate = Annotated[int, _rate[0], _rate[1]]
+"""A rate, in bit/s."""
+Share = Annotated[float, _share[0], _share[1]]
+"""A part of one."""
+Wavelength = Annotated[float, _length[0], _length[1]]
+"""A wavelength, in nm."""

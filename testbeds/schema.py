@@ -1,0 +1,427 @@
+"""What a testbed file may say: pydantic models, and the JSON Schema that editors use."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+)
+
+from testbeds.quantities import (
+    Decibels,
+    Duration,
+    Offset,
+    PowerLevel,
+    Rate,
+    Wavelength,
+)
+
+CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "ssh", "serial", "visa")
+"""How a switch or an instrument can be spoken to."""
+SERVER_SCHEMES = ("ssh", "netns")
+"""How a server can be reached; `netns` is a network namespace on this machine."""
+
+_SECRET_NAME = re.compile(r"passw|passphrase|secret|token", re.IGNORECASE)
+_CREDENTIAL = r"(env|file|keyring):\S+"
+_NAME = r"[A-Za-z][A-Za-z0-9_\-\[\],]*"
+
+
+def _address(schemes: tuple[str, ...]) -> Any:
+    listed = ", ".join(f"{scheme}://" for scheme in schemes)
+
+    def check(text: str) -> str:
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            raise ValueError(f"found an address without a scheme, expected one of {listed}")
+        if scheme not in schemes:
+            raise ValueError(f"found the scheme {scheme!r}, expected one of {listed}")
+        # The address is never repeated: it may hold what must not reach a terminal.
+        if re.match(r"[^/@]*:[^@]*@", rest):
+            raise ValueError(
+                "found a password in an address, expected only its name, e.g. login: env:LAB_LOGIN"
+            )
+        if not rest or re.search(r"\s", rest):
+            raise ValueError(f"found no host after {scheme}://, e.g. '{scheme}://ocs.lab'")
+        return text
+
+    return AfterValidator(check), f"^({'|'.join(schemes)})://\\S+$"
+
+
+_control, _control_pattern = _address(CONTROL_SCHEMES)
+_reach, _reach_pattern = _address(SERVER_SCHEMES)
+
+
+def _login(text: str) -> str:
+    if not re.fullmatch(_CREDENTIAL, text):
+        raise ValueError(
+            "found a literal credential, expected where to find it: env:NAME, file:PATH or "
+            "keyring:NAME, e.g. env:OCS_LOGIN"
+        )
+    return text
+
+
+def _options(options: dict[str, bool | int | float | str]) -> dict[str, bool | int | float | str]:
+    for key, value in options.items():
+        if _SECRET_NAME.search(key) and not re.fullmatch(_CREDENTIAL, str(value)):
+            raise ValueError(
+                f"found a literal credential in {key!r}, expected env:NAME, file:PATH or "
+                "keyring:NAME"
+            )
+    return options
+
+
+def _size(text: str) -> str:
+    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"found {text!r}, expected ingress x egress ports, e.g. '32x32'")
+    return text
+
+
+Control = Annotated[
+    str,
+    _control,
+    Field(description="How to speak to it", examples=["tl1://ocs.lab:3082", "scpi://meter.lab"]),
+    WithJsonSchema({"type": "string", "pattern": _control_pattern}),
+]
+Reach = Annotated[
+    str,
+    _reach,
+    WithJsonSchema({"type": "string", "pattern": _reach_pattern}),
+]
+Login = Annotated[
+    str,
+    AfterValidator(_login),
+    WithJsonSchema({"type": "string", "pattern": f"^{_CREDENTIAL}$", "examples": ["env:LOGIN"]}),
+]
+Options = Annotated[dict[str, bool | int | float | str], AfterValidator(_options)]
+Size = Annotated[
+    str,
+    AfterValidator(_size),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^[1-9]\d*x[1-9]\d*$", "examples": ["16x16", "32x32"]}
+    ),
+]
+
+
+class Part(BaseModel):
+    """Base of all parts of a file: nothing unknown, nothing converted in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class IdentityPart(Part):
+    """What the instrument must answer when it is asked who it is."""
+
+    model: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+
+
+class LossPart(Part):
+    """The greatest insertion loss of any circuit, connectors included."""
+
+    max: Decibels
+
+
+def _kind(found: object) -> object:
+    if found != "optical":
+        raise ValueError(f"found {str(found)[:40]!r}, expected 'optical' or 'packet'")
+    return found
+
+
+class OpticalSwitchPart(Part):
+    """An optical circuit switch: ingress ports 1..N, egress ports N+1..N+M."""
+
+    kind: Annotated[Literal["optical"], BeforeValidator(_kind)] = "optical"
+    model: str = Field(description="The model family, which chooses the driver")
+    address: Control
+    login: Login | None = Field(None, description="Where the credential is found")
+    size: Size = Field(description="Ingress x egress ports, e.g. 32x32")
+    loss: LossPart | None = None
+    options: Options = Field(default_factory=dict, description="What only this driver knows")
+    identity: IdentityPart | None = None
+
+
+class PacketSwitchPart(Part):
+    """A packet switch: each port 1..N sends and receives."""
+
+    kind: Literal["packet"]
+    model: str
+    ports: Annotated[int, Field(ge=1, le=4096)]
+    rate: Rate | None = Field(None, description="The rate of a port")
+    address: Control | None = None
+    login: Login | None = None
+    options: Options = Field(default_factory=dict)
+    identity: IdentityPart | None = None
+
+
+# A tag becomes part of an error's place, so it must not look like a key of the file.
+def _switch_tag(found: Any) -> str:
+    kind = found.get("kind") if isinstance(found, dict) else getattr(found, "kind", None)
+    return "<packet>" if kind == "packet" else "<optical>"
+
+
+SwitchPart = Annotated[
+    Annotated[OpticalSwitchPart, Tag("<optical>")] | Annotated[PacketSwitchPart, Tag("<packet>")],
+    Discriminator(_switch_tag),
+]
+
+
+class GpusPart(Part):
+    """The GPUs of a server."""
+
+    count: Annotated[int, Field(ge=0, le=1024)]
+    model: str = ""
+
+
+class NicPart(Part):
+    """A NIC, or a range of them.
+
+    In texts, {name} is the NIC's name, {n} the number in it, {p} the port (from 0), {server}
+    the number in the server's name, {k} the port's number over the whole testbed (from 1).
+    """
+
+    model: str = ""
+    ports: Annotated[int, Field(ge=1, le=64)] = 1
+    netdev: str = Field(description="Network device of a port", examples=["ens{n}f{p}np{p}"])
+    rdma: str | None = Field(None, description="RDMA device of a port", examples=["mlx5_{n}{p}"])
+    ip: str | None = Field(None, description="IP interface", examples=["192.0.2.{k}/24"])
+    rate: Rate = Field(description="The rate of a port")
+    numa: int | str | None = Field(None, description="NUMA node", examples=[0, "{n}"])
+    transceiver: str | None = Field(None, description="A key of `transceivers`")
+
+
+class ServerPart(Part):
+    """A server, or a range of them; in `address`, {name} is its name and {n} its number."""
+
+    address: Reach = Field(examples=["ssh://bench@{name}.lab", "netns://{name}"])
+    login: Login | None = None
+    gpus: GpusPart | None = None
+    nics: dict[str, NicPart]
+
+
+class PowerRangePart(Part):
+    """The least and the greatest power, in dBm."""
+
+    min: PowerLevel
+    max: PowerLevel
+
+
+class TransceiverPart(Part):
+    """A type of transceiver; powers of a parallel one are per lane."""
+
+    wavelength: Wavelength
+    launch: PowerRangePart = Field(description="What it sends")
+    receive: PowerRangePart = Field(description="What it needs to be sent")
+    damage: PowerLevel | None = Field(None, description="What destroys its receiver")
+
+
+class LaunchPart(Part):
+    """The greatest power that leaves the instrument."""
+
+    max: PowerLevel
+
+
+class InstrumentPart(Part):
+    """A bench instrument; its channels are fiber ends NAME.1, NAME.2, ..."""
+
+    kind: Literal["light_source", "power_meter", "attenuator", "bit_error_tester"]
+    model: str
+    address: Control
+    login: Login | None = None
+    channels: Annotated[int, Field(ge=1, le=1024)] = 1
+    launch: LaunchPart | None = None
+    damage: PowerLevel | None = None
+    options: Options = Field(default_factory=dict)
+    identity: IdentityPart | None = None
+
+
+class FiberPart(Part):
+    """A line of fibers that states its loss."""
+
+    fiber: str = Field(examples=["server[0-3].nic0 -> ocs.[1-4]"])
+    loss: Decibels = Field(description="The loss of each of these fibers")
+
+
+FiberLine = Annotated[
+    Annotated[str, Tag("<line>"), Field(examples=["server[0-3].nic0 <-> ocs"])]
+    | Annotated[FiberPart, Tag("<lossy>")],
+    Discriminator(lambda found: "<line>" if isinstance(found, str) else "<lossy>"),
+]
+
+
+class FilePlanPart(Part):
+    """A plan that stands in a file of cross-connect maps."""
+
+    file: str = Field(description="Relative to this file")
+    map: str = Field(description="The key under cross-connects", examples=["0", "1-0"])
+    switch: str
+
+
+class CircuitPlanPart(Part):
+    """A plan that lists circuits, ingress>egress, by switch."""
+
+    circuits: dict[str, list[str]] = Field(examples=[{"ocs": ["1>33", "2>34"]}])
+
+
+def _plan_tag(found: Any) -> str:
+    if isinstance(found, list):
+        return "<links>"
+    return "<circuits>" if isinstance(found, dict) and "circuits" in found else "<file>"
+
+
+PlanPart = Annotated[
+    Annotated[list[str], Tag("<links>")]
+    | Annotated[FilePlanPart, Tag("<file>")]
+    | Annotated[CircuitPlanPart, Tag("<circuits>")],
+    Discriminator(_plan_tag),
+]
+
+LimitPart = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "A bound (p50, p99, p99.9, median, min or max) and a confidence",
+            "properties": {
+                "confidence": {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"},
+                "median": {"type": ["string", "number"]},
+                "min": {"type": ["string", "number"]},
+                "max": {"type": ["string", "number"]},
+            },
+            "patternProperties": {r"^p\d{1,2}(\.\d{1,6})?$": {"type": ["string", "number"]}},
+            "additionalProperties": False,
+            "examples": [{"p99": "70 ms", "confidence": "95 %"}, {"max": "3 dB"}],
+        }
+    ),
+]
+
+
+class DelayPart(Part):
+    """A latent delay; `per_pair` is added for each circuit moved at once after the first."""
+
+    mean: Duration
+    sd: Duration | None = None
+    per_pair: Duration | None = None
+
+
+class OffsetPart(Part):
+    """A latent offset between clocks."""
+
+    mean: Offset | None = None
+    sd: Duration | None = None
+
+
+class SpreadLossPart(Part):
+    """A latent loss, drawn once for each circuit."""
+
+    mean: Decibels
+    sd: Decibels | None = None
+
+
+class MonitorPart(Part):
+    """Power monitors of a simulated switch."""
+
+    averaging: Duration | None = Field(None, description="The window that a reading averages")
+    noise: Decibels | None = Field(None, description="Standard deviation of a reading")
+
+
+class SimulatedSwitchPart(Part):
+    """The truth about one simulated switch."""
+
+    acknowledge: DelayPart | None = Field(None, description="From command to its completion reply")
+    dark: DelayPart | None = Field(None, description="From command to light gone")
+    settle: DelayPart | None = Field(None, description="From command to light back")
+    loss: SpreadLossPart | None = None
+    monitor: MonitorPart | None = None
+
+
+class SimulatedNicPart(Part):
+    """The truth about simulated NICs."""
+
+    loss_detection: DelayPart | None = Field(None, description="From light gone to link down")
+    bring_up: DelayPart | None = Field(None, description="From light back to firmware link up")
+    carrier: DelayPart | None = Field(None, description="From firmware link up to carrier")
+    resume: DelayPart | None = Field(None, description="From carrier to traffic")
+
+
+class SimulatedNetworkPart(Part):
+    """The management network of the simulated world."""
+
+    delay: DelayPart | None = Field(None, description="One way between harness and server")
+
+
+class SimulatedClocksPart(Part):
+    """The clocks of the simulated servers."""
+
+    offset: OffsetPart | None = Field(None, description="Against the harness")
+
+
+class SimulationPart(Part):
+    """The truth a simulated world is built from; hardware never sees it."""
+
+    switches: dict[str, SimulatedSwitchPart] = Field(default_factory=dict)
+    nic: SimulatedNicPart | None = None
+    network: SimulatedNetworkPart | None = None
+    clocks: SimulatedClocksPart | None = None
+
+
+class Document(Part):
+    """A testbed: what stands in the lab and how it is cabled."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", examples=["opus"])]
+    about: str = Field("", description="One sentence for reports")
+    switches: dict[str, SwitchPart]
+    servers: dict[str, ServerPart] = Field(
+        default_factory=dict, description="By name or range, e.g. server[0-3]"
+    )
+    instruments: dict[str, InstrumentPart] = Field(default_factory=dict)
+    transceivers: dict[str, TransceiverPart] = Field(default_factory=dict)
+    fibers: list[FiberLine] = Field(
+        default_factory=list,
+        description="'A -> B' is one direction of light; 'A <-> ocs' takes the next free ports",
+    )
+    plans: dict[str, PlanPart] = Field(default_factory=dict)
+    limits: dict[str, LimitPart] = Field(default_factory=dict)
+    simulation: SimulationPart | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a testbed file, which `schema.json` beside this file holds."""
+    schema = _without_null(Document.model_json_schema())
+    assert isinstance(schema, dict)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "Lightrig testbed",
+    }
+
+
+def _without_null(schema: Any) -> Any:
+    """Drop the null that stands for "left out" in Python; a file leaves the key out."""
+    if isinstance(schema, list):
+        return [_without_null(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        key: _without_null(value)
+        for key, value in schema.items()
+        if not (key == "default" and value is None)
+    }
+    options = kept.get("anyOf")
+    if isinstance(options, list):
+        options = [option for option in options if option != {"type": "null"}]
+        if len(options) == 1:
+            del kept["anyOf"]
+            return {**options[0], **kept}
+        kept["anyOf"] = options
+    return kept

@@ -1,0 +1,92 @@
+"""From what a file says under `simulation` to the latent truth, with defaults for the rest."""
+
+from __future__ import annotations
+
+from testbeds.expansion import Parts
+from testbeds.findings import Findings, did_you_mean
+from testbeds.model import (
+    Distribution,
+    SimulatedClocks,
+    SimulatedMonitor,
+    SimulatedNetwork,
+    SimulatedNic,
+    SimulatedSwitch,
+    Simulation,
+)
+from testbeds.schema import (
+    DelayPart,
+    Document,
+    OffsetPart,
+    SimulatedClocksPart,
+    SimulatedNetworkPart,
+    SimulatedNicPart,
+    SimulatedSwitchPart,
+    SimulationPart,
+    SpreadLossPart,
+)
+
+
+def read_simulation(document: Document, parts: Parts, findings: Findings) -> Simulation:
+    """Return the truth for a simulated world; every optical switch has one."""
+    stated = document.simulation or SimulationPart()
+    optical = [name for name, spec in parts.switches.items() if spec.kind == "optical"]
+    for name in stated.switches:
+        if name not in optical:
+            findings.add(
+                ("simulation", "switches", name),
+                f"found the unknown optical switch {name!r}{did_you_mean(name, optical)}",
+                of_key=True,
+            )
+    return Simulation(
+        {name: _switch(stated.switches.get(name) or SimulatedSwitchPart()) for name in optical},
+        _nic(stated.nic or SimulatedNicPart()),
+        _network(stated.network or SimulatedNetworkPart()),
+        _clocks(stated.clocks or SimulatedClocksPart()),
+    )
+
+
+def _delay(stated: DelayPart | None, default: Distribution[int]) -> Distribution[int]:
+    return Distribution(stated.mean, stated.sd or 0, stated.per_pair or 0) if stated else default
+
+
+def _loss(stated: SpreadLossPart | None, default: Distribution[float]) -> Distribution[float]:
+    return Distribution(float(stated.mean), stated.sd or 0.0) if stated else default
+
+
+def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
+    default = SimulatedSwitch()
+    monitor = default.monitor
+    if stated.monitor:
+        averaging, noise = stated.monitor.averaging, stated.monitor.noise
+        monitor = SimulatedMonitor(
+            monitor.averaging_ns if averaging is None else averaging,
+            monitor.noise_db if noise is None else noise,
+        )
+    return SimulatedSwitch(
+        _delay(stated.acknowledge, default.acknowledge),
+        _delay(stated.dark, default.dark),
+        _delay(stated.settle, default.settle),
+        _loss(stated.loss, default.loss),
+        monitor,
+    )
+
+
+def _nic(stated: SimulatedNicPart) -> SimulatedNic:
+    default = SimulatedNic()
+    return SimulatedNic(
+        _delay(stated.loss_detection, default.loss_detection),
+        _delay(stated.bring_up, default.bring_up),
+        _delay(stated.carrier, default.carrier),
+        _delay(stated.resume, default.resume),
+    )
+
+
+def _network(stated: SimulatedNetworkPart) -> SimulatedNetwork:
+    return SimulatedNetwork(_delay(stated.delay, SimulatedNetwork().delay))
+
+
+def _clocks(stated: SimulatedClocksPart) -> SimulatedClocks:
+    offset: OffsetPart | None = stated.offset
+    if offset is None:
+        return SimulatedClocks()
+    return SimulatedClocks(Distribution(offset.mean or 0, offset.sd or 0))

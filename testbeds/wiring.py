@@ -1,0 +1,283 @@
+"""From the lines under `fibers` to fibers from port to port."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from testbeds.cabling import Fiber
+from testbeds.errors import LightrigError
+from testbeds.expansion import Parts
+from testbeds.findings import Findings, did_you_mean
+from testbeds.located import Keys
+from testbeds.model import InstrumentSpec, ServerSpec, SwitchSpec
+from testbeds.plans import Port
+from testbeds.ranges import RangeError, expand
+from testbeds.schema import Document, FiberPart
+
+EXAMPLE = "'server[0-3].nic0 -> ocs.[1-4]' or 'server[0-3].nic0 <-> ocs'"
+
+
+class EndError(LightrigError, ValueError):
+    """A text names no port; `kind` says in one word what is wrong with it."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of an arrow: its text and where that starts."""
+
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """All fibers, in the file's order, and the line that states each."""
+
+    fibers: tuple[Fiber, ...]
+    stated: dict[Fiber, Keys]
+
+
+def split(text: str, arrows: str = "->|<->") -> tuple[Side, str, Side] | None:
+    """Return the left side, the arrow and the right side, or None where it is not just those."""
+    parts = re.split(r"(<->|->|<-)", text)
+    if len(parts) != 3 or parts[1] not in arrows.split("|"):
+        return None
+    left, arrow, right = parts
+    if not left.strip() or not right.strip():
+        return None
+    start = len(left) + len(arrow) + len(right) - len(right.lstrip())
+    return Side(left.strip(), len(left) - len(left.lstrip())), arrow, Side(right.strip(), start)
+
+
+def resolve(text: str, parts: Parts) -> Port:
+    """Return the port that `text` names; raises `EndError`."""
+    owner, _, name = text.partition(".")
+    if owner in parts.switches:
+        return _switch_port(parts.switches[owner], name)
+    if owner in parts.servers:
+        return _nic_port(parts.servers[owner], name)
+    if owner in parts.instruments:
+        return _channel(parts.instruments[owner], name)
+    raise EndError(
+        f"found the unknown server or switch {owner!r}{did_you_mean(owner, parts.owners)}", "owner"
+    )
+
+
+def _switch_port(switch: SwitchSpec, name: str) -> Port:
+    known = range(1, max(switch.ingress_ports.stop, switch.egress_ports.stop))
+    if not re.fullmatch(r"[1-9]\d{0,5}", name, re.ASCII):
+        raise EndError(
+            f"found {f'{switch.name}.{name}'.rstrip('.')!r}, expected a port number, "
+            f"e.g. '{switch.name}.1'",
+            "switch port",
+        )
+    if int(name) not in known:
+        raise EndError(f"{switch.name} has no port {name}, expected {_ports(switch)}", "range")
+    return Port(switch.name, name)
+
+
+def _nic_port(server: ServerSpec, name: str) -> Port:
+    nic_name = name.partition(".")[0]
+    nic = server.nics.get(nic_name)
+    if nic is None:
+        hint = did_you_mean(nic_name, server.nics)
+        raise EndError(f"{server.name} has no NIC {nic_name!r}{hint}", "nic")
+    port = Port(server.name, name)
+    known = [spec.port for spec in nic.ports]
+    if port not in known:
+        listed = f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1].name}"
+        raise EndError(f"found no port {str(port)!r}, expected {listed}", "nic port")
+    return port
+
+
+def _channel(instrument: InstrumentSpec, name: str) -> Port:
+    if name == "" and instrument.channels == 1:
+        name = "1"
+    if name not in map(str, range(1, instrument.channels + 1)):
+        raise EndError(
+            f"found channel {name!r} of {instrument.name}, expected 1 to {instrument.channels}",
+            "channel",
+        )
+    return Port(instrument.name, name)
+
+
+def _ports(switch: SwitchSpec) -> str:
+    if switch.kind == "packet":
+        return f"1 to {switch.ingress_count}"
+    first, last = switch.egress_ports[0], switch.egress_ports[-1]
+    return f"ingress 1 to {switch.ingress_count} or egress {first} to {last}"
+
+
+def wire(document: Document, parts: Parts, findings: Findings) -> Wiring:
+    """Return the fibers that `document` states; what is wrong goes to `findings`.
+
+    A bare switch takes the lowest ports that no line of the file names.
+    """
+    return _Wirer(parts, findings).run(document)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    index: int
+    keys: Keys
+    left: Side
+    right: Side
+    loss_db: float
+
+
+class _Wirer:
+    def __init__(self, parts: Parts, findings: Findings) -> None:
+        self._parts = parts
+        self._findings = findings
+        self._fibers: list[tuple[int, Fiber]] = []
+        self._stated: dict[Fiber, Keys] = {}
+        self._used: dict[str, dict[Port, Keys]] = {"transmit": {}, "receive": {}}
+
+    def run(self, document: Document) -> Wiring:
+        for pass_over in self._explicit, self._bare:
+            for index, stated in enumerate(document.fibers):
+                keys: Keys = ("fibers", index)
+                if isinstance(stated, FiberPart):
+                    keys, text, loss = (*keys, "fiber"), stated.fiber, float(stated.loss)
+                else:
+                    text, loss = stated, 0.0
+                sides = split(text)
+                if sides is None:
+                    self._findings.add(keys, f"found {text[:60]!r}, expected e.g. {EXAMPLE}")
+                    continue
+                left, arrow, right = sides
+                bare = arrow == "<->" and {left.text, right.text} & {*self._parts.switches}
+                if bool(bare) == (pass_over == self._bare):
+                    pass_over(_Line(index, keys, left, right, loss), arrow)
+        self._fibers.sort(key=lambda item: item[0])
+        return Wiring(tuple(fiber for _, fiber in self._fibers), self._stated)
+
+    def _explicit(self, line: _Line, arrow: str) -> None:
+        left, right = self._ports(line, line.left), self._ports(line, line.right)
+        if left is None or right is None:
+            return
+        if len(left) != len(right):
+            self._findings.add(
+                line.keys,
+                f"found {len(left)} ports left of the arrow and {len(right)} right of it, "
+                "expected as many on both sides",
+            )
+            return
+        for a, b in zip(left, right, strict=True):
+            if arrow == "<->" and self._optical(a, b):
+                self._findings.add(
+                    line.keys,
+                    "found '<->' with numbered ports of an optical switch, whose ingress and "
+                    "egress differ, expected two lines, one '->' each way",
+                    once="duplex",
+                )
+                continue
+            self._lay(line, a, b, line.left, line.right)
+            if arrow == "<->":
+                self._lay(line, b, a, line.right, line.left)
+
+    def _bare(self, line: _Line, _arrow: str) -> None:
+        switch_side, other = line.right, line.left
+        if switch_side.text not in self._parts.switches:
+            switch_side, other = other, switch_side
+        switch = self._parts.switches[switch_side.text]
+        ports = self._ports(line, other)
+        if ports is None:
+            return
+        for port in ports:
+            ingress = self._free(switch, switch.ingress_ports, "receive")
+            egress = (
+                ingress
+                if switch.kind == "packet"
+                else self._free(switch, switch.egress_ports, "transmit")
+            )
+            if ingress is None or egress is None:
+                side = "ingress" if ingress is None else "egress"
+                self._findings.add(
+                    line.keys,
+                    f"no free {side} port is left on {switch.name} for {port}, expected at most "
+                    f"{switch.ingress_count} ingress and {switch.egress_count} egress",
+                    offset=other.offset,
+                    once="free",
+                )
+                continue
+            self._lay(line, port, ingress, other, switch_side)
+            self._lay(line, egress, port, switch_side, other)
+
+    def _free(self, switch: SwitchSpec, numbers: range, way: str) -> Port | None:
+        used = self._used[way]
+        ports = (Port(switch.name, str(number)) for number in numbers)
+        return next((port for port in ports if port not in used), None)
+
+    def _ports(self, line: _Line, side: Side) -> list[Port] | None:
+        try:
+            texts = expand(side.text)
+        except RangeError as error:
+            self._findings.add(line.keys, str(error), offset=side.offset + error.offset)
+            return None
+        ports = []
+        for text in texts:
+            try:
+                ports.append(resolve(text, self._parts))
+            except EndError as error:
+                self._findings.add(line.keys, str(error), offset=side.offset, once=error.kind)
+        return ports if len(ports) == len(texts) else None
+
+    def _optical(self, *ports: Port) -> bool:
+        switches = (self._parts.switches.get(port.owner) for port in ports)
+        return any(switch is not None and switch.kind == "optical" for switch in switches)
+
+    def _lay(self, line: _Line, source: Port, sink: Port, left: Side, right: Side) -> None:
+        sound = True
+        ends: tuple[tuple[Port, Port, Side, str, Callable[[SwitchSpec], range]], ...] = (
+            (source, sink, left, "transmit", lambda switch: switch.egress_ports),
+            (sink, source, right, "receive", lambda switch: switch.ingress_ports),
+        )
+        for port, far, side, way, allowed in ends:
+            problem = self._misused(port, far, way, allowed)
+            if problem:
+                message, kind = problem
+                self._findings.add(line.keys, message, offset=side.offset, once=kind)
+                sound = False
+            else:
+                self._used[way][port] = line.keys
+        if sound:
+            fiber = Fiber(source, sink, line.loss_db)
+            self._fibers.append((line.index, fiber))
+            self._stated[fiber] = line.keys
+
+    def _misused(
+        self, port: Port, far: Port, way: str, allowed: Callable[[SwitchSpec], range]
+    ) -> tuple[str, str] | None:
+        switch = self._parts.switches.get(port.owner)
+        instrument = self._parts.instruments.get(port.owner)
+        if switch and int(port.name) not in allowed(switch):
+            is_, as_ = ("an ingress", "egress") if way == "transmit" else ("an egress", "ingress")
+            numbers = allowed(switch)
+            return (
+                f"{port} is {is_} port used as {as_}, expected {switch.name}.{numbers[0]} to "
+                f"{switch.name}.{numbers[-1]} on this side of the arrow",
+                "side",
+            )
+        one_way = {"transmit": "power_meter", "receive": "light_source"}[way]
+        if instrument and instrument.kind == one_way:
+            return f"{port} is a {instrument.kind.replace('_', ' ')}, which cannot {way}", "way"
+        if port in self._used[way]:
+            first = self._findings.line(self._used[way][port])
+            return f"{port} is cabled twice ({way} side), first in line {first}", "twice"
+        server = self._parts.servers.get(port.owner)
+        if server and self._optical(far):
+            nic = server.nics[port.name.partition(".")[0]]
+            if nic.transceiver is None:
+                return (
+                    f"{port} has no transceiver, expected one on a NIC with a fiber to the optical "
+                    f"switch {far.owner}, e.g. transceiver: qsfp-100g-lr4",
+                    "transceiver",
+                )
+        return None

@@ -1,0 +1,353 @@
+"""The testbeds that come with the project, and what holds for any file."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import networkx as nx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import testbeds
+from testbeds import (
+    Distribution,
+    Identity,
+    Port,
+    Problem,
+    SimulatedSwitch,
+    TestbedError,
+    UnknownNameError,
+    json_schema,
+    load,
+)
+
+HOME = Path(testbeds.__file__).parent
+OPUS = HOME / "opus.yaml"
+SWAPS = ("[34,33,36,35]", "[38,37,40,39]", "[62,61,64,63]", "[58,57,60,59]")
+SKIPS = ("[35,36,33,34]", "[39,40,37,38]", "[63,64,61,62]", "[59,60,57,58]")
+STRAIGHT = ("[33-36]", "[37-40]", "[61-64]", "[57-60]")
+
+
+@pytest.fixture(scope="module")
+def opus():
+    return load(OPUS)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "testbed.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def rewired(tmp_path, pairing):
+    text = OPUS.read_text(encoding="utf-8")
+    for old, new in zip(SWAPS, pairing, strict=True):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "opus").symlink_to(HOME / "opus")
+    path = tmp_path / "opus.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path)
+
+
+def by_rail(testbed, plan):
+    """Pairs of servers and ports that the plan joins, for each NIC."""
+    rails = {"nic0": [], "nic1": []}
+    for link in testbed.links(plan):
+        (nic, p), (other, q) = (port.name.split(".") for port in (link.a, link.b))
+        assert (nic, p) == (other, q), "a link stays on its rail and its port"
+        rails[nic].append((link.a.owner, link.b.owner, p))
+    return rails
+
+
+def assert_maps_fit(testbed):
+    for name in ("east-west", "north-south", "giant-ring"):
+        assert len(testbed.plans[name]) == 16
+        assert len(testbed.links(name)) == 8
+    for name in ("east-west", "north-south"):
+        for links in by_rail(testbed, name).values():
+            pairs = Counter((a, b) for a, b, _ in links)
+            assert sorted(pairs.values()) == [2, 2]
+            for p in ("p0", "p1"):
+                ends = [end for a, b, q in links if q == p for end in (a, b)]
+                assert sorted(ends) == [f"server{i}" for i in range(4)]
+    for links in by_rail(testbed, "giant-ring").values():
+        ring = nx.Graph((a, b) for a, b, _ in links)
+        assert nx.is_connected(ring)
+        assert len(ring.edges) == 4
+        assert set(dict(ring.degree).values()) == {2}
+
+
+def test_opus_maps_close_every_link(opus):
+    assert_maps_fit(opus)
+
+
+def test_opus_maps_fit_the_other_pairing_too(tmp_path):
+    assert_maps_fit(rewired(tmp_path, SKIPS))
+
+
+def test_opus_maps_do_not_fit_straight_fibers(tmp_path):
+    straight = rewired(tmp_path, STRAIGHT)
+    assert straight.links("north-south") == ()
+    for circuit in straight.plans["north-south"].circuits["ocs"]:
+        source, sink = straight.cabling.light_path("ocs", circuit)
+        assert source == sink
+
+
+def test_opus_as_it_stands(opus):
+    ocs = opus.switches["ocs"]
+    assert (ocs.model, ocs.address, ocs.login) == ("polatis", "tl1://ocs.invalid", "env:OCS_LOGIN")
+    assert (ocs.ingress_ports, ocs.egress_ports) == (range(1, 33), range(33, 65))
+    assert (ocs.loss_max_db, ocs.options) == (3.0, {"rerouting": True})
+    assert (ocs.identity, ocs.line, ocs.column) == (Identity(), 6, 3)
+    assert len(opus.fibers) == 32
+    ingress, egress = opus.cabling.own_ports("ocs")
+    assert ingress == {*range(1, 9), *range(25, 33)}
+    assert egress == {*range(33, 41), *range(57, 65)}
+    assert list(opus.servers) == ["server0", "server1", "server2", "server3"]
+    assert opus.servers["server2"].address == "ssh://bench@server2.invalid"
+    assert (opus.servers["server0"].gpus.count, opus.servers["server0"].gpus.model) == (2, "L40")
+    assert [str(spec.port) for spec in opus.nic_ports[:5]] == [
+        "server0.nic0.p0",
+        "server0.nic0.p1",
+        "server0.nic1.p0",
+        "server0.nic1.p1",
+        "server1.nic0.p0",
+    ]
+    spec = opus.nic_port(Port("server3", "nic1.p0"))
+    assert (spec.netdev, spec.rdma, spec.ip) == ("ens1f0np0", "mlx5_10", None)
+    _, nic = opus.nic_of(Port("server3", "nic1.p0"))
+    assert (nic.rate_bps, nic.numa, nic.transceiver) == (100_000_000_000, 1, "qsfp-100g-lr4")
+    assert opus.transceiver_of(spec.port).launch_min_dbm == -4.3
+    assert opus.limits["reconfiguration.light_back"].value_ns == 150_000_000
+    assert opus.simulation.switches["ocs"].settle == Distribution(80_000_000, 4_000_000, 400_000)
+    assert opus.simulation.switches["ocs"].loss == Distribution(1.2, 0.2)
+    assert opus.simulation.clocks.offset == Distribution(0, 2_000_000)
+
+
+def test_unknown_names_are_typed(opus):
+    with pytest.raises(UnknownNameError):
+        opus.nic_of(Port("server9", "nic0.p0"))
+    with pytest.raises(UnknownNameError):
+        opus.nic_port(Port("server0", "nic0"))
+    with pytest.raises(UnknownNameError, match="east-west"):
+        opus.links("west-east")
+
+
+def test_namespaces_take_the_next_free_ports():
+    testbed = load(HOME / "namespaces.yaml")
+    specs = testbed.nic_ports
+    assert [testbed.cabling.ingress_of(spec.port) for spec in specs] == [
+        ("ocs", i) for i in range(1, 9)
+    ]
+    assert [testbed.cabling.egress_of(spec.port) for spec in specs] == [
+        ("ocs", i) for i in range(9, 17)
+    ]
+    assert [spec.ip for spec in specs] == [f"192.0.2.{k}/24" for k in range(1, 9)]
+    assert {spec.netdev for spec in specs} == {"fabric0", "fabric1"}
+    assert testbed.servers["server1"].address == "netns://server1"
+    rings = {}
+    for name in ("ring", "crossed", "pairs"):
+        links = testbed.links(name)
+        assert len(links) == 4
+        rings[name] = nx.Graph((link.a.owner, link.b.owner) for link in links)
+    assert nx.is_isomorphic(rings["ring"], nx.cycle_graph(4))
+    assert nx.is_isomorphic(rings["crossed"], nx.cycle_graph(4))
+    assert rings["ring"].edges != rings["crossed"].edges
+    assert set(rings["pairs"].edges) == {("server0", "server1"), ("server2", "server3")}
+
+
+MIXED = """
+name: mixed
+switches:
+  ocs: {model: polatis, address: tl1://ocs.invalid, size: 4x4, identity: {serial: "21877"}}
+  tor: {model: sn3700, kind: packet, ports: 4, rate: 100G}
+servers:
+  server[0-1]:
+    address: ssh://bench@{name}.invalid
+    nics:
+      nic0: {netdev: "ens{server}0", rate: 100G, transceiver: lr4}
+      nic1: {netdev: ens1, rate: 100G}
+instruments:
+  laser: {kind: light_source, model: n7711a, address: scpi://laser.invalid, launch: {max: 4 dBm}}
+  meter: {kind: power_meter, model: n7744a, address: scpi://meter.invalid, channels: 4}
+transceivers:
+  lr4: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -10 dBm, max: 4 dBm}}
+fibers:
+  - server[0-1].nic0 <-> ocs
+  - server[0-1].nic1 <-> tor
+  - laser -> ocs.1
+  - {fiber: "ocs.5 -> meter.2", loss: 0.3 dB}
+plans:
+  pair: [server0.nic0 <-> server1.nic0]
+  probe: {circuits: {ocs: [1>5]}}
+"""
+
+
+def test_packet_switches_instruments_and_losses(write):
+    testbed = load(write(MIXED))
+    cabling = testbed.cabling
+    assert list(testbed.optical_switches) == ["ocs"]
+    assert list(testbed.simulation.switches) == ["ocs"]
+    assert testbed.simulation.switches["ocs"] == SimulatedSwitch()
+    assert testbed.switches["tor"].ingress_ports == testbed.switches["tor"].egress_ports
+    assert testbed.switches["ocs"].identity == Identity(serial="21877")
+    # The bare line comes first, yet takes no port that another line names.
+    assert cabling.ingress_of(Port("server0", "nic0")) == ("ocs", 2)
+    assert cabling.egress_of(Port("server0", "nic0")) == ("ocs", 6)
+    (circuit,) = testbed.plans["probe"].circuits["ocs"]
+    assert cabling.light_path("ocs", circuit) == (Port("laser", "1"), Port("meter", "2"))
+    assert cabling.fiber_loss_db("ocs", circuit) == 0.3
+    assert len(testbed.links("pair")) == 1
+    assert testbed.links("probe") == ()
+    assert cabling.ingress_of(Port("server0", "nic1")) is None
+    assert cabling.fiber_from(Port("server0", "nic1")).sink == Port("tor", "1")
+
+
+def test_all_problems_are_told_at_once(write):
+    text = MIXED.replace("ports: 4", "ports: 0").replace(
+        "laser.invalid,", "laser.invalid, lunch: 1,"
+    )
+    text = text.replace("-10 dBm", "-10 dB").replace("name: mixed\n", "name: mixed\nname: twice\n")
+    with pytest.raises(TestbedError) as caught:
+        load(write(text))
+    assert [problem.line for problem in caught.value.problems] == [3, 6, 14, 17]
+
+    text = MIXED.replace("laser -> ocs.1", "laser -> ocs.9").replace("ens1", '"ens{x}"')
+    text = text.replace("meter.2", "metre.2").replace("lr4}", "lr5}")
+    text += "limits: {outage: {p99: 3 dB}}\nsimulation: {switches: {osc: {}}}\n"
+    with pytest.raises(TestbedError) as caught:
+        load(write(text))
+    assert [problem.line for problem in caught.value.problems] == [10, 11, 20, 21, 25, 26]
+    assert str(caught.value).count("\n") == 5
+
+
+def test_problems_of_a_plan_file_name_that_file(write, tmp_path):
+    plan = "  file: {file: maps.yaml, map: a, switch: ocs}\n"
+    path = write(MIXED + plan)
+    maps = tmp_path / "maps.yaml"
+    for text, line in (
+        ("cross-connects: [", 1),
+        ("a: 1", 1),
+        ("cross-connects:\n  a: {ingress: [1], egress: []}", 2),
+        ("cross-connects:\n  a: {ingress: [1], egress: [five]}", 2),
+        ("cross-connects:\n  a: 3", 2),
+    ):
+        maps.write_text(text, encoding="utf-8")
+        with pytest.raises(TestbedError) as caught:
+            load(path)
+        (problem,) = caught.value.problems
+        assert (problem.file, problem.line) == (str(maps), line)
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    path = tmp_path / "testbed.yaml"
+    for raw, message in (
+        (b"name: a\nabout: \xff", ":2:8: found the byte 0xff"),
+        (b"name: a\nabout: \x01", ":2:8: is not YAML: found a character"),
+        (b"a: " + b"[" * 5000, "nested too deeply"),
+    ):
+        path.write_bytes(raw)
+        with pytest.raises(TestbedError, match=re.escape(message)):
+            load(path)
+    with pytest.raises(TestbedError, match="cannot be read: No such file"):
+        load(tmp_path / "absent.yaml")
+    with pytest.raises(TestbedError, match="cannot be read: Is a directory"):
+        load(tmp_path)
+
+
+def test_aliases_that_multiply_are_stopped(write):
+    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    with pytest.raises(TestbedError, match="more than 100000 values"):
+        load(write("\n".join(lines)))
+
+
+def test_the_exported_schema_is_up_to_date():
+    stored = (HOME / "schema.json").read_text(encoding="utf-8")
+    assert stored == json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", (
+        "run: python -m testbeds > testbeds/schema.json"
+    )
+
+
+def test_the_schema_helps_an_editor():
+    text = json.dumps(json_schema())
+    assert '"type": "null"' not in text
+    nic = json_schema()["$defs"]["NicPart"]["properties"]
+    assert re.search(nic["rate"]["pattern"], nic["rate"]["examples"][0])
+    for definition in json_schema()["$defs"].values():
+        assert definition["additionalProperties"] is False
+        assert definition["description"]
+        for field in definition["properties"].values():
+            for example in field.get("examples", []) if "pattern" in field else []:
+                assert re.search(field["pattern"], example)
+
+
+SEEDS = [OPUS.read_text(encoding="utf-8"), MIXED]
+SCRAPS = [
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    "-",
+    "&a",
+    "*a",
+    "!!x",
+    "|",
+    ">",
+    "'",
+    "#",
+    "0",
+    "9",
+    "[0-",
+    "{n}",
+    "->",
+    "<->",
+    "ocs",
+    "null",
+    "~",
+    ".nan",
+    "1e999",
+    "%",
+    "?",
+]
+SCRAPS += ['"', "\n", "\t", "\x00", "\u2028", "\\x", "- ", ": ", "|\n", " #", "\n  ", ""]
+
+
+@st.composite
+def mutated(draw):
+    text = draw(st.sampled_from(SEEDS))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = start + draw(st.integers(0, 12))
+        text = text[:start] + draw(st.sampled_from(SCRAPS) | st.text(max_size=3)) + text[end:]
+    return text
+
+
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=mutated())
+def test_a_mutated_file_loads_or_says_why_not(tmp_path, text):
+    path = tmp_path / "testbed.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    if not (tmp_path / "opus").exists():
+        (tmp_path / "opus").symlink_to(HOME / "opus")
+    lines = sum(map(text.count, "\n\r\x85\u2028\u2029")) + 2
+    problems = (Problem(str(path), 1, 1, "none"),)
+    try:
+        load(path)
+    except TestbedError as error:
+        problems = error.problems
+    assert problems
+    for problem in problems:
+        assert problem.message
+        assert problem.column >= 1
+        assert 1 <= problem.line <= lines or problem.file != str(path)

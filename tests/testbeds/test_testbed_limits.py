@@ -1,0 +1,52 @@
+import pytest
+
+from testbeds import LimitError, parse_limit
+
+
+def test_a_quantile_with_its_confidence():
+    limit = parse_limit("reconfiguration.light_back", {"p99": "150 ms", "confidence": "90 %"})
+    assert (limit.side, limit.quantile, limit.value_ns) == ("upper", 0.99, 150_000_000)
+    assert (limit.unit, limit.confidence) == ("ns", 0.9)
+    assert str(limit) == "reconfiguration.light_back p99 <= 150 ms (90 % confident)"
+
+
+@pytest.mark.parametrize(
+    ("quantity", "body", "bound", "unit", "confidence"),
+    [
+        ("outage", {"median": "3 s"}, ("upper", 0.5, 3_000_000_000), "ns", 0.95),
+        ("outage", {"p99.9": "3 s"}, ("upper", 0.999, 3_000_000_000), "ns", 0.95),
+        ("insertion_loss", {"max": "3 dB"}, ("upper", 1.0, 3.0), "dB", None),
+        ("received_power", {"min": "-10 dBm"}, ("lower", 0.0, -10.0), "dBm", None),
+        ("bit_error", {"max": 2.4e-4, "confidence": "95 %"}, ("upper", 1.0, 2.4e-4), "1", 0.95),
+        ("collective.bus", {"min": "80 Gbit/s"}, ("lower", 0.0, 80_000_000_000), "bit/s", None),
+        ("collective.use", {"min": "80 %"}, ("lower", 0.0, 0.8), "share", None),
+    ],
+)
+def test_other_bounds(quantity, body, bound, unit, confidence):
+    limit = parse_limit(quantity, body)
+    assert (limit.side, limit.quantile, limit.value) == bound
+    assert (limit.unit, limit.confidence) == (unit, confidence)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "body", "key"),
+    [
+        ("outage", {"p0": "3 s"}, "p0"),
+        ("outage", {"p100": "3 s"}, "p100"),
+        ("outage", {"p99": "3 s", "max": "4 s"}, "max"),
+        ("outage", {"p99": True}, "p99"),
+        ("bit_error", {"max": float("nan")}, "max"),
+        ("bit_error", {"max": "few"}, "max"),
+        ("outage", {"p99": "3 s", "confidence": "100 %"}, "confidence"),
+        ("outage", {}, None),
+    ],
+)
+def test_what_is_wrong_is_named(quantity, body, key):
+    with pytest.raises(LimitError) as caught:
+        parse_limit(quantity, body)
+    assert caught.value.key == key
+
+
+def test_a_loss_is_no_time():
+    with pytest.raises(LimitError, match="is in dB, not in time"):
+        _ = parse_limit("insertion_loss", {"max": "3 dB"}).value_ns
