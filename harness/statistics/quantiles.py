@@ -1,0 +1,121 @@
+"""Quantiles of interval-censored samples with distribution-free confidence intervals."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.statistics.binomial import at_least, at_most, first_true_from
+from harness.statistics.samples import Samples, as_intervals, check_confidence, check_share
+
+Sides: TypeAlias = Literal["two", "upper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile of the population, estimated; all values in the unit of the samples.
+
+    q: the share of the population that is at or below the quantile.
+    value: midpoint of the sample quantiles of `earliest` and of `latest`.
+    lower, upper: confidence interval; `lower` is None where only an upper bound was asked.
+    confidence: probability, at least, that such an interval holds the true quantile.
+    n: number of samples.
+    """
+
+    q: float
+    value: float
+    lower: float | None
+    upper: float
+    confidence: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotEnough:
+    """There are `n` samples, and the interval exists only from `needed` samples on."""
+
+    n: int
+    needed: int
+
+    def __str__(self) -> str:
+        return f"not enough data: {self.n:,} samples, {self.needed:,} needed"
+
+
+def quantile(
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    q: float,
+    confidence: float = 0.95,
+    sides: Sides = "two",
+) -> Quantile | NotEnough:
+    """Estimate the quantile `q` of the population that the intervals were drawn from.
+
+    The bounds are order statistics: the lower one of `earliest`, the upper one of `latest`,
+    so that sampling and censoring both widen the interval. The number of samples at or below
+    the true quantile is binomial whatever the distribution (David and Nagaraja, Order
+    Statistics, 3rd ed., section 7.1). "two" splits the error evenly; "upper" spends it all on
+    the upper bound. The sample quantile is definition 2 of Hyndman and Fan (1996), which makes
+    the median of an even number the mean of the middle two, and never leaves the interval.
+
+    Samples must be independent: one per event, not one per circuit of an event.
+    Raises `SampleError` for samples, `q` or `confidence` (from 0.5) that make no sense.
+    """
+    low, high = as_intervals(earliest, latest)
+    needed = samples_needed(q, confidence, sides)
+    n = low.size
+    if n < needed:
+        return NotEnough(n, needed)
+    low, high = np.sort(low), np.sort(high)
+    tail = _tail(confidence, sides)
+    # At n == needed rounding could put the rank one past the end, where the bound is known.
+    upper = min(n, first_true_from(1, lambda rank: at_least(rank, n, q) <= tail))
+    lower = None
+    if sides == "two":
+        lower = first_true_from(1, lambda rank: at_most(rank, n, q) > tail)
+    return Quantile(
+        q=q,
+        value=_middle(_sample_quantile(low, q), _sample_quantile(high, q)),
+        lower=None if lower is None else _item(low, lower),
+        upper=_item(high, upper),
+        confidence=confidence,
+        n=n,
+    )
+
+
+def samples_needed(q: float, confidence: float = 0.95, sides: Sides = "two") -> int:
+    """Count the samples from which on `quantile` has an interval.
+
+    The largest of n samples bounds the quantile with confidence 1 - q**n (Wilks 1941), the
+    smallest with 1 - (1 - q)**n. Raises `SampleError` for a `q` or `confidence` out of range.
+    """
+    check_share("q", q)
+    check_confidence(confidence)
+    tail = _tail(confidence, sides)
+    worst = q if sides == "upper" else max(q, 1 - q)
+    guess = max(1, math.floor(math.log(tail) / math.log(worst)))
+    return guess if worst**guess <= tail else guess + 1
+
+
+def _tail(confidence: float, sides: Sides) -> float:
+    return (1 - confidence) / 2 if sides == "two" else 1 - confidence
+
+
+def _sample_quantile(ordered: Samples, q: float) -> float:
+    rank = ordered.size * q
+    whole = round(rank)
+    # 100 * 0.29 is 28.999999999999996 and means 29.
+    if math.isclose(rank, whole, rel_tol=1e-12, abs_tol=1e-12) and 0 < whole < ordered.size:
+        return _middle(_item(ordered, whole), _item(ordered, whole + 1))
+    return _item(ordered, min(ordered.size, max(1, math.ceil(rank))))
+
+
+def _middle(low: float, high: float) -> float:
+    # As Python numbers integers do not overflow, and the division rounds once.
+    return (low + high) / 2
+
+
+def _item(ordered: Samples, rank: int) -> float:
+    item: float = ordered[rank - 1].item()
+    return item

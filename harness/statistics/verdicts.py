@@ -1,0 +1,122 @@
+"""Verdicts on limits: pass, fail, or not enough data and how much more it takes.
+
+A sample exceeds surely when its `earliest` is above the limit, possibly when its `latest` is.
+A pass must hold even if every possible exceedance was one, a fail even if only the sure ones
+were.
+
+Two things break the stated error rate, and both are the caller's to prevent. Samples that are
+not independent: the circuits of one reconfiguration event move together, so one event is one
+sample. And looking again after each new sample until the verdict pleases: fix the number of
+samples beforehand (`needed` says it), then judge once.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.statistics.binomial import at_least, at_most, first_true_from
+from harness.statistics.samples import SampleError, as_intervals, check_confidence, check_share
+
+Outcome: TypeAlias = Literal["pass", "fail", "not enough data"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the samples say about a limit.
+
+    outcome: "pass", "fail" or "not enough data".
+    n: number of samples judged.
+    exceeding: samples that are surely above the limit.
+    possibly_exceeding: those, and the samples whose interval holds the limit.
+    needed: how many more samples would pass if all of them kept the limit; None when decided.
+    reason: one sentence for people.
+    """
+
+    outcome: Outcome
+    n: int
+    exceeding: int
+    possibly_exceeding: int
+    needed: int | None
+    reason: str
+
+
+def judge_quantile(
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    limit_value: float,
+    q: float,
+    confidence: float = 0.95,
+) -> Verdict:
+    """Judge the claim that at least the share `q` of the population is at most `limit_value`.
+
+    The number of exceedances is binomial. It passes where the one-sided Clopper-Pearson upper
+    bound of the exceeding share, at `confidence`, is at most 1 - q; it fails where the lower
+    bound is above 1 - q. A claim that is false passes, and one that is true fails, each with
+    a probability of at most 1 - `confidence`, at a number of samples fixed beforehand.
+
+    `limit_value` has the unit of the samples, which must be independent: one per event, not
+    one per circuit of an event. Raises `SampleError` for samples or shares that make no sense.
+    """
+    check_share("q", q)
+    check_confidence(confidence)
+    n, sure, possible = _count(earliest, latest, limit_value)
+    allowed, error = 1 - q, 1 - confidence
+
+    def passes(samples: int) -> bool:
+        return at_most(possible, samples, allowed) <= error
+
+    counted = _counted(n, sure, possible)
+    claim = f"{_percent(q)} keep the limit"
+    sureness = f"with {_percent(confidence)} confidence"
+    if passes(n):
+        reason = f"{counted}, so at least {claim} {sureness}."
+        return Verdict("pass", n, sure, possible, None, reason)
+    if at_least(sure, n, allowed) < error:
+        reason = f"{counted}, so fewer than {claim} {sureness}."
+        return Verdict("fail", n, sure, possible, None, reason)
+    needed = first_true_from(n + 1, passes) - n
+    reason = (
+        f"{counted}, which does not decide whether {claim} {sureness}:"
+        f" {needed:,} more needed if all of them keep it."
+    )
+    return Verdict("not enough data", n, sure, possible, needed, reason)
+
+
+def judge_maximum(earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float) -> Verdict:
+    """Judge the claim that none of these samples is above `limit_value`.
+
+    It speaks of the samples taken, not of the population, hence has no confidence: one sure
+    exceedance fails, none passes, and a sample whose interval holds the limit is named but
+    does not fail. No sample at all is not enough data. Raises `SampleError` for samples that
+    make no sense.
+    """
+    n, sure, possible = _count(earliest, latest, limit_value)
+    counted = _counted(n, sure, possible)
+    if n == 0:
+        return Verdict("not enough data", 0, 0, 0, 1, f"{counted}: at least 1 needed.")
+    if sure:
+        return Verdict("fail", n, sure, possible, None, f"{counted}, and none may.")
+    return Verdict("pass", n, sure, possible, None, f"{counted}.")
+
+
+def _count(
+    earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float
+) -> tuple[int, int, int]:
+    low, high = as_intervals(earliest, latest)
+    if np.isnan(limit_value):
+        raise SampleError("limit: found NaN, expected a number")
+    sure = int(np.count_nonzero(low > limit_value))
+    return low.size, sure, int(np.count_nonzero(high > limit_value))
+
+
+def _counted(n: int, sure: int, possible: int) -> str:
+    if n == 0:
+        return "There are no samples"
+    doubt = f" and {possible - sure:,} more may" if possible > sure else ""
+    return f"{sure:,} of {n:,} samples exceed the limit{doubt}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.10g} %"
