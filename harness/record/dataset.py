@@ -1,0 +1,190 @@
+"""The Parquet data set: ROOT/testbed=<name>/night=<YYYY-MM-DD>/<run>.parquet.
+
+One file for each testbed of a run, queried in place by DuckDB, pandas or any other engine.
+Columns are those of `COLUMNS`; `testbed` and `night` come from the path. Numbers are doubles:
+an integer beyond 2**53 is rounded here and exact in the journal. `conditions` is a JSON object
+of the context's conditions and the row's, the row's where both name one; `instruments` holds
+texts, and JSON objects for identities with fields.
+
+The file's metadata holds `lightrig.schema`, `lightrig.header`, `lightrig.summary` (JSON) and
+`lightrig.complete` ("true" where the run ended by itself).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
+
+from harness.record.errors import RecordError
+from harness.record.format import SCHEMA, to_json
+from harness.record.reading import RunRecord, read_journal
+from harness.record.row import Context, Row
+
+COLUMNS = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("test", pa.string(), nullable=False),
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("quantity", pa.string(), nullable=False),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("lower", pa.float64()),
+        pa.field("upper", pa.float64()),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("simulated", pa.bool_(), nullable=False),
+        pa.field("instruments", pa.list_(pa.string()), nullable=False),
+        pa.field("conditions", pa.string(), nullable=False),
+    ]
+)
+PARTITIONS = pa.schema([("testbed", pa.string()), ("night", pa.date32())])
+
+_BATCH = 1 << 16
+
+
+def write_dataset(journal_path: Path, root: Path) -> tuple[Path, ...]:
+    """Write the rows of a journal below `root`, one file for each testbed, and name the files.
+
+    A journal written again replaces its files, with the same bytes if it has not changed.
+    Each file appears whole or not at all. Raises `JournalDamagedError` for a damaged journal,
+    before any file is replaced, and `RecordError` for a file that cannot be written.
+    """
+    record = read_journal(journal_path)
+    run = str(record.header["run"])
+    schema = COLUMNS.with_metadata(_metadata(record))
+    parts: dict[str, _Part] = {}
+    try:
+        with ExitStack() as stack:
+            for context, row in record.rows():
+                part = parts.get(context.testbed)
+                if part is None:
+                    path = (
+                        root
+                        / f"testbed={quote(context.testbed, safe='')}"
+                        / f"night={record.header['night']}"
+                        / f"{run}.parquet"
+                    )
+                    part = parts[context.testbed] = _Part(path, run, schema)
+                    stack.callback(part.discard)
+                part.add(context, row)
+            for part in parts.values():
+                part.finish()
+            return tuple(sorted(part.publish() for part in parts.values()))
+    except OSError as error:
+        raise RecordError(f"{root}: {error}") from error
+
+
+def read_dataset(root: Path) -> pd.DataFrame:
+    """All rows below `root`, with the columns of `COLUMNS`, `testbed` and `night` (a date).
+
+    Rows come by testbed, night and run, and as written within a run. Raises `RecordError` if
+    `root` is no folder or a file in it cannot be read.
+    """
+    if not root.is_dir():
+        raise RecordError(f"{root}: no such folder")
+    schema = pa.unify_schemas([COLUMNS, PARTITIONS])
+    files = sorted(map(str, root.glob("testbed=*/night=*/*.parquet")))
+    if not files:
+        return schema.empty_table().to_pandas(date_as_object=False)
+    try:
+        table = pa.dataset.dataset(
+            files,
+            schema=schema,
+            format="parquet",
+            partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
+            partition_base_dir=str(root),
+        ).to_table()
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{root}: {error}") from error
+    return table.to_pandas(date_as_object=False)
+
+
+class _Part:
+    """The file of one testbed: written under a hidden name, then renamed."""
+
+    def __init__(self, path: Path, run: str, schema: pa.Schema) -> None:
+        self._path = path
+        self._hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._run = run
+        self._rows: list[tuple[Context, Row]] = []
+        self._contexts: dict[int, tuple[list[str], str]] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = pa.parquet.ParquetWriter(self._hidden, schema, compression="zstd")
+
+    def add(self, context: Context, row: Row) -> None:
+        self._rows.append((context, row))
+        if len(self._rows) == _BATCH:
+            self._flush()
+
+    def finish(self) -> None:
+        self._flush()
+        self._writer.close()
+        with self._hidden.open("rb") as file:
+            os.fsync(file.fileno())
+
+    def publish(self) -> Path:
+        self._hidden.replace(self._path)
+        return self._path
+
+    def discard(self) -> None:
+        """Remove what is left of a file that was not published."""
+        if self._hidden.exists():
+            try:
+                self._writer.close()
+            finally:
+                self._hidden.unlink()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = zip(*self._records(), strict=True)
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)]
+            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._writer.schema))
+            self._rows.clear()
+
+    def _records(self) -> Iterator[tuple[object, ...]]:
+        for context, row in self._rows:
+            instruments, conditions = self._shared(context)
+            if row.conditions:
+                merged = {**context.conditions, **row.conditions}
+                conditions = to_json("conditions", merged)
+            yield (
+                self._run,
+                context.test,
+                row.subject,
+                row.quantity,
+                float(row.value),
+                None if row.lower is None else float(row.lower),
+                None if row.upper is None else float(row.upper),
+                row.unit,
+                row.time_ns,
+                context.simulated,
+                instruments,
+                conditions,
+            )
+
+    def _shared(self, context: Context) -> tuple[list[str], str]:
+        # By identity, since 1 == True and JSON tells them apart.
+        known = self._contexts.get(id(context))
+        if known is None:
+            known = self._contexts[id(context)] = (
+                [
+                    i if isinstance(i, str) else to_json("instruments", i)
+                    for i in context.instruments
+                ],
+                to_json("conditions", context.conditions),
+            )
+        return known
+
+
+def _metadata(record: RunRecord) -> dict[str, str]:
+    return {
+        "lightrig.schema": str(SCHEMA),
+        "lightrig.header": to_json("header", record.header),
+        "lightrig.summary": to_json("summary", record.summary),
+        "lightrig.complete": "true" if record.complete else "false",
+    }

@@ -1,0 +1,122 @@
+"""The lines of a journal, both ways.
+
+Line 1      {"night":"2026-03-14","run":"r1","schema":1, ...}   the run header
+a context   {"context":0,"test":...,"testbed":..., ...}         before its first row
+a row       [0,subject,quantity,value,lower,upper,unit,time_ns,{conditions}]
+the end     {"end":{summary}}                                   only after a run that closed
+
+Objects have sorted keys and floats their shortest exact form, so equal input gives equal bytes.
+"""
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from harness.record.errors import RowError
+from harness.record.row import Context, Row, check_text
+
+SCHEMA = 1
+
+Json: TypeAlias = Mapping[str, Any]
+
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
+_ROW_FIELDS = 9
+
+_encode = json.JSONEncoder(
+    separators=(",", ":"), sort_keys=True, allow_nan=False, ensure_ascii=False
+).encode
+
+
+def to_json(name: str, value: object) -> str:
+    """Write `value` in one line; raises `RowError` with `name` if JSON or UTF-8 cannot hold it."""
+    try:
+        text = _encode(value)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RowError(f"{name}: {error}") from error
+    return text
+
+
+def header_line(header: Json) -> str:
+    """Write line 1; raises `RowError` if `check_header` does or `header` sets the schema itself."""
+    if "schema" in header:
+        raise RowError("header: found key 'schema', which the journal sets")
+    check_header(header)
+    return to_json("header", {**header, "schema": SCHEMA})
+
+
+def check_header(header: Json) -> None:
+    """Raise `RowError` unless `header` has a `run` that can name a file, and a `night`.
+
+    `night` is the date, YYYY-MM-DD, that the run counts for.
+    """
+    run, night = header.get("run"), header.get("night")
+    if not isinstance(run, str) or not _RUN.fullmatch(run):
+        raise RowError(f"header: found run {run!r}, expected letters, digits and ._+-")
+    check_text("header: night", night)
+    try:
+        date = datetime.date.fromisoformat(str(night)).isoformat()
+    except ValueError:
+        date = ""
+    if date != night:
+        raise RowError(f"header: found night {night!r}, expected YYYY-MM-DD")
+
+
+def context_line(number: int, context: Context) -> str:
+    """Write the line that gives `context` its number."""
+    return to_json(
+        "context",
+        {
+            "context": number,
+            "testbed": context.testbed,
+            "test": context.test,
+            "instruments": context.instruments,
+            "simulated": context.simulated,
+            "conditions": context.conditions,
+        },
+    )
+
+
+def parse_context(line: Json) -> tuple[int, Context]:
+    """Read the number and the context of a context line; raises `RowError`."""
+    number, instruments = line["context"], line.get("instruments")
+    if type(number) is not int:
+        raise RowError(f"context: found {number!r}, expected an integer")
+    if not isinstance(instruments, list):
+        raise RowError(f"instruments: found {instruments!r}, expected a list")
+    return number, Context(
+        testbed=line.get("testbed", ""),
+        test=line.get("test", ""),
+        instruments=tuple(instruments),
+        simulated=line.get("simulated", ""),
+        conditions=line.get("conditions", ""),
+    )
+
+
+def row_line(context: int, row: Row) -> str:
+    """Write the line of `row` in the context of that number."""
+    # Rows are checked when made; encoding them again for `to_json` would halve the rate.
+    return _encode(
+        (
+            context,
+            row.subject,
+            row.quantity,
+            row.value,
+            row.lower,
+            row.upper,
+            row.unit,
+            row.time_ns,
+            row.conditions,
+        )
+    )
+
+
+def parse_row(fields: object) -> tuple[int, Row]:
+    """Read the number of the context, and the row, of a row line; raises `RowError`."""
+    if not isinstance(fields, list) or len(fields) != _ROW_FIELDS:
+        raise RowError(f"found {fields!r}, expected a list of {_ROW_FIELDS} fields")
+    if type(fields[0]) is not int:
+        raise RowError(f"context: found {fields[0]!r}, expected an integer")
+    return fields[0], Row(*fields[1:])

@@ -1,0 +1,137 @@
+"""A row, which is one measured value, and the context that many rows share."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from harness.record.errors import RowError
+
+Number: TypeAlias = int | float
+Scalar: TypeAlias = str | int | float | bool
+Instrument: TypeAlias = str | Mapping[str, Scalar]
+
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One value of one quantity of one subject.
+
+    subject: what was measured: a circuit, a link, a server.
+    quantity: dotted name, such as "reconfiguration.control".
+    value, lower, upper: in `unit`, lower <= value <= upper, finite. For a time, `lower` and
+        `upper` are the earliest and the latest it can have been; elsewhere the bounds of the
+        value. None where there is no bound.
+    unit: "ns", "dB", "dBm", "bit/s"; "1" for a pure number.
+    time_ns: when, on the clock of the run, in integer nanoseconds.
+    conditions: what held for this row alone; what held for all goes to its `Context`.
+
+    Integers are within 64 bits. Raises `RowError` for anything else.
+    """
+
+    subject: str
+    quantity: str
+    value: Number
+    lower: Number | None
+    upper: Number | None
+    unit: str
+    time_ns: int
+    conditions: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_text("subject", self.subject)
+        check_text("quantity", self.quantity)
+        check_text("unit", self.unit)
+        value, lower, upper = self.value, self.lower, self.upper
+        check_number("value", value)
+        if lower is not None:
+            check_number("lower", lower)
+            if lower > value:
+                raise RowError(f"{self.quantity}: lower {lower} is above value {value}")
+        if upper is not None:
+            check_number("upper", upper)
+            if upper < value:
+                raise RowError(f"{self.quantity}: upper {upper} is below value {value}")
+        if type(self.time_ns) is not int or not -_MOST <= self.time_ns <= _MOST:
+            raise RowError(f"time_ns: found {self.time_ns!r}, expected integer nanoseconds")
+        if self.conditions:
+            check_scalars("conditions", self.conditions)
+            object.__setattr__(self, "conditions", dict(self.conditions))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What many rows have in common.
+
+    testbed, test: their names.
+    instruments: the identity of all that took part: a text, or fields such as model, serial
+        and firmware.
+    simulated: whether any of them was.
+    conditions: what held for all rows, such as the temperature.
+
+    Raises `RowError` for a value that no record may hold.
+    """
+
+    testbed: str
+    test: str
+    # Mappings have no hash; equality still compares them.
+    instruments: tuple[Instrument, ...] = field(hash=False)
+    simulated: bool
+    conditions: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_text("testbed", self.testbed)
+        check_text("test", self.test)
+        if type(self.simulated) is not bool:
+            raise RowError(f"simulated: found {self.simulated!r}, expected True or False")
+        if not isinstance(self.instruments, tuple):
+            raise RowError(f"instruments: found {self.instruments!r}, expected a tuple")
+        for instrument in self.instruments:
+            if isinstance(instrument, str):
+                check_text("instruments", instrument)
+            else:
+                check_scalars("instruments", instrument)
+        check_scalars("conditions", self.conditions)
+        own = tuple(i if isinstance(i, str) else dict(i) for i in self.instruments)
+        object.__setattr__(self, "instruments", own)
+        object.__setattr__(self, "conditions", dict(self.conditions))
+
+
+def check_text(name: str, text: object) -> None:
+    """Raise `RowError` unless `text` is a str that is not empty and that UTF-8 can hold."""
+    if not isinstance(text, str) or not text:
+        raise RowError(f"{name}: found {text!r}, expected text")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RowError(f"{name}: found {text!r}, which is not Unicode text") from error
+
+
+def check_number(name: str, number: object) -> None:
+    """Raise `RowError` unless `number` is a finite float or an integer within 64 bits."""
+    if type(number) is int and -_MOST <= number <= _MOST:
+        return
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            raise RowError(f"{name}: found {number}, expected a finite number")
+    elif type(number) is not int:
+        raise RowError(
+            f"{name}: found {number!r} of type {type(number).__name__}, expected int or float"
+        )
+    elif not -_MOST <= number <= _MOST:
+        raise RowError(f"{name}: found {number}, expected an integer within 64 bits")
+
+
+def check_scalars(name: str, values: object) -> None:
+    """Raise `RowError` unless `values` maps names to texts, numbers and truth values."""
+    if not isinstance(values, Mapping):
+        raise RowError(f"{name}: found {values!r}, expected a mapping")
+    for key, value in values.items():
+        check_text(name, key)
+        if isinstance(value, str):
+            if value:
+                check_text(f"{name}.{key}", value)
+        elif not isinstance(value, bool):
+            check_number(f"{name}.{key}", value)

@@ -1,0 +1,39 @@
+"""Anything that a record may hold."""
+
+from hypothesis import strategies as st
+
+from harness.record import Context, Row
+
+WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+INTEGERS = st.integers(-(2**63) + 1, 2**63 - 1)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.one_of(
+    st.booleans(), INTEGERS, FLOATS, st.text(st.characters(codec="utf-8"), max_size=8)
+)
+CONDITIONS = st.dictionaries(WORDS, SCALARS, max_size=3)
+
+
+@st.composite
+def rows(draw):
+    numbers = sorted(draw(st.lists(INTEGERS | FLOATS, min_size=3, max_size=3)))
+    lower, value, upper = numbers
+    return Row(
+        draw(WORDS),
+        draw(WORDS),
+        value,
+        draw(st.sampled_from([None, lower])),
+        draw(st.sampled_from([None, upper])),
+        draw(WORDS),
+        draw(INTEGERS),
+        draw(CONDITIONS),
+    )
+
+
+contexts = st.builds(
+    Context,
+    testbed=WORDS,
+    test=WORDS,
+    instruments=st.lists(WORDS | CONDITIONS, max_size=2).map(tuple),
+    simulated=st.booleans(),
+    conditions=CONDITIONS,
+)
