@@ -1,0 +1,1 @@
+"""What is spoken to: capabilities, wires, drivers, and the simulated other end."""

@@ -1,0 +1,1 @@
+"""Drivers of optical switches, one file a model family."""

@@ -1,0 +1,1 @@
+"""Sessions: framing, timeouts, resynchronisation, and a trace of both directions."""

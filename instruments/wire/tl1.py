@@ -1,0 +1,411 @@
+"""TL1 over TCP (Telcordia GR-831): framing, tags, timeouts, autonomous messages.
+
+A command is `VERB:[tid]:[aid]:ctag:[block]...;`. Its answer is a block that ends with
+`;` at the start of a line and repeats the command's ctag, so that an answer can never be
+taken for another command's, however late it comes. Blocks without a known ctag are set
+aside: reports that the switch sends on its own, and answers that came after their timeout.
+"""
+
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from instruments.clock import Clock, Event, Span
+from instruments.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+    NoReplyError,
+    UnreachableError,
+)
+from instruments.wire.tcp import TcpConnection, connect
+from instruments.wire.trace import Trace
+
+DEFAULT_TIMEOUT = 10_000_000_000
+"""How long a command may take, in ns; real switches answer some only after seconds."""
+
+LONGEST_BLOCK = 1 << 20
+_TAGS = 1_000_000
+_END_OF_BLOCK = re.compile(rb"\n([;>])")
+_HEAD = re.compile(
+    r"^(?:M[ \t]+(\S+)[ \t]+(COMPLD|DENY|PRTL|DELAY|RTRV)\b"
+    r"|(?:\*C|\*\*|\*|A)[ \t]+\S+[ \t]+REPT\b)[^\n]*",
+    re.MULTILINE,
+)
+_HEADER = re.compile(r'^[^"]*\d\d-\d\d-\d\d +\d\d:\d\d:\d\d$')
+_CODE = re.compile(r"^[A-Z]{4}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A completed command's answer.
+
+    Attributes:
+        lines: the data lines, without their quotes.
+        received: when its last byte was read.
+    """
+
+    lines: tuple[str, ...]
+    received: int
+
+
+@dataclass(slots=True)
+class _Unfinished:
+    """An answer that has begun and may go on in the next block."""
+
+    tag: str
+    status: str
+    lines: list[str]
+
+
+class Pending:
+    """A command that was sent and not yet answered.
+
+    Attributes:
+        sent: between which stamps it was written.
+    """
+
+    def __init__(self, session: "Tl1Session", command: str, tag: str, clock: Clock) -> None:
+        self._session = session
+        self.command = command
+        self.tag = tag
+        self.sent = Span(0, 0)
+        self._answered = clock.event()
+        self._outcome: Reply | InstrumentError | None = None
+
+    def resolve(self, outcome: Reply | InstrumentError) -> None:
+        """Hand the answer, or what went wrong, to whoever waits; for the session only."""
+        self._outcome = outcome
+        self._answered.set()
+
+    def result(self, timeout: int = DEFAULT_TIMEOUT) -> Reply:
+        """Wait for the answer, at most `timeout` ns.
+
+        Raises:
+            DeniedError: the switch refused.
+            NoReplyError: nothing came in time; a later answer will be set aside.
+            DisconnectedError: the switch closed the connection first.
+            GarbledError: what came is not TL1.
+        """
+        if not self._answered.wait(timeout):
+            self._session.forget(self, timeout)
+            self._answered.wait()
+        assert self._outcome is not None
+        if isinstance(self._outcome, Reply):
+            return self._outcome
+        raise self._outcome
+
+
+class Tl1Session:
+    """One TL1 session with a switch; several commands may be under way at once.
+
+    It connects and logs in with the first command, and again with the first one after
+    the connection was lost. `reports` holds the newest autonomous messages.
+
+    Args:
+        instrument: the switch's name in error messages.
+        host: name or address.
+        port: TCP port, 3082 on most switches.
+        clock: the bench's clock.
+        login: user and password, or None where the switch asks for none.
+        connect_timeout: seconds of real time to wait for the connection.
+    """
+
+    def __init__(
+        self,
+        instrument: str,
+        host: str,
+        port: int,
+        clock: Clock,
+        login: tuple[str, str] | None = None,
+        connect_timeout: float = 3.0,
+    ) -> None:
+        self.instrument = instrument
+        self.trace = Trace(clock)
+        self.reports: deque[str] = deque(maxlen=1000)
+        self._address = (host, port)
+        self._clock = clock
+        self._login = login
+        self._connect_timeout = connect_timeout
+        self._lock = threading.Lock()
+        self._opening: Event | None = None
+        self._connection: TcpConnection | None = None
+        self._buffer = b""
+        self._unfinished: _Unfinished | None = None
+        self._last_tag = 0
+        self._pending: dict[str, Pending] = {}
+        if login:
+            self.trace.mask(login[1])
+
+    # ------------------------------------------------------------------------ commands
+
+    def command(
+        self, verb: str, aid: str = "", *blocks: str, timeout: int = DEFAULT_TIMEOUT
+    ) -> Reply:
+        """Send one command and wait for its answer; see `submit` and `Pending.result`."""
+        return self.submit(verb, aid, *blocks).result(timeout)
+
+    def submit(self, verb: str, aid: str = "", *blocks: str) -> Pending:
+        """Send one command and return at once.
+
+        `blocks` are what follows the ctag: the general block, then payload blocks.
+
+        Raises:
+            UnreachableError: the session was down and could not be opened.
+            DisconnectedError: it broke while the command was written.
+        """
+        while True:
+            with self._lock:
+                opening = self._opening
+                if opening is None and self._connection is not None:
+                    break
+                if opening is None:
+                    self._opening = self._clock.event()
+            if opening is None:
+                self._open()
+                break
+            opening.wait()
+        return self._send(verb, aid, blocks)
+
+    def close(self) -> None:
+        """End the session; the next command would open it again."""
+        self._drop(self._connection, "had its session closed before it answered")
+
+    def _drop(self, connection: TcpConnection | None, problem: str) -> None:
+        """End `connection`; only after that may another be opened."""
+        if connection is None:
+            return
+        connection.close()
+        lost: dict[str, Pending] = {}
+        with self._lock:
+            if self._connection is connection:
+                self._connection = None
+                lost, self._pending = self._pending, {}
+        self._fail(lost, DisconnectedError, problem)
+
+    # --------------------------------------------------------------------- the opening
+
+    def _open(self) -> None:
+        """Connect and log in; whoever else has a command waits on the clock until that is done."""
+        try:
+            self._connect()
+            self._log_in()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            with self._lock:
+                opening, self._opening = self._opening, None
+            if opening is not None:
+                opening.set()
+
+    def _connect(self) -> None:
+        host, port = self._address
+        connection = connect(self.instrument, host, port, self._connect_timeout, self._clock)
+        self.trace.remarked(f"connected to {host}:{port}")
+        with self._lock:  # a peer that hangs up at once is heard of only after this
+            self._buffer, self._unfinished = b"", None
+            self._connection = TcpConnection(connection, self, self._clock)
+
+    def _log_in(self) -> None:
+        if self._login is None:
+            return
+        host, port = self._address
+        user, password = self._login
+        try:
+            self._send("ACT-USER", user, ("", password)).result()
+        except DeniedError as error:
+            if "already logged in" not in error.text.lower():
+                raise UnreachableError(
+                    self.instrument,
+                    f"refused the login at {host}:{port}",
+                    command=error.command,
+                    details=[
+                        ("answered", f"DENY {error.code} {error.text}"),
+                        ("try", "the credentials that `login:` names; case counts in user names"),
+                    ],
+                    trace=self.trace.tail(),
+                ) from error
+
+    def _send(self, verb: str, aid: str, blocks: Sequence[str]) -> Pending:
+        failure = None
+        with self._lock:
+            self._last_tag = self._last_tag % _TAGS + 1
+            tag = str(self._last_tag)
+            text = f"{verb}::{aid}:{tag}:{':'.join(blocks)};"
+            pending = Pending(self, self.trace.masked(text), tag, self._clock)
+            self._pending[tag] = pending
+            connection = self._connection
+            self.trace.sent(text)
+            before = self._clock.now()
+            try:
+                if connection is None:
+                    raise OSError("the connection is closed")
+                connection.send(text.encode())
+            except OSError as error:
+                del self._pending[tag]
+                failure = error
+            pending.sent = Span(before, self._clock.now())
+        if failure is not None:
+            self._drop(connection, "closed the connection")
+            raise self._error(
+                DisconnectedError,
+                "closed the connection while a command was written",
+                pending,
+                ("because", failure.strerror or str(failure)),
+            ) from failure
+        return pending
+
+    def forget(self, pending: Pending, waited: int) -> None:
+        """Give up on `pending` after `waited` ns, unless its answer came just now."""
+        with self._lock:
+            if self._pending.pop(pending.tag, None) is None:
+                return  # the reader has it, and resolves it any moment
+        unfinished = len(self._buffer)
+        because = (
+            f"{unfinished} bytes of an unfinished answer came" if unfinished else "nothing came"
+        )
+        pending.resolve(
+            self._error(
+                NoReplyError,
+                f"did not answer within {waited / 1e9:g} s",
+                pending,
+                ("because", because),
+                ("try", "is the switch busy, is its session limit reached? `RTRV-HDR` by hand"),
+            )
+        )
+
+    # ------------------------------------------------------------ what the wire brings
+
+    def received(self, data: bytes) -> None:
+        """Take bytes from the connection's thread."""
+        self._buffer += data
+        start = 0
+        for end in _END_OF_BLOCK.finditer(self._buffer):
+            text = self._buffer[start : end.start()].decode("ascii", "backslashreplace")
+            start = end.end()
+            self.trace.received((text + "\n" + end[1].decode()).strip())
+            self._block(text, ends=end[1] == b";")
+        self._buffer = self._buffer[start:]
+        if len(self._buffer) > LONGEST_BLOCK:
+            self._buffer = b""
+            with self._lock:
+                lost, self._pending = self._pending, {}
+            self._fail(lost, GarbledError, "sent a megabyte without ending its answer")
+
+    def disconnected(self, reason: str) -> None:
+        """Learn from the connection's thread that it ended."""
+        rest = f" after {len(self._buffer)} bytes of an unfinished answer" if self._buffer else ""
+        self.trace.remarked(reason)
+        with self._lock:  # from here on a command opens another connection
+            self._connection = None
+            lost, self._pending = self._pending, {}
+        self._fail(lost, DisconnectedError, f"closed the connection{rest}", ("because", reason))
+
+    def _block(self, text: str, *, ends: bool) -> None:
+        """Take what came up to a `;`, which `ends` an answer, or a `>`, after which it goes on.
+
+        Usually that is one message. Where it is several, each but the last was cut short or
+        interrupted: an interrupted answer goes on in the next block, one that was cut short
+        never does.
+        """
+        heads = list(_HEAD.finditer(text))
+        ours = self._unfinished is not None
+        if not heads and not ours and text.strip():
+            self._not_tl1(text)
+        for head, following in zip([None, *heads], [*heads, None], strict=True):
+            body = text[head.end() if head else 0 : following.start() if following else None]
+            lines = [line for line in map(str.strip, body.splitlines()) if line]
+            if head is not None and head[1] is None:
+                ours = False
+                self.reports.append(self.trace.masked("\n".join([head[0].strip(), *lines])))
+                continue
+            if head is not None:
+                ours = True
+                self._begin(head[1], head[2])
+            if self._unfinished is not None:
+                self._unfinished.lines += (line for line in lines if not _HEADER.match(line))
+        if ends and ours and self._unfinished is not None:
+            answer, self._unfinished = self._unfinished, None
+            self._answered(answer)
+
+    def _begin(self, tag: str, status: str) -> None:
+        before = self._unfinished
+        if before is not None and before.tag == tag:
+            return
+        self._unfinished = _Unfinished(tag, status, [])
+        if before is not None:
+            with self._lock:
+                lost = {before.tag: self._pending.pop(before.tag, None)}
+            self._fail(lost, GarbledError, "cut its answer short")
+
+    def _answered(self, answer: _Unfinished) -> None:
+        if answer.status == "DELAY":
+            return  # accepted, the final answer follows under the same tag
+        with self._lock:
+            pending = self._pending.pop(answer.tag, None)
+        if pending is None:
+            self.trace.remarked(f"set aside: no command waits for ctag {answer.tag}")
+        elif answer.status in {"DENY", "PRTL"}:
+            pending.resolve(self._denied(pending, answer.status, answer.lines))
+        else:
+            pending.resolve(Reply(tuple(map(_unquoted, answer.lines)), self._clock.now()))
+
+    def _denied(self, pending: Pending, status: str, lines: Sequence[str]) -> DeniedError:
+        code = next((line for line in lines if _CODE.match(line)), status)
+        words = [_unquoted(line.removeprefix("/*").removesuffix("*/").strip()) for line in lines]
+        return DeniedError(
+            self.instrument,
+            code=code,
+            text=self.trace.masked(" ".join(word for word in words if word != code)),
+            command=pending.command,
+            trace=self.trace.tail(),
+        )
+
+    def _not_tl1(self, text: str) -> None:
+        self.trace.remarked("not a TL1 answer")
+        with self._lock:
+            if len(self._pending) != 1:
+                return
+            (pending,) = self._pending.values()
+            self._pending.clear()
+        pending.resolve(
+            self._error(
+                GarbledError,
+                "answered something that is not TL1",
+                pending,
+                ("answered", repr(self.trace.masked(text).strip()[:200])),
+            )
+        )
+
+    def _fail(
+        self,
+        lost: Mapping[str, Pending | None],
+        kind: type[InstrumentError],
+        problem: str,
+        *details: tuple[str, str],
+    ) -> None:
+        for pending in filter(None, lost.values()):
+            pending.resolve(self._error(kind, problem, pending, *details))
+
+    def _error(
+        self,
+        kind: type[InstrumentError],
+        problem: str,
+        pending: Pending,
+        *details: tuple[str, str],
+    ) -> InstrumentError:
+        return kind(
+            self.instrument,
+            problem,
+            command=pending.command,
+            details=details,
+            trace=self.trace.tail(),
+        )
+
+
+def _unquoted(line: str) -> str:
+    return line[1:-1] if len(line) > 1 and line[0] == line[-1] == '"' else line
