@@ -1,0 +1,1 @@
+"""Servers whose NIC ports are cabled to a fabric."""

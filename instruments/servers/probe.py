@@ -1,0 +1,593 @@
+"""The program that watches the ports of a server from within; it is sent there as source.
+
+It needs Python 3.8 or newer on Linux and nothing else. Requests come as one JSON object a
+line on stdin, replies go to stdout; docs/probe.md has the protocol. All times are integer
+nanoseconds of this server's CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+__all__ = ["main"]
+
+_VERSION = 1
+_NET = "/sys/class/net"
+_RDMA = "/sys/class/infiniband"
+_PR_SET_TIMERSLACK = 29
+_TIMER_SLACK_NS = 1_000
+_LONGEST_PERIOD_NS = 1_000_000_000
+_IDLE_NS = 100_000_000
+_SILENCE_PERIODS, _SILENCE_NS = 5, 5_000_000
+
+_RTMGRP_LINK, _RTM_NEWLINK, _IFF_LOWER_UP = 1, 16, 0x10000
+_SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
+_SO_ATTACH_FILTER = 26
+
+_MAGIC = b"LRP1"
+# magic, sender's token, boot id, sequence, send ns, previous send ns; then "host\0port"
+_DATAGRAM = struct.Struct("!4sI16sQQQ")
+
+_now = time.monotonic_ns
+
+
+class _Refused(Exception):  # noqa: N818 - an answer to a request, not a fault of ours
+    """A request that gets an error reply."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class _Event(NamedTuple):
+    """A port's stage changed between `earliest` and `latest`; JSON sends it as a list."""
+
+    port: str
+    stage: str
+    up: bool
+    earliest: int | None
+    latest: int
+    source: str
+
+
+class _Log:
+    """What happened since the last settle reply."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._events: list[_Event] = []
+        self._failure: _Refused | None = None
+
+    def add(self, event: _Event) -> None:
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def fail(self, failure: _Refused) -> None:
+        """From now on, whoever asks is told that watching ended, and why."""
+        with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    def settle(
+        self, wanted: set[tuple[str, str]], timeout_ns: int
+    ) -> tuple[set[tuple[str, str]], list[_Event]]:
+        """Wait for an "up" of each wanted port and stage: those missing, and all events."""
+        deadline = _now() + timeout_ns
+        with self._changed:
+            while True:
+                if self._failure is not None:
+                    raise self._failure
+                seen = {(e.port, e.stage) for e in self._events if e.up and e.source != "netlink"}
+                left = deadline - _now()
+                if wanted <= seen or left <= 0:
+                    events = sorted(self._events, key=lambda event: event.latest)
+                    self._events.clear()
+                    return wanted - seen, events
+                self._changed.wait(left / 1e9)
+
+
+class _Sensor:
+    """A sysfs file whose first byte says whether a stage of a port is up."""
+
+    def __init__(self, port: str, stage: str, path: str, up_byte: bytes) -> None:
+        self.port, self.stage = port, stage
+        self._path, self._up_byte = path, up_byte
+        self._descriptor: int | None = None
+        self._seen = _now()
+        self.up = self._read()
+
+    def _read(self) -> bool:
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._descriptor, 1, 0) == self._up_byte
+        except OSError as error:
+            # EINVAL: the device is administratively down. The others: it was taken away,
+            # and may come back as a new one.
+            if error.errno == errno.EINVAL:
+                return False
+            if error.errno in (errno.ENODEV, errno.ENOENT):
+                self.close()
+                return False
+            raise
+
+    def sample(self, log: _Log) -> None:
+        before = _now()
+        up = self._read()
+        if up != self.up:
+            log.add(_Event(self.port, self.stage, up, self._seen, _now(), "sysfs"))
+            self.up = up
+        self._seen = before
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _accept_only_others(sock: socket.socket, token: int) -> None:
+    """Let the kernel drop what is not ours, and the copies of our own broadcasts."""
+    udp_header = 8
+    program = b"".join(
+        struct.pack("=HBBI", *instruction)
+        for instruction in (
+            (0x20, 0, 0, udp_header),  # load the magic
+            (0x15, 0, 3, int.from_bytes(_MAGIC, "big")),
+            (0x20, 0, 0, udp_header + 4),  # load the token
+            (0x15, 1, 0, token),
+            (0x06, 0, 0, 0xFFFF),  # accept
+            (0x06, 0, 0, 0),  # drop
+        )
+    )
+    buffer = ctypes.create_string_buffer(program, len(program))
+    description = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, description)
+
+
+class _Stream:
+    """The numbered datagrams that one port sends and receives."""
+
+    def __init__(self, port: str, boot: bytes, udp_port: int, period_ns: int) -> None:
+        self.port = port
+        self.sent = self.received = self.idle = 0
+        self._boot = boot
+        self._names = f"{platform.node()}\0{port}".encode()
+        self._target = ("255.255.255.255", udp_port)
+        self._silence = max(_SILENCE_PERIODS * period_ns, _SILENCE_NS)
+        self._token = int.from_bytes(os.urandom(4), "big")
+        self._up = False
+        self._last_sent = 0
+        self._last_stamp = self._down_since = _now()
+        self._last_number = (0, 0)
+        self.socket = socket.socket(
+            socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        )
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
+            _accept_only_others(self.socket, self._token)
+            self.socket.bind(("", udp_port))
+        except OSError:
+            self.socket.close()
+            raise
+
+    def send(self) -> None:
+        now = _now()
+        self.sent += 1
+        head = _DATAGRAM.pack(
+            _MAGIC, self._token, self._boot, self.sent, now, self._last_sent or now
+        )
+        self._last_sent = now
+        try:
+            self.socket.sendto(head + self._names, self._target)
+        except OSError:
+            # Without a link, address or buffer this datagram is lost like one on the fiber.
+            return
+
+    def receive(self, log: _Log) -> None:
+        try:
+            data = self.socket.recv(2048)
+        except OSError:
+            # The kernel may report a bad checksum as nothing to read, or a device gone down.
+            return
+        now = _now()
+        if len(data) < _DATAGRAM.size:
+            return
+        _, token, boot, sequence, _, previous = _DATAGRAM.unpack_from(data)
+        self.received += 1
+        consecutive = self._last_number == (token, sequence - 1)
+        self._last_number = (token, sequence)
+        self._last_stamp = now
+        if self._up:
+            return
+        self._up = True
+        earliest = self._down_since
+        if consecutive:
+            # The sender was late; nothing was lost, so its previous datagram proves nothing.
+            self.idle += 1
+        elif boot == self._boot:
+            earliest = max(earliest, previous)
+        log.add(_Event(self.port, "datagram", True, earliest, now, "udp"))
+
+    def listen_for_silence(self, log: _Log, empty_at: int) -> None:
+        """Declare the stage down; at `empty_at` nothing was waiting to be received."""
+        if self._up and empty_at - self._last_stamp > self._silence:
+            self._up = False
+            self._down_since = self._last_stamp
+            log.add(_Event(self.port, "datagram", False, self._last_stamp, _now(), "udp"))
+
+
+def _open_netlink() -> socket.socket | None:
+    """Open a socket that is told of link changes; None where the kernel offers none."""
+    if not hasattr(socket, "AF_NETLINK"):
+        return None
+    try:
+        sock = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0
+        )
+    except OSError:
+        return None
+    sock.bind((0, _RTMGRP_LINK))
+    return sock
+
+
+class _Netlink:
+    """The kernel's own word on carriers: late and rate-limited, so only a cross-check."""
+
+    def __init__(self, sock: socket.socket, carriers: dict[str, bool]) -> None:
+        self.socket = sock
+        self._ports = {socket.if_nametoindex(port): port for port in carriers}
+        self._up = dict(carriers)
+
+    def receive(self, log: _Log) -> None:
+        try:
+            data = self.socket.recv(65536)
+        except OSError:
+            # ENOBUFS: messages were lost. The next one brings the state up to date.
+            return
+        now = _now()
+        for index, up in self._carriers(data):
+            port = self._ports.get(index)
+            if port is not None and self._up[port] != up:
+                self._up[port] = up
+                log.add(_Event(port, "carrier", up, None, now, "netlink"))
+
+    @staticmethod
+    def _carriers(data: bytes) -> Iterator[tuple[int, bool]]:
+        offset = 0
+        while offset + 32 <= len(data):
+            length, kind = struct.unpack_from("=IH", data, offset)
+            if kind == _RTM_NEWLINK:
+                index, flags = struct.unpack_from("=iI", data, offset + 20)
+                yield index, bool(flags & _IFF_LOWER_UP)
+            offset += max(16, (length + 3) & ~3)
+
+
+class _Watch:
+    """Two threads: one polls sysfs as precisely as it can, one waits for sockets."""
+
+    def __init__(
+        self,
+        ports: dict[str, str | None],
+        period_ns: int,
+        datagrams: tuple[int, int] | None,
+        boot: bytes,
+    ) -> None:
+        self.log = _Log()
+        self._period_ns = period_ns
+        self._stop = threading.Event()
+        self._streams: list[_Stream] = []
+        self._datagram_period_ns = 0
+        self._sensors: list[_Sensor] = []
+        self._netlink: _Netlink | None = None
+        try:
+            self._open(ports, datagrams, boot)
+        except OSError:
+            self._close_files()
+            raise
+        self.stages = {(sensor.port, sensor.stage) for sensor in self._sensors}
+        self.stages |= {(stream.port, "datagram") for stream in self._streams}
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(loop,), daemon=True)
+            for loop in (self._poll, self._listen)
+        ]
+
+    def _open(
+        self, ports: dict[str, str | None], datagrams: tuple[int, int] | None, boot: bytes
+    ) -> None:
+        for port, rdma in ports.items():
+            self._sensors.append(_Sensor(port, "carrier", f"{_NET}/{port}/carrier", b"1"))
+            if rdma is not None:
+                path = f"{_RDMA}/{rdma}/ports/1/phys_state"
+                self._sensors.append(_Sensor(port, "firmware", path, b"5"))  # "5: LinkUp"
+            if datagrams is not None:
+                udp_port, self._datagram_period_ns = datagrams
+                self._streams.append(_Stream(port, boot, udp_port, self._datagram_period_ns))
+        sock = _open_netlink()
+        if sock is not None:
+            carriers = {s.port: s.up for s in self._sensors if s.stage == "carrier"}
+            self._netlink = _Netlink(sock, carriers)
+
+    def state(self) -> dict[str, dict[str, bool | None]]:
+        state: dict[str, dict[str, bool | None]] = {}
+        for sensor in self._sensors:
+            state.setdefault(sensor.port, {"carrier": None, "firmware": None})
+            state[sensor.port][sensor.stage] = sensor.up
+        return state
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return {
+            s.port: {"sent": s.sent, "received": s.received, "idle": s.idle} for s in self._streams
+        }
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._close_files()
+        self.log.fail(_Refused("not_watching", "unwatch came while this request waited"))
+
+    def _close_files(self) -> None:
+        for sensor in self._sensors:
+            sensor.close()
+        for stream in self._streams:
+            stream.socket.close()
+        if self._netlink is not None:
+            self._netlink.socket.close()
+
+    def _guarded(self, loop: Callable[[], None]) -> None:
+        try:
+            loop()
+        except OSError as error:
+            self.log.fail(_Refused("watch_failed", str(error)))
+
+    def _poll(self) -> None:
+        pause = self._period_ns / 1e9
+        stopped, sensors, log = self._stop.is_set, self._sensors, self.log
+        while not stopped():
+            for sensor in sensors:
+                sensor.sample(log)
+            time.sleep(pause)
+
+    def _listen(self) -> None:
+        receivers: dict[socket.socket, Any] = {s.socket: s for s in self._streams}
+        if self._netlink is not None:
+            receivers[self._netlink.socket] = self._netlink
+        sockets = list(receivers)
+        next_send = _now()
+        while not self._stop.is_set():
+            now = _now()
+            if not self._streams:
+                wait = _IDLE_NS
+            else:
+                if now >= next_send:
+                    for stream in self._streams:
+                        stream.send()
+                    # One that is late does not catch up: the period is a least distance.
+                    next_send = max(next_send + self._datagram_period_ns, now)
+                    now = _now()
+                wait = max(0, next_send - now)
+            readable, _, _ = select.select(sockets, [], [], wait / 1e9)
+            for sock in readable:
+                receivers[sock].receive(self.log)
+            for stream in self._streams:
+                if stream.socket not in readable:
+                    stream.listen_for_silence(self.log, now)
+
+
+def _read_text(path: str) -> str | None:
+    """Read a sysfs or proc file; None where the kernel has no such thing to say."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _describe(port: str) -> dict[str, Any]:
+    base = f"{_NET}/{port}"
+    carrier, speed = _read_text(f"{base}/carrier"), int(_read_text(f"{base}/speed") or -1)
+    driver = f"{base}/device/driver"
+    return {
+        "carrier": None if carrier is None else carrier == "1",
+        "carrier_changes": int(_read_text(f"{base}/carrier_changes") or 0),
+        "speed_mbps": speed if speed > 0 else None,
+        "driver": os.path.basename(os.readlink(driver)) if os.path.islink(driver) else None,
+        "mac": _read_text(f"{base}/address"),
+    }
+
+
+def _field(
+    source: dict[str, Any], name: str, kind: type, least: int = 0, most: int = 1 << 53
+) -> Any:
+    """Take a field of a request: of the right type and, if a number, within bounds."""
+    value = source.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise _Refused("bad_request", f'"{name}" must be {kind.__name__}, not {value!r}')
+    if isinstance(value, int) and not least <= value <= most:
+        raise _Refused("bad_request", f'"{name}" must be {least} to {most}, not {value}')
+    return value
+
+
+class _Probe:
+    """Answers the requests of one harness."""
+
+    def __init__(self) -> None:
+        self._boot = _read_text("/proc/sys/kernel/random/boot_id") or ""
+        self._watch: _Watch | None = None
+        self._writing = threading.Lock()
+        self._verbs = {
+            "hello": self._hello,
+            "ports": self._ports,
+            "watch": self._start_watch,
+            "unwatch": self._end_watch,
+        }
+
+    def serve(self) -> None:
+        """Answer until stdin ends."""
+        for line in iter(sys.stdin.buffer.readline, b""):
+            self._take(line, _now())
+        if self._watch is not None:
+            self._watch.close()
+
+    def _take(self, line: bytes, received: int) -> None:
+        number: Any = None
+        try:
+            try:
+                request = json.loads(line)
+            except ValueError as error:
+                raise _Refused("bad_json", str(error)) from None
+            if not isinstance(request, dict):
+                raise _Refused("bad_request", "a request is a JSON object")
+            number = request.get("id")
+            verb = request.get("do")
+            if verb == "settle":
+                self._begin_settle(number, received, request)
+                return
+            handler = self._verbs.get(verb) if isinstance(verb, str) else None
+            if handler is None:
+                raise _Refused("unknown_request", f"there is no request {verb!r}")
+            self._reply(number, received, "ok", handler(request))
+        except _Refused as error:
+            self._refuse(number, received, error)
+        except OSError as error:
+            self._refuse(number, received, _Refused("os_error", str(error)))
+
+    def _refuse(self, number: Any, received: int, error: _Refused) -> None:
+        self._reply(number, received, "error", {"kind": error.kind, "text": str(error)})
+
+    def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
+        text, identity = json.dumps(content), json.dumps(number)
+        with self._writing:
+            head = f'{{"id":{identity},"at":[{received},{_now()}],'
+            try:
+                sys.stdout.write(f'{head}"{word}":{text}}}\n')
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # Nobody reads any more; a normal exit would only fail to flush again.
+                os._exit(0)
+
+    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+        netlink = _open_netlink()
+        if netlink is not None:
+            netlink.close()
+        return {
+            "probe": _VERSION,
+            "host": platform.node(),
+            "python": platform.python_version(),
+            "kernel": platform.release(),
+            "boot": self._boot,
+            "netlink": netlink is not None,
+        }
+
+    def _ports(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {port: _describe(port) for port in sorted(os.listdir(_NET)) if port != "lo"}
+
+    def _start_watch(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._watch is not None:
+            raise _Refused("already_watching", "unwatch first")
+        ports: dict[str, str | None] = {}
+        for port, options in _field(request, "ports", dict).items():
+            rdma = options.get("rdma") if isinstance(options, dict) else options
+            if rdma is not None and not isinstance(rdma, str):
+                raise _Refused("bad_request", f'"{port}" must be an object with "rdma"')
+            if port not in os.listdir(_NET):
+                raise _Refused("unknown_port", f"there is no network device {port!r}")
+            if rdma is not None and rdma not in os.listdir(_RDMA):
+                raise _Refused("unknown_port", f"there is no RDMA device {rdma!r}")
+            ports[port] = rdma
+        datagrams = None
+        if request.get("datagrams") is not None:
+            wanted = _field(request, "datagrams", dict)
+            datagrams = (
+                _field(wanted, "udp_port", int, 1, 65535),
+                _field(wanted, "period_ns", int, 1, _LONGEST_PERIOD_NS),
+            )
+        period = _field(request, "period_ns", int, 1, _LONGEST_PERIOD_NS)
+        self._watch = _Watch(ports, period, datagrams, uuid.UUID(self._boot).bytes)
+        state = self._watch.state()
+        self._watch.start()
+        return {"state": state}
+
+    def _watching(self) -> _Watch:
+        if self._watch is None:
+            raise _Refused("not_watching", "watch first")
+        return self._watch
+
+    def _end_watch(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._watching().close()
+        self._watch = None
+        return {}
+
+    def _begin_settle(self, number: Any, received: int, request: dict[str, Any]) -> None:
+        watch = self._watching()
+        wanted = set()
+        for port, stages in _field(request, "ports", dict).items():
+            for stage in stages if isinstance(stages, list) else [stages]:
+                if not isinstance(stage, str) or (port, stage) not in watch.stages:
+                    raise _Refused("unknown_stage", f"{stage!r} of {port!r} is not watched")
+                wanted.add((port, stage))
+        timeout = _field(request, "timeout_ns", int)
+        thread = threading.Thread(
+            target=self._settle, args=(number, received, watch, wanted, timeout), daemon=True
+        )
+        thread.start()
+
+    def _settle(
+        self,
+        number: Any,
+        received: int,
+        watch: _Watch,
+        wanted: set[tuple[str, str]],
+        timeout_ns: int,
+    ) -> None:
+        try:
+            missing, events = watch.log.settle(wanted, timeout_ns)
+        except _Refused as error:
+            self._refuse(number, received, error)
+            return
+        content = {
+            "settled": not missing,
+            "missing": sorted(missing),
+            "events": events,
+            "datagrams": watch.counts(),
+        }
+        self._reply(number, received, "ok", content)
+
+
+def main() -> int:
+    """Answer requests on stdin until it ends; returns the exit status."""
+    if sys.argv[1:] not in ([], ["lightrig-probe", str(_VERSION)]):
+        print(f"this is lightrig-probe {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
+        return 2
+    # Ctrl-C reaches the whole process group; the harness may still have questions then.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Sleeps of 50 us need a finer timer than the usual slack of 50 us; threads inherit it.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_TIMER_SLACK_NS), 0, 0, 0)
+    # A thread that wants to stamp something waits at most this long for another to yield.
+    sys.setswitchinterval(50e-6)
+    _Probe().serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""The kernel's carriers and packets follow what is applied."""
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from instruments import kernel
+from instruments.simulated.kernel_links import KernelLinks, KernelLinksError, KernelPort
+
+Carrier = Callable[[str, str], bool]
+A0, B0, C0 = "a.fabric0", "b.fabric0", "c.fabric0"
+A1, B1 = "a.fabric1", "b.fabric1"
+
+
+def link(*keys: str) -> frozenset[str]:
+    return frozenset(keys)
+
+
+def bridges(namespaces: kernel.Namespaces, run: Callable[..., str]) -> set[frozenset[str]]:
+    """The plant's ports by the bridge they are in."""
+    script = "for port in /sys/class/net/p*; do echo $port $(readlink $port/master); done"
+    members: dict[str, set[str]] = {}
+    for line in run(namespaces.pid("plant"), "sh", "-c", script).splitlines():
+        port, *bridge = line.split()
+        if bridge:
+            members.setdefault(bridge[0], set()).add(port.rsplit("/", 1)[1])
+    return {frozenset(ports) for ports in members.values()}
+
+
+def test_ports_are_dark_at_first(links: KernelLinks, carrier: Carrier) -> None:
+    assert not carrier("a", "fabric0")
+    assert links.apply(frozenset(), frozenset()) == []
+
+
+def test_a_port_and_its_other_end_have_different_numbers(
+    links: KernelLinks, namespaces: kernel.Namespaces, run: Callable[..., str]
+) -> None:
+    """Else the kernel tells of carriers, and starts to send, up to a second late."""
+    for netdev in ("fabric0", "fabric1"):
+        base = f"/sys/class/net/{netdev}"
+        here, there = run(namespaces.pid("a"), "cat", f"{base}/ifindex", f"{base}/iflink").split()
+        assert here != there
+
+
+def test_carrier_follows_light_joined_or_not(links: KernelLinks, carrier: Carrier) -> None:
+    changes = links.apply(frozenset({A0, B0, C0}), frozenset({link(A0, B0)}))
+    assert [(change.key, change.up) for change in changes] == [(A0, True), (B0, True), (C0, True)]
+    assert all(change.sent_ns < change.done_ns for change in changes)
+    assert [carrier(server, "fabric0") for server in "abc"] == [True, True, True]
+    assert not carrier("a", "fabric1")
+    changes = links.apply(frozenset({B0, A1}), frozenset())
+    assert [(change.key, change.up) for change in changes] == [
+        (A0, False),
+        (C0, False),
+        (A1, True),
+    ]
+    assert [carrier(server, "fabric0") for server in "abc"] == [False, True, False]
+    assert carrier("a", "fabric1")
+
+
+def test_only_differences_are_applied(links: KernelLinks) -> None:
+    state = frozenset({A0, B0}), frozenset({link(A0, B0)})
+    assert len(links.apply(*state)) == 2
+    assert links.apply(*state) == []
+
+
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        [{link(A0, B0), link(A1, B1)}, {link(A0, B1), link(A1, B0)}],
+        [{link(A0, B0), link(C0, B1)}, {link(A0, C0), link(B0, B1)}, set(), {link(A1, C0)}],
+        [{link(A0, B0)}, {link(B0, C0), link(A0, A1)}, {link(A0, B0), link(A1, C0)}],
+    ],
+)
+def test_links_are_the_bridges(
+    links: KernelLinks,
+    namespaces: kernel.Namespaces,
+    run: Callable[..., str],
+    sequence: list[set[frozenset[str]]],
+) -> None:
+    number = {A0: "p0", A1: "p1", B0: "p2", B1: "p3", C0: "p4"}
+    for joined in sequence:
+        links.apply(frozenset(number), frozenset(joined))
+        expected = {frozenset(number[key] for key in ends) for ends in joined}
+        assert bridges(namespaces, run) == expected
+
+
+def test_a_connection_reaches_the_joined_port_only(
+    links: KernelLinks, namespaces: kernel.Namespaces, run: Callable[..., str]
+) -> None:
+    send = (
+        "import socket,sys\ns=socket.socket()\ns.settimeout(float(sys.argv[2]))\n"
+        "try: s.connect((sys.argv[1],9))\n"
+        "except OSError as error: print(type(error).__name__)"
+    )
+    lit = frozenset({A0, B0, C0})
+    for joined, refused in ((B0, "192.0.2.2"), (C0, "192.0.2.3")):
+        links.apply(lit, frozenset({link(A0, joined)}))
+        for address in ("192.0.2.2", "192.0.2.3"):
+            # An address that was asked for in vain is asked for again only a second later.
+            patience = "10" if address == refused else "0.3"
+            said = run(namespaces.pid("a"), sys.executable, "-c", send, address, patience)
+            assert (said == "ConnectionRefusedError\n") == (address == refused)
+
+
+def test_what_cannot_be_applied_is_refused(links: KernelLinks) -> None:
+    for lit, joined, text in (
+        ({"d.fabric0"}, set(), "no such port: d.fabric0"),
+        (set(), {link(A0)}, "two ports"),
+        (set(), {link(A0, B0), link(A0, C0)}, "one link"),
+    ):
+        with pytest.raises(KernelLinksError, match=text):
+            links.apply(frozenset(lit), frozenset(joined))
+    links.apply(frozenset({A0}), frozenset())
+
+
+def test_a_refused_port_is_named_and_leaves_nothing(run: Callable[..., str]) -> None:
+    with kernel.Namespaces(["a", "plant"]) as spaces:
+        good = KernelPort("a", spaces.pid("a"), "fabric0", "192.0.2.1/24")
+        bad = KernelPort("a", spaces.pid("a"), "fabric1", "192.0.2.300/24")
+        with pytest.raises(KernelLinksError, match=r"port a\.fabric1 cannot be made"):
+            KernelLinks(spaces.pid("plant"), [good, bad])
+        for name in ("a", "plant"):
+            assert run(spaces.pid(name), "ls", "/sys/class/net") == "lo\n"
+
+
+def test_a_closed_agent_says_so_and_takes_its_links_away(
+    brief_links: tuple[kernel.Namespaces, KernelLinks], run: Callable[..., str]
+) -> None:
+    spaces, links = brief_links
+    count = (
+        "import pyroute2\nwith pyroute2.IPRoute() as route:\n"
+        "    print([dict(q['attrs'])['TCA_KIND'] for q in route.get_qdiscs()].count('tbf'))"
+    )
+    for name in ("a", "plant"):  # the rate limits both ways
+        assert run(spaces.pid(name), sys.executable, "-c", count) == "1\n"
+    links.close()
+    with pytest.raises(KernelLinksError, match="ended"):
+        links.apply(frozenset(), frozenset())
+    for name in ("a", "plant"):
+        assert run(spaces.pid(name), "ls", "/sys/class/net") == "lo\n"

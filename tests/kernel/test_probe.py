@@ -1,0 +1,208 @@
+"""The probe sees what the kernel does, and answers what it is asked."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from instruments import kernel
+from instruments.servers import probe as probe_module
+from instruments.simulated.kernel_links import CarrierChange, KernelLinks
+
+Start = Callable[..., Any]
+A0, B0, C0 = "a.fabric0", "b.fabric0", "c.fabric0"
+LIT = frozenset({A0, B0, C0})
+JOINED = frozenset({frozenset({A0, B0})})
+APART: frozenset[frozenset[str]] = frozenset()
+GENEROUS_NS = 2_000_000_000
+
+
+def by(source: str, stage: str, up: bool | None = None) -> Callable[[list[Any]], bool]:
+    def wanted(event: list[Any]) -> bool:
+        return event[5] == source and event[1] == stage and up in (None, event[2])
+
+    return wanted
+
+
+def test_hello_names_the_machine(lone_probe: Any) -> None:
+    answer = lone_probe.ask("hello")
+    assert answer["probe"] == 1
+    assert len(answer["boot"]) == 36
+    assert answer["netlink"] is True
+    assert set(answer) == {"probe", "host", "python", "kernel", "boot", "netlink"}
+
+
+def test_ports_are_described(links: KernelLinks, start_probe: Start) -> None:
+    links.apply(frozenset({A0}), APART)
+    ports = start_probe("a").ask("ports")
+    assert set(ports) == {"fabric0", "fabric1"}
+    assert [ports[port]["carrier"] for port in sorted(ports)] == [True, False]
+    assert ports["fabric0"]["carrier_changes"] > ports["fabric1"]["carrier_changes"]
+    assert ports["fabric0"]["driver"] is None
+    assert len(ports["fabric0"]["mac"]) == 17
+
+
+def test_every_flap_is_seen(links: KernelLinks, start_probe: Start) -> None:
+    probe = start_probe("a")
+    state = probe.watch("fabric0", "fabric1")["state"]
+    assert state["fabric0"] == {"carrier": False, "firmware": None}
+    changes: list[CarrierChange] = []
+    events: list[Any] = []
+    for number in range(50):
+        changes += links.apply(frozenset({A0} if number % 2 == 0 else ()), APART)
+        events += probe.await_event(by("sysfs", "carrier"))[1]
+    polled = [event for event in events if event[5] == "sysfs"]
+    assert [event[2] for event in polled] == [change.up for change in changes]
+    assert len(polled) == 50
+    for event, change in zip(polled, changes, strict=True):
+        assert event[3] <= change.done_ns
+        assert change.sent_ns <= event[4] <= change.done_ns + GENEROUS_NS
+    told = [event for event in events if event[5] == "netlink"]
+    told = told or [probe.await_event(by("netlink", "carrier"))[0]]
+    assert all(event[3] is None for event in told)
+
+
+@pytest.fixture
+def pair(links: KernelLinks, start_probe: Start) -> Iterator[tuple[Any, Any, Any]]:
+    """Probes of three servers with light, of which the first two are joined."""
+    links.apply(LIT, JOINED)
+    probes = start_probe("a"), start_probe("b"), start_probe("c")
+    for probe in probes:
+        probe.watch("fabric0", datagrams=True)
+    for probe in probes[:2]:
+        answer = probe.ask("settle", ports={"fabric0": ["datagram"]}, timeout_ns=GENEROUS_NS)
+        assert answer["settled"] is True
+        assert answer["missing"] == []
+    yield probes
+    for probe in probes:
+        probe.ask("unwatch")
+
+
+def test_datagrams_flow_while_joined(links: KernelLinks, pair: tuple[Any, Any, Any]) -> None:
+    a, _, c = pair
+    links.apply(LIT, APART)
+    down, _ = a.await_event(by("udp", "datagram", up=False))
+    assert down[3] < down[4]
+    silent = a.drain()["datagrams"]["fabric0"]
+    links.apply(LIT, JOINED)
+    up, _ = a.await_event(by("udp", "datagram", up=True))
+    assert down[3] < up[3] <= up[4]
+    heard = a.drain()["datagrams"]["fabric0"]
+    assert heard["received"] > silent["received"]
+    assert heard["sent"] > silent["sent"]
+    alone = c.drain()
+    assert alone["datagrams"]["fabric0"]["received"] == 0
+    assert [event for event in alone["events"] if event[1] == "datagram"] == []
+
+
+def test_a_sender_that_pauses_is_not_a_link_that_was_down(pair: tuple[Any, Any, Any]) -> None:
+    a, b, _ = pair
+    idle = a.drain()["datagrams"]["fabric0"]["idle"]
+    b.process.send_signal(signal.SIGSTOP)
+    down, _ = a.await_event(by("udp", "datagram", up=False))
+    b.process.send_signal(signal.SIGCONT)
+    up, _ = a.await_event(by("udp", "datagram", up=True))
+    assert up[3] == down[3]
+    assert a.drain()["datagrams"]["fabric0"]["idle"] > idle
+
+
+def test_settle_waits_for_light_and_carrier(links: KernelLinks, start_probe: Start) -> None:
+    probe = start_probe("a")
+    probe.watch("fabric0", "fabric1")
+    number = probe.send("settle", ports={"fabric0": ["carrier"]}, timeout_ns=GENEROUS_NS)
+    links.apply(frozenset({A0}), APART)
+    reply = probe.read()
+    assert reply["id"] == number
+    assert reply["ok"]["settled"] is True
+    assert reply["ok"]["events"][0][:3] == ["fabric0", "carrier", True]
+    assert reply["ok"]["datagrams"] == {}
+    if not any(map(by("netlink", "carrier"), reply["ok"]["events"])):
+        probe.await_event(by("netlink", "carrier"))
+    assert probe.drain() == {"settled": True, "missing": [], "events": [], "datagrams": {}}
+
+
+def test_settle_says_what_is_missing_and_answers_others_meanwhile(
+    links: KernelLinks, start_probe: Start
+) -> None:
+    probe = start_probe("a")
+    probe.watch("fabric0", datagrams=True)
+    stages = {"fabric0": ["carrier", "datagram"]}
+    waiting = probe.send("settle", ports=stages, timeout_ns=300_000_000)
+    asked = probe.send("hello")
+    assert probe.read()["id"] == asked
+    links.apply(frozenset({A0}), APART)
+    reply = probe.read()
+    assert reply["id"] == waiting
+    assert reply["ok"]["settled"] is False
+    assert reply["ok"]["missing"] == [["fabric0", "datagram"]]
+
+
+def test_unwatch_answers_who_still_waits(links: KernelLinks, start_probe: Start) -> None:
+    probe = start_probe("a")
+    probe.watch("fabric0")
+    waiting = probe.send("settle", ports={"fabric0": ["carrier"]}, timeout_ns=GENEROUS_NS)
+    ended = probe.send("unwatch")
+    replies = {reply["id"]: reply for reply in (probe.read(), probe.read())}
+    assert replies[waiting]["error"]["kind"] == "not_watching"
+    assert replies[ended]["ok"] == {}
+    probe.watch("fabric0")
+
+
+def test_a_port_taken_away_is_down(
+    brief_links: tuple[kernel.Namespaces, KernelLinks], start_probe: Start
+) -> None:
+    spaces, links = brief_links
+    links.apply(frozenset({A0}), APART)
+    probe = start_probe("a", spaces)
+    probe.watch("fabric0")
+    links.close()
+    event, _ = probe.await_event(by("sysfs", "carrier"))
+    assert event[2] is False
+
+
+def test_bad_requests_are_refused_by_kind(links: KernelLinks, start_probe: Start) -> None:
+    probe = start_probe("a")
+    probe.write(b"{not json\n")
+    reply = probe.read()
+    assert reply["id"] is None
+    assert reply["error"]["kind"] == "bad_json"
+    probe.write(b"[]\n")
+    assert probe.read()["error"]["kind"] == "bad_request"
+    assert probe.refusal("dance") == "unknown_request"
+    assert probe.refusal("settle", ports={}, timeout_ns=0) == "not_watching"
+    assert probe.refusal("unwatch") == "not_watching"
+    assert probe.refusal("watch", ports=[], period_ns=1) == "bad_request"
+    fabric0 = {"fabric0": {"rdma": None}}
+    for period in (0, -1, True, "1", None, 10**12):
+        assert probe.refusal("watch", ports=fabric0, period_ns=period) == "bad_request"
+    for port in ("fabric9", "", "../net"):
+        assert probe.refusal("watch", ports={port: {}}, period_ns=10**5) == "unknown_port"
+    wrong = {"udp_port": 70_000, "period_ns": 10**6}
+    assert probe.refusal("watch", ports=fabric0, period_ns=10**5, datagrams=wrong) == "bad_request"
+    probe.watch("fabric0")
+    assert probe.refusal("watch", ports=fabric0, period_ns=10**5) == "already_watching"
+    for stages in (["datagram"], ["firmware"], [[]], "carrier "):
+        assert probe.refusal("settle", ports={"fabric0": stages}, timeout_ns=0) == "unknown_stage"
+    assert probe.refusal("settle", ports={}, timeout_ns=-1) == "bad_request"
+    assert probe.ask("hello")["probe"] == 1
+
+
+def test_the_end_of_stdin_ends_it(links: KernelLinks, start_probe: Start) -> None:
+    probe = start_probe("a")
+    probe.watch("fabric0", datagrams=True)
+    probe.send("settle", ports={"fabric0": ["carrier"]}, timeout_ns=GENEROUS_NS)
+    assert probe.close() == 0
+
+
+def test_another_version_is_refused() -> None:
+    tried = subprocess.run(
+        [sys.executable, probe_module.__file__, "lightrig-probe", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert tried.returncode == 2
+    assert "lightrig-probe 1" in tried.stderr
