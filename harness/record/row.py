@@ -44,6 +44,20 @@ class Row:
         check_text("quantity", self.quantity)
         check_text("unit", self.unit)
         value, lower, upper = self.value, self.lower, self.upper
+        # Nearly all rows are times with both bounds: one comparison says that all is well.
+        if not (
+            type(value) is type(lower) is type(upper) is int
+            and -_MOST <= lower <= value <= upper <= _MOST
+        ):
+            self._check_numbers()
+        if type(self.time_ns) is not int or not -_MOST <= self.time_ns <= _MOST:
+            raise RowError(f"time_ns: found {self.time_ns!r}, expected integer nanoseconds")
+        if self.conditions:
+            check_scalars("conditions", self.conditions)
+            object.__setattr__(self, "conditions", dict(self.conditions))
+
+    def _check_numbers(self) -> None:
+        value, lower, upper = self.value, self.lower, self.upper
         check_number("value", value)
         if lower is not None:
             check_number("lower", lower)
@@ -53,11 +67,6 @@ class Row:
             check_number("upper", upper)
             if upper < value:
                 raise RowError(f"{self.quantity}: upper {upper} is below value {value}")
-        if type(self.time_ns) is not int or not -_MOST <= self.time_ns <= _MOST:
-            raise RowError(f"time_ns: found {self.time_ns!r}, expected integer nanoseconds")
-        if self.conditions:
-            check_scalars("conditions", self.conditions)
-            object.__setattr__(self, "conditions", dict(self.conditions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,8 @@ class Context:
 
 def check_text(name: str, text: object) -> None:
     """Raise `RowError` unless `text` is a str that is not empty and that UTF-8 can hold."""
+    if type(text) is str and text and text.isascii():
+        return
     if not isinstance(text, str) or not text:
         raise RowError(f"{name}: found {text!r}, expected text")
     if not text.isascii():
@@ -126,7 +137,7 @@ def check_number(name: str, number: object) -> None:
 
 def check_scalars(name: str, values: object) -> None:
     """Raise `RowError` unless `values` maps names to texts, numbers and truth values."""
-    if not isinstance(values, Mapping):
+    if type(values) is not dict and not isinstance(values, Mapping):
         raise RowError(f"{name}: found {values!r}, expected a mapping")
     for key, value in values.items():
         check_text(name, key)

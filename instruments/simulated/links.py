@@ -1,0 +1,125 @@
+"""The links of simulated NIC ports: what follows when the light goes and comes back."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from instruments.clock import Clock, Span
+from instruments.simulated.randomness import Chance, Stream
+from instruments.simulated.truth import Truth
+from testbeds import Port, SimulatedNic
+
+
+class Transition(NamedTuple):
+    """A port's link goes up or down in one stage at a moment, past or planned.
+
+    `partner` is at the other end, or was.
+    """
+
+    at: int
+    stage: str
+    up: bool
+    partner: Port
+
+
+class LinkTimeline:
+    """What one port's link does, what is already planned included, in order of time."""
+
+    def __init__(self, name: str, draws: Stream) -> None:
+        self.name = name
+        self.draws = draws
+        self.heard: Port | None = None
+        self.partner: Port | None = None
+        self.transitions: list[Transition] = []
+        self.up: dict[str, bool] = {"firmware": False, "carrier": False, "datagram": False}
+        self.listeners: list[Callable[[], None]] = []
+
+    def is_up(self, stage: str, now: int) -> bool:
+        """Whether the link is up in `stage` at `now`."""
+        for transition in reversed(self.transitions):
+            if transition.stage == stage and transition.at <= now:
+                return transition.up
+        return False
+
+
+class NicLinks:
+    """All NIC ports of a simulated world.
+
+    A link needs light both ways: a port whose partner hears nothing is told so (remote
+    fault) and goes down as well. Firmware locks some time after both hear each other, the
+    kernel's carrier follows, and traffic resumes once both ends have it.
+
+    What follows from a change of light is planned at once and never needs the clock; what
+    was planned and has not happened is forgotten when the light changes again.
+    """
+
+    _KEPT = 12
+
+    def __init__(self, nic: SimulatedNic, clock: Clock, chance: Chance, truth: Truth) -> None:
+        self._is = nic
+        self._clock = clock
+        self._chance = chance
+        self._truth = truth
+        self._ports: dict[Port, LinkTimeline] = {}
+
+    def timeline(self, port: Port) -> LinkTimeline:
+        """What `port` does; its `listeners` are told whenever more is planned."""
+        if port not in self._ports:
+            name = str(port)
+            self._ports[port] = LinkTimeline(name, self._chance.stream(f"{name}/link"))
+        return self._ports[port]
+
+    def hears(self, port: Port, source: Port | None, at: int) -> None:
+        """From `at` on `port` receives the light of `source`, or none."""
+        end = self.timeline(port)
+        end.heard = source
+        partner = end.partner
+        if partner is not None and partner != source:
+            self._part(port, partner, at)
+        if source is not None and self.timeline(source).heard == port:
+            self._join(min(port, source), max(port, source), at)
+
+    def _part(self, port: Port, partner: Port, at: int) -> None:
+        for end, other in self._ends(port, partner):
+            end.partner = None
+            self._forget_plans(end, at)
+            down = at + end.draws.duration(self._is.loss_detection)
+            carrier_down = down + end.draws.duration(self._is.carrier)
+            self._plan(end, at, "datagram", False, other)
+            self._plan(end, down, "firmware", False, other)
+            self._plan(end, carrier_down, "carrier", False, other)
+            self._tell(end)
+
+    def _join(self, port: Port, partner: Port, at: int) -> None:
+        both_have_carrier = 0
+        for end, other in self._ends(port, partner):
+            end.partner = other
+            firmware = at + end.draws.duration(self._is.bring_up)
+            carrier = firmware + end.draws.duration(self._is.carrier)
+            both_have_carrier = max(both_have_carrier, carrier)
+            self._plan(end, firmware, "firmware", True, other)
+            self._plan(end, carrier, "carrier", True, other)
+        for end, other in self._ends(port, partner):
+            resumed = both_have_carrier + end.draws.duration(self._is.resume)
+            self._plan(end, resumed, "datagram", True, other)
+            self._tell(end)
+
+    def _ends(self, port: Port, partner: Port) -> tuple[tuple[LinkTimeline, Port], ...]:
+        return (self.timeline(port), partner), (self.timeline(partner), port)
+
+    def _plan(self, end: LinkTimeline, at: int, stage: str, up: bool, partner: Port) -> None:
+        if end.up[stage] == up:
+            return
+        end.up[stage] = up
+        end.transitions.append(Transition(at, stage, up, partner))
+        self._truth.note(end.name, stage, up=up, at=Span(at, at))
+
+    def _forget_plans(self, end: LinkTimeline, now: int) -> None:
+        while end.transitions and end.transitions[-1].at > now:
+            _, stage, up, _ = end.transitions.pop()
+            end.up[stage] = not up
+            self._truth.withdraw(end.name, stage, up=up)
+        del end.transitions[: -self._KEPT]
+
+    def _tell(self, end: LinkTimeline) -> None:
+        for listener in end.listeners:
+            listener()

@@ -1,0 +1,339 @@
+"""Answers like the probe program on a server (docs/probe.md), from simulated links.
+
+Its stamps are those of a polling program on a server whose clock is not the harness's:
+a transition is bracketed by the polls before and after it, both by the server's clock.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from instruments.clock import Clock, Scheduled
+from instruments.simulated.links import LinkTimeline, NicLinks
+from instruments.simulated.randomness import Stream
+from testbeds import Distribution, NicPortSpec
+
+SILENT_PERIODS = 5
+"""After how many datagram periods without a datagram a port is declared silent."""
+
+_SHORTEST_SILENCE = 5_000_000
+_STAGES = ("carrier", "firmware", "datagram")
+
+
+class _Grid(NamedTuple):
+    """Moments at which something is done again and again, in ns of the harness's clock."""
+
+    phase: int
+    period: int
+
+    def last_before(self, at: int) -> int:
+        return self.phase + (at - 1 - self.phase) // self.period * self.period
+
+
+class _Observed(NamedTuple):
+    """A transition as the probe sees it: from when on it knows, and what it reports."""
+
+    known: int
+    event: list[Any]
+
+
+@dataclass(slots=True)
+class _Watched:
+    timeline: LinkTimeline
+    stages: tuple[str, ...]
+    polls: _Grid
+
+
+@dataclass(slots=True)
+class _Settling:
+    """A settle request that waits, and when it will be answered as things are planned now."""
+
+    number: int
+    received: int
+    wanted: dict[str, list[str]]
+    deadline: Scheduled
+    answer: Scheduled | None = None
+
+
+class _Refusal(Exception):  # noqa: N818 - a reply, not a failure of ours
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class ProbePeer:
+    """One probe on one simulated server, for the length of one connection.
+
+    Args:
+        server: the server's name.
+        ports: what is cabled to it, by netdev.
+        links: what its ports' links do.
+        clock: the bench's clock.
+        draws: its chance, for the network's delays.
+        write: sends one line to the harness.
+        offset: the server's clock minus the harness's, in ns.
+        delay: one way through the management network.
+        roster: the probes of all servers by name, whose datagrams this one receives.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        ports: Mapping[str, NicPortSpec],
+        links: NicLinks,
+        clock: Clock,
+        draws: Stream,
+        write: Callable[[str], None],
+        offset: int,
+        delay: Distribution[int],
+        roster: dict[str, "ProbePeer"],
+    ) -> None:
+        self._server = server
+        self._ports = ports
+        self._links = links
+        self._clock = clock
+        self._draws = draws
+        self._write = write
+        self.offset = offset
+        self._delay = delay
+        self._roster = roster
+        self._watched: dict[str, _Watched] = {}
+        self.datagrams: _Grid | None = None
+        self._began = 0
+        self._reported = 0
+        self._news: dict[str, list[_Observed]] = {}
+        self._settling: _Settling | None = None
+        self._gone = False
+        roster[server] = self
+
+    @property
+    def boot(self) -> str:
+        """What the server's boot id would be: no two share a clock."""
+        return f"simulated-{self._server}"
+
+    # -------------------------------------------------------------------------- wire
+
+    def line(self, text: str) -> None:
+        """Take one line from the harness; it arrives after the network's delay."""
+        arrives = self._clock.now() + self._draws.duration(self._delay)
+        self._clock.schedule(arrives, self._server, lambda: self._handle(text))
+
+    def close(self) -> None:
+        """The harness is gone."""
+        self._gone = True
+
+    def _handle(self, text: str) -> None:
+        received = self._clock.now()
+        number = None
+        try:
+            request = json.loads(text)
+            number = request["id"]
+            verb = getattr(self, f"_do_{request['do']}", None)
+            if verb is None:
+                raise _Refusal("unknown_request", f"nothing is called {request['do']!r}")
+            answer = verb(request, received)
+        except _Refusal as refusal:
+            self._refuse(number, received, refusal.kind, str(refusal))
+        except json.JSONDecodeError as error:
+            self._refuse(number, received, "bad_json", str(error))
+        except (ValueError, KeyError, TypeError) as error:
+            self._refuse(number, received, "bad_request", repr(error))
+        else:
+            if answer is not None:
+                self._reply(number, received, {"ok": answer})
+
+    def _refuse(self, number: int | None, received: int, kind: str, text: str) -> None:
+        self._reply(number, received, {"error": {"kind": kind, "text": text}})
+
+    def _reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
+        now = self._clock.now()
+        at = [received + self.offset, now + self.offset]
+        text = json.dumps({"id": number, "at": at, **body}, separators=(",", ":"))
+        arrives = now + self._draws.duration(self._delay)
+        self._clock.schedule(arrives, self._server, lambda: self._send(text))
+
+    def _send(self, text: str) -> None:
+        if not self._gone:
+            self._write(text)
+
+    # ---------------------------------------------------------------------- requests
+
+    def _do_hello(self, _: dict[str, Any], __: int) -> dict[str, Any]:
+        return {
+            "probe": 1,
+            "host": f"SIM-{self._server}",
+            "python": "3.11.7",
+            "kernel": "6.8.0",
+            "boot": self.boot,
+            "netlink": False,
+        }
+
+    def _do_ports(self, _: dict[str, Any], now: int) -> dict[str, Any]:
+        return {
+            netdev: {
+                "carrier": self._links.timeline(spec.port).is_up("carrier", now),
+                "carrier_changes": None,
+                "speed_mbps": None,
+                "driver": "simulated",
+                "mac": None,
+            }
+            for netdev, spec in self._ports.items()
+        }
+
+    def _do_watch(self, request: dict[str, Any], now: int) -> dict[str, Any]:
+        if self._watched:
+            raise _Refusal("already_watching", "unwatch first")
+        period = int(request["period_ns"])
+        datagrams = request.get("datagrams")
+        for netdev in request["ports"]:
+            if netdev not in self._ports:
+                raise _Refusal("unknown_port", f"there is no {netdev}")
+        self._began = self._reported = now
+        self._news.clear()
+        if datagrams:
+            every = int(datagrams["period_ns"])
+            self.datagrams = _Grid(now + every * 37 // 100, every)
+        state = {}
+        for index, (netdev, what) in enumerate(request["ports"].items()):
+            timeline = self._links.timeline(self._ports[netdev].port)
+            stages = tuple(
+                stage
+                for stage in _STAGES
+                if (stage != "firmware" or what["rdma"]) and (stage != "datagram" or datagrams)
+            )
+            polls = _Grid(now + index * period // len(request["ports"]), period)
+            self._watched[netdev] = _Watched(timeline, stages, polls)
+            timeline.listeners.append(self._plans_changed)
+            state[netdev] = {
+                "carrier": timeline.is_up("carrier", now),
+                "firmware": timeline.is_up("firmware", now) if what["rdma"] else None,
+            }
+        return {"state": state}
+
+    def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
+        for watched in self._watched.values():
+            watched.timeline.listeners.remove(self._plans_changed)
+        self._watched.clear()
+        self.datagrams = None
+        self._news.clear()
+        if settling := self._end_settling():
+            self._refuse(settling.number, settling.received, "not_watching", "unwatched meanwhile")
+        return {}
+
+    def _do_settle(self, request: dict[str, Any], now: int) -> dict[str, Any] | None:
+        if not self._watched:
+            raise _Refusal("not_watching", "watch first")
+        wanted = {netdev: list(stages) for netdev, stages in request["ports"].items()}
+        for netdev, stages in wanted.items():
+            if netdev not in self._watched:
+                raise _Refusal("unknown_port", f"{netdev} is not watched")
+            if unknown := set(stages) - set(self._watched[netdev].stages):
+                raise _Refusal("unknown_stage", f"{netdev}: {sorted(unknown)} not watched")
+        if not any(wanted.values()):
+            return self._settled([])
+        deadline = now + int(request["timeout_ns"])
+        give_up = self._clock.schedule(deadline, self._server, self._answer)
+        self._settling = _Settling(request["id"], now, wanted, give_up)
+        self._plans_changed()
+        return None
+
+    # ------------------------------------------------------------------ observations
+
+    def _plans_changed(self) -> None:
+        """Work out anew when the waiting request will have what it wants."""
+        self._news.clear()
+        settling = self._settling
+        if settling is None:
+            return
+        if settling.answer is not None:
+            settling.answer.cancel()
+            settling.answer = None
+        moments = self._first_ups(settling)
+        if None not in moments.values():
+            due = max(filter(None, moments.values()))
+            settling.answer = self._clock.schedule(due, self._server, self._answer)
+
+    def _first_ups(self, settling: _Settling) -> dict[tuple[str, str], int | None]:
+        """When each wanted port and stage is first known to be up, as planned now."""
+        moments: dict[tuple[str, str], int | None] = {
+            (netdev, stage): None for netdev, stages in settling.wanted.items() for stage in stages
+        }
+        for netdev in settling.wanted:
+            for known, event in self._observations(netdev):
+                key = (netdev, event[1])
+                if event[2] and key in moments and moments[key] is None:
+                    moments[key] = known
+        return moments
+
+    def _observations(self, netdev: str) -> list[_Observed]:
+        """What was not yet reported of one port, planned transitions included."""
+        if netdev in self._news:
+            return self._news[netdev]
+        watched = self._watched[netdev]
+        newest = self._news[netdev] = []
+        silent_since = self._began
+        for at, stage, up, partner in watched.timeline.transitions:
+            if stage not in watched.stages:
+                continue
+            if stage == "datagram":
+                observed = self._datagram(netdev, partner.owner, at, up, silent_since)
+                if not up and observed is not None:
+                    silent_since = observed.event[3] - self.offset
+            else:
+                before = watched.polls.last_before(at)
+                after = before + watched.polls.period
+                stamps = before + self.offset, after + self.offset
+                observed = _Observed(after, [netdev, stage, up, *stamps, "sysfs"])
+            if observed is not None and observed.known > self._reported:
+                newest.append(observed)
+        return newest
+
+    def _datagram(
+        self, netdev: str, partner: str, at: int, up: bool, silent_since: int
+    ) -> _Observed | None:
+        """Silence, or the first datagram after it; None if nobody sends."""
+        sender = self._roster.get(partner)
+        grid = sender.datagrams if sender is not None else None
+        if sender is None or grid is None:
+            return None
+        before = grid.last_before(at)
+        if not up:
+            declared = before + max(SILENT_PERIODS * grid.period, _SHORTEST_SILENCE)
+            stamps = before + self.offset, declared + self.offset
+            return _Observed(declared, [netdev, "datagram", False, *stamps, "udp"])
+        arrived = before + grid.period
+        stamps = silent_since + self.offset, arrived + self.offset
+        lost = [sender.boot, before + sender.offset]
+        return _Observed(arrived, [netdev, "datagram", True, *stamps, "udp", lost])
+
+    def _answer(self) -> None:
+        if settling := self._end_settling():
+            now = self._clock.now()
+            missing = [
+                [netdev, stage]
+                for (netdev, stage), known in self._first_ups(settling).items()
+                if known is None or known > now
+            ]
+            self._reply(settling.number, settling.received, {"ok": self._settled(missing)})
+
+    def _end_settling(self) -> _Settling | None:
+        settling, self._settling = self._settling, None
+        if settling is not None:
+            settling.deadline.cancel()
+            if settling.answer is not None:
+                settling.answer.cancel()
+        return settling
+
+    def _settled(self, missing: list[list[str]]) -> dict[str, Any]:
+        now = self._clock.now()
+        known = [o for netdev in self._watched for o in self._observations(netdev)]
+        known = sorted((o for o in known if o.known <= now), key=lambda o: o.known)
+        self._reported = now
+        self._news.clear()
+        return {
+            "settled": not missing,
+            "missing": missing,
+            "events": [observed.event for observed in known],
+            "datagrams": {},
+        }

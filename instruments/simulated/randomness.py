@@ -1,0 +1,47 @@
+"""Chance in a simulated world: one stream a thing, so that no draw depends on another's."""
+
+import hashlib
+import math
+
+import numpy as np
+
+from testbeds import Distribution
+
+
+class Chance:
+    """Random streams that follow from one seed and the name of whoever draws."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def stream(self, name: str) -> "Stream":
+        """The stream of `name`: the same for the same seed, whatever else is drawn."""
+        digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()
+        return Stream(np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big"))))
+
+
+class Stream:
+    """Draws of one thing, bought from the generator in bulk: single draws cost ten times more."""
+
+    _BULK = 256
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+        self._normals: list[float] = []
+
+    def normal(self) -> float:
+        """A standard normal deviate."""
+        if not self._normals:
+            self._normals = self._generator.standard_normal(self._BULK).tolist()
+        return self._normals.pop()
+
+    def duration(self, distribution: Distribution[int], pairs: int = 1) -> int:
+        """A duration in ns: lognormal with the given mean and sd, when `pairs` move at once.
+
+        A lognormal is never negative and leans to the right, as switching times do.
+        """
+        mean = distribution.mean + distribution.per_pair * max(pairs - 1, 0)
+        if not distribution.sd:
+            return round(mean)
+        spread = math.log1p((distribution.sd / mean) ** 2)
+        return round(math.exp(math.log(mean) - spread / 2 + math.sqrt(spread) * self.normal()))

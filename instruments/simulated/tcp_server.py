@@ -1,0 +1,151 @@
+"""The listening side of simulated TCP instruments: one thread serves all of a world's."""
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from instruments.clock import Clock
+
+
+class Session(Protocol):
+    """What a peer makes of one connection; called on the server's thread."""
+
+    def received(self, data: bytes) -> None:
+        """`data` arrived; what follows from it is scheduled before this returns."""
+
+    def closed(self) -> None:
+        """The client is gone."""
+
+
+SessionFactory = Callable[["PeerConnection", int], Session]
+"""Makes the session of a new connection; told how many the same port had before."""
+
+
+class PeerConnection:
+    """One client's connection, as a peer sees it."""
+
+    def __init__(self, connection: socket.socket, clock: Clock) -> None:
+        self._socket = connection
+        self._flight = clock.flight(frozenset((connection.getsockname(), connection.getpeername())))
+        self._hung_up = False
+
+    def send(self, data: bytes) -> None:
+        """Write to the client; one that is gone is no error, as for any instrument."""
+        self._flight.sent(len(data))
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            self._flight.landed(len(data))
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """Hang up; `abruptly` resets the connection instead of ending it in order.
+
+        The end itself counts as one byte in flight until the client has seen it.
+        """
+        self._flight.sent(1)
+        self._hung_up = True
+        with contextlib.suppress(OSError):
+            if abruptly:  # the reset is what closing sends, once the server has seen the end
+                self._socket.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
+                )
+            self._socket.shutdown(socket.SHUT_RD if abruptly else socket.SHUT_RDWR)
+
+    def received(self) -> bytes:
+        """What is there to read; empty at the end."""
+        try:
+            return self._socket.recv(1 << 16)
+        except OSError:
+            return b""
+
+    def acted_on(self, count: int) -> None:
+        """Everything that follows from `count` bytes has been scheduled."""
+        self._flight.landed(count)
+
+    def gone(self) -> None:
+        """The connection has ended; nothing is in flight any more, but for our own hanging up."""
+        self._socket.close()
+        if not self._hung_up:
+            self._flight.close()
+
+
+class TcpServer:
+    """Listens on loopback for any number of peers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ, None)
+        self._listeners: list[socket.socket] = []
+        self._connections: dict[socket.socket, tuple[PeerConnection, Session]] = {}
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def listen(self, factory: SessionFactory, port: int = 0) -> tuple[str, int]:
+        """Serve `factory`'s sessions on loopback; returns host and port."""
+        listener = socket.create_server(("127.0.0.1", port))
+        count = 0
+
+        def accept() -> None:
+            nonlocal count
+            connection, _ = listener.accept()
+            try:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                peer = PeerConnection(connection, self._clock)
+            except OSError:  # the client has gone again
+                connection.close()
+                return
+            self._connections[connection] = peer, factory(peer, count)
+            count += 1
+            self._selector.register(
+                connection, selectors.EVENT_READ, lambda: self._read(connection)
+            )
+
+        with self._lock:
+            self._selector.register(listener, selectors.EVENT_READ, accept)
+            self._listeners.append(listener)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="peers", daemon=True)
+                self._thread.start()
+        self._wake.send(b"!")
+        host, bound = listener.getsockname()
+        return host, bound
+
+    def close(self) -> None:
+        """Stop listening and drop every connection."""
+        self._wake.close()
+        if self._thread is not None:
+            self._thread.join()
+        for listener in self._listeners:
+            listener.close()
+        for peer, session in self._connections.values():
+            peer.close()
+            session.closed()
+            peer.gone()
+        self._connections.clear()
+        self._selector.close()
+        self._woken.close()
+
+    def _serve(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    key.data()
+                elif not self._woken.recv(16):
+                    return
+
+    def _read(self, connection: socket.socket) -> None:
+        peer, session = self._connections[connection]
+        data = peer.received()
+        if data:
+            session.received(data)
+            peer.acted_on(len(data))
+        else:
+            self._selector.unregister(connection)
+            del self._connections[connection]
+            session.closed()
+            peer.gone()
