@@ -24,6 +24,7 @@ from testbeds.model import (
     TransceiverSpec,
     UnknownNameError,
 )
+from testbeds.pairs import PlanPair, plan_pairs
 from testbeds.plans import (
     Change,
     Circuit,
@@ -78,6 +79,7 @@ __all__ = [
     "PartialMoveError",
     "Plan",
     "PlanError",
+    "PlanPair",
     "Port",
     "Problem",
     "QuantityError",
@@ -112,4 +114,5 @@ __all__ = [
     "parse_share",
     "parse_wavelength",
     "partial_move",
+    "plan_pairs",
 ]

@@ -1,0 +1,1 @@
+"""How it is measured: benches, measurements, statistics, records, reports, and two faces."""

@@ -1,0 +1,55 @@
+"""The bench: every instrument of a testbed, open and identified."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from harness.bench.drivers import MonitoredSwitch
+from instruments.capabilities import Identity, Server
+from instruments.clock import Clock
+from instruments.simulated.truth import Truth
+from testbeds import Testbed
+
+
+@dataclass
+class Bench:
+    """A testbed come alive.
+
+    Attributes:
+        testbed: what the file says.
+        clock: the one that everything on this bench takes its time from.
+        switches: by name.
+        servers: by name.
+        identities: what each instrument said of itself, by name.
+        simulated: names of what is simulated; everything else is hardware or a namespace.
+        shared: names of what is reached at its address, where others can reach it as well;
+            a served simulation is both, everything else ends with this process.
+        notes: what a person should know of the choice, one sentence each.
+        truth: what really happened, where a world was simulated; for closure only.
+    """
+
+    testbed: Testbed
+    clock: Clock
+    switches: Mapping[str, MonitoredSwitch]
+    servers: Mapping[str, Server]
+    identities: Mapping[str, Identity]
+    simulated: frozenset[str]
+    shared: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    truth: Truth | None = None
+    _closers: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def private(self) -> bool:
+        """Whether no switch on this bench outlives this process."""
+        return self.shared.isdisjoint(self.switches)
+
+    def participants(self) -> tuple[str, ...]:
+        """Name and identity of everything on the bench, for a row's provenance."""
+        return tuple(f"{name}: {identity}" for name, identity in self.identities.items())
+
+    def close(self) -> None:
+        """Close every session, every peer and the clock; newest first."""
+        with contextlib.ExitStack() as stack:
+            for closer in self._closers:
+                stack.callback(closer)

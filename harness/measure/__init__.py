@@ -1,0 +1,1 @@
+"""One module a quantity; they know what instruments can do, never a driver."""

@@ -1,0 +1,133 @@
+"""The links of all servers, observed from the servers themselves."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from harness.bench import Bench
+from instruments.capabilities import LinkEvent, PortWatch, Settled, Stage
+from testbeds import LightrigError, Port
+
+POLL_PERIOD = 100_000
+"""How often a server reads its ports' states, in ns."""
+
+DATAGRAM_PERIOD = 1_000_000
+"""How often each port sends a datagram to whoever is at the other end, in ns."""
+
+UNNOTICED = 10_000_000_000
+"""How long to wait for a port that nobody has seen go down, in ns."""
+
+
+class LinksDownError(LightrigError):
+    """Links that a plan closes did not come up."""
+
+
+class LinkObservation:
+    """What the servers' ports do, from the moment this is made.
+
+    Each port's stages: firmware (where there is an RDMA device that tells), carrier,
+    and datagrams received from the other end.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
+        self._ports = {(port.owner, netdev): port for port, netdev in self._netdevs.items()}
+        self._stages: dict[Port, tuple[Stage, ...]] = {
+            spec.port: ("firmware", "carrier", "datagram") if spec.rdma else ("carrier", "datagram")
+            for spec in bench.testbed.nic_ports
+        }
+        self._up: set[tuple[Port, Stage]] = set()
+        self._cross_checks: list[tuple[Port, LinkEvent]] = []
+        for name, server in bench.servers.items():
+            watched = [
+                PortWatch(spec.netdev, spec.rdma)
+                for nic in bench.testbed.servers[name].nics.values()
+                for spec in nic.ports
+            ]
+            server.watch(watched, period=POLL_PERIOD, datagram_period=DATAGRAM_PERIOD)
+
+    def stages(self, port: Port) -> tuple[Stage, ...]:
+        """The stages that can be observed at `port`, in the order in which they come up."""
+        return self._stages[port]
+
+    def take_cross_checks(self) -> list[tuple[Port, LinkEvent]]:
+        """What netlink has told since this was last asked."""
+        taken, self._cross_checks = self._cross_checks, []
+        return taken
+
+    def await_up(self, ports: Collection[Port], timeout: int) -> None:
+        """Wait until `ports` are up in every stage; raises `LinksDownError` after `timeout` ns."""
+        self._ask({name: {} for name in self._bench.servers}, 0)
+        down = self._down(ports)
+        if down:
+            self._ask(self._by_server(down), timeout)
+            down = self._down(ports)
+        if down:
+            raise LinksDownError(
+                f"links did not come up within {timeout / 1e9:g} s: "
+                + ", ".join(f"{port} ({stage})" for port, stage in down)
+            )
+
+    def changes(
+        self, ports: Collection[Port], since: int, timeout: int
+    ) -> tuple[list[tuple[Port, LinkEvent]], list[tuple[Port, Stage]]]:
+        """Wait until `ports` have come up after `since`.
+
+        Returns every change of any port after it, and what has not come back in time. A port
+        that nobody saw go down within `UNNOTICED` has passed without an outage that could be
+        observed, and is not waited for.
+        """
+        wanted = [(port, stage) for port in sorted(ports) for stage in self._stages[port]]
+        now = self._bench.clock.now
+        noticed_by, deadline = now() + min(UNNOTICED, timeout), now() + timeout
+        seen: list[tuple[Port, LinkEvent]] = []
+        while wanted and now() < deadline:
+            until = noticed_by if now() < noticed_by else deadline
+            answer = self._ask(self._by_server(wanted), until - now())
+            seen += [(port, event) for port, event in answer if event.at.latest > since]
+            up = {(port, event.stage) for port, event in seen if event.up}
+            wanted = [pair for pair in wanted if pair not in up]
+            if now() >= noticed_by:
+                wanted = [pair for pair in wanted if pair not in self._up]
+        return seen, [pair for pair in wanted if pair not in self._up]
+
+    def _down(self, ports: Iterable[Port]) -> list[tuple[Port, Stage]]:
+        return [
+            (port, stage)
+            for port in sorted(ports)
+            for stage in self._stages[port]
+            if (port, stage) not in self._up
+        ]
+
+    def _by_server(
+        self, wanted: Iterable[tuple[Port, Stage]]
+    ) -> Mapping[str, Mapping[str, Sequence[Stage]]]:
+        stages: defaultdict[str, defaultdict[str, list[Stage]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        for port, stage in wanted:
+            stages[port.owner][self._netdevs[port]].append(stage)
+        return stages
+
+    def _ask(
+        self, stages: Mapping[str, Mapping[str, Sequence[Stage]]], timeout: int
+    ) -> list[tuple[Port, LinkEvent]]:
+        """Ask the named servers side by side; their changes in the servers' order."""
+        pending = [
+            (name, self._bench.servers[name].settle(wanted, timeout=timeout))
+            for name, wanted in stages.items()
+        ]
+        changes = []
+        for name, settlement in pending:
+            settled: Settled = settlement.result()
+            for event in settled.events:
+                port = self._ports[name, event.port]
+                changes.append((port, event))
+                if event.up:
+                    self._up.add((port, event.stage))
+                else:
+                    self._up.discard((port, event.stage))
+            self._cross_checks += [
+                (self._ports[name, event.port], event) for event in settled.cross_checks
+            ]
+        return changes

@@ -1,0 +1,206 @@
+"""One reconfiguration, from the command on the wire to traffic on the new links."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+from harness.bench import Bench, Fabric, Transition
+from harness.measure.light import LightWatch, watch_until_complete
+from harness.measure.links import LinkObservation
+from harness.record import Row
+from instruments.capabilities import LinkEvent
+from instruments.clock import Span
+from testbeds import LightrigError, Plan, Port
+
+EventStage: TypeAlias = Literal[
+    "acknowledged",
+    "light_gone",
+    "datagrams_lost",
+    "firmware_down",
+    "carrier_down",
+    "light_back",
+    "firmware_up",
+    "carrier_up",
+    "first_datagram",
+]
+"""What can happen in a reconfiguration, in the order in which it usually does."""
+
+OF_LINK: dict[tuple[str, bool], EventStage] = {
+    ("datagram", False): "datagrams_lost",
+    ("firmware", False): "firmware_down",
+    ("carrier", False): "carrier_down",
+    ("firmware", True): "firmware_up",
+    ("carrier", True): "carrier_up",
+    ("datagram", True): "first_datagram",
+}
+_ENDS: frozenset[EventStage] = frozenset(
+    ("acknowledged", "light_back", "firmware_up", "carrier_up", "first_datagram")
+)
+
+
+class IncompleteError(LightrigError):
+    """Something that a reconfiguration must bring about was not seen in time."""
+
+
+class Seen(NamedTuple):
+    """One stage of one subject: a switch, an egress or a NIC port.
+
+    `at` is on the bench's clock.
+    """
+
+    subject: str
+    stage: EventStage
+    at: Span
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """What was seen of one change of plan.
+
+    Attributes:
+        plan: the name of the plan that was applied.
+        moved: how many circuits were made.
+        sent: between which stamps the commands were written.
+        seen: every stage of every subject, by stage in `EventStage`'s order, then by subject.
+        missing: subject and stage of what had to come and was not seen.
+    """
+
+    plan: str
+    moved: int
+    sent: Span
+    seen: tuple[Seen, ...]
+    missing: tuple[tuple[str, EventStage], ...]
+
+    def after(self, at: Span) -> Span:
+        """How long after the command something happened; nothing of it happens before."""
+        earliest, latest = at[0] - self.sent[1], at[1] - self.sent[0]
+        return Span(earliest if earliest > 0 else 0, latest if latest > 0 else 0)
+
+    @cached_property
+    def seen_after(self) -> tuple[Span, ...]:
+        """For each of `seen`, how long after the command it happened."""
+        return tuple(self.after(seen.at) for seen in self.seen)
+
+    def stages(self) -> dict[EventStage, Span]:
+        """Each stage of the event as a whole, after the command.
+
+        What comes up counts when the last subject has it, what goes down when the first
+        has lost it.
+        """
+        spans: dict[EventStage, list[Span]] = {}
+        for seen, after in zip(self.seen, self.seen_after, strict=True):
+            spans.setdefault(seen.stage, []).append(after)
+        whole = {}
+        for stage, parts in spans.items():
+            pick = max if stage in _ENDS else min
+            whole[stage] = Span(
+                pick(part.earliest for part in parts), pick(part.latest for part in parts)
+            )
+        return whole
+
+    def outages(self) -> Iterator[tuple[str, str, Span]]:
+        """Port, kind (`carrier` or `datagram`) and length of each outage, in ns."""
+        moments = {(seen.subject, seen.stage): seen.at for seen in self.seen}
+        pairs: tuple[tuple[str, EventStage, EventStage], ...] = (
+            ("carrier", "carrier_down", "carrier_up"),
+            ("datagram", "datagrams_lost", "first_datagram"),
+        )
+        for kind, down, up in pairs:
+            for (subject, stage), lost in moments.items():
+                back = moments.get((subject, up))
+                if stage == down and back is not None:
+                    length = back.since(lost)
+                    yield subject, kind, Span(max(length.earliest, 0), max(length.latest, 0))
+
+
+def reconfigure(
+    fabric: Fabric,
+    plan: Plan,
+    links: LinkObservation,
+    *,
+    light_timeout: int = 5_000_000_000,
+    link_timeout: int = 60_000_000_000,
+) -> Reconfiguration:
+    """Apply `plan` and watch light, links and datagrams until everything is back.
+
+    The switches are read before, and read back after; timeouts are in ns.
+
+    Raises:
+        NotDoneError: a switch said done and is not.
+        InstrumentError: an instrument refused or failed.
+    """
+    transition = fabric.prepare(plan)
+    watches = _light_watches(fabric.bench, transition)
+    for watch in watches.values():
+        watch.take()
+    sent = transition.begin()
+    watch_until_complete(fabric.bench, list(watches.values()), light_timeout)
+    acknowledged = transition.acknowledged()
+    transition.verify()
+    before = Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
+    new_links = fabric.links(plan) - fabric.links(before)
+    rising = {port for link in new_links for port in (link.a, link.b)}
+    changes, unfinished = links.changes(rising, sent.latest, link_timeout)
+
+    seen = [Seen(name, "acknowledged", acknowledged) for name in watches]
+    for name, watch in watches.items():
+        seen += [Seen(f"{name}.{e}", "light_gone", at) for e, at in watch.gone(sent).items()]
+        seen += [Seen(f"{name}.{e}", "light_back", at) for e, at in watch.back(sent).items()]
+    seen += _link_stages(changes)
+    lit = {one.subject for one in seen if one.stage == "light_back"}
+    missing: list[tuple[str, EventStage]] = [
+        (f"{name}.{circuit.egress}", "light_back")
+        for name, change in transition.changes.items()
+        for circuit in sorted(change.add)
+        if f"{name}.{circuit.egress}" not in lit
+    ]
+    missing += [(str(port), OF_LINK[stage, True]) for port, stage in unfinished]
+    return Reconfiguration(plan.name, transition.moved, sent, tuple(seen), tuple(missing))
+
+
+def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
+    """The event as rows: each stage as a whole, each subject's own, and the outages."""
+    time, conditions = event.sent.earliest, {"event": number}
+
+    def row(subject: str, quantity: str, span: Span) -> Row:
+        middle = (span.earliest + span.latest) // 2
+        return Row(subject, quantity, middle, span.earliest, span.latest, "ns", time, conditions)
+
+    for stage, span in event.stages().items():
+        yield row(fabric.testbed.name, f"reconfiguration.{stage}", span)
+    for seen, after in zip(event.seen, event.seen_after, strict=True):
+        yield row(seen.subject, seen.stage, after)
+    for subject, kind, span in event.outages():
+        yield row(subject, f"outage.{kind}", span)
+
+
+def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch]:
+    return {
+        name: LightWatch(
+            bench.switches[name],
+            {circuit.egress for circuit in change.remove},
+            {circuit.egress for circuit in change.add},
+        )
+        for name, change in transition.changes.items()
+        if change.add or change.remove
+    }
+
+
+def _link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
+    """Every port's first loss in every stage, and its recovery.
+
+    A link that flaps has recovered when it is up for good. Datagrams have when the first one
+    comes after the loss: a later silence may be the sender's, who had no turn to send.
+    """
+    kept: dict[tuple[Port, EventStage], Span] = {}
+    for port, event in changes:
+        stage = OF_LINK[event.stage, event.up]
+        if stage == "first_datagram":
+            recovered = kept.get((port, stage))
+            lost = kept.get((port, "datagrams_lost"))
+            if recovered is None or (lost is not None and recovered < lost):
+                kept[port, stage] = event.at
+        elif stage in _ENDS or (port, stage) not in kept:
+            kept[port, stage] = event.at
+    return [Seen(str(port), stage, at) for (port, stage), at in sorted(kept.items())]

@@ -1,0 +1,133 @@
+"""All that is said of one testbed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from harness.report.described import described
+from harness.report.distributions import Curve, panel
+from harness.report.estimates import Estimate
+from harness.report.frames import TestbedFrame
+from harness.report.markup import heading, mark, text
+from harness.report.stages import MEANING
+from harness.report.tables import (
+    closure_section,
+    cost_section,
+    legend,
+    stage_estimates,
+    time_table,
+)
+from harness.report.timeline import middle_event, timeline
+from harness.statistics import Outcome
+from testbeds import Limit, Testbed
+
+_SIGNS: dict[Outcome, str] = {"fail": "✗", "not enough data": "?", "pass": "✓"}
+
+
+def card(frame: TestbedFrame, testbed: Testbed | None, prefix: str) -> str:
+    """One testbed as a section of the page; `prefix` begins all its ids."""
+    limits = testbed.limits if testbed else {}
+    found = stage_estimates(frame, limits)
+    parts = [
+        f'<h2 class="lr-h2">{text(frame.name)} {mark(frame.simulated)}</h2>',
+        f"<p>{text(testbed.about)}</p>" if testbed and testbed.about else "",
+        _verdicts(found, limits),
+        described(frame, testbed, prefix),
+        _measured(frame, found, prefix) if frame.tests else "<p>No rows in this run.</p>",
+    ]
+    return f'<section class="lr-card" id="{prefix}">{"".join(parts)}</section>'
+
+
+def _verdicts(found: Mapping[str, list[Estimate]], limits: Mapping[str, Limit]) -> str:
+    counts = Counter(e.verdict.outcome for each in found.values() for e in each if e.verdict)
+    chips = " ".join(
+        f'<span class="lr-verdict lr-{outcome.split()[0]}">{sign} {counts[outcome]} {outcome}'
+        "</span>"
+        for outcome, sign in _SIGNS.items()
+        if counts[outcome]
+    )
+    judged = {quantity for quantity, each in found.items() if any(e.verdict for e in each)}
+    left = [str(limit) for quantity, limit in limits.items() if quantity not in judged]
+    missed = (
+        f"Limits stated, and nothing measured to judge by them: {'; '.join(left)}" if left else ""
+    )
+    return (f"<p>Verdicts: {chips}</p>" if chips else "") + (
+        f'<p class="lr-about">{text(missed)}</p>' if missed else ""
+    )
+
+
+def _measured(frame: TestbedFrame, found: Mapping[str, list[Estimate]], prefix: str) -> str:
+    stages = {q: each for q, each in found.items() if q.startswith("reconfiguration.")}
+    outages = {q: each for q, each in found.items() if q.startswith("outage.")}
+    parts = []
+    if stages:
+        about = (
+            "Times after the command, one sample an event. Where several ports take part, what "
+            "comes up counts when the last has it, what goes down when the first has lost it. "
+            "“Known to” is the mean width of what the observers could tell."
+        )
+        title = "Stages of a reconfiguration"
+        parts += [
+            f'<h3 class="lr-h3">Reconfiguration {mark(frame.simulated)}</h3>',
+            legend(frame.tests),
+            heading(title, frame.simulated, about),
+            time_table(frame, stages, title),
+            _timeline(frame, prefix),
+            heading(
+                "Distributions",
+                frame.simulated,
+                "Share of events done by a time after the command. The truth lies in the band, "
+                "between the curve of the earliest and that of the latest moments; below, in the "
+                "legend's order, the 95 % intervals of the medians.",
+            ),
+            _panels(frame, stages, prefix),
+        ]
+    if outages:
+        about = "How long one port was without: the worst port of each event, one sample an event."
+        parts += [
+            f'<h3 class="lr-h3">Outage {mark(frame.simulated)}</h3>',
+            "" if stages else legend(frame.tests),
+            heading("Outage of the worst port", frame.simulated, about),
+            time_table(frame, outages, "Outages"),
+            _panels(frame, outages, prefix),
+        ]
+    check = closure_section(frame) + cost_section(frame)
+    if check:
+        parts += [f'<h3 class="lr-h3">The harness itself {mark(frame.simulated)}</h3>', check]
+    return "".join(parts)
+
+
+def _timeline(frame: TestbedFrame, prefix: str) -> str:
+    index, test = max(enumerate(frame.tests), key=lambda pair: (len(pair[1].stages()), -pair[0]))
+    event = middle_event(test)
+    if event is None:
+        return ""
+    about = (
+        f"Event {event} of {test.label}. Each bar is one port, from the earliest to the latest "
+        "moment that it can have been; logarithmic after the first mark."
+    )
+    drawn = timeline(test, event, index, f"{prefix}-timeline")
+    return (
+        heading("One event", test.simulated, about)
+        + f'<div class="lr-scroll" tabindex="0" role="region" aria-label="One event">{drawn}</div>'
+    )
+
+
+def _panels(frame: TestbedFrame, found: Mapping[str, list[Estimate]], prefix: str) -> str:
+    index = {id(test): place for place, test in enumerate(frame.tests)}
+    figures = []
+    for quantity, each in found.items():
+        stage = quantity.removeprefix("reconfiguration.")
+        curves = [
+            Curve(index[id(one.test)], *one.test.series[quantity].each_event()) for one in each
+        ]
+        simulated = any(one.test.simulated for one in each)
+        meaning = MEANING.get(stage, "")
+        name = quantity.replace(".", "-")
+        drawn = panel(curves, each[0].limit, f"{prefix}-{name}", f"Distribution of {quantity}")
+        figures.append(
+            f"<figure><figcaption><b>{text(stage)}</b> {mark(simulated)} {text(meaning)}"
+            f"</figcaption>{drawn}</figure>"
+        )
+    return f'<div class="lr-panels">{"".join(figures)}</div>'

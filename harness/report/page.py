@@ -1,0 +1,70 @@
+"""A run as one fragment of HTML, to be put into the page that pytest-html writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.record import RunRecord
+from harness.report.card import card
+from harness.report.frames import RunFrame, TestbedFrame, collect
+from harness.report.markup import LEGEND, SIMULATED, text
+from harness.report.style import style
+from testbeds import Testbed
+
+
+def sections(record: RunRecord, testbeds: Mapping[str, Testbed]) -> str:
+    """Return everything that `record` says, for all its testbeds, as one HTML fragment.
+
+    testbeds: the descriptions, by the name that the record uses; one without rows is shown
+    too. The fragment brings its own style, needs no script and nothing from the network. A
+    record that is torn, damaged or has no end is shown as far as it goes, with a warning.
+    """
+    run = collect(record)
+    measured = {frame.name: frame for frame in run.testbeds}
+    names = list(dict.fromkeys([*testbeds, *measured]))
+    cards = [
+        card(measured.get(name, TestbedFrame(name, ())), testbeds.get(name), f"lr-{index}")
+        for index, name in enumerate(names)
+    ]
+    plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
+    head = _head(record, run)
+    return f'{style(plans)}<div class="lr-report">{head}{"".join(cards)}</div>'
+
+
+def _head(record: RunRecord, run: RunFrame) -> str:
+    header = record.header
+    facts = [("run", header.get("run")), ("night", header.get("night"))]
+    facts += [("instruments", header.get("instruments")), ("seed", header.get("seed"))]
+    tests = sum(len(frame.tests) for frame in run.testbeds)
+    counts = ((run.rows, "row"), (tests, "test"), (len(run.testbeds), "testbed"))
+    record_size = ", ".join(f"{count:,} {one}{'s' * (count != 1)}" for count, one in counts)
+    facts.append(("record", record_size))
+    lines = [
+        f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts if value is not None
+    ]
+    if header.get("command"):
+        command = text(header["command"])
+        lines.append(f'<dt>command</dt><dd class="lr-mono">{command}</dd>')
+    simulated = any(frame.simulated for frame in run.testbeds)
+    legend = f"<p>{SIMULATED}: {LEGEND}</p>" if simulated else ""
+    return (
+        f'<section class="lr-head"><h2 class="lr-h2">What was measured</h2>{_warnings(record, run)}'
+        f'<dl class="lr-facts">{"".join(lines)}</dl>{legend}</section>'
+    )
+
+
+def _warnings(record: RunRecord, run: RunFrame) -> str:
+    found = []
+    if record.torn:
+        found.append(
+            "The journal is torn: its last line was cut short and is left out. The process was "
+            "killed while it wrote."
+        )
+    if not record.complete:
+        found.append(
+            "The record is incomplete: the run did not end by itself, and what it would have "
+            "measured after this is missing."
+        )
+    if run.damage is not None:
+        found.append(f"The journal is damaged, rows after this are missing: {run.damage}")
+    return "".join(f'<p class="lr-warn" role="alert">{text(one)}</p>' for one in found)

@@ -1,0 +1,90 @@
+"""Is the fragment whole, safe, self-contained, and does it warn of what is missing?"""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from report_runs import context, rows
+
+from harness.record import read_journal
+from harness.report import sections
+
+
+def test_fragment_is_well_formed_and_its_ids_are_unique(show):
+    page = show((context(), rows("small", 20)), (context(moving=2), rows("small", 9)))
+    assert len(set(page.ids)) == len(page.ids)
+    assert all(one.startswith("lr-") for one in page.ids)
+    assert all(one.startswith("lr-") for one in page.classes)
+    drawings = re.findall(r"<svg.*?</svg>", page.fragment, re.DOTALL)
+    assert drawings
+    for drawing in drawings:
+        ET.fromstring(drawing)
+    used = re.findall(r'(?:url\(#|href="#|for=")([^")]+)', page.fragment)
+    assert set(used) <= set(page.ids)
+
+
+def test_nothing_is_loaded_and_nothing_runs(show):
+    page = show((context(), rows("small", 20)))
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert all(reference.startswith("#") for reference in page.references)
+    assert not re.search(r"https?:|@import|url\((?!#)", page.fragment)
+    assert " on" not in re.sub(r'"[^"]*"|>[^<]*', "", page.fragment)
+
+
+def test_equal_records_give_equal_bytes(show, journal, small):
+    page = show((context(), rows("small", 20)))
+    assert sections(read_journal(journal.path), {"small": small}) == page.fragment
+
+
+def test_text_from_files_is_escaped(show):
+    evil = "<script>alert('x')</script>\"&"
+    page = show((context(evil, f"test_{evil}", note=evil), rows(evil, 5)))
+    assert "script" not in page.tags
+    assert evil in page.text
+    assert f"event 2 of {evil}" in " ".join(page.labelled)
+    assert "No description of this testbed" in page.text
+
+
+def test_run_is_named_by_its_header(show):
+    text = show((context(), rows("small", 2))).text
+    assert "run r1 night 2026-03-14 instruments simulated seed 7" in text
+    assert "36 rows, 1 test, 1 testbed" in text
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_record_without_end_is_warned_of(show, close):
+    page = show((context(), rows("small", 2)), close=close)
+    assert ("The record is incomplete" in page.text) is not close
+    assert ("lr-warn" in page.classes) is not close
+
+
+def test_torn_journal_is_warned_of(journal, show):
+    journal.append_many(context(), rows("small", 3))
+    with journal.path.open("a") as file:
+        file.write('[0,"small","reconf')
+    text = show(close=False).text
+    assert "The journal is torn" in text
+    assert "median of" not in text  # of three events there is none
+    assert "light_back" in text
+
+
+def test_damaged_journal_is_shown_as_far_as_it_goes(journal, show):
+    journal.append_many(context(), rows("small", 3))
+    with journal.path.open("a") as file:
+        file.write("[0,7]\n")
+    journal.append_many(context(), rows("small", 3))
+    text = show().text
+    assert "The journal is damaged" in text
+    assert "light_back" in text
+
+
+def test_testbed_without_rows_is_drawn_all_the_same(show):
+    page = show()
+    assert "No rows in this run." in page.text
+    assert "Wiring of small: 8 fibers" in page.labelled
+    assert "Limits stated, and nothing measured" in page.text
+
+
+def test_large_run_stays_small(show):
+    parts = [(context(moving=n), list(rows("small", 300))) for n in range(12)]
+    assert len(show(*parts).fragment) < 1_500_000
