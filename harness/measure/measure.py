@@ -13,7 +13,7 @@ from harness.measure.reconfiguration import (
 )
 from harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
 from harness.record import Row
-from harness.statistics import Verdict, judge_maximum, judge_quantile
+from harness.statistics import Verdict, judge
 from instruments.clock import Span
 from testbeds import LightrigError, Limit, Plan
 
@@ -84,7 +84,7 @@ class Measure:
     def verdicts(self, family: str) -> list[tuple[Limit, Verdict]]:
         """The verdict on each of the testbed's limits under `family`, e.g. "reconfiguration"."""
         return [
-            (limit, _judge(limit, self._events[quantity]))
+            (limit, judge(limit, *zip(*self._events[quantity], strict=True)))
             for quantity, limit in self._fabric.testbed.limits.items()
             if quantity == family or quantity.startswith(f"{family}.")
             if quantity in self._events
@@ -102,19 +102,6 @@ class Measure:
             raise LimitExceededError(_sentences(broken))
         if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
             raise NotEnoughDataError(_sentences(unclear))
-
-
-def _judge(limit: Limit, spans: Sequence[Span]) -> Verdict:
-    earliest = [span.earliest for span in spans]
-    latest = [span.latest for span in spans]
-    value, quantile = limit.value, limit.quantile
-    if limit.side == "lower":
-        # At least this is at most its negative.
-        earliest, latest = [-late for late in latest], [-early for early in earliest]
-        value, quantile = -value, 1 - quantile
-    if limit.confidence is None:
-        return judge_maximum(earliest, latest, value)
-    return judge_quantile(earliest, latest, value, quantile, limit.confidence)
 
 
 def _sentences(verdicts: Iterable[tuple[Limit, Verdict]]) -> str:

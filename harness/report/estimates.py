@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.report.frames import Numbers, TestbedFrame, TestFrame
+from harness.report.frames import TestbedFrame, TestFrame
 from harness.statistics import (
     NotEnough,
     Quantile,
     Verdict,
-    judge_maximum,
-    judge_quantile,
+    judge,
     quantile,
 )
 from testbeds import Limit
@@ -74,18 +73,5 @@ def estimates(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterat
 
 def _judge(limit: Limit, test: TestFrame) -> Verdict:
     """Judge as the test itself does; an event's worst subject speaks for the event."""
-    series = test.series[limit.quantity]
-    low, high = series.each_event(greatest=limit.side == "upper")
-    value, share = limit.value, limit.quantile
-    if limit.side == "lower":
-        # At least this is at most its negative.
-        low, high = -_finite(high), -low
-        value, share = -value, 1 - share
-    if limit.confidence is None:
-        return judge_maximum(low, high, value)
-    return judge_quantile(low, high, value, share, limit.confidence)
-
-
-def _finite(values: Numbers) -> Numbers:
-    # An earliest must be finite; no time is longer than 292 years.
-    return np.minimum(values, float(2**63))
+    low, high = test.series[limit.quantity].each_event(greatest=limit.side == "upper")
+    return judge(limit, low, high)

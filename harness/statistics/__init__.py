@@ -10,6 +10,7 @@ as the slowest circuit.
 """
 
 from harness.statistics.closure import Closure, closure
+from harness.statistics.limits import judge
 from harness.statistics.quantiles import NotEnough, Quantile, Sides, quantile, samples_needed
 from harness.statistics.samples import SampleError
 from harness.statistics.verdicts import Outcome, Verdict, judge_maximum, judge_quantile
@@ -23,6 +24,7 @@ __all__ = [
     "Sides",
     "Verdict",
     "closure",
+    "judge",
     "judge_maximum",
     "judge_quantile",
     "quantile",

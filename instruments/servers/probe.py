@@ -54,7 +54,11 @@ class _Refused(Exception):  # noqa: N818 - an answer to a request, not a fault o
 
 
 class _Event(NamedTuple):
-    """A port's stage changed between `earliest` and `latest`; JSON sends it as a list."""
+    """A port's stage changed between `earliest` and `latest`; JSON sends it as a list.
+
+    `lost` is a datagram that did not arrive before this change: the boot id of its sender,
+    whose clock is another one, and when it was sent by that clock.
+    """
 
     port: str
     stage: str
@@ -62,6 +66,10 @@ class _Event(NamedTuple):
     earliest: int | None
     latest: int
     source: str
+    lost: tuple[str, int] | None = None
+
+    def fields(self) -> tuple[Any, ...]:
+        return self[:6] if self.lost is None else tuple(self)
 
 
 class _Log:
@@ -216,13 +224,15 @@ class _Stream:
         if self._up:
             return
         self._up = True
-        earliest = self._down_since
+        earliest, lost = self._down_since, None
         if consecutive:
             # The sender was late; nothing was lost, so its previous datagram proves nothing.
             self.idle += 1
         elif boot == self._boot:
             earliest = max(earliest, previous)
-        log.add(_Event(self.port, "datagram", True, earliest, now, "udp"))
+        else:
+            lost = (str(uuid.UUID(bytes=boot)), previous)
+        log.add(_Event(self.port, "datagram", True, earliest, now, "udp", lost))
 
     def listen_for_silence(self, log: _Log, empty_at: int) -> None:
         """Declare the stage down; at `empty_at` nothing was waiting to be received."""
@@ -568,7 +578,7 @@ class _Probe:
         content = {
             "settled": not missing,
             "missing": sorted(missing),
-            "events": events,
+            "events": [event.fields() for event in events],
             "datagrams": watch.counts(),
         }
         self._reply(number, received, "ok", content)

@@ -1,0 +1,66 @@
+"""The README is true: its testbed loads, its suite is the suite, its commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from harness.record import Context, Journal, Row, write_dataset
+from testbeds import load
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def _block(language: str) -> str:
+    match = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert match is not None
+    return match[1]
+
+
+def test_the_testbed_is_right_and_closes_its_links(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(_block("yaml"))
+    testbed = load(file)
+    assert [len(testbed.links(plan)) for plan in testbed.plans] == [2, 2]
+
+
+def test_the_suite_is_the_one_that_runs():
+    shown = _block("python").splitlines()
+    suite = (ROOT / "suites" / "test_reconfiguration.py").read_text()
+    assert shown[0] in suite
+    assert "\n".join(shown[2:]).strip() in suite
+
+
+@pytest.mark.parametrize("target", re.findall(r"(?:`|    )make (\w+)", README))
+def test_every_make_target_exists(target):
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_every_option_exists():
+    help_text = subprocess.run(
+        [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    for option in re.findall(r"`(--[a-z]+)", README):
+        assert option in help_text
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", README))
+def test_every_link_leads_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
+    text = (ROOT / "results" / "README.md").read_text()
+    query = re.search(r"    SELECT.*?ALL", text, re.DOTALL)
+    assert query is not None
+    journal = Journal(tmp_path / "j.jsonl", {"run": "r1", "night": "2026-03-14"})
+    row = Row("opus", "reconfiguration.light_back", 40, 30, 50, "ns", 0)
+    journal.append(Context("opus", "t", ("ocs",), True), row)
+    journal.close()
+    write_dataset(tmp_path / "j.jsonl", tmp_path / "results" / "rows")
+    monkeypatch.chdir(tmp_path)
+    assert duckdb.sql(query[0]).fetchall() == [("opus", "reconfiguration.light_back", 1, 40.0)]
