@@ -1,0 +1,97 @@
+"""Ctrl-C, whenever it comes, leaves a clock that can still be waited on."""
+
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from clock_peers import timed_peers
+
+from instruments.clock import SystemClock
+from instruments.virtual_clock import VirtualClock
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_an_exception() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt(step: Callable[[], object], after: float) -> None:
+    """Do `step` again and again until Ctrl-C comes, `after` seconds from now."""
+    main = threading.main_thread().ident
+    assert main is not None
+    timer = threading.Timer(after, lambda: signal.pthread_kill(main, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it may come at any point
+        timer.start()
+        while True:
+            step()
+    timer.join()
+
+
+def check(clock: VirtualClock) -> None:
+    now = clock.now()
+    clock.sleep(50)
+    assert clock.now() == now + 50
+    assert clock.parallel(lambda: clock.sleep(10), lambda: clock.sleep(20)) == [None, None]
+    assert clock.now() == now + 70
+    done = clock.event()
+    clock.schedule(clock.now() + 7, "a", done.set)
+    assert done.wait(1000)
+    assert clock.now() == now + 77
+
+
+def tick(clock: VirtualClock, owner: str) -> None:
+    """Give the clock something to do all the time."""
+    clock.schedule(clock.now() + 1000, owner, lambda: tick(clock, owner))
+
+
+@pytest.mark.parametrize("trial", range(40))
+def test_while_sleeping_in_a_busy_world(trial):
+    clock = VirtualClock(patience=2)
+    tick(clock, "a")
+    tick(clock, "b")
+    interrupt(lambda: clock.sleep(20_000), 0.0005 + trial * 0.00005)
+    check(clock)
+    clock.close()
+
+
+def test_while_blocked_on_a_slow_peer():
+    clock = VirtualClock(patience=20)
+    flight = clock.flight("slow")
+    flight.sent(1)
+    interrupt(lambda: clock.sleep(10), 0.03)
+    flight.landed(1)
+    check(clock)
+    clock.close()
+
+
+@pytest.mark.parametrize("trial", range(15))
+def test_while_workers_come_and_go(trial):
+    clock = VirtualClock(patience=2)
+    interrupt(lambda: clock.parallel(*[lambda: clock.sleep(10)] * 3), 0.0005 + trial * 0.0002)
+    clock.sleep(100)
+    check(clock)
+    clock.close()
+
+
+@pytest.mark.parametrize("trial", range(15))
+def test_while_asking_a_peer(trial):
+    clock = VirtualClock(patience=2)
+    with timed_peers(clock, 2) as (client, other):
+        interrupt(lambda: client.ask("answer 1000 x").wait(), 0.0005 + trial * 0.0002)
+        assert other.ask("answer 1000 x").wait()
+        clock.sleep(2000)
+        check(clock)
+    clock.close()
+
+
+def test_a_system_clock_too():
+    clock = SystemClock()
+    for wait in (clock.sleep, clock.event().wait):
+        interrupt(functools.partial(wait, 10_000_000_000), 0.02)
+    interrupt(lambda: clock.parallel(*[lambda: clock.sleep(100_000_000)] * 2), 0.02)
+    assert clock.parallel(lambda: 1) == [1]
+    clock.close()

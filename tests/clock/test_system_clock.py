@@ -1,0 +1,135 @@
+"""The system's clock: what is due happens in order, not before its time, and can be cancelled."""
+
+import threading
+import time
+
+import pytest
+
+from instruments.clock import Span, SystemClock
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def clock():
+    made = SystemClock()
+    yield made
+    made.close()
+
+
+def test_it_is_the_monotonic_clock(clock):
+    before = time.monotonic_ns()
+    now = clock.now()
+    assert before <= now <= time.monotonic_ns()
+    assert not clock.virtual
+
+
+def test_sleeping_takes_its_time(clock):
+    began = clock.now()
+    clock.sleep(20 * MS)
+    clock.sleep(0)
+    clock.sleep(-MS)
+    assert 20 * MS <= clock.now() - began < 5_000 * MS
+
+
+def test_what_is_due_happens_in_order_and_not_early(clock):
+    happened = []
+    done = clock.event()
+    start = clock.now() + 20 * MS
+    for name, owner, delay in [("d", "z", 20), ("c", "y", 10), ("a", "x", 0), ("b", "y", 0)]:
+        at = start + delay * MS
+        clock.schedule(at, owner, lambda n=name, at=at: happened.append((n, clock.now() - at)))
+    clock.schedule(start + 20 * MS, "z", done.set)
+    assert done.wait(5_000 * MS)
+    assert [name for name, _ in happened] == ["a", "b", "c", "d"]
+    assert all(0 <= late < 2_000 * MS for _, late in happened)
+
+
+def test_something_sooner_is_not_kept_waiting(clock):
+    late, soon = clock.event(), clock.event()
+    clock.schedule(clock.now() + 60_000 * MS, "a", late.set)
+    clock.schedule(clock.now() + 5 * MS, "b", soon.set)
+    clock.schedule(clock.now() - 5 * MS, "c", soon.set)
+    assert soon.wait(5_000 * MS)
+    assert not late.is_set()
+
+
+def test_what_is_cancelled_does_not_happen(clock):
+    happened = []
+    done = clock.event()
+    cancelled = clock.schedule(clock.now() + 5 * MS, "a", lambda: happened.append("a"))
+    clock.schedule(clock.now() + 10 * MS, "a", done.set)
+    cancelled.cancel()
+    assert done.wait(5_000 * MS)
+    assert happened == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_action_that_raises_is_told_and_stops_nobody_else(clock, monkeypatch):
+    told = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
+    done = clock.event()
+    clock.schedule(clock.now(), "a", lambda: 1 // 0)
+    clock.schedule(clock.now() + MS, "a", done.set)
+    assert done.wait(5_000 * MS)
+    assert [type(error) for error in told] == [ZeroDivisionError]
+
+
+def test_an_event_happens_once_and_a_wait_for_it_ends(clock):
+    event = clock.event()
+    began = clock.now()
+    assert not event.wait(10 * MS)
+    assert clock.now() - began >= 10 * MS
+    assert not event.wait(0)
+    event.set()
+    event.set()
+    assert event.is_set()
+    assert event.wait()
+    assert event.wait(0)
+
+
+def test_tasks_run_side_by_side_and_errors_come_after_all_have_ended(clock):
+    both = threading.Barrier(2)
+    assert clock.parallel(lambda: both.wait(5) >= 0, lambda: both.wait(5) >= 0) == [True, True]
+    ended = []
+
+    def lives():
+        clock.sleep(20 * MS)
+        ended.append(True)
+
+    def dies():
+        raise KeyError("second")
+
+    with pytest.raises(KeyError):
+        clock.parallel(lives, dies, lambda: clock.parallel(lambda: 1))
+    assert ended == [True]
+    assert clock.parallel() == []
+
+
+def test_closing_ends_its_thread_and_what_is_not_yet_due():
+    clock = SystemClock()
+    clock.close()
+    clock = SystemClock()
+    happened = []
+    threads = threading.active_count()
+    clock.schedule(clock.now() + 30 * MS, "a", lambda: happened.append(1))
+    assert threading.active_count() == threads + 1
+    clock.close()
+    clock.close()
+    assert threading.active_count() == threads
+    clock.schedule(clock.now(), "a", lambda: happened.append(2))
+    time.sleep(0.05)
+    assert happened == []
+
+
+def test_an_action_may_close_its_clock():
+    clock = SystemClock()
+    closed = clock.event()
+    clock.schedule(clock.now(), "a", lambda: (clock.close(), closed.set()))
+    assert closed.wait(5_000 * MS)
+
+
+def test_spans_keep_both_widths():
+    sent, seen = Span(100, 110), Span(150, 170)
+    assert seen.since(sent) == (40, 70)
+    assert seen.shifted(-150) == (0, 20)

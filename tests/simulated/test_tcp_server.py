@@ -1,0 +1,125 @@
+"""The simulated instruments' server survives its clients, and closes all that it opened."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from instruments.clock import SystemClock
+from instruments.simulated.tcp_server import TcpServer
+
+RESET = b"\x01\0\0\0\0\0\0\0"
+
+
+class Echo:
+    def __init__(self, connection, index):
+        self.connection = connection
+        self.index = index
+        self.ended = threading.Event()
+
+    def received(self, data):
+        if data == b"reset":
+            self.connection.close(abruptly=True)
+        elif data == b"end":
+            self.connection.close()
+        else:
+            self.connection.send(f"{self.index}:".encode() + data)
+
+    def closed(self):
+        self.ended.set()
+
+
+@pytest.fixture
+def echoes():
+    """Where an echo listens, and its sessions."""
+    clock = SystemClock()
+    server = TcpServer(clock)
+    sessions = []
+
+    def make(connection, index):
+        sessions.append(Echo(connection, index))
+        return sessions[-1]
+
+    yield server.listen(make), sessions, server
+    with contextlib.suppress(OSError, ValueError, RuntimeError, KeyError):
+        server.close()
+    clock.close()
+
+
+def ask(line, data):
+    line.sendall(data)
+    return line.recv(100)
+
+
+def test_connections_are_counted_by_port(echoes):
+    address, _, server = echoes
+    other = server.listen(Echo)
+    assert address[0] == other[0] == "127.0.0.1"
+    with contextlib.ExitStack() as stack:
+        lines = [
+            stack.enter_context(socket.create_connection(to, 5)) for to in (address, other, address)
+        ]
+        assert [ask(line, b"x") for line in lines] == [b"0:x", b"0:x", b"1:x"]
+
+
+def test_it_listens_on_loopback_at_the_port_it_is_told(echoes):
+    _, _, server = echoes
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert server.listen(Echo, port) == ("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(("word", "ends"), [(b"end", "end"), (b"reset", "reset")])
+def test_it_hangs_up_in_order_or_abruptly(echoes, word, ends):
+    address, sessions, _ = echoes
+    for _ in range(10):
+        with socket.create_connection(address, 5) as line:
+            line.sendall(word)
+            if ends == "end":
+                assert line.recv(100) == b""
+            else:
+                with pytest.raises(ConnectionResetError):
+                    line.recv(100)
+        assert sessions[-1].ended.wait(5)
+
+
+def test_clients_that_vanish_do_no_harm(echoes):
+    address, sessions, _ = echoes
+    for _ in range(50):
+        line = socket.create_connection(address, 5)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        line.close()
+    with socket.create_connection(address, 5) as line:
+        assert ask(line, b"x").endswith(b":x")
+    assert all(session.ended.wait(5) for session in sessions)
+
+
+def test_writing_to_a_client_that_is_gone_is_no_error(echoes):
+    address, sessions, _ = echoes
+    with socket.create_connection(address, 5) as line:
+        assert ask(line, b"x") == b"0:x"
+    assert sessions[0].ended.wait(5)
+    for _ in range(3):
+        sessions[0].connection.send(b"late")
+
+
+def test_closing_drops_every_connection(echoes):
+    address, sessions, server = echoes
+    with socket.create_connection(address, 5) as line:
+        assert ask(line, b"x") == b"0:x"
+        threads = threading.active_count()
+        began = time.monotonic()
+        server.close()
+        assert line.recv(100) == b""
+        assert time.monotonic() - began < 2
+        assert sessions[0].ended.is_set()
+        assert threading.active_count() < threads
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, 5)
+
+
+def test_a_server_that_never_listened_closes():
+    server = TcpServer(SystemClock())
+    server.close()

@@ -1,0 +1,131 @@
+"""A simulated Polatis, its drivers, and a line for typing TL1 by hand."""
+
+import contextlib
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from instruments.clock import Clock
+from instruments.simulated.optics import Matrix
+from instruments.simulated.polatis_peer import PolatisPeer
+from instruments.simulated.randomness import Chance
+from instruments.simulated.tcp_server import TcpServer
+from instruments.simulated.tl1_peer import Tl1Dialogue
+from instruments.simulated.truth import Truth
+from instruments.switches.polatis import Polatis
+from testbeds import Distribution, Identity, SimulatedMonitor, SimulatedSwitch, SwitchSpec
+
+MS = 1_000_000
+LOGIN = ("bench", "hunter2-and-more")
+EXACT = SimulatedSwitch(
+    acknowledge=Distribution(40 * MS, 0, MS),
+    dark=Distribution(3 * MS),
+    settle=Distribution(20 * MS),
+    loss=Distribution(1.2, 0.2),
+    monitor=SimulatedMonitor(10 * MS, 0.0),
+)
+QUICK = SimulatedSwitch(
+    acknowledge=Distribution(2 * MS),
+    dark=Distribution(MS // 2),
+    settle=Distribution(MS),
+    loss=Distribution(1.2, 0.2),
+    monitor=SimulatedMonitor(10 * MS, 0.0),
+)
+
+
+@dataclass
+class Rig:
+    """One simulated switch on a socket."""
+
+    clock: Clock
+    matrix: Matrix
+    truth: Truth
+    host: str
+    port: int
+    sessions: list[Tl1Dialogue]
+    drivers: list[Polatis]
+
+    def driver(self, *, login: tuple[str, str] | None = LOGIN, **options: Any) -> Polatis:
+        made = Polatis("ocs", self.host, self.clock, port=self.port, login=login, **options)
+        self.drivers.append(made)
+        return made
+
+
+def spec(name: str, size: tuple[int, int], options: Mapping[str, Any]) -> SwitchSpec:
+    return SwitchSpec(
+        name=name,
+        kind="optical",
+        model="polatis",
+        address=None,
+        login=None,
+        ingress_count=size[0],
+        egress_count=size[1],
+        loss_max_db=None,
+        rate_bps=None,
+        options=options,
+        identity=Identity(),
+        line=1,
+        column=1,
+    )
+
+
+@contextlib.contextmanager
+def simulated_switch(
+    clock: Clock,
+    truth_of: SimulatedSwitch = EXACT,
+    *,
+    name: str = "ocs",
+    size: tuple[int, int] = (16, 16),
+    seed: int = 1,
+    **options: Any,
+) -> Iterator[Rig]:
+    """A switch with 0 dBm at every ingress but the last."""
+    truth, server, sessions = Truth(), TcpServer(clock), []
+    matrix = Matrix(
+        name,
+        truth_of,
+        clock,
+        Chance(seed),
+        truth,
+        lambda ingress: None if ingress == size[0] else 0.0,
+        lambda egress, ingress, at: None,
+    )
+    peer = PolatisPeer(spec(name, size, options), matrix, clock, truth, LOGIN, f"SIM-{name}")
+
+    def session(connection, index):
+        sessions.append(peer.session(connection, index))
+        return sessions[-1]
+
+    drivers: list[Polatis] = []
+    try:
+        yield Rig(clock, matrix, truth, *server.listen(session), sessions, drivers)
+    finally:
+        for driver in drivers:
+            driver.close()
+        server.close()
+
+
+class Line:
+    """What a person at a terminal would see."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.socket = socket.create_connection((rig.host, rig.port), timeout=5)
+        self._buffer = ""
+
+    def write(self, text: str | bytes) -> None:
+        self.socket.sendall(text if isinstance(text, bytes) else text.encode())
+
+    def read(self) -> str:
+        """The next block, with its end."""
+        while "\r\n;" not in self._buffer:
+            data = self.socket.recv(4096).decode("ascii")
+            assert data, "the switch hung up"
+            self._buffer += data
+        block, _, self._buffer = self._buffer.partition("\r\n;")
+        return block + "\r\n;"
+
+    def ask(self, text: str | bytes) -> list[str]:
+        """The answer's lines without header and indents, from the status on."""
+        self.write(text)
+        return [line.strip() for line in self.read().split("\r\n")[2:-1]]

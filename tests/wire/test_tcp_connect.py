@@ -1,0 +1,95 @@
+"""A connection that cannot be made says where, why and after how long."""
+
+import re
+import socket
+import threading
+
+import pytest
+
+from instruments.clock import SystemClock
+from instruments.errors import UnreachableError
+from instruments.virtual_clock import VirtualClock
+from instruments.wire.tcp import TcpConnection, connect
+from instruments.wire.tl1 import Tl1Session
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """Nothing may be looked up or connected to."""
+
+    def refuse(*_args, **_options):
+        raise AssertionError("the network was used")
+
+    for name in ("create_connection", "getaddrinfo", "gethostbyname", "socket"):
+        monkeypatch.setattr(socket, name, refuse)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize(
+    "host", ["ocs.invalid", "a.b.invalid", "OCS.INVALID", "ocs.invalid.", "invalid"]
+)
+def test_placeholders_are_never_looked_up(host, system_clock):
+    session = Tl1Session("ocs", host, 3082, system_clock)
+    with pytest.raises(UnreachableError, match="never looked up") as raised:
+        session.command("RTRV-HDR")
+    assert f"{host}:3082" in str(raised.value)
+    assert "testbed file" in str(raised.value)
+
+
+def test_a_closed_port_is_told_with_address_and_time(system_clock):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    session = Tl1Session("ocs", "127.0.0.1", port, system_clock)
+    for _ in range(2):
+        with pytest.raises(UnreachableError) as raised:
+            session.command("RTRV-HDR")
+        assert re.match(
+            rf"ocs did not answer at 127\.0\.0\.1:{port} after 0\.\d\d s: Connection refused",
+            str(raised.value),
+        )
+        assert "  try " in str(raised.value)
+
+
+def test_no_answer_is_told_after_the_timeout(system_clock, monkeypatch):
+    def never(address, timeout):
+        system_clock.sleep(round(timeout * 1e9))
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", never)
+    with pytest.raises(UnreachableError, match=r"at 192\.0\.2\.1:3082 after 0\.0[5-9] s: no ans"):
+        connect("ocs", "192.0.2.1", 3082, 0.05, system_clock)
+
+
+@pytest.mark.parametrize("host", ["two..dots", "x" * 70])
+def test_what_is_no_name_is_told(host, system_clock):
+    with pytest.raises(UnreachableError, match="no host name"):
+        connect("ocs", host, 3082, 0.1, system_clock)
+
+
+@pytest.mark.parametrize("make_clock", [SystemClock, VirtualClock])
+def test_a_peer_that_has_gone_before_we_look_is_only_gone(make_clock):
+    class Listener:
+        def __init__(self):
+            self.reason = threading.Event()
+
+        def received(self, data):
+            raise AssertionError(data)
+
+        def disconnected(self, reason):
+            self.reason.set()
+
+    clock = make_clock()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for _ in range(20):
+            line = connect("ocs", *server.getsockname(), 3.0, clock)
+            accepted, _ = server.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            accepted.close()
+            listener = Listener()
+            connection = TcpConnection(line, listener, clock)
+            assert listener.reason.wait(5)
+            with pytest.raises(OSError, match=r"[a-z]"):
+                connection.send(b"hello")
+            connection.close()
+            assert line.fileno() == -1
+    clock.close()

@@ -1,0 +1,139 @@
+"""An answer that comes after its timeout is never given to another command."""
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+from liar import block, denial, report
+
+from instruments.errors import GarbledError, InstrumentError, NoReplyError
+from instruments.simulated.tcp_server import TcpServer
+from instruments.virtual_clock import VirtualClock
+from instruments.wire.tl1 import Pending, Tl1Session
+
+MS = 1_000_000
+TIMEOUT = 100 * MS
+
+
+class Unreliable:
+    """Answers each command as the next of `behaviours` says, `delay` ms later."""
+
+    def __init__(self, connection, clock, behaviours):
+        self._connection = connection
+        self._clock = clock
+        self._behaviours = behaviours
+
+    def received(self, data):
+        for command in data.decode().split(";")[:-1]:
+            _, _, aid, tag = command.split(":")[:4]
+            how, delay = next(self._behaviours)
+            right = block(tag, aid)
+            before = block(str(int(tag) - 1), aid)
+            match how:
+                case "late":
+                    self._say(100 + delay, right)
+                case "right":
+                    self._say(delay, right)
+                case "twice":
+                    self._say(delay, right)
+                    self._say(2 * delay + 50, right)
+                case "report":
+                    self._say(delay, report(aid) + right + report(aid))
+                case "previous":
+                    self._say(delay, before + right)
+                case "cut":
+                    self._say(delay, right.removesuffix("\r\n;"))
+                case "denied late":
+                    self._say(100 + delay, denial(tag, "SRCN", "/* late */"))
+                case "only previous":
+                    self._say(delay, before)
+
+    def closed(self):
+        pass
+
+    def _say(self, delay, text):
+        self._clock.schedule(
+            self._clock.now() + delay * MS, "liar", lambda: self._connection.send(text.encode())
+        )
+
+
+HOW = st.sampled_from(
+    ["late", "right", "twice", "report", "drop", "previous", "cut", "denied late", "only previous"]
+)
+ANSWERED = {"right", "twice", "report", "previous"}
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(HOW, st.integers(1, 90)), min_size=1, max_size=40))
+def test_each_command_gets_its_own_answer_or_none(behaviours):
+    clock = VirtualClock(patience=20)
+    server = TcpServer(clock)
+    script = iter(behaviours)
+    session = Tl1Session("ocs", *server.listen(lambda c, _: Unreliable(c, clock, script)), clock)
+    now = 0
+    try:
+        for number, (how, delay) in enumerate(behaviours):
+            pending = session.submit("RTRV-HDR", f"n{number}")
+            try:
+                lines = pending.result(TIMEOUT).lines
+            except NoReplyError:
+                assert how not in ANSWERED
+                now += TIMEOUT
+            except GarbledError:
+                assert how == "cut"  # and another's late answer followed
+                assert now < clock.now() < now + TIMEOUT
+                now = clock.now()
+            else:
+                assert how in ANSWERED
+                assert lines == (f"n{number}",)
+                now += delay * MS
+            assert clock.now() == now
+    finally:
+        session.close()
+        server.close()
+        clock.close()
+
+
+class _Outcomes:
+    """What a stream of bytes does to a session with commands 1 to 9 under way."""
+
+    def __init__(self, pieces):
+        clock = VirtualClock()
+        session = Tl1Session("ocs", "ocs.invalid", 3082, clock)
+        waiting = {str(n): Pending(session, f"RTRV-HDR:::{n}:;", str(n), clock) for n in range(10)}
+        session._pending = dict(waiting)
+        for piece in pieces:
+            session.received(piece)
+        for pending in session._pending.copy().values():
+            session.forget(pending, 1)
+        self.outcomes = [
+            str(pending._outcome)
+            if isinstance(pending._outcome, InstrumentError)
+            else pending._outcome
+            for pending in waiting.values()
+        ]
+        self.reports = list(session.reports)
+        self.trace = [str(piece) for piece in session.trace.pieces()]
+        clock.close()
+
+
+_TAGS = st.integers(0, 12).map(str)
+_LINES = st.lists(st.from_regex(r"[0-9]{1,2},[0-9]{1,2}", fullmatch=True), max_size=3)
+_MESSAGES = st.one_of(
+    st.builds(lambda tag, lines: block(tag, *lines), _TAGS, _LINES),
+    st.builds(lambda tag, lines: block(tag, *lines, ends=">"), _TAGS, _LINES),
+    st.builds(lambda tag, lines: block(tag, *lines, ends=""), _TAGS, _LINES),
+    st.builds(lambda tag: block(tag, status="DELAY"), _TAGS),
+    st.builds(lambda tag: denial(tag, "IDNV", "/* no; not so > */"), _TAGS),
+    st.builds(report, st.just("Port 1 disabled")),
+    st.sampled_from([";", "\r\n;", "\n>", "\xff\xfe;\n", "garbage\n;", '   "1,2"\r\n;']),
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(_MESSAGES, max_size=12), st.data())
+def test_it_does_not_matter_how_the_stream_is_cut(messages, data):
+    stream = "".join(messages).encode("latin-1")
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    whole = _Outcomes([stream])
+    assert vars(_Outcomes(pieces)) == vars(whole)
+    assert vars(_Outcomes([bytes([byte]) for byte in stream])) == vars(whole)
