@@ -159,8 +159,11 @@ class Server(Identified, Protocol):
 
     def watch(
         self, ports: Sequence[PortWatch], *, period: int, datagram_period: int | None
-    ) -> None:
-        """Observe `ports` from now on, every `period` ns; send datagrams if a period is given."""
+    ) -> frozenset[tuple[str, Stage]]:
+        """Observe `ports` from now on, every `period` ns; send datagrams if a period is given.
+
+        Returns netdev and stage of what is up already; datagrams are heard of by their first.
+        """
 
     def settle(self, stages: Mapping[str, Sequence[Stage]], *, timeout: int) -> PendingSettlement:
         """Begin to wait until every named netdev has gone through every named stage.

@@ -196,7 +196,8 @@ def _try(
     except LightrigError as error:
         if instrument is not None:
             instrument.close()
-        return _Absent(name, address, str(error).splitlines()[0], (clock.now() - start) / 1e9)
+        why = str(error).splitlines()[0].removeprefix(f"{name} ")
+        return _Absent(name, address, why, (clock.now() - start) / 1e9)
     return instrument, identity
 
 

@@ -9,8 +9,11 @@ from instruments.clock import Span
 NO_LIGHT_DBM = -40.0
 """Below this a monitor sees no light, only its own floor."""
 
-HALF_POWER_DB = 3.0
-STABLE_DB = 0.5
+STEADY_DB = 0.5
+"""What readings of the same light differ by at most: noise, twice."""
+
+CHANGE_DB = 1.5
+"""What a reading surely differs by when a third of its window was dark; in between, who knows."""
 
 
 class LightWatch:
@@ -18,7 +21,8 @@ class LightWatch:
 
     A reading averages over the monitor's window before the sample, and the sample lies
     somewhere between question and answer. A change of light therefore lies between the
-    last reading that did not show it, less its window, and the first that did.
+    last reading that did not show it, less its window, and the first that did. A dark spell
+    shorter than a window may leave no trace, and then is not told of.
 
     Args:
         monitor: the switch.
@@ -34,8 +38,9 @@ class LightWatch:
         self._coming = frozenset(coming)
         self._ports = sorted(self._leaving | self._coming)
         self._readings: list[PowerReading] = []
-        self._dark_since: dict[int, int] = {}
-        self._settled: set[int] = set()
+        self._changed: dict[int, int] = {}
+        self._darkened: set[int] = set()
+        self._steady = dict.fromkeys(self._ports, 0)
 
     def take(self) -> None:
         """Take one reading; the first one must be taken before the change."""
@@ -46,17 +51,17 @@ class LightWatch:
             return
         before, last = self._readings[0].dbm, self._readings[-2].dbm
         for port, power in reading.dbm.items():
-            lit_before = before[port] > NO_LIGHT_DBM
-            if port not in self._dark_since and (
-                not lit_before or power < before[port] - HALF_POWER_DB
-            ):
-                self._dark_since[port] = index
-            if (
-                port in self._dark_since
-                and power > NO_LIGHT_DBM
-                and abs(power - last[port]) < STABLE_DB
-            ):
-                self._settled.add(port)
+            if port not in self._changed:
+                if abs(power - before[port]) <= CHANGE_DB:
+                    continue
+                self._changed[port] = index
+            if power <= NO_LIGHT_DBM:
+                self._darkened.add(port)
+                self._steady[port] = 0
+            elif abs(power - last[port]) <= STEADY_DB:
+                self._steady[port] += 1
+            else:
+                self._steady[port] = 0
 
     @property
     def window(self) -> int:
@@ -65,35 +70,57 @@ class LightWatch:
 
     @property
     def complete(self) -> bool:
-        """Whether all light that had to leave has left, and all that had to come is stable."""
-        return self._leaving <= self._dark_since.keys() and self._coming <= self._settled
+        """Whether all light that had to leave has left, and all that had to come is steady."""
+        return self._leaving <= self._changed.keys() and all(map(self._settled, self._coming))
+
+    def _settled(self, port: int) -> bool:
+        # Without a reading of darkness alone, one of old light and dark may by chance equal
+        # the next, of dark and new light; a third reading tells.
+        return self._steady[port] >= (1 if self._was_dark(port) else 2)
+
+    def _was_dark(self, port: int) -> bool:
+        return port in self._darkened or self._readings[0].dbm[port] <= NO_LIGHT_DBM
 
     def gone(self, sent: Span) -> dict[int, Span]:
         """When light left, by egress; ports where that was not seen are absent."""
-        return {
-            port: self._between(self._dark_since[port], sent)
-            for port in sorted(self._leaving & self._dark_since.keys())
-        }
+        spans = {}
+        for port in sorted(self._leaving & self._changed.keys()):
+            before = self._readings[0].dbm[port]
+            if before <= NO_LIGHT_DBM:
+                continue
+            first = self._changed[port]
+            same = first - 1
+            while abs(self._readings[same].dbm[port] - before) > STEADY_DB:
+                same -= 1
+            # Dark and a stronger new light together may look like the old light did.
+            rose = self._readings[first].dbm[port] > before
+            spans[port] = self._between(same - 1 if rose else same, first, sent)
+        return spans
 
     def back(self, sent: Span) -> dict[int, Span]:
         """When light came, by egress; ports where it did not are absent."""
         spans = {}
-        for port in sorted(self._coming & self._settled):
+        for port in sorted(self._coming & self._changed.keys()):
+            if not self._settled(port):
+                continue
             levels = [reading.dbm[port] for reading in self._readings]
-            enough = levels[-1] - HALF_POWER_DB
-            # Counted from the end: what is left of a stronger light that was there before
-            # may be more than the new light will ever be.
-            first = len(levels)
-            while levels[first - 1] >= enough:
-                first -= 1
-            spans[port] = self._between(first, sent)
+            unlike = [n for n, level in enumerate(levels) if abs(level - levels[-1]) > STEADY_DB]
+            if not unlike:
+                continue
+            last = unlike[-1]
+            # Old and stronger light together with dark may look like the new light does.
+            fell = levels[last] > levels[-1] and not self._was_dark(port)
+            spans[port] = self._between(last, last + 2 if fell else last + 1, sent)
         return spans
 
-    def _between(self, index: int, sent: Span) -> Span:
-        last_without, first_with = self._readings[index - 1], self._readings[index]
+    def _between(self, without: int, shown: int, sent: Span) -> Span:
+        """From a reading that did not show a change to one that did."""
+        answered = self._readings[min(shown, len(self._readings) - 1)].answered
+        if without < 0:
+            return Span(sent.earliest, answered)
         # The command is what moves the mirrors: nothing of it happens before it is sent.
-        earliest = max(last_without.asked - last_without.window, sent.earliest)
-        return Span(earliest, first_with.answered)
+        reading = self._readings[without]
+        return Span(max(reading.asked - reading.window, sent.earliest), answered)
 
 
 def watch_until_complete(bench: Bench, watches: Collection[LightWatch], timeout: int) -> None:

@@ -44,7 +44,8 @@ class LinkObservation:
                 for nic in bench.testbed.servers[name].nics.values()
                 for spec in nic.ports
             ]
-            server.watch(watched, period=POLL_PERIOD, datagram_period=DATAGRAM_PERIOD)
+            up = server.watch(watched, period=POLL_PERIOD, datagram_period=DATAGRAM_PERIOD)
+            self._up |= {(self._ports[name, netdev], stage) for netdev, stage in up}
 
     def stages(self, port: Port) -> tuple[Stage, ...]:
         """The stages that can be observed at `port`, in the order in which they come up."""

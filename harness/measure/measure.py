@@ -82,13 +82,20 @@ class Measure:
         return event
 
     def verdicts(self, family: str) -> list[tuple[Limit, Verdict]]:
-        """The verdict on each of the testbed's limits under `family`, e.g. "reconfiguration"."""
+        """The verdict on each of the testbed's limits under `family`, e.g. "reconfiguration".
+
+        A limit on what was never measured is not kept: there is not enough data.
+        """
         return [
-            (limit, judge(limit, *zip(*self._events[quantity], strict=True)))
+            (limit, self._verdict(limit))
             for quantity, limit in self._fabric.testbed.limits.items()
             if quantity == family or quantity.startswith(f"{family}.")
-            if quantity in self._events
         ]
+
+    def _verdict(self, limit: Limit) -> Verdict:
+        spans = self._events.get(limit.quantity, [])
+        earliest = [span.earliest for span in spans]
+        return judge(limit, earliest, [span.latest for span in spans])
 
     def judge(self, family: str) -> None:
         """Hold what this test measured against the testbed's limits under `family`.

@@ -9,13 +9,14 @@ Objects have sorted keys and floats their shortest exact form, so equal input gi
 """
 
 import datetime
+import functools
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from harness.record.errors import RowError
-from harness.record.row import Context, Row, check_text
+from harness.record.row import Context, Number, Row, check_text
 
 SCHEMA = 1
 
@@ -98,19 +99,25 @@ def parse_context(line: Json) -> tuple[int, Context]:
 def row_line(context: int, row: Row) -> str:
     """Write the line of `row` in the context of that number."""
     # Rows are checked when made; encoding them again for `to_json` would halve the rate.
-    return _encode(
-        (
-            context,
-            row.subject,
-            row.quantity,
-            row.value,
-            row.lower,
-            row.upper,
-            row.unit,
-            row.time_ns,
-            row.conditions,
-        )
+    # Their texts come again and again, and numbers need no encoder.
+    conditions = row.conditions
+    return (
+        f"[{context},{_text(row.subject)},{_text(row.quantity)},{_number(row.value)},"
+        f"{_number(row.lower)},{_number(row.upper)},{_text(row.unit)},{row.time_ns},"
+        f"{_encode(conditions) if conditions else '{}'}]"
     )
+
+
+@functools.lru_cache(maxsize=10_000)
+def _text(text: str) -> str:
+    return _encode(text)
+
+
+def _number(number: Number | None) -> str:
+    if number is None:
+        return "null"
+    # A float may be one of numpy's, whose repr names its type.
+    return repr(number) if type(number) is int else float.__repr__(number)
 
 
 def parse_row(fields: object) -> tuple[int, Row]:

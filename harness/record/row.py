@@ -52,7 +52,7 @@ class Row:
             self._check_numbers()
         if type(self.time_ns) is not int or not -_MOST <= self.time_ns <= _MOST:
             raise RowError(f"time_ns: found {self.time_ns!r}, expected integer nanoseconds")
-        if self.conditions:
+        if self.conditions or type(self.conditions) is not dict:
             check_scalars("conditions", self.conditions)
             object.__setattr__(self, "conditions", dict(self.conditions))
 

@@ -20,6 +20,6 @@ def judge(limit: Limit, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdi
         low = -np.minimum(np.asarray(latest, dtype=float), _LONGEST)
         earliest, latest = low, -np.asarray(earliest, dtype=float)
         value, quantile = -value, 1 - quantile
-    if limit.confidence is None:
+    if limit.confidence is None or quantile >= 1:
         return judge_maximum(earliest, latest, value)
     return judge_quantile(earliest, latest, value, quantile, limit.confidence)

@@ -76,17 +76,33 @@ class LinuxServer:
 
     def watch(
         self, ports: Sequence[PortWatch], *, period: int, datagram_period: int | None
-    ) -> None:
+    ) -> frozenset[tuple[str, Stage]]:
         """Observe `ports` from now on; see `instruments.capabilities.Server`."""
         datagrams = datagram_period and {"udp_port": UDP_PORT, "period_ns": datagram_period}
-        self._ask(
+        request = self._ask(
             "watch",
             {
                 "ports": {port.netdev: {"rdma": port.rdma} for port in ports},
                 "period_ns": period,
                 "datagrams": datagrams or None,
             },
-        ).result()
+        )
+        answer = request.result()
+        first: tuple[Stage, ...] = ("carrier", "firmware")
+        try:
+            return frozenset(
+                (port.netdev, stage)
+                for port in ports
+                for stage in first
+                if answer["state"][port.netdev][stage]
+            )
+        except (KeyError, TypeError) as error:
+            raise GarbledError(
+                self.name,
+                "answered something that is no state of ports",
+                command=request.text,
+                details=[("answered", str(answer)[:300])],
+            ) from error
 
     def settle(self, stages: Mapping[str, Sequence[Stage]], *, timeout: int) -> "PendingSettlement":
         """Begin to wait for links; see `instruments.capabilities.Server`."""

@@ -43,6 +43,14 @@ class ClockMap:
         if self.same_clock:
             return Span(earliest, latest)
         # In integers: stamps after a hundred days of uptime are more than a float can hold.
-        most = min([offset - -abs(earliest - at) // DRIFT for offset, at in self._upper])
-        least = max([offset + -abs(latest - at) // DRIFT for offset, at in self._lower])
+        (offset, at), *others = self._upper
+        most = offset - -abs(earliest - at) // DRIFT
+        for offset, at in others:
+            bound = offset - -abs(earliest - at) // DRIFT
+            most = min(most, bound)
+        (offset, at), *others = self._lower
+        least = offset + -abs(latest - at) // DRIFT
+        for offset, at in others:
+            bound = offset + -abs(latest - at) // DRIFT
+            least = max(least, bound)
         return Span(earliest - most, latest - least)

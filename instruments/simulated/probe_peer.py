@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from instruments.clock import Clock, Scheduled
-from instruments.simulated.links import LinkTimeline, NicLinks
+from instruments.simulated.links import LinkTimeline, NicLinks, Transition
 from instruments.simulated.randomness import Stream
-from testbeds import Distribution, NicPortSpec
+from testbeds import Distribution, NicPortSpec, Port
 
 SILENT_PERIODS = 5
 """After how many datagram periods without a datagram a port is declared silent."""
 
 _SHORTEST_SILENCE = 5_000_000
+_LONGEST_PERIOD = 1_000_000_000
 _STAGES = ("carrier", "firmware", "datagram")
 
 
@@ -40,9 +41,12 @@ class _Observed(NamedTuple):
 
 @dataclass(slots=True)
 class _Watched:
+    """One port: `heard` is whom it heard already when the watch began."""
+
     timeline: LinkTimeline
     stages: tuple[str, ...]
     polls: _Grid
+    heard: Port | None
 
 
 @dataclass(slots=True)
@@ -60,6 +64,18 @@ class _Refusal(Exception):  # noqa: N818 - a reply, not a failure of ours
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
+
+
+def _whole(value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r} is no whole number from {least} to {most}")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return value
 
 
 class ProbePeer:
@@ -184,26 +200,32 @@ class ProbePeer:
     def _do_watch(self, request: dict[str, Any], now: int) -> dict[str, Any]:
         if self._watched:
             raise _Refusal("already_watching", "unwatch first")
-        period = int(request["period_ns"])
+        period = _whole(request["period_ns"], 1, _LONGEST_PERIOD)
+        ports = _mapping(request["ports"])
         datagrams = request.get("datagrams")
-        for netdev in request["ports"]:
+        if datagrams is not None:
+            _whole(_mapping(datagrams)["udp_port"], 1, 65_535)
+            every = _whole(datagrams["period_ns"], 1, _LONGEST_PERIOD)
+        for netdev, what in ports.items():
+            if not isinstance(_mapping(what).get("rdma"), str | None):
+                raise TypeError("rdma is no name of a device")
             if netdev not in self._ports:
                 raise _Refusal("unknown_port", f"there is no {netdev}")
+        if datagrams is not None:
+            self.datagrams = _Grid(now + every * 37 // 100, every)
         self._began = self._reported = now
         self._news.clear()
-        if datagrams:
-            every = int(datagrams["period_ns"])
-            self.datagrams = _Grid(now + every * 37 // 100, every)
         state = {}
-        for index, (netdev, what) in enumerate(request["ports"].items()):
+        for index, (netdev, what) in enumerate(ports.items()):
             timeline = self._links.timeline(self._ports[netdev].port)
             stages = tuple(
                 stage
                 for stage in _STAGES
                 if (stage != "firmware" or what["rdma"]) and (stage != "datagram" or datagrams)
             )
-            polls = _Grid(now + index * period // len(request["ports"]), period)
-            self._watched[netdev] = _Watched(timeline, stages, polls)
+            heard = timeline.partner if timeline.is_up("datagram", now) else None
+            polls = _Grid(now + index * period // len(ports), period)
+            self._watched[netdev] = _Watched(timeline, stages, polls, heard)
             timeline.listeners.append(self._plans_changed)
             state[netdev] = {
                 "carrier": timeline.is_up("carrier", now),
@@ -212,6 +234,8 @@ class ProbePeer:
         return {"state": state}
 
     def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
+        if not self._watched:
+            raise _Refusal("not_watching", "watch first")
         for watched in self._watched.values():
             watched.timeline.listeners.remove(self._plans_changed)
         self._watched.clear()
@@ -222,18 +246,17 @@ class ProbePeer:
         return {}
 
     def _do_settle(self, request: dict[str, Any], now: int) -> dict[str, Any] | None:
+        wanted = {n: list(stages) for n, stages in _mapping(request["ports"]).items()}
+        timeout = _whole(request["timeout_ns"], 0, 1 << 62)
         if not self._watched:
             raise _Refusal("not_watching", "watch first")
-        wanted = {netdev: list(stages) for netdev, stages in request["ports"].items()}
         for netdev, stages in wanted.items():
-            if netdev not in self._watched:
-                raise _Refusal("unknown_port", f"{netdev} is not watched")
-            if unknown := set(stages) - set(self._watched[netdev].stages):
-                raise _Refusal("unknown_stage", f"{netdev}: {sorted(unknown)} not watched")
+            watched = self._watched.get(netdev)
+            if watched is None or not set(stages) <= set(watched.stages):
+                raise _Refusal("unknown_stage", f"{netdev}: {stages} are not all watched")
         if not any(wanted.values()):
             return self._settled([])
-        deadline = now + int(request["timeout_ns"])
-        give_up = self._clock.schedule(deadline, self._server, self._answer)
+        give_up = self._clock.schedule(now + timeout, self._server, self._answer)
         self._settling = _Settling(request["id"], now, wanted, give_up)
         self._plans_changed()
         return None
@@ -273,8 +296,15 @@ class ProbePeer:
         watched = self._watched[netdev]
         newest = self._news[netdev] = []
         silent_since = self._began
-        for at, stage, up, partner in watched.timeline.transitions:
-            if stage not in watched.stages:
+        every = self.datagrams.period if self.datagrams else 0
+        notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
+        reported_long_ago = self._reported - notice
+        transitions = watched.timeline.transitions
+        if watched.heard is not None:
+            first = Transition(self._began, "datagram", True, watched.heard)
+            transitions = [first, *transitions]
+        for at, stage, up, partner in transitions:
+            if stage not in watched.stages or (up and at < reported_long_ago):
                 continue
             if stage == "datagram":
                 observed = self._datagram(netdev, partner.owner, at, up, silent_since)

@@ -1,5 +1,6 @@
 """Chance in a simulated world: one stream a thing, so that no draw depends on another's."""
 
+import functools
 import hashlib
 import math
 
@@ -43,5 +44,12 @@ class Stream:
         mean = distribution.mean + distribution.per_pair * max(pairs - 1, 0)
         if not distribution.sd:
             return round(mean)
-        spread = math.log1p((distribution.sd / mean) ** 2)
-        return round(math.exp(math.log(mean) - spread / 2 + math.sqrt(spread) * self.normal()))
+        location, scale = _lognormal(mean, distribution.sd)
+        return round(math.exp(location + scale * self.normal()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _lognormal(mean: int, sd: int) -> tuple[float, float]:
+    """Location and scale of the lognormal with this mean and standard deviation."""
+    variance = math.log1p((sd / mean) ** 2)
+    return math.log(mean) - variance / 2, math.sqrt(variance)

@@ -86,9 +86,7 @@ class SshPeer:
 class _Service(paramiko.ServerInterface):
     def __init__(self, peer: SshPeer, connection: socket.socket) -> None:
         self._peer = peer
-        self._flight = peer.clock.flight(
-            frozenset((connection.getsockname(), connection.getpeername()))
-        )
+        self._ends = frozenset((connection.getsockname(), connection.getpeername()))
 
     def get_allowed_auths(self, username: str) -> str:
         return "password"
@@ -116,13 +114,16 @@ class _Service(paramiko.ServerInterface):
             channel.close()
             return
 
+        # Both sides number a connection's channels alike: from zero, as they are opened.
+        flight = self._peer.clock.flight((self._ends, channel.get_id()))
+
         def write(text: str) -> None:
             data = text.encode() + b"\n"
-            self._flight.sent(len(data))
+            flight.sent(len(data))
             try:
                 channel.sendall(data)
             except OSError:
-                self._flight.landed(len(data))
+                flight.landed(len(data))
 
         program = self._peer.start_probe(write)
         rest = b""
@@ -133,6 +134,6 @@ class _Service(paramiko.ServerInterface):
                 if program_was_sent:
                     program.line(line.decode())
                 program_was_sent = True  # the first line is the real probe's source
-            self._flight.landed(len(data))
+            flight.landed(len(data))
         program.close()
-        self._flight.close()
+        flight.close()

@@ -64,7 +64,8 @@ class SshShell:
                 instrument, f"is not asked, since known_hosts cannot be read: {error}"
             ) from error
         connection = connect(instrument, host, port, connect_timeout, clock)
-        self._flight = clock.flight(frozenset((connection.getsockname(), connection.getpeername())))
+        self._clock = clock
+        self._ends = frozenset((connection.getsockname(), connection.getpeername()))
         where = f"{host}:{port}"
         try:
             self._client.connect(
@@ -107,11 +108,11 @@ class SshShell:
             raise self._unreachable(
                 f"started no program: {error or 'it hung up'}", "log in by hand"
             ) from error
-        return SshChannel(channel, self._flight, listener)
+        flight = self._clock.flight((self._ends, channel.get_id()))
+        return SshChannel(channel, flight, listener)
 
     def close(self) -> None:
         self._client.close()
-        self._flight.close()
 
     def _unreachable(self, problem: str, advice: str) -> UnreachableError:
         self.close()

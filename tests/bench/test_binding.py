@@ -1,0 +1,194 @@
+"""Which part of a testbed is hardware, which is simulated, and what is said of the choice."""
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bench.served_lab import STRAIGHT, ServedLab, describe
+
+from harness.bench import Bench, LabTroubleError, bind
+from harness.bench.binding import Mode
+from instruments.clock import SystemClock
+from testbeds import load
+
+ALL = {"ocs", "server0", "server1"}
+Bind = Callable[[Path, Mode], Bench]
+
+TWO_DOMAINS = """
+name: two
+switches:
+  near: {{model: polatis, address: "tl1://{near}", login: env:LAB_OCS, size: 8x8}}
+  far: {{model: polatis, address: "tl1://far.invalid", login: env:LAB_OCS, size: 8x8}}
+servers:
+  server0: {{address: "ssh://far0.invalid", nics: {{nic0: {{
+    netdev: ens1, rate: 100G, transceiver: lr4}}}}}}
+transceivers:
+  lr4: {{wavelength: 1310 nm, launch: {{min: -4 dBm, max: 4 dBm}},
+        receive: {{min: -10 dBm, max: 4 dBm}}}}
+fibers: [server0.nic0 <-> far]
+plans: {{dark: {{circuits: {{near: []}}}}}}
+"""
+
+
+@pytest.fixture
+def bound() -> Iterator[Bind]:
+    with contextlib.ExitStack() as stack:
+
+        def open_bench(path: Path, mode: Mode) -> Bench:
+            bench = bind(load(path), mode, 1)
+            stack.callback(bench.close)
+            return bench
+
+        yield open_bench
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_OCS", "admin:opensesame")
+    monkeypatch.setenv("LAB_SERVER", "bench:opensesame")
+
+
+def closed_ports() -> dict[str, str]:
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in ALL]
+        return {
+            name: f"127.0.0.1:{listener.getsockname()[1]}"
+            for name, listener in zip(sorted(ALL), taken, strict=True)
+        }
+
+
+def test_placeholders_are_all_named_and_never_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(*_: object, **__: object) -> None:
+        raise AssertionError("a name was looked up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.delenv("LAB_OCS", raising=False)
+    path = describe(tmp_path)
+    before = SystemClock().now()
+    with pytest.raises(LabTroubleError) as trouble:
+        bind(load(path), "hardware")
+    assert SystemClock().now() - before < 2_000_000_000
+    first, *lines = str(trouble.value).splitlines()
+    assert first == f"3 of 3 instruments of {path} did not answer as described:"
+    assert [line.split(",")[0] for line in lines] == [
+        "  ocs at tl1://ocs.invalid",
+        "  server0 at ssh://server0.invalid",
+        "  server1 at ssh://server1.invalid",
+    ]
+    assert all(", after 0.0" in line and "placeholders" in line for line in lines)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_closed_ports_are_all_named(tmp_path: Path) -> None:
+    places = closed_ports()
+    with pytest.raises(LabTroubleError, match="3 of 3") as trouble:
+        bind(load(describe(tmp_path, places)), "hardware")
+    for name, place in places.items():
+        scheme = "tl1" if name == "ocs" else "ssh"
+        assert f"{name} at {scheme}://{place}, after 0." in str(trouble.value)
+    assert str(trouble.value).count("refused") == 3
+    assert "opensesame" not in str(trouble.value)
+
+
+def test_a_missing_credential_is_an_absence(
+    lab: ServedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAB_OCS")
+    with pytest.raises(LabTroubleError, match="1 of 3") as trouble:
+        bind(lab.testbed, "hardware")
+    assert "LAB_OCS is not set" in str(trouble.value)
+
+
+def test_a_wrong_credential_is_an_absence(lab: ServedLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_OCS", "admin:wr0ng-and-secret")
+    monkeypatch.setenv("LAB_SERVER", "bench:wr0ng-and-secret")
+    with pytest.raises(LabTroubleError, match="3 of 3") as trouble:
+        bind(lab.testbed, "hardware")
+    assert str(trouble.value).count("refused the login") == 3
+    assert "wr0ng-and-secret" not in str(trouble.value)
+
+
+def test_an_unreadable_address_is_an_absence(tmp_path: Path) -> None:
+    places = {name: f"{name}.lab:99999" for name in ALL}
+    with pytest.raises(LabTroubleError, match="3 of 3"):
+        bind(load(describe(tmp_path, places)), "hardware")
+
+
+def test_another_serial_is_not_the_expected_instrument(lab: ServedLab) -> None:
+    with pytest.raises(LabTroubleError, match="1 of 3") as trouble:
+        bind(load(lab.describe(serial="'21877'")), "hardware")
+    assert "serial 'SIM-ocs', expected '21877'" in str(trouble.value)
+
+
+@pytest.mark.parametrize("mode", ["hardware", "auto"])
+def test_a_served_simulation_is_bound_and_says_what_it_is(
+    lab: ServedLab, bound: Bind, mode: Mode
+) -> None:
+    bench = bound(lab.file, mode)
+    assert set(bench.identities) == ALL
+    assert bench.identities["ocs"].serial == "SIM-ocs"
+    assert bench.simulated == ALL
+    assert bench.shared == ALL
+    assert not bench.private
+    assert bench.notes == ()
+    assert bench.truth is None
+    assert not bench.clock.virtual
+    assert bench.participants()[0].startswith("ocs: Polatis N-VST-8x8-")
+    bench.switches["ocs"].change((), STRAIGHT).done()
+    assert lab.switch.circuits() == STRAIGHT
+
+
+def test_simulated_contacts_nobody(lab: ServedLab, bound: Bind) -> None:
+    bench = bound(lab.file, "simulated")
+    bench.switches["ocs"].change((), STRAIGHT).done()
+    assert lab.switch.circuits() == frozenset()
+    assert bench.simulated == ALL
+    assert bench.private
+    assert bench.clock.virtual
+    assert bench.truth is not None
+    assert bench.notes == ()
+
+
+def test_auto_simulates_a_domain_of_which_a_member_is_absent(
+    lab: ServedLab, bound: Bind, tmp_path: Path
+) -> None:
+    path = describe(tmp_path, lab.places | {"server1": "server1.invalid"})
+    bench = bound(path, "auto")
+    (note,) = bench.notes
+    assert note.startswith(
+        "ocs, server0, server1 simulated, since server1 at ssh://server1.invalid"
+    )
+    assert bench.private
+    assert bench.clock.virtual
+    bench.switches["ocs"].change((), STRAIGHT).done()
+    assert lab.switch.circuits() == frozenset()
+
+
+def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(TWO_DOMAINS.format(near=lab.places["ocs"]))
+    bench = bound(path, "auto")
+    (note,) = bench.notes
+    assert note.startswith("far, server0 simulated, since far at tl1://far.invalid, after 0.")
+    assert bench.shared == {"near"}
+    assert not bench.private
+    assert not bench.clock.virtual
+    assert bench.simulated == {"near", "far", "server0"}
+    assert {name: i.serial for name, i in bench.identities.items()} == {
+        "near": "SIM-ocs",
+        "far": "SIM-far",
+        "server0": "SIM-server0",
+    }
+    with pytest.raises(LabTroubleError, match="2 of 3"):
+        bind(load(path), "hardware")
+
+
+def test_closing_ends_every_session(lab: ServedLab, bound: Bind) -> None:
+    bench = bound(lab.file, "hardware")
+    bench.close()
+    again = bound(lab.file, "hardware")
+    assert again.switches["ocs"].circuits() == frozenset()

@@ -1,0 +1,215 @@
+"""The true moments of light lie inside the spans that averaged readings give."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import hypothesis
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.measure.light import LightWatch
+from instruments.capabilities import PowerReading
+from instruments.clock import Span
+
+FLOOR_DBM = -60.0
+MS = 1_000_000
+
+
+@dataclass
+class Step:
+    """Light at one egress: `before`, dark from `gone` to `back`, then `after` (dBm or None)."""
+
+    gone: int
+    back: int
+    before: float | None
+    after: float | None
+
+    def mean(self, start: int, end: int) -> float:
+        """Mean power in mW from `start` to `end`."""
+        parts = (
+            (self.before, start, min(end, self.gone)),
+            (self.after, max(start, self.back), end),
+        )
+        energy = sum(
+            max(until - since, 0) * 10 ** (dbm / 10)
+            for dbm, since, until in parts
+            if dbm is not None
+        )
+        return energy / (end - start)
+
+
+@dataclass
+class Monitor:
+    """Readings of `steps`: averaged, delayed and noisy."""
+
+    steps: Mapping[int, Step]
+    window: int
+    draw: st.DataObject
+    noise_db: float = 0.2
+    slowest: int = 3 * MS
+    now: int = 0
+    _delays: st.SearchStrategy[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._delays = st.integers(0, self.slowest)
+
+    def power(self, ports: list[int]) -> PowerReading:
+        asked = self.now
+        sample = asked + self.draw.draw(self._delays, "until the sample")
+        answered = sample + self.draw.draw(self._delays, "until the answer")
+        self.now = answered
+        dbm = {}
+        for port in ports:
+            power = self.steps[port].mean(sample - self.window, sample)
+            shown = FLOOR_DBM if power <= 0 else max(10 * math.log10(power), FLOOR_DBM)
+            noise = self.draw.draw(st.floats(-self.noise_db, self.noise_db), "noise")
+            dbm[port] = shown + (noise if shown > FLOOR_DBM else 0)
+        return PowerReading(asked, answered, self.window, dbm)
+
+    def watch(self, leaving: set[int], coming: set[int], sent: int, until: int) -> LightWatch:
+        """Read as a measurement does: once before the command, then once a window."""
+        watch = LightWatch(self, leaving, coming)
+        watch.take()
+        self.now = due = max(self.now, sent)
+        while not watch.complete and self.now < until:
+            due += self.window
+            self.now = max(self.now, due + self.draw.draw(st.integers(0, self.window), "late"))
+            watch.take()
+        return watch
+
+
+levels = st.floats(-20, 5)
+"""In dBm, such as monitors behind a switch show."""
+
+
+def inside(span: Span, true: int) -> bool:
+    return span.earliest <= true <= span.latest
+
+
+@given(
+    data=st.data(),
+    window=st.integers(MS, 50 * MS),
+    sent=st.integers(60 * MS, 100 * MS),
+    level=levels,
+    step=st.floats(-8, 8),
+    wait=st.integers(0, 30 * MS),
+    extra=st.integers(0, 60 * MS),
+)
+def test_light_that_moves_is_seen_to_go_and_to_come(
+    data: st.DataObject, window: int, sent: int, level: float, step: float, wait: int, extra: int
+) -> None:
+    # Dark for so long that one reading at least is of darkness alone.
+    gone = sent + 6 * MS + wait
+    back = gone + 3 * window + 12 * MS + extra
+    monitor = Monitor({7: Step(gone, back, level, level + step)}, window, data)
+    watch = monitor.watch({7}, {7}, sent, back + 10 * window + 60 * MS)
+    assert watch.complete
+    command = Span(sent, sent + 1)
+    assert inside(watch.gone(command)[7], gone)
+    assert inside(watch.back(command)[7], back)
+
+
+@given(
+    data=st.data(),
+    window=st.integers(MS, 50 * MS),
+    sent=st.integers(60 * MS, 100 * MS),
+    level=levels,
+    wait=st.integers(0, 80 * MS),
+)
+def test_light_that_only_comes_and_light_that_only_goes(
+    data: st.DataObject, window: int, sent: int, level: float, wait: int
+) -> None:
+    at = sent + 6 * MS + wait
+    never = 10**12
+    steps = {1: Step(0, at, None, level), 2: Step(at, never, level, None)}
+    monitor = Monitor(steps, window, data)
+    watch = monitor.watch({2}, {1}, sent, at + 10 * window + 60 * MS)
+    assert watch.complete
+    command = Span(sent, sent + 1)
+    assert set(watch.gone(command)) == {2}
+    assert set(watch.back(command)) == {1}
+    assert inside(watch.gone(command)[2], at)
+    assert inside(watch.back(command)[1], at)
+
+
+@hypothesis.settings(max_examples=300)
+@given(
+    data=st.data(),
+    window=st.integers(5 * MS, 20 * MS),
+    level=levels,
+    step=st.floats(-8, 8),
+    wait=st.integers(0, 20 * MS),
+    dark=st.integers(0, 30 * MS),
+)
+def test_a_spell_too_short_for_the_window_is_never_told_wrongly(
+    data: st.DataObject, window: int, level: float, step: float, wait: int, dark: int
+) -> None:
+    sent = 60 * MS
+    gone = sent + 6 * MS + wait
+    back = gone + dark
+    monitor = Monitor({7: Step(gone, back, level, level + step)}, window, data)
+    watch = monitor.watch({7}, {7}, sent, back + 10 * window)
+    command = Span(sent, sent + 1)
+    for spans, true in ((watch.gone(command), gone), (watch.back(command), back)):
+        assert all(inside(span, true) for span in spans.values())
+
+
+class Punctual:
+    """A monitor without noise or delay, read once a window."""
+
+    def __init__(self, step: Step, window: int) -> None:
+        self.step, self.window, self.now = step, window, 0
+
+    def power(self, ports: list[int]) -> PowerReading:
+        power = self.step.mean(self.now - self.window, self.now)
+        return PowerReading(
+            self.now, self.now, self.window, dict.fromkeys(ports, 10 * math.log10(power))
+        )
+
+
+@pytest.mark.parametrize("step", [-5.0, 0.0, 5.0])
+def test_a_spell_shorter_than_the_window_is_seen_wherever_it_falls(step: float) -> None:
+    sent, window, dark = 100 * MS, 10 * MS, 8 * MS
+    missed = []
+    for phase in range(0, 10 * MS, MS // 2):
+        gone, back = sent + 2 * MS + phase, sent + 2 * MS + phase + dark
+        monitor = Punctual(Step(gone, back, 0.0, step), window)
+        watch = LightWatch(monitor, {7}, {7})
+        for monitor.now in range(sent, sent + 20 * window, window):
+            watch.take()
+        command = Span(sent, sent)
+        spans = watch.complete and (watch.gone(command)[7], watch.back(command)[7])
+        if not spans or not (inside(spans[0], gone) and inside(spans[1], back)):
+            missed.append(phase / MS)
+    assert missed == []
+
+
+@given(data=st.data(), level=levels)
+def test_light_that_never_comes_is_absent(data: st.DataObject, level: float) -> None:
+    never, sent = 10**12, 60 * MS
+    steps = {1: Step(0, never, None, level), 2: Step(sent + 6 * MS, never, level, level)}
+    watch = Monitor(steps, 10 * MS, data).watch({2}, {1, 2}, sent, sent + 200 * MS)
+    command = Span(sent, sent + 1)
+    assert not watch.complete
+    assert watch.back(command) == {}
+    assert set(watch.gone(command)) == {2}
+
+
+@given(data=st.data(), level=levels)
+def test_light_that_stays_is_not_gone(data: st.DataObject, level: float) -> None:
+    never, sent = 10**12, 60 * MS
+    watch = Monitor({2: Step(never, never, level, None)}, 10 * MS, data).watch(
+        {2}, set(), sent, sent + 200 * MS
+    )
+    assert not watch.complete
+    assert watch.gone(Span(sent, sent + 1)) == {}
+
+
+@given(data=st.data())
+def test_nothing_happens_before_the_command(data: st.DataObject) -> None:
+    sent = 60 * MS
+    monitor = Monitor({1: Step(0, sent + 7 * MS, None, -3.0)}, 50 * MS, data)
+    watch = monitor.watch(set(), {1}, sent, sent + 500 * MS)
+    assert watch.back(Span(sent, sent + 1))[1].earliest >= sent

@@ -1,0 +1,273 @@
+"""A measurement on a small lab: links, what is recorded, and how it is judged."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.served_lab import describe
+
+from harness.bench import Bench, Fabric, bind
+from harness.measure.links import LinkObservation, LinksDownError
+from harness.measure.measure import LimitExceededError, Measure, NotEnoughDataError
+from harness.measure.reconfiguration import IncompleteError
+from harness.record import Row
+from testbeds import Plan, Port, load
+
+SECOND = 1_000_000_000
+MS = 1_000_000
+PORTS = tuple(Port(f"server{s}", f"nic0.p{p}") for s in (0, 1) for p in (0, 1))
+
+
+class Rig:
+    """A lab in virtual time, measured."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.clock = bench.clock
+        self.fabric = Fabric(bench)
+        self.links = LinkObservation(bench)
+        self.rows: list[Row] = []
+        self.measure = Measure(self.fabric, self.links, self.rows.extend)
+        self.straight, self.crossed = (bench.testbed.plans[n] for n in ("straight", "crossed"))
+
+    def reconfigure(self, count: int) -> None:
+        self.measure.bring_up(self.straight)
+        for number in range(count):
+            self.measure.reconfiguration(self.straight if number % 2 else self.crossed)
+
+    def quantities(self) -> set[str]:
+        return {row.quantity for row in self.rows}
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
+    with contextlib.ExitStack() as stack:
+
+        def build(*changes: tuple[str, str], **described: Any) -> Rig:
+            path = describe(tmp_path, **described)
+            text = path.read_text()
+            for old, new in changes:
+                assert text.count(old) == 1
+                text = text.replace(old, new)
+            path.write_text(text)
+            bench = bind(load(path), "simulated", 1)
+            stack.callback(bench.close)
+            return Rig(bench)
+
+        yield build
+
+
+# ------------------------------------------------------------------------------ links
+
+
+def test_what_happened_before_is_not_of_this_change(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.fabric.apply(lab.straight)
+    lab.clock.sleep(SECOND)
+    since = lab.clock.now()
+    assert lab.links.changes(PORTS, since, 5 * SECOND) == ([], [])
+    lab.fabric.apply(lab.crossed)
+    lab.clock.sleep(SECOND)
+    before = lab.clock.now()
+    lab.fabric.apply(lab.straight)
+    changes, missing = lab.links.changes(PORTS, before, 5 * SECOND)
+    assert missing == []
+    assert all(event.at.latest > before for _, event in changes)
+    for port in PORTS:
+        told = [(event.stage, event.up) for which, event in changes if which == port]
+        assert sorted(told) == [
+            ("carrier", False),
+            ("carrier", True),
+            ("datagram", False),
+            ("datagram", True),
+        ]
+
+
+def test_what_does_not_come_up_is_not_among_the_changes(rig: Callable[..., Rig]) -> None:
+    lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 30 s, sd: 1 ms}"))
+    since = lab.clock.now()
+    lab.fabric.apply(lab.straight)
+    stages = [(port, stage) for port in PORTS for stage in ("carrier", "datagram")]
+    assert lab.links.changes(PORTS, since, SECOND) == ([], stages)
+    assert lab.clock.now() >= since + SECOND
+    with pytest.raises(LinksDownError, match="within 2 s: ") as down:
+        lab.links.await_up(PORTS, 2 * SECOND)
+    for port in PORTS:
+        assert f"{port} (carrier)" in str(down.value)
+        assert f"{port} (datagram)" in str(down.value)
+    lab.links.await_up(PORTS, 60 * SECOND)
+    lab.links.await_up(PORTS, 0)
+
+
+def test_a_port_that_nobody_saw_go_down_is_not_waited_for(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.measure.bring_up(lab.straight)
+    since = lab.clock.now()
+    assert lab.links.changes(PORTS, since, 60 * SECOND) == ([], [])
+    assert lab.clock.now() < since + 20 * SECOND
+
+
+def test_links_that_are_up_when_the_watch_begins_are_up(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.measure.bring_up(lab.straight)
+    for server in lab.bench.servers.values():
+        server._ask("unwatch", {}).result()  # type: ignore[attr-defined]
+    lab.clock.sleep(SECOND)
+    LinkObservation(lab.bench).await_up(PORTS, 2 * SECOND)
+
+
+# ------------------------------------------------------------------- what is recorded
+
+
+def test_every_stage_of_every_subject_is_a_row(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.reconfigure(2)
+    stages = {
+        "acknowledged",
+        "light_gone",
+        "light_back",
+        "carrier_down",
+        "carrier_up",
+        "datagrams_lost",
+        "first_datagram",
+    }
+    assert stages | {"outage.carrier", "outage.datagram"} <= lab.quantities()
+    assert {f"reconfiguration.{stage}" for stage in stages} <= lab.quantities()
+    by_stage = {
+        stage: {row.subject for row in lab.rows if row.quantity == stage} for stage in stages
+    }
+    assert by_stage["acknowledged"] == {"ocs"}
+    assert by_stage["light_back"] == {f"ocs.{egress}" for egress in range(9, 13)}
+    assert by_stage["carrier_up"] == set(map(str, PORTS))
+    assert {row.conditions["event"] for row in lab.rows} == {0, 1}
+    assert all(row.unit == ("1" if "closure" in row.quantity else "ns") for row in lab.rows)
+    closures = [row.value for row in lab.rows if row.quantity.startswith("closure.")]
+    assert closures
+    assert set(closures) == {1.0}
+
+
+def test_light_that_does_not_come_is_told_after_the_rest_was_recorded(
+    rig: Callable[..., Rig],
+) -> None:
+    lab = rig()
+    lab.measure.bring_up(lab.straight)
+    matrix_is_slow = rig(("settle: {mean: 25 ms}", "settle: {mean: 8 s}"))
+    with pytest.raises(IncompleteError) as incomplete:
+        matrix_is_slow.measure.reconfiguration(matrix_is_slow.straight)
+    told = str(incomplete.value)
+    assert told.startswith("reconfiguration 0 to straight did not complete; not seen: ")
+    assert [f"ocs.{egress} light_back" in told for egress in range(9, 13)] == [True] * 4
+    assert "carrier" not in told
+    assert {"acknowledged", "carrier_up", "first_datagram"} <= matrix_is_slow.quantities()
+    assert "light_back" not in matrix_is_slow.quantities()
+
+
+def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
+    rig: Callable[..., Rig],
+) -> None:
+    lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 100 s}"))
+    with pytest.raises(IncompleteError) as incomplete:
+        lab.measure.reconfiguration(lab.straight)
+    told = str(incomplete.value)
+    for port in PORTS:
+        assert f"{port} carrier_up" in told
+        assert f"{port} first_datagram" in told
+    assert "light" not in told
+    assert {"acknowledged", "light_back"} <= lab.quantities()
+    with pytest.raises(LinksDownError):
+        lab.measure.bring_up(lab.crossed)
+
+
+def test_what_is_incomplete_is_not_judged(rig: Callable[..., Rig]) -> None:
+    lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 100 s}"))
+    with pytest.raises(IncompleteError):
+        lab.measure.reconfiguration(lab.straight)
+    assert {verdict.n for _, verdict in lab.measure.verdicts("reconfiguration")} == {0}
+
+
+def test_a_plan_that_is_there_already_is_no_failure(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.measure.bring_up(lab.straight)
+    event = lab.measure.reconfiguration(lab.straight)
+    assert event.moved == 0
+    assert event.missing == ()
+
+
+def test_parting_all_links_is_seen(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.measure.bring_up(lab.straight)
+    event = lab.measure.reconfiguration(Plan("dark", {"ocs": frozenset()}))
+    assert event.moved == 0
+    assert {seen.subject for seen in event.seen if seen.stage == "light_gone"} == {
+        f"ocs.{egress}" for egress in range(9, 13)
+    }
+
+
+# ------------------------------------------------------------------------- judgement
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "{p50: 1 s, confidence: 90 %}",
+        "{median: 1 s}",
+        "{max: 1 s}",
+        "{min: 10 ms}",
+        "{max: 1 s, confidence: 90 %}",
+        "{min: 10 ms, confidence: 90 %}",
+    ],
+)
+def test_a_limit_that_is_kept_passes(rig: Callable[..., Rig], limit: str) -> None:
+    lab = rig(limit=limit)
+    lab.reconfigure(5)
+    lab.measure.judge("reconfiguration")
+    ((_, verdict),) = lab.measure.verdicts("reconfiguration")
+    assert verdict.outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("{p50: 1 ms, confidence: 90 %}", "median <= 1 ms (90 % confident): 5 of 5 samples exceed"),
+        ("{max: 1 ms}", "max <= 1 ms: 5 of 5 samples exceed the limit, and none may"),
+        ("{min: 10 s}", "min >= 10 s: 5 of 5 samples"),
+    ],
+)
+def test_a_limit_that_is_broken_is_told_with_what_was_found(
+    rig: Callable[..., Rig], limit: str, words: str
+) -> None:
+    lab = rig(limit=limit)
+    lab.reconfigure(5)
+    with pytest.raises(LimitExceededError) as broken:
+        lab.measure.judge("reconfiguration")
+    assert f"reconfiguration.carrier_up {words}" in str(broken.value)
+    assert isinstance(broken.value, AssertionError)
+
+
+def test_too_few_samples_are_told_with_how_many_are_missing(rig: Callable[..., Rig]) -> None:
+    lab = rig(limit="{p99: 10 s, confidence: 95 %}")
+    lab.reconfigure(3)
+    with pytest.raises(NotEnoughDataError, match="296 more needed"):
+        lab.measure.judge("reconfiguration")
+    lab.measure.judge("insertion_loss")
+
+
+def test_a_broken_limit_comes_before_one_that_is_not_decided(rig: Callable[..., Rig]) -> None:
+    lab = rig(
+        ("limits:\n", "limits:\n  reconfiguration.light_back: {max: 1 ms}\n"), limit="{p99: 10 s}"
+    )
+    lab.reconfigure(3)
+    with pytest.raises(LimitExceededError) as broken:
+        lab.measure.judge("reconfiguration")
+    assert "carrier_up" not in str(broken.value)
+
+
+def test_a_limit_on_what_was_never_measured_is_not_passed(rig: Callable[..., Rig]) -> None:
+    lab = rig(
+        ("limits:\n", "limits:\n  reconfiguration.firmware_up: {max: 1 s}\n"), limit="{max: 1 s}"
+    )
+    lab.reconfigure(2)
+    with pytest.raises(NotEnoughDataError, match="firmware_up"):
+        lab.measure.judge("reconfiguration")

@@ -1,0 +1,80 @@
+"""pytest as a process of its own."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+QUIET = ("-p", "no:html", "-p", "no:cacheprovider", "--color=no")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a run."""
+
+    code: int
+    output: str
+    results: Path
+
+    @property
+    def rows(self) -> list[str]:
+        """The row lines of its journal."""
+        (journal,) = self.results.glob("runs/*/journal.jsonl")
+        return [line for line in journal.read_text().splitlines() if line.startswith("[")]
+
+
+class Started:
+    """A run that goes on."""
+
+    def __init__(self, arguments: list[str], results: Path, environment: Mapping[str, str]) -> None:
+        self.results = results
+        self.mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *arguments, *QUIET, "--results", str(results)],
+            cwd=ROOT,
+            env={**environment, "LIGHTRIG_MARK": self.mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def signal(self, number: int) -> None:
+        """As the terminal does: to the process and all that it has started."""
+        os.killpg(self.process.pid, number)
+
+    def end(self, timeout: float = 60) -> Ended:
+        output, _ = self.process.communicate(timeout=timeout)
+        return Ended(self.process.returncode, output, self.results)
+
+    def left_behind(self) -> list[str]:
+        """Processes that it has started and that still run."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if self.mark.encode() in (folder / "environ").read_bytes():
+                    found.append((folder / "cmdline").read_text().replace("\0", " "))
+        return found
+
+
+@contextlib.contextmanager
+def started(
+    arguments: Sequence[object], results: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Started]:
+    """A run with these arguments, killed if it goes on for longer than anybody wants to know."""
+    clean = {k: v for k, v in (environment or os.environ).items() if not k.startswith("PYTEST")}
+    if environment is None:
+        clean["XDG_STATE_HOME"] = str(results.parent / "state")
+    run = Started(list(map(str, arguments)), results, clean)
+    try:
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.signal(signal.SIGKILL)
+        run.process.communicate()

@@ -1,0 +1,156 @@
+"""What a run prints, records and returns, from the command line on."""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs.running import ROOT, Ended, started
+
+from instruments import kernel
+
+OPUS = ROOT / "testbeds" / "opus.yaml"
+BROKEN = ROOT / "tests" / "testbeds" / "broken" / "no_scheme.yaml"
+Start = Callable[..., Any]
+
+
+def test_one_seed_one_result_to_the_last_bit(start: Start) -> None:
+    simulated = ("suites", "--testbed", OPUS, "--instruments", "simulated", "--samples", 12)
+    runs = [start(*simulated, "--seed", 5), start(*simulated, "--seed", 5)]
+    runs.append(start(*simulated, "--seed", 6, "-k", "between"))
+    first, second, other = (run.end() for run in runs)
+    for ended in (first, second, other):
+        assert ended.code == 0, ended.output
+        assert "287 more needed if all of them keep it" in ended.output
+        assert re.search(r"= \d+ skipped(, \d+ deselected)? in ", ended.output)
+    assert len(first.rows) > 1_000
+    assert first.rows == second.rows
+    assert set(other.rows).isdisjoint(first.rows)
+    for ended in (first, other):
+        rows = [json.loads(line) for line in ended.rows]
+        closures = {row[2]: row[3] for row in rows if row[2].startswith("closure.")}
+        assert {f"closure.{s}" for s in ("acknowledged", "light_gone", "light_back")} <= set(
+            closures
+        )
+        assert {row[3] for row in rows if row[2].startswith("closure.")} == {1.0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("short")
+
+
+@pytest.fixture(scope="module")
+def short(folder: Path) -> Iterator[dict[str, Ended]]:
+    """Runs that end soon, side by side."""
+    folder.joinpath("test_five.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.needs(circuits=5)\n"
+        "def test_five(fabric, measure, transition): raise AssertionError\n"
+    )
+    project = folder / "project"
+    project.mkdir()
+    (project / "test_theirs.py").write_text(
+        "import signal, pytest\n"
+        "@pytest.fixture(params=[1, 2])\n"
+        "def testbed(request): return request.param\n"
+        "@pytest.fixture\n"
+        "def transition(testbed): return testbed\n"
+        "@pytest.mark.needs(circuits=5)\n"
+        "@pytest.mark.parametrize('transition', [3], indirect=False)\n"
+        "def test_theirs(testbed, transition): assert transition == 3\n"
+        "def test_plain(): assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL\n"
+    )
+    hardware = ("--instruments", "hardware")
+    commands: dict[str, tuple[object, ...]] = {
+        "absent": ("suites", "--testbed", OPUS, *hardware),
+        "broken": ("suites", "--testbed", BROKEN),
+        "twice": ("suites", "--testbed", OPUS, "--testbed", OPUS),
+        "no testbed": ("suites",),
+        "too many": (folder / "test_five.py", "--testbed", OPUS, *hardware),
+        "collected": ("suites", "--testbed", OPUS, *hardware, "--collect-only"),
+        "theirs": (project, "--rootdir", project),
+    }
+    with contextlib.ExitStack() as stack:
+        runs = {
+            name: stack.enter_context(started(arguments, folder / f"results of {name}"))
+            for name, arguments in commands.items()
+        }
+        yield {name: run.end() for name, run in runs.items()}
+
+
+def test_hardware_that_is_absent_ends_the_run(short: dict[str, Ended]) -> None:
+    ended = short["absent"]
+    assert ended.code == 3, ended.output
+    assert f"5 of 5 instruments of {OPUS} did not answer as described" in ended.output
+    ways = {"ocs": "tl1://", **{f"server{number}": "ssh://bench@" for number in range(4)}}
+    for name, scheme in ways.items():
+        assert f"{name} at {scheme}{name}.invalid, after 0." in ended.output
+    assert ended.rows == []
+    (seconds,) = re.findall(r" in (\d+\.\d+)s", ended.output)
+    assert float(seconds) < 5
+
+
+def test_a_testbed_that_is_wrong_is_a_usage_error_with_its_place(short: dict[str, Ended]) -> None:
+    assert short["broken"].code == 4, short["broken"].output
+    assert re.search(rf"{BROKEN}:\d+:\d+: found ", short["broken"].output)
+    assert short["twice"].code == 4, short["twice"].output
+    assert "two testbeds have the same name: opus, opus" in short["twice"].output
+    assert not any(short[name].results.exists() for name in ("broken", "twice"))
+
+
+def test_without_a_testbed_the_suites_are_skipped_with_a_sentence(short: dict[str, Ended]) -> None:
+    ended = short["no testbed"]
+    assert ended.code == 0, ended.output
+    assert "no testbed: give --testbed FILE" in ended.output
+    assert not ended.results.exists()
+
+
+def test_what_a_testbed_cannot_offer_is_skipped_before_any_set_up(short: dict[str, Ended]) -> None:
+    ended = short["too many"]
+    assert ended.code == 0, ended.output
+    assert "circuits at once, not 5" in ended.output
+    assert "3 skipped" in ended.output
+
+
+def test_collecting_contacts_nobody_and_leaves_nothing(short: dict[str, Ended]) -> None:
+    ended = short["collected"]
+    assert ended.code == 0, ended.output
+    assert "test_between_plans[opus-east-west-north-south]" in ended.output
+    assert not ended.results.exists()
+
+
+def test_other_projects_are_left_alone(short: dict[str, Ended], folder: Path) -> None:
+    ended = short["theirs"]
+    assert ended.code == 0, ended.output
+    assert "3 passed" in ended.output
+    assert not ended.results.exists()
+    assert {entry.name for entry in (folder / "project").iterdir()} <= {
+        "test_theirs.py",
+        "__pycache__",
+    }
+
+
+def test_namespaces_are_measured_and_taken_down(start: Start, tmp_path: Path) -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    text = (ROOT / "testbeds" / "namespaces.yaml").read_text()
+    path = tmp_path / "namespaces.yaml"
+    path.write_text(text.replace("mean: 10 ms, sd: 0.3 ms}", "mean: 40 ms, sd: 0.3 ms}"))
+    run = start(
+        *("suites", "--testbed", path, "--samples", 5, "--instruments", "simulated"),
+        *("-k", "between_plans and ring-crossed"),
+    )
+    ended = run.end()
+    assert ended.code == 0, ended.output
+    rows = [json.loads(line) for line in ended.rows]
+    counted = dict.fromkeys(("carrier_up", "carrier_down", "first_datagram"), 0)
+    counted |= {"outage.datagram": 0, "harness.carrier_stamp": 0}
+    for row in rows:
+        if row[2] in counted:
+            counted[row[2]] += 1
+    assert all(count >= 5 for count in counted.values()), counted
+    assert run.left_behind() == []

@@ -1,0 +1,119 @@
+"""However a run ends, the switch holds what it held before, and nobody else's circuit moved."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
+
+Start = Callable[..., Any]
+Until = Callable[[Callable[[], bool]], None]
+FOR_HOURS = ("--samples", 100_000)
+
+
+@pytest.fixture
+def begin(lab: ServedLab, start: Start) -> Callable[..., Any]:
+    """Start a run in the lab, which people had left with some circuits."""
+    set_circuits(lab.switch, LEFT | FOREIGN)
+
+    def run(*arguments: object) -> Any:
+        suites = ("suites", "--testbed", lab.file, "--instruments", "hardware", "-k", "between")
+        return start(*suites, *arguments, environment=lab.environment)
+
+    return run
+
+
+@pytest.fixture
+def measuring(lab: ServedLab, until: Until) -> Callable[[], None]:
+    """Wait until a run has measured something and is in the midst of the next."""
+
+    def wait() -> None:
+        for plan in (STRAIGHT, CROSSED, STRAIGHT, CROSSED):
+            until(lambda plan=plan: lab.switch.circuits() == plan | FOREIGN)  # type: ignore[misc]
+
+    return wait
+
+
+def found(lab: ServedLab) -> Path:
+    return lab.folder / "state" / "lightrig" / "lab.found.json"
+
+
+def check_left_as_found(lab: ServedLab) -> None:
+    assert lab.switch.circuits() == LEFT | FOREIGN
+    assert not found(lab).exists()
+
+
+def test_after_a_run(lab: ServedLab, begin: Start) -> None:
+    lab.describe(limit="{max: 10 s}")
+    run = begin("--samples", 3)
+    ended = run.end()
+    assert ended.code == 0, ended.output
+    assert "1 passed" in ended.output
+    assert lab.login[1] not in ended.output
+    (journal,) = ended.results.glob("runs/*/journal.jsonl")
+    assert lab.login[1] not in journal.read_text()
+    (context,) = (json.loads(line) for line in journal.read_text().splitlines()[1:2])
+    assert context["simulated"] is True
+    check_left_as_found(lab)
+
+
+def test_after_a_failure_that_ends_the_run(lab: ServedLab, begin: Start) -> None:
+    lab.describe(limit="{max: 1 us}")
+    ended = begin("--samples", 2, "-x", "--tb=line").end()
+    assert ended.code == 1, ended.output
+    assert "reconfiguration.carrier_up max <= 1 µs: 2 of 2 samples exceed" in ended.output
+    check_left_as_found(lab)
+
+
+def test_after_a_termination_and_much_impatience(
+    lab: ServedLab, begin: Start, measuring: Callable[[], None], until: Until
+) -> None:
+    """Terminated, and then Ctrl-C again and again while the switch is put back."""
+    run = begin(*FOR_HOURS)
+    measuring()
+    run.signal(signal.SIGTERM)
+    journal = next(run.results.glob("runs/*/journal.jsonl"))
+    until(lambda: '{"end"' in journal.read_text()[-200:])
+    while found(lab).exists() and run.process.poll() is None:
+        run.signal(signal.SIGINT)
+        run.signal(signal.SIGHUP)
+        lab.clock.sleep(5_000_000)
+    ended = run.end()
+    assert ended.code == 2, ended.output
+    assert ended.rows
+    check_left_as_found(lab)
+
+
+def test_after_a_kill_the_next_run_puts_back_what_was_found(
+    lab: ServedLab, begin: Start, measuring: Callable[[], None]
+) -> None:
+    killed = begin(*FOR_HOURS)
+    measuring()
+    assert json.loads(found(lab).read_text()) == {"ocs": sorted(map(str, LEFT))}
+    killed.signal(signal.SIGKILL)
+    assert killed.end().code == -signal.SIGKILL
+    assert lab.switch.circuits() != LEFT | FOREIGN
+    assert json.loads(found(lab).read_text()) == {"ocs": sorted(map(str, LEFT))}
+    ended = begin("--samples", 1).end()
+    assert ended.code == 0, ended.output
+    check_left_as_found(lab)
+
+
+def test_a_second_run_is_refused_and_told_who_is_there(
+    lab: ServedLab, begin: Start, measuring: Callable[[], None]
+) -> None:
+    first = begin(*FOR_HOURS)
+    measuring()
+    second = begin("--samples", 1)
+    refused = second.end()
+    assert refused.code == 3, refused.output
+    assert "testbed lab is in use by " in refused.output
+    assert f"process {first.process.pid}, since " in refused.output
+    assert refused.rows == []
+    assert first.process.poll() is None
+    first.signal(signal.SIGINT)
+    assert first.end().code == 2
+    check_left_as_found(lab)

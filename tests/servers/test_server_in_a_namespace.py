@@ -1,0 +1,114 @@
+"""The driver of a Linux server that is a network namespace of this machine."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from instruments import kernel
+from instruments.capabilities import PortWatch
+from instruments.clock import SystemClock
+from instruments.errors import DisconnectedError
+from instruments.servers.linux import LinuxServer
+from instruments.simulated.kernel_links import KernelLinks, KernelPort
+from instruments.wire.namespace import NamespaceShell
+
+SECOND = 1_000_000_000
+PORT = "fabric0"
+PAIR = frozenset({f"a.{PORT}", f"b.{PORT}"})
+
+
+@pytest.fixture(scope="module")
+def spaces() -> Iterator[kernel.Namespaces]:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    with kernel.Namespaces(["a", "b", "plant"]) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def links(spaces: kernel.Namespaces) -> Iterator[KernelLinks]:
+    ports = [
+        KernelPort(name, spaces.pid(name), PORT, f"192.0.2.{number}/24")
+        for number, name in enumerate("ab", 1)
+    ]
+    with KernelLinks(spaces.pid("plant"), ports) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(spaces: kernel.Namespaces, links: KernelLinks) -> Iterator[list[LinuxServer]]:
+    links.apply(frozenset(), frozenset())
+    servers = [
+        LinuxServer(name, NamespaceShell(spaces.pid(name)), SystemClock(), {}) for name in "ab"
+    ]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+def program(server: LinuxServer) -> "subprocess.Popen[bytes]":
+    process: subprocess.Popen[bytes] = server._run._channel._process  # type: ignore[union-attr]
+    return process
+
+
+def test_carrier_and_datagrams_are_seen_on_this_machines_clock(
+    pair: list[LinuxServer], links: KernelLinks
+) -> None:
+    for server in pair:
+        assert server.identity().manufacturer == "Linux"
+        server.watch([PortWatch(PORT)], period=100_000, datagram_period=1_000_000)
+    waiting = [
+        server.settle({PORT: ["carrier", "datagram"]}, timeout=5 * SECOND) for server in pair
+    ]
+    changes = {change.key: change for change in links.apply(PAIR, frozenset({PAIR}))}
+    for name, settlement in zip("ab", waiting, strict=True):
+        settled = settlement.result()
+        assert settled.missing == ()
+        (carrier,) = [event for event in settled.events if event.stage == "carrier"]
+        change = changes[f"{name}.{PORT}"]
+        assert carrier.up
+        assert carrier.source == "sysfs"
+        assert carrier.at.earliest <= change.done_ns
+        assert change.sent_ns <= carrier.at.latest
+        (datagram,) = [event for event in settled.events if event.stage == "datagram"]
+        assert datagram.up
+        assert datagram.source == "udp"
+        assert {event.source for event in settled.cross_checks} <= {"netlink"}
+        assert settled.datagrams[PORT][1] > 0
+
+
+def test_a_stopped_namespace_program_ends_every_wait(
+    pair: list[LinuxServer], spaces: kernel.Namespaces
+) -> None:
+    server = pair[0]
+    server.watch([PortWatch(PORT)], period=1_000_000, datagram_period=None)
+    waiting = server.settle({PORT: ["carrier"]}, timeout=20 * SECOND)
+    program(server).kill()
+    with pytest.raises(DisconnectedError, match="the program ended"):
+        waiting.result()
+    assert server.identity().manufacturer == "Linux"
+
+
+def test_a_namespace_that_is_gone_says_so() -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    server = LinuxServer("gone", NamespaceShell(gone.pid), SystemClock(), {})
+    with contextlib.closing(server), pytest.raises(DisconnectedError, match="gone") as lost:
+        server.identity()
+    assert "because" in str(lost.value)
+
+
+def test_closing_leaves_no_program_behind(pair: list[LinuxServer]) -> None:
+    for server in pair:
+        server.watch([PortWatch(PORT)], period=1_000_000, datagram_period=1_000_000)
+    programs = list(map(program, pair))
+    assert [running.poll() for running in programs] == [None, None]
+    for server in pair:
+        server.close()
+        server.close()
+    assert [running.poll() for running in programs] == [0, 0]
