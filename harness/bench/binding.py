@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
 
 import networkx as nx
 
@@ -26,6 +25,7 @@ from harness.bench.drivers import (
     open_server,
     open_switch,
 )
+from harness.modes import Mode
 from instruments import kernel
 from instruments.capabilities import Identified, Identity, Server
 from instruments.clock import Clock, SystemClock
@@ -34,9 +34,6 @@ from instruments.simulated.kernel_links import KernelLinks, KernelPort
 from instruments.simulated.world import Service, World
 from instruments.virtual_clock import VirtualClock
 from testbeds import LightrigError, ServerSpec, SwitchSpec, Testbed
-
-Mode = Literal["auto", "hardware", "simulated"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 PLANT = "plant"
 """The namespace between the servers: where the fibers of a namespaces testbed are."""

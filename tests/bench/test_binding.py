@@ -9,7 +9,7 @@ import pytest
 from bench.served_lab import STRAIGHT, ServedLab, describe
 
 from harness.bench import Bench, LabTroubleError, bind
-from harness.bench.binding import Mode
+from harness.modes import Mode
 from instruments.clock import SystemClock
 from testbeds import load
 
