@@ -8,6 +8,7 @@ from harness.bench.drivers import MonitoredSwitch
 from instruments.capabilities import Identity, Server
 from instruments.clock import Clock
 from instruments.simulated.truth import Truth
+from instruments.simulated.world import World
 from testbeds import Testbed
 
 
@@ -25,7 +26,7 @@ class Bench:
         shared: names of what is reached at its address, where others can reach it as well;
             a served simulation is both, everything else ends with this process.
         notes: what a person should know of the choice, one sentence each.
-        truth: what really happened, where a world was simulated; for closure only.
+        world: what is behind the simulated instruments, if there are any.
     """
 
     testbed: Testbed
@@ -36,13 +37,23 @@ class Bench:
     simulated: frozenset[str]
     shared: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
-    truth: Truth | None = None
+    world: World | None = None
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def private(self) -> bool:
         """Whether no switch on this bench outlives this process."""
         return self.shared.isdisjoint(self.switches)
+
+    @property
+    def truth(self) -> Truth | None:
+        """What really happened, where a world was simulated; for closure only."""
+        return self.world.truth if self.world is not None else None
+
+    def check_world(self) -> None:
+        """Raise what has broken the simulated world, if anything has."""
+        if self.world is not None and self.world.failure is not None:
+            raise self.world.failure
 
     def participants(self) -> tuple[str, ...]:
         """Name and identity of everything on the bench, for a row's provenance."""

@@ -117,7 +117,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
         frozenset(simulated),
         frozenset(real),
         tuple(notes),
-        builder.world.truth if builder.world else None,
+        builder.world,
         builder.closers,
     )
 

@@ -73,6 +73,7 @@ class Measure:
             ]
         )
         if event.missing:
+            self._fabric.bench.check_world()
             raise IncompleteError(
                 f"reconfiguration {number} to {plan.name} did not complete; not seen: "
                 + ", ".join(f"{subject} {stage}" for subject, stage in event.missing)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness.report import RunFrame, collect, lines, sections
 from harness.run import Run
 from testbeds import Testbed, TestbedError, load
 
 RUN = pytest.StashKey[Run]()
 TESTBEDS = pytest.StashKey[list[Testbed]]()
+FRAME = pytest.StashKey[RunFrame]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,10 +70,15 @@ def pytest_html_results_summary(prefix: list[str], session: pytest.Session) -> N
     """Put what was measured on top of the report."""
     run = session.config.stash.get(RUN, None)
     if run is not None:
-        from harness.report import sections  # noqa: PLC0415 - plotting takes long to import
-
         described = {t.name: t for t in session.config.stash[TESTBEDS]}
-        prefix.append(sections(run.record(), described))
+        prefix.append(sections(run.record(), described, _collected(session.config)))
+
+
+def _collected(config: pytest.Config) -> RunFrame:
+    """The run's rows, read once."""
+    if FRAME not in config.stash:
+        config.stash[FRAME] = collect(config.stash[RUN].record())
+    return config.stash[FRAME]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -100,9 +107,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say where the results are."""
+    """Say what was measured, and where the results are."""
     run = config.stash.get(RUN, None)
     if run is not None:
         terminalreporter.section("lightrig")
+        for line in lines(_collected(config)):
+            terminalreporter.write_line(line)
         terminalreporter.write_line(f"report   {run.report}")
         terminalreporter.write_line(f"journal  {run.folder / 'journal.jsonl'}")

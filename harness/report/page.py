@@ -12,14 +12,17 @@ from harness.report.style import style
 from testbeds import Testbed
 
 
-def sections(record: RunRecord, testbeds: Mapping[str, Testbed]) -> str:
+def sections(
+    record: RunRecord, testbeds: Mapping[str, Testbed], run: RunFrame | None = None
+) -> str:
     """Return everything that `record` says, for all its testbeds, as one HTML fragment.
 
     testbeds: the descriptions, by the name that the record uses; one without rows is shown
-    too. The fragment brings its own style, needs no script and nothing from the network. A
-    record that is torn, damaged or has no end is shown as far as it goes, with a warning.
+    too. run: the record's rows, if they were collected before. The fragment brings its own
+    style, needs no script and nothing from the network. A record that is torn, damaged or
+    has no end is shown as far as it goes, with a warning.
     """
-    run = collect(record)
+    run = run or collect(record)
     measured = {frame.name: frame for frame in run.testbeds}
     names = list(dict.fromkeys([*testbeds, *measured]))
     cards = [

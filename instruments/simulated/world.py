@@ -70,6 +70,11 @@ class World:
             if server.address.startswith("ssh://"):
                 self.services[server.name] = self._host(server)
 
+    @property
+    def failure(self) -> LightrigError | None:
+        """Why the world no longer behaves: the kernel refused to move a link."""
+        return self._plant.failure if self._plant is not None else None
+
     def close(self) -> None:
         """End every peer."""
         self._server.close()

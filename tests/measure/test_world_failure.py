@@ -1,0 +1,36 @@
+"""A simulated world that breaks says so itself; the measurement is not blamed."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Fabric, bind
+from harness.measure.links import LinkObservation
+from harness.measure.measure import Measure
+from instruments import kernel
+from instruments.simulated.kernel_links import KernelLinks, KernelLinksError
+from testbeds import load
+
+FILE = Path(__file__).parents[2] / "testbeds" / "namespaces.yaml"
+
+
+def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    monkeypatch.setattr("harness.measure.measure.LINK_TIMEOUT", 1_000_000_000)
+    bench = bind(load(FILE), "simulated")
+    try:
+        fabric = Fabric(bench)
+        measure = Measure(fabric, LinkObservation(bench), lambda rows: None)
+        measure.bring_up(fabric.plans["ring"])
+        apply = KernelLinks.apply
+
+        def refuse(links: KernelLinks, *state: frozenset[str]) -> None:
+            apply(links, frozenset(), frozenset())
+            raise KernelLinksError("the kernel refused")
+
+        monkeypatch.setattr(KernelLinks, "apply", refuse)
+        with pytest.raises(KernelLinksError, match="the kernel refused"):
+            measure.reconfiguration(fabric.plans["crossed"])
+    finally:
+        bench.close()
