@@ -11,6 +11,20 @@ from testbeds import Circuit
 
 _AVERAGING = {step: 10_000_000 << (step - 1) for step in range(1, 9)}
 
+_MEANINGS = {
+    "IDNV": (
+        "a port or a value in the command does not exist on this switch",
+        "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
+    ),
+    "SRCN": (
+        "a port in the command is in use (unconfirmed)",
+        "take its circuit down, or say `options: {rerouting: true}` if this switch moves it",
+    ),
+    "PICC": ("this user may not do that", "log in as a user of the admin group"),
+    "PLNA": ("the session is not logged in (unconfirmed)", "does `login:` name a credential?"),
+}
+"""What the switch's error codes mean at the bench, and what to try."""
+
 
 class Polatis:
     """A Polatis matrix switch; ingress ports are 1..N and egress ports N+1..N+M.
@@ -45,8 +59,8 @@ class Polatis:
         self.name = name
         self._rerouting = rerouting
         self._clock = clock
-        self._commands = Tl1Session(name, host, port, clock, login)
-        self._monitor = Tl1Session(name, host, port, clock, login)
+        self._commands = Tl1Session(name, host, port, clock, login, meanings=_MEANINGS)
+        self._monitor = Tl1Session(name, host, port, clock, login, meanings=_MEANINGS)
         self._window: dict[int, int] = {}
 
     def identity(self) -> Identity:

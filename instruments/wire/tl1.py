@@ -111,6 +111,7 @@ class Tl1Session:
         port: TCP port, 3082 on most switches.
         clock: the bench's clock.
         login: user and password, or None where the switch asks for none.
+        meanings: what the switch's error codes mean, and what to try, by code.
         connect_timeout: seconds of real time to wait for the connection.
     """
 
@@ -121,6 +122,8 @@ class Tl1Session:
         port: int,
         clock: Clock,
         login: tuple[str, str] | None = None,
+        *,
+        meanings: Mapping[str, tuple[str, str]] | None = None,
         connect_timeout: float = 3.0,
     ) -> None:
         self.instrument = instrument
@@ -129,6 +132,7 @@ class Tl1Session:
         self._address = (host, port)
         self._clock = clock
         self._login = login
+        self._meanings = meanings or {}
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
         self._opening: Event | None = None
@@ -362,6 +366,7 @@ class Tl1Session:
             code=code,
             text=self.trace.masked(" ".join(word for word in words if word != code)),
             command=pending.command,
+            details=list(zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)),
             trace=self.trace.tail(),
         )
 

@@ -115,6 +115,8 @@ def test_a_port_that_does_not_exist(virtual):
     with pytest.raises(DeniedError) as raised:
         switch.change([], [Circuit(3, 35)]).done()
     assert (raised.value.code, raised.value.text) == ("IDNV", "Invalid OXC port: 35")
+    assert "meaning   a port or a value in the command does not exist" in str(raised.value)
+    assert "try       compare `size:`" in str(raised.value)
     assert raised.value.command == "ENT-PATCH::3,35:2:;"
     assert "ENT-PATCH::3,35:2:;" in str(raised.value)
     with pytest.raises(DeniedError, match="IDNV Invalid OXC port: 17"):
