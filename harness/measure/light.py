@@ -50,18 +50,19 @@ class LightWatch:
         if index == 0:
             return
         before, last = self._readings[0].dbm, self._readings[-2].dbm
+        changed, steady = self._changed, self._steady
         for port, power in reading.dbm.items():
-            if port not in self._changed:
+            if port not in changed:
                 if abs(power - before[port]) <= CHANGE_DB:
                     continue
-                self._changed[port] = index
+                changed[port] = index
             if power <= NO_LIGHT_DBM:
                 self._darkened.add(port)
-                self._steady[port] = 0
+                steady[port] = 0
             elif abs(power - last[port]) <= STEADY_DB:
-                self._steady[port] += 1
+                steady[port] += 1
             else:
-                self._steady[port] = 0
+                steady[port] = 0
 
     @property
     def window(self) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from harness.record.errors import RowError
-from harness.record.row import Context, Number, Row, check_text
+from harness.record.row import Context, Number, Row, Scalar, check_text
 
 SCHEMA = 1
 
@@ -100,12 +100,19 @@ def row_line(context: int, row: Row) -> str:
     """Write the line of `row` in the context of that number."""
     # Rows are checked when made; encoding them again for `to_json` would halve the rate.
     # Their texts come again and again, and numbers need no encoder.
-    conditions = row.conditions
     return (
         f"[{context},{_text(row.subject)},{_text(row.quantity)},{_number(row.value)},"
         f"{_number(row.lower)},{_number(row.upper)},{_text(row.unit)},{row.time_ns},"
-        f"{_encode(conditions) if conditions else '{}'}]"
+        f"{_conditions(row.conditions)}]"
     )
+
+
+def _conditions(conditions: Mapping[str, Scalar]) -> str:
+    if len(conditions) == 1:  # as good as always, and then the number of an event
+        ((name, value),) = conditions.items()
+        if type(value) is int:
+            return f"{{{_text(name)}:{value}}}"
+    return _encode(conditions)
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -176,15 +176,14 @@ class Matrix:
         """What the monitors of `egresses` show now, in dBm."""
         now = self._clock.now()
         start = now - self._is.monitor.averaging_ns
-        noise = self._is.monitor.noise_db
+        noise, normal = self._is.monitor.noise_db, self._noise.normal
         shown = []
         for egress in egresses:
             power = self._trace(egress).mean(start, now)
             if power <= _DARK_MW:
                 shown.append(DARK_DBM)
             else:
-                dbm = 10 * math.log10(power) + noise * self._noise.normal()
-                shown.append(max(dbm, DARK_DBM))
+                shown.append(max(10 * math.log10(power) + noise * normal(), DARK_DBM))
         return shown
 
     def _trace(self, egress: int) -> LightTrace:

@@ -119,9 +119,11 @@ class Polatis:
                 dbm[int(port)] = float(power)
             except ValueError as error:
                 raise self._garbled(repr(line), "power reading") from error
-        if missing := set(ports) - dbm.keys():
-            raise self._garbled(f"no reading of ports {sorted(missing)}", "power reading")
-        return PowerReading(asked, reply.received, max(self._window[port] for port in ports), dbm)
+        if len(dbm) < len(ports) or not dbm.keys() >= set(ports):
+            missing = sorted(set(ports) - dbm.keys())
+            raise self._garbled(f"no reading of ports {missing}", "power reading")
+        window = max(map(self._window.__getitem__, ports))
+        return PowerReading(asked, reply.received, window, dbm)
 
     def wire(self) -> list[str]:
         """The last lines of both sessions."""
@@ -174,4 +176,4 @@ class PatchOperation:
 
 
 def _list(ports: Iterable[int]) -> str:
-    return "&".join(str(port) for port in ports)
+    return "&".join(map(str, ports))
