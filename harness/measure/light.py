@@ -50,6 +50,8 @@ class LightWatch:
         if index == 0:
             return
         before, last = self._readings[0].dbm, self._readings[-2].dbm
+        # Samples closer than a window share light, and look alike for that reason alone.
+        apart = reading.asked - self._readings[-2].answered >= reading.window
         changed, steady = self._changed, self._steady
         for port, power in reading.dbm.items():
             if port not in changed:
@@ -59,10 +61,10 @@ class LightWatch:
             if power <= NO_LIGHT_DBM:
                 self._darkened.add(port)
                 steady[port] = 0
-            elif abs(power - last[port]) <= STEADY_DB:
-                steady[port] += 1
-            else:
+            elif abs(power - last[port]) > STEADY_DB:
                 steady[port] = 0
+            elif apart:
+                steady[port] += 1
 
     @property
     def window(self) -> int:
@@ -125,14 +127,15 @@ class LightWatch:
 
 
 def watch_until_complete(bench: Bench, watches: Collection[LightWatch], timeout: int) -> None:
-    """Read every watch once a window until all are complete, or `timeout` ns have passed."""
+    """Read every watch until all are complete, or `timeout` ns have passed.
+
+    From an answer to the next question a window passes, so that no two samples share light.
+    """
     clock = bench.clock
-    due = clock.now()
-    deadline = due + timeout
+    deadline = clock.now() + timeout
     open_watches = list(watches)
-    while open_watches and due < deadline:
-        due += min(watch.window for watch in open_watches)
-        clock.sleep(due - clock.now())
+    while open_watches and clock.now() < deadline:
+        clock.sleep(max(watch.window for watch in open_watches))
         for watch in open_watches:
             watch.take()
         open_watches = [watch for watch in open_watches if not watch.complete]

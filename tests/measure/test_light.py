@@ -69,13 +69,12 @@ class Monitor:
         return PowerReading(asked, answered, self.window, dbm)
 
     def watch(self, leaving: set[int], coming: set[int], sent: int, until: int) -> LightWatch:
-        """Read as a measurement does: once before the command, then once a window."""
+        """Read as a measurement does: once before the command, then with a window between."""
         watch = LightWatch(self, leaving, coming)
         watch.take()
-        self.now = due = max(self.now, sent)
+        self.now = max(self.now, sent)
         while not watch.complete and self.now < until:
-            due += self.window
-            self.now = max(self.now, due + self.draw.draw(st.integers(0, self.window), "late"))
+            self.now += self.window + self.draw.draw(st.integers(0, self.window), "late")
             watch.take()
         return watch
 
@@ -213,3 +212,13 @@ def test_nothing_happens_before_the_command(data: st.DataObject) -> None:
     monitor = Monitor({1: Step(0, sent + 7 * MS, None, -3.0)}, 50 * MS, data)
     watch = monitor.watch(set(), {1}, sent, sent + 500 * MS)
     assert watch.back(Span(sent, sent + 1))[1].earliest >= sent
+
+
+def test_samples_that_share_light_are_not_taken_for_steady_light() -> None:
+    # The light goes while a reading is taken, and the next ones follow on its heels.
+    sent, window, gone, back = 60 * MS, MS, 66 * MS, 81 * MS
+    monitor = Punctual(Step(gone, back, 0.0, 0.0), window)
+    watch = LightWatch(monitor, {7}, {7})
+    for monitor.now in (sent, gone + window // 2, gone + window // 2, gone + window // 2):
+        watch.take()
+    assert not watch.complete
