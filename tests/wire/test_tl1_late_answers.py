@@ -79,7 +79,8 @@ def test_each_command_gets_its_own_answer_or_none(behaviours):
                 now += TIMEOUT
             except GarbledError:
                 assert how == "cut"  # and another's late answer followed
-                assert now < clock.now() < now + TIMEOUT
+                # The other's answer may come at the very moment at which time runs out.
+                assert now < clock.now() <= now + TIMEOUT
                 now = clock.now()
             else:
                 assert how in ANSWERED
