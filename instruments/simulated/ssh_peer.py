@@ -79,7 +79,7 @@ class SshPeer:
             self._transports.append(transport)
             try:
                 transport.start_server(server=_Service(self, connection))
-            except (paramiko.SSHException, EOFError):
+            except (paramiko.SSHException, EOFError, OSError):
                 transport.close()
 
 

@@ -62,7 +62,7 @@ class SshHost:
             transport = paramiko.Transport(connection)
             transport.add_server_key(self.key)
             self._transports.append(transport)
-            with contextlib.suppress(paramiko.SSHException, EOFError):
+            with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
                 transport.start_server(server=_Service(self))
 
     def execute(self, channel: paramiko.Channel, command: str) -> None:
