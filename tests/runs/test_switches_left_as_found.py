@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,22 @@ def test_after_a_kill_the_next_run_puts_back_what_was_found(
     assert json.loads(found(lab).read_text()) == {"ocs": sorted(map(str, LEFT))}
     ended = begin("--samples", 1).end()
     assert ended.code == 0, ended.output
+    check_left_as_found(lab)
+
+
+def test_after_a_kill_the_command_puts_back_what_was_found(
+    lab: ServedLab, begin: Start, measuring: Callable[[], None]
+) -> None:
+    killed = begin(*FOR_HOURS)
+    measuring()
+    killed.signal(signal.SIGKILL)
+    killed.end()
+    command = [Path(sys.executable).with_name("lightrig"), "restore", lab.file, "--json"]
+    ended = subprocess.run(
+        command, env=lab.environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == [{"switch": "ocs", "circuits": sorted(map(str, LEFT))}]
     check_left_as_found(lab)
 
 
