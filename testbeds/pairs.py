@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbeds.model import Testbed
-from testbeds.plans import PartialMoveError, Plan, partial_move
+from testbeds.plans import Plan, move_counts, partial_move
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,7 @@ class PlanPair:
 
     def counts(self) -> tuple[int, ...]:
         """How many circuits can be moved at once without parting what must move together."""
-        try:
-            partial_move(self.before, self.after, -1)
-        except PartialMoveError as error:
-            return tuple(count for count in error.possible if count > 0)
-        raise AssertionError("no plan moves a negative number of circuits")
+        return tuple(count for count in move_counts(self.before, self.after) if count > 0)
 
     def link_counts(self, testbed: Testbed) -> tuple[int, ...]:
         """Those of `counts` that leave no link with only one of its two directions."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import networkx as nx
 
@@ -159,6 +159,14 @@ def independent_moves(before: frozenset[Circuit], after: frozenset[Circuit]) -> 
     return sorted(moves, key=lambda move: min(move.remove | move.add))
 
 
+Moves: TypeAlias = list[tuple[str, Change]]
+
+
+def move_counts(before: Plan, after: Plan) -> tuple[int, ...]:
+    """How many circuits `partial_move` can add, in order; 0 is always among them."""
+    return tuple(sorted(_reachable(before, after)[1]))
+
+
 def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
     """Return `before` with whole components of the way to `after` moved, `moving` circuits added.
 
@@ -168,6 +176,22 @@ def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
     count gives the circuits of `after`. Raises `PartialMoveError` with the counts that can
     be reached.
     """
+    moves, chosen = _reachable(before, after)
+    if moving not in chosen:
+        raise PartialMoveError(moving, tuple(sorted(chosen)))
+    total = sum(len(move.add) for _, move in moves)
+    taken = range(len(moves)) if moving == total else chosen[moving]
+    circuits = dict(before.circuits)
+    for switch in after.circuits:
+        circuits.setdefault(switch, frozenset())
+    for index in taken:
+        switch, move = moves[index]
+        circuits[switch] = circuits[switch] - move.remove | move.add
+    return Plan(f"{moving} of {before.name} -> {after.name}", circuits)
+
+
+def _reachable(before: Plan, after: Plan) -> tuple[Moves, dict[int, tuple[int, ...]]]:
+    """All independent moves, and for each count of circuits the fewest of them that add it."""
     moves = [
         (switch, move)
         for switch in sorted(after.circuits)
@@ -183,14 +207,4 @@ def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
                 known = chosen.get(count + gain)
                 if known is None or len(choice) + 1 < len(known):
                     chosen[count + gain] = (*choice, index)
-    if moving not in chosen:
-        raise PartialMoveError(moving, tuple(sorted(chosen)))
-    total = sum(len(move.add) for _, move in moves)
-    taken = range(len(moves)) if moving == total else chosen[moving]
-    circuits = dict(before.circuits)
-    for switch in after.circuits:
-        circuits.setdefault(switch, frozenset())
-    for index in taken:
-        switch, move = moves[index]
-        circuits[switch] = circuits[switch] - move.remove | move.add
-    return Plan(f"{moving} of {before.name} -> {after.name}", circuits)
+    return moves, chosen

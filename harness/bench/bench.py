@@ -1,7 +1,7 @@
 """The bench: every instrument of a testbed, open and identified."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from harness.bench.drivers import MonitoredSwitch
@@ -61,6 +61,11 @@ class Bench:
 
     def close(self) -> None:
         """Close every session, every peer and the clock; newest first."""
-        with contextlib.ExitStack() as stack:
-            for closer in self._closers:
-                stack.callback(closer)
+        close_newest_first(self._closers)
+
+
+def close_newest_first(closers: Iterable[Callable[[], None]]) -> None:
+    """Call `closers` from the last to the first, all of them even if one raises."""
+    with contextlib.ExitStack() as stack:
+        for closer in closers:
+            stack.callback(closer)

@@ -4,7 +4,6 @@ The choice is made for an optical domain as a whole, everything that fibers conn
 light from a real laser does not reach a simulated meter.
 """
 
-import contextlib
 import gc
 import os
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import networkx as nx
 
-from harness.bench.bench import Bench
+from harness.bench.bench import Bench, close_newest_first
 from harness.bench.credentials import look_up
 from harness.bench.drivers import (
     Clocks,
@@ -33,6 +32,7 @@ from instruments.errors import WrongIdentityError
 from instruments.simulated.kernel_links import KernelLinks, KernelPort
 from instruments.simulated.world import Service, World
 from instruments.virtual_clock import VirtualClock
+from instruments.wire.tcp import is_placeholder
 from testbeds import LightrigError, ServerSpec, SwitchSpec, Testbed
 
 PLANT = "plant"
@@ -105,7 +105,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
     try:
         builder.simulate([name for name in _names(testbed) if name not in real], namespaces)
     except BaseException:
-        builder.close()
+        close_newest_first(builder.closers)
         raise
     simulated = {name for name, identity in builder.identities.items() if identity.simulated}
     return Bench(
@@ -181,7 +181,10 @@ def _try(
     start = clock.now()
     instrument: Identified | None = None
     try:
-        way = Way.parse(address, look_up(spec.login) if _is_real(address) and spec.login else None)
+        placeholder = is_placeholder(Way.parse(address, None).host)
+        # Nobody needs credentials for an instrument that is not there to be asked.
+        login = look_up(spec.login) if spec.login and not placeholder else None
+        way = Way.parse(address, login)
         if isinstance(spec, SwitchSpec):
             instrument = open_switch(spec, way, clock)
         elif way.scheme == "netns":
@@ -196,10 +199,6 @@ def _try(
         why = str(error).splitlines()[0].removeprefix(f"{name} ")
         return _Absent(name, address, why, (clock.now() - start) / 1e9)
     return instrument, identity
-
-
-def _is_real(address: str) -> bool:
-    return not (Way.parse(address, None).host or "").endswith(".invalid")
 
 
 def _check_identity(spec: SwitchSpec | ServerSpec, found: Identity) -> None:
@@ -265,11 +264,6 @@ class _Builder:
                 self._open(name, open_switch(spec, way, self._clock))
             else:
                 self._open(name, open_server(spec, way, self._clock, self._clocks))
-
-    def close(self) -> None:
-        with contextlib.ExitStack() as stack:
-            for closer in self.closers:
-                stack.callback(closer)
 
     def _open(self, name: str, instrument: Identified) -> None:
         self._keep(name, instrument)

@@ -21,7 +21,11 @@ _TRUTH: dict[EventStage, tuple[str, bool]] = {
 
 
 def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
-    """How many of each stage's intervals hold the true moment."""
+    """How many of each stage's intervals hold the true moment.
+
+    Where the truth is itself only known within bounds, a change in the kernel, the two
+    intervals must overlap.
+    """
     truth = fabric.bench.truth
     if truth is None:
         return

@@ -25,6 +25,11 @@ class Listener(Protocol):
         """The connection is gone and will bring nothing more."""
 
 
+def is_placeholder(host: str) -> bool:
+    """Whether `host` stands in for a lab's own name, in whatever spelling."""
+    return f".{host.rstrip('.').lower()}".endswith(PLACEHOLDER_DOMAIN)
+
+
 def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock) -> socket.socket:
     """Open a TCP connection, or raise `UnreachableError` with the address and the time it took.
 
@@ -40,7 +45,7 @@ def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock)
             details=[("try", advice)],
         )
 
-    if f".{host.rstrip('.').lower()}".endswith(PLACEHOLDER_DOMAIN):
+    if is_placeholder(host):
         raise unreachable(
             "names under .invalid are placeholders and are never looked up",
             "write the instrument's own address into the testbed file",
