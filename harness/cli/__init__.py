@@ -1,0 +1,21 @@
+"""The command-line face: one module a command, brought together here.
+
+Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
+"""
+
+import typer
+
+from harness.cli.check import check, schema
+from harness.cli.restore import restore
+
+main = typer.Typer(
+    help="Measure optical-circuit-switched ML fabrics. Suites run with pytest: "
+    "pytest suites --testbed FILE",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
+main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)
+main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
