@@ -6,7 +6,10 @@ integer nanoseconds of the bench's clock unless a name says otherwise.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from instruments.clock import Span
 from testbeds import Circuit
@@ -88,11 +91,149 @@ class OpticalSwitch(Identified, Protocol):
         """
 
 
+@runtime_checkable
 class PowerMonitor(Protocol):
-    """Optical power at the ports of a switch, or at the heads of a meter."""
+    """Optical power at the ports of a switch, or at the channels of a meter."""
 
     def power(self, ports: Sequence[int]) -> PowerReading:
         """Power at `ports`, averaged over the instrument's own window."""
+
+
+class PowerMeter(Identified, PowerMonitor, Protocol):
+    """A bench meter: `power` reads its channels, numbered from 1."""
+
+    def prepare(
+        self, channels: Sequence[int], *, wavelength_nm: float, averaging: int | None = None
+    ) -> None:
+        """Set what the detectors are corrected for, and over how many ns a reading averages.
+
+        None leaves the averaging as it is. Raises `DeniedError` for what the meter cannot do.
+        """
+
+    def zero(self, channels: Sequence[int]) -> None:
+        """Take the dark offset of `channels`; their inputs must be dark."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLog:
+    """Optical power at one channel, sampled without a gap.
+
+    Attributes:
+        start: between which stamps the first sample began, on the bench's clock.
+        period: from the beginning of one sample to the next, in ns; a sample averages over it.
+        milliwatt: the samples in mW, shape (n,).
+    """
+
+    start: Span
+    period: int
+    milliwatt: npt.NDArray[np.float64]
+
+
+class PendingLog(Protocol):
+    """A log that was begun."""
+
+    def result(self) -> PowerLog:
+        """Wait until the log is full and read it."""
+
+
+@runtime_checkable
+class FastLog(Protocol):
+    """A meter that samples faster than it can be asked."""
+
+    def log(self, channel: int, *, samples: int, period: int) -> PendingLog:
+        """Begin to take `samples` samples of `period` ns each; returns when the meter has begun.
+
+        Raises `DeniedError` for a number or a period that the meter cannot do.
+        """
+
+
+class LightSource(Identified, Protocol):
+    """A source of light; its channels are numbered from 1."""
+
+    def set_wavelength(self, channel: int, nanometre: float) -> None:
+        """Tune; raises `DeniedError` outside the source's range."""
+
+    def set_power(self, channel: int, dbm: float) -> None:
+        """Set the launched power; raises `DeniedError` outside the source's range."""
+
+    def set_emission(self, channel: int, *, on: bool) -> None:
+        """Switch the light on or off."""
+
+    def emission(self, channel: int) -> bool:
+        """Whether it is on."""
+
+
+class Attenuator(Identified, Protocol):
+    """A variable attenuator; its channels are numbered from 1."""
+
+    def set_attenuation(self, channel: int, decibel: float) -> None:
+        """Attenuate by `decibel` and wait until that is so; raises `DeniedError` out of range."""
+
+    def attenuation(self, channel: int) -> float:
+        """What is set, in dB."""
+
+    def set_shutter(self, channel: int, *, is_open: bool) -> None:
+        """Open the shutter or close it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """What a bit error tester counted while its gate was open.
+
+    Attributes:
+        began: between which stamps the gate opened.
+        ended: between which stamps it closed.
+        bits: how many bits were compared.
+        errors: how many of them were wrong.
+        sync_lost: whether the pattern was not followed all the time; the counts bound nothing then.
+        clock_lost: whether the signal's clock was lost.
+    """
+
+    began: Span
+    ended: Span
+    bits: int
+    errors: int
+    sync_lost: bool
+    clock_lost: bool
+
+
+class PendingCount(Protocol):
+    """A gate that is open."""
+
+    def result(self) -> ErrorCount:
+        """Wait until the gate has closed and read the counts."""
+
+    def now(self) -> ErrorCount:
+        """The counts so far; the gate stays open."""
+
+    def stop(self) -> ErrorCount:
+        """Close the gate at once and read the counts."""
+
+
+class BitErrorTester(Identified, Protocol):
+    """A pattern generator and an error detector; its channels are numbered from 1."""
+
+    def prepare(self, channel: int, *, pattern: str, bits_per_second: float) -> None:
+        """Send and expect `pattern` (`PRBS7`, `PRBS13Q`, `PRBS31`, ...) at a bit rate.
+
+        Raises `DeniedError` for what the tester cannot do.
+        """
+
+    def align(self, channel: int) -> None:
+        """Find threshold and phase; raises `NotDoneError` if the tester finds none."""
+
+    def count(self, channel: int, *, duration: int) -> PendingCount:
+        """Open the gate for `duration` ns; returns when the tester has begun."""
+
+
+class ClimateChamber(Identified, Protocol):
+    """A chamber at a set temperature."""
+
+    def set_temperature(self, celsius: float) -> None:
+        """Go to `celsius`; returns at once. Raises `DeniedError` out of range."""
+
+    def temperature(self) -> float:
+        """What it is now, in degrees Celsius."""
 
 
 Stage = Literal["firmware", "carrier", "datagram"]

@@ -17,7 +17,9 @@ from testbeds.plans import Link, Plan, Port
 
 T = TypeVar("T", int, float)
 
-InstrumentKind = Literal["light_source", "power_meter", "attenuator", "bit_error_tester"]
+InstrumentKind = Literal[
+    "light_source", "power_meter", "attenuator", "bit_error_tester", "climate_chamber"
+]
 
 
 class UnknownNameError(LightrigError, LookupError):

@@ -4,8 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from harness.bench.drivers import MonitoredSwitch
-from instruments.capabilities import Identity, Server
+from instruments.capabilities import Identified, Identity, OpticalSwitch, Server
 from instruments.clock import Clock
 from instruments.simulated.truth import Truth
 from instruments.simulated.world import World
@@ -21,6 +20,7 @@ class Bench:
         clock: the one that everything on this bench takes its time from.
         switches: by name.
         servers: by name.
+        instruments: meters, sources and whatever else stands on the bench, by name.
         identities: what each instrument said of itself, by name.
         simulated: names of what is simulated; everything else is hardware or a namespace.
         shared: names of what is reached at its address, where others can reach it as well;
@@ -31,8 +31,9 @@ class Bench:
 
     testbed: Testbed
     clock: Clock
-    switches: Mapping[str, MonitoredSwitch]
+    switches: Mapping[str, OpticalSwitch]
     servers: Mapping[str, Server]
+    instruments: Mapping[str, Identified]
     identities: Mapping[str, Identity]
     simulated: frozenset[str]
     shared: frozenset[str] = frozenset()

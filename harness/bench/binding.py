@@ -16,24 +16,20 @@ import networkx as nx
 
 from harness.bench.bench import Bench, close_newest_first
 from harness.bench.credentials import look_up
-from harness.bench.drivers import (
-    Clocks,
-    MonitoredSwitch,
-    Way,
-    open_namespace,
-    open_server,
-    open_switch,
-)
+from harness.bench.drivers import Clocks, open_namespace, open_server
 from harness.modes import Mode
 from instruments import kernel
-from instruments.capabilities import Identified, Identity, Server
+from instruments.capabilities import Identified, Identity, OpticalSwitch, Server
 from instruments.clock import Clock, SystemClock
 from instruments.errors import WrongIdentityError
+from instruments.registry import Spec, open_instrument
 from instruments.simulated.kernel_links import KernelLinks, KernelPort
-from instruments.simulated.world import Service, World
+from instruments.simulated.services import Service
+from instruments.simulated.world import World
 from instruments.virtual_clock import VirtualClock
+from instruments.way import Way
 from instruments.wire.tcp import is_placeholder
-from testbeds import LightrigError, ServerSpec, SwitchSpec, Testbed
+from testbeds import LightrigError, ServerSpec, Testbed
 
 PLANT = "plant"
 """The namespace between the servers: where the fibers of a namespaces testbed are."""
@@ -92,7 +88,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
         for instrument in opened.values():
             instrument.close()
         raise LabTroubleError(
-            f"{len(absent)} of {len(testbed.optical_switches) + len(testbed.servers)} instruments "
+            f"{len(absent)} of {len(_names(testbed))} instruments "
             f"of {testbed.path} did not answer as described:\n  " + "\n  ".join(map(str, absent))
         )
     namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
@@ -113,6 +109,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
         clock,
         {name: builder.switches[name] for name in testbed.optical_switches},
         {name: builder.servers[name] for name in testbed.servers},
+        {name: builder.instruments[name] for name in testbed.instruments},
         {name: builder.identities[name] for name in _names(testbed)},
         frozenset(simulated),
         frozenset(real),
@@ -123,7 +120,11 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
 
 
 def _names(testbed: Testbed) -> list[str]:
-    return [*testbed.optical_switches, *testbed.servers]
+    return [*testbed.optical_switches, *testbed.servers, *testbed.instruments]
+
+
+def _spec_of(testbed: Testbed, name: str) -> Spec | ServerSpec:
+    return testbed.switches.get(name) or testbed.servers.get(name) or testbed.instruments[name]
 
 
 def _domains(testbed: Testbed) -> list[set[str]]:
@@ -176,7 +177,7 @@ def _open_domain(
 def _try(
     testbed: Testbed, name: str, clock: Clock, clocks: Clocks
 ) -> tuple[Identified, Identity] | _Absent:
-    spec = testbed.switches.get(name) or testbed.servers[name]
+    spec = _spec_of(testbed, name)
     address = spec.address or "no address"
     start = clock.now()
     instrument: Identified | None = None
@@ -185,8 +186,8 @@ def _try(
         # Nobody needs credentials for an instrument that is not there to be asked.
         login = look_up(spec.login) if spec.login and not placeholder else None
         way = Way.parse(address, login)
-        if isinstance(spec, SwitchSpec):
-            instrument = open_switch(spec, way, clock)
+        if not isinstance(spec, ServerSpec):
+            instrument = open_instrument(spec, way, clock)
         elif way.scheme == "netns":
             return _Absent(name, address, "a namespace is cabled to no hardware", 0.0)
         else:
@@ -201,7 +202,7 @@ def _try(
     return instrument, identity
 
 
-def _check_identity(spec: SwitchSpec | ServerSpec, found: Identity) -> None:
+def _check_identity(spec: Spec | ServerSpec, found: Identity) -> None:
     if isinstance(spec, ServerSpec):
         return
     for what in ("model", "serial", "firmware"):
@@ -233,8 +234,9 @@ class _Builder:
         self._clocks: Clocks = {}
         self._seed = seed
         self.identities = dict(identities)
-        self.switches: dict[str, MonitoredSwitch] = {}
+        self.switches: dict[str, OpticalSwitch] = {}
         self.servers: dict[str, Server] = {}
+        self.instruments: dict[str, Identified] = {}
         self.world: World | None = None
         self.closers = [*closers, clock.close]
         for name, instrument in opened.items():
@@ -254,16 +256,16 @@ class _Builder:
             "".join(f"{service.known_hosts}\n" for service in self.world.services.values())
         )
         for name in names:
-            spec = self._testbed.switches.get(name) or self._testbed.servers[name]
+            spec = _spec_of(self._testbed, name)
             if name in pids:
                 assert isinstance(spec, ServerSpec)
                 self._open(name, open_namespace(spec, pids[name], self._clock, self._clocks))
                 continue
-            way = _way_to(self.world.services[name], known_hosts, spec)
-            if isinstance(spec, SwitchSpec):
-                self._open(name, open_switch(spec, way, self._clock))
-            else:
+            way = _way_to(self.world.services[name], known_hosts)
+            if isinstance(spec, ServerSpec):
                 self._open(name, open_server(spec, way, self._clock, self._clocks))
+            else:
+                self._open(name, open_instrument(spec, way, self._clock))
 
     def _open(self, name: str, instrument: Identified) -> None:
         self._keep(name, instrument)
@@ -273,8 +275,10 @@ class _Builder:
         self.closers.append(instrument.close)
         if name in self._testbed.switches:
             self.switches[name] = instrument  # type: ignore[assignment]
-        else:
+        elif name in self._testbed.servers:
             self.servers[name] = instrument  # type: ignore[assignment]
+        else:
+            self.instruments[name] = instrument
 
     def _namespaces(self, specs: list[ServerSpec]) -> tuple[dict[str, int], KernelLinks]:
         if reason := kernel.available():
@@ -293,6 +297,12 @@ class _Builder:
         return pids, links
 
 
-def _way_to(service: Service, known_hosts: Path, spec: SwitchSpec | ServerSpec) -> Way:
-    scheme = (spec.address or "").partition("://")[0]
-    return Way(scheme, service.host, service.port, service.login, known_hosts=known_hosts)
+def _way_to(service: Service, known_hosts: Path) -> Way:
+    return Way(
+        service.scheme,
+        service.host,
+        service.port or None,
+        service.login,
+        known_hosts=known_hosts,
+        resource=service.resource,
+    )

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.bench.bench import Bench
-from harness.bench.drivers import MonitoredSwitch
 from harness.bench.keeping import FoundState, FoundStateError
-from instruments.capabilities import Operation
+from instruments.capabilities import Operation, OpticalSwitch
 from instruments.clock import Span
 from instruments.errors import NotDoneError
 from testbeds import (
@@ -208,7 +207,7 @@ class Transition:
             if change.remove or change.add:
                 self._verify(name, self.bench.switches[name], change)
 
-    def _verify(self, name: str, switch: MonitoredSwitch, change: Change) -> None:
+    def _verify(self, name: str, switch: OpticalSwitch, change: Change) -> None:
         held = switch.circuits()
         missing = sorted((change.keep | change.add) - held)
         left = sorted(change.remove & held)

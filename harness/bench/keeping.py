@@ -73,6 +73,11 @@ class FoundState:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def read(self) -> dict[str, frozenset[Circuit]] | None:
         """What was kept, or None if everything is where it belongs."""

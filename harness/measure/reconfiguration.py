@@ -9,7 +9,7 @@ from harness.bench import Bench, Fabric, Transition
 from harness.measure.light import LightWatch, watch_until_complete
 from harness.measure.links import LinkObservation
 from harness.record import Row
-from instruments.capabilities import LinkEvent
+from instruments.capabilities import LinkEvent, PowerMonitor
 from instruments.clock import Span
 from testbeds import LightrigError, Plan, Port
 
@@ -151,8 +151,8 @@ def reconfigure(
     lit = {one.subject for one in seen if one.stage == "light_back"}
     missing: list[tuple[str, EventStage]] = [
         (f"{name}.{circuit.egress}", "light_back")
-        for name, change in transition.changes.items()
-        for circuit in sorted(change.add)
+        for name in watches
+        for circuit in sorted(transition.changes[name].add)
         if f"{name}.{circuit.egress}" not in lit
     ]
     missing += [(str(port), OF_LINK[stage, True]) for port, stage in unfinished]
@@ -176,15 +176,15 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
 
 
 def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch]:
-    return {
-        name: LightWatch(
-            bench.switches[name],
-            {circuit.egress for circuit in change.remove},
-            {circuit.egress for circuit in change.add},
-        )
-        for name, change in transition.changes.items()
-        if change.add or change.remove
-    }
+    """What to watch on each switch that moves light and has monitors of its own."""
+    watches = {}
+    for name, change in transition.changes.items():
+        switch = bench.switches[name]
+        if (change.add or change.remove) and isinstance(switch, PowerMonitor):
+            gone = {circuit.egress for circuit in change.remove}
+            back = {circuit.egress for circuit in change.add}
+            watches[name] = LightWatch(switch, gone, back)
+    return watches
 
 
 def _link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:

@@ -1,10 +1,10 @@
 """The light inside a simulated matrix switch: mirrors that move, losses, power monitors."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable
 
 from instruments.clock import Clock, Scheduled, Span
+from instruments.simulated.light import LightTrace
 from instruments.simulated.randomness import Chance
 from instruments.simulated.truth import Truth
 from testbeds import Circuit, SimulatedSwitch
@@ -14,51 +14,6 @@ DARK_DBM = -60.0
 
 _DARK_MW = 10 ** (DARK_DBM / 10)
 _LEAST_LOSS_DB = 0.3
-_KEPT_NS = 2_000_000_000
-_TRIMMED_FROM = 32
-
-
-class LightTrace:
-    """The power at one egress over time, what is already planned included."""
-
-    def __init__(self) -> None:
-        self._times = [0]
-        self._levels = [0.0]
-
-    def plan(self, at: int, milliwatt: float) -> None:
-        """From `at` on the power is `milliwatt`, until something later is planned."""
-        self._times.append(at)
-        self._levels.append(milliwatt)
-        if len(self._times) > _TRIMMED_FROM:
-            old = max(bisect_right(self._times, at - _KEPT_NS) - 1, 0)
-            del self._times[:old]
-            del self._levels[:old]
-
-    @property
-    def settled(self) -> int:
-        """When the last change that is planned has happened."""
-        return self._times[-1]
-
-    def forget_plans(self, now: int) -> None:
-        """Drop what was planned for after `now`."""
-        keep = bisect_right(self._times, now)
-        del self._times[keep:]
-        del self._levels[keep:]
-
-    def mean(self, start: int, end: int) -> float:
-        """Mean power in mW from `start` to `end`; before the first change it was as it was then."""
-        if self._times[-1] <= start:
-            return self._levels[-1]
-        index = max(bisect_right(self._times, end) - 1, 0)
-        if index == 0 or self._times[index] <= start:
-            return self._levels[index]
-        energy, until = 0.0, end
-        while until > start:
-            since = max(self._times[index], start) if index else start
-            energy += self._levels[index] * (until - since)
-            until = since
-            index -= 1
-        return energy / (end - start)
 
 
 OnLight = Callable[[int, int | None, int], None]
@@ -73,6 +28,7 @@ class Matrix:
         truth_of: the latent delays and losses.
         launch: power in dBm that enters at an ingress, None where nothing is cabled.
         on_light: told of every change of light at an egress, when it happens.
+        arriving: mean power in mW at an ingress between two times, for monitors there.
     """
 
     def __init__(
@@ -84,6 +40,7 @@ class Matrix:
         truth: Truth,
         launch: Callable[[int], float | None],
         on_light: OnLight,
+        arriving: Callable[[int, int, int], float] = lambda ingress, start, end: 0.0,
     ) -> None:
         self.name = name
         self.egress_of: dict[int, int] = {}
@@ -96,6 +53,10 @@ class Matrix:
         self._truth = truth
         self._launch = launch
         self._on_light = on_light
+        self._arriving = arriving
+        self._attenuation: dict[int, float] = {}
+        self._settles: dict[int, int] = {}
+        self.shut: set[int] = set()
         self._traces: dict[int, LightTrace] = {}
         self._planned: dict[int, list[Scheduled]] = {}
         self._losses: dict[Circuit, float] = {}
@@ -119,10 +80,11 @@ class Matrix:
             self.egress_of[circuit.ingress] = circuit.egress
             self.ingress_of[circuit.egress] = circuit.ingress
             at = now + self._delays.duration(self._is.settle, len(circuits))
-            power = self._launch(circuit.ingress)
+            at = max(at, self._trace(circuit.egress).settled)  # the old light goes first
+            self._settles[circuit.egress] = at
+            power = self._output(circuit)
             if power is not None:
-                at = max(at, self._trace(circuit.egress).settled)  # the old light goes first
-                self._plan(circuit.egress, circuit.ingress, at, power - self.loss(circuit))
+                self._plan(circuit.egress, circuit.ingress, at, power)
         return self._delays.duration(self._is.acknowledge, len(circuits))
 
     def disconnect(self, ports: Iterable[int]) -> int:
@@ -138,6 +100,56 @@ class Matrix:
             loss = self._is.loss.mean + self._is.loss.sd * draw
             self._losses[circuit] = max(loss, _LEAST_LOSS_DB)
         return self._losses[circuit]
+
+    def relight(self, ingress: int) -> None:
+        """Take note that what enters at `ingress` has changed."""
+        egress = self.egress_of.get(ingress)
+        if egress is not None:
+            self._relight(Circuit(ingress, egress))
+
+    def shutter(self, port: int, *, shut: bool) -> None:
+        """Close the shutter of a port, or open it."""
+        (self.shut.add if shut else self.shut.discard)(port)
+        self._relight_at(port)
+
+    def attenuate(self, egress: int, decibel: float) -> None:
+        """Attenuate what leaves at `egress`."""
+        self._attenuation[egress] = decibel
+        self._relight_at(egress)
+
+    def attenuation(self, egress: int) -> float:
+        """How much what leaves at `egress` is attenuated, in dB."""
+        return self._attenuation.get(egress, 0.0)
+
+    def level(self, egress: int) -> float:
+        """The power in mW that leaves at `egress` now."""
+        now = self._clock.now()
+        return self._trace(egress).mean(now, now)
+
+    def _relight_at(self, port: int) -> None:
+        ingress = port if port in self.egress_of else self.ingress_of.get(port)
+        if ingress is not None:
+            self.relight(ingress)
+
+    def _relight(self, circuit: Circuit) -> None:
+        """Bring the light of a made circuit up to date, once its mirrors have settled."""
+        at = max(self._clock.now(), self._settles[circuit.egress])
+        trace = self._trace(circuit.egress)
+        if trace.settled >= at and self._planned.get(circuit.egress) and trace.last > 0:
+            trace.forget_plans(at - 1)
+            self._planned[circuit.egress].pop().cancel()
+        power = self._output(circuit)
+        if power is not None:
+            self._plan(circuit.egress, circuit.ingress, at, power)
+        elif trace.last > 0:
+            self._plan(circuit.egress, None, at, None)
+
+    def _output(self, circuit: Circuit) -> float | None:
+        """What `circuit` brings to its egress, in dBm, or None for no light."""
+        power = self._launch(circuit.ingress)
+        if power is None or not self.shut.isdisjoint(circuit):
+            return None
+        return power - self.loss(circuit) - self.attenuation(circuit.egress)
 
     def _part(self, port: int, now: int) -> bool:
         ingress = port if port in self.egress_of else self.ingress_of.get(port)
@@ -172,14 +184,15 @@ class Matrix:
         """The monitors' averaging window in ns."""
         return self._is.monitor.averaging_ns
 
-    def readings(self, egresses: Iterable[int]) -> list[float]:
-        """What the monitors of `egresses` show now, in dBm."""
+    def readings(self, egresses: Iterable[int], ingresses: Iterable[int] = ()) -> list[float]:
+        """What the monitors of `egresses`, then those of `ingresses`, show now, in dBm."""
         now = self._clock.now()
         start = now - self._is.monitor.averaging_ns
         noise, normal = self._is.monitor.noise_db, self._noise.normal
         shown = []
-        for egress in egresses:
-            power = self._trace(egress).mean(start, now)
+        powers = [self._trace(egress).mean(start, now) for egress in egresses]
+        powers += [self._arriving(ingress, start, now) for ingress in ingresses]
+        for power in powers:
             if power <= _DARK_MW:
                 shown.append(DARK_DBM)
             else:

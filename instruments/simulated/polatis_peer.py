@@ -6,13 +6,12 @@ port shows (-60.00 dBm).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from instruments.clock import Clock, Span
-from instruments.simulated.optics import Matrix
-from instruments.simulated.tcp_server import PeerConnection
+from instruments.clock import Span
+from instruments.simulated.peer_server import PeerConnection, SessionFactory
+from instruments.simulated.peers import Surroundings
 from instruments.simulated.tl1_peer import Answer, Refusal, Request, Tl1Dialogue
-from instruments.simulated.truth import Truth
 from testbeds import Circuit, SwitchSpec
 
 SHORTEST_WINDOW = 10_000_000
@@ -22,29 +21,19 @@ SHORTEST_WINDOW = 10_000_000
 class PolatisPeer:
     """One simulated switch, for any number of TL1 sessions.
 
-    Args:
-        spec: size and options of the switch; `rerouting` says whether connecting a port in
-            use moves it or is denied.
-        login: the user and password it accepts.
-        serial: its serial number, which says that it is simulated.
+    The switch's option `rerouting` says whether connecting a port in use moves it or is denied.
     """
 
-    def __init__(
-        self,
-        spec: SwitchSpec,
-        matrix: Matrix,
-        clock: Clock,
-        truth: Truth,
-        login: tuple[str, str],
-        serial: str,
-    ) -> None:
-        self._spec = spec
-        self._matrix = matrix
-        self._clock = clock
-        self._truth = truth
-        self._login = login
-        self._serial = serial
-        self._rerouting = bool(spec.options.get("rerouting", False))
+    def __init__(self, around: Surroundings) -> None:
+        assert isinstance(around.spec, SwitchSpec)
+        assert around.matrix is not None
+        self._spec = around.spec
+        self._matrix = around.matrix
+        self._clock = around.clock
+        self._truth = around.truth
+        self._login = around.login
+        self._serial = around.serial
+        self._rerouting = bool(self._spec.options.get("rerouting", False))
         self._lists: dict[str, list[int]] = {}
         self._commands: dict[str, Callable[[Request], Answer]] = {
             "RTRV-HDR": lambda _: Answer(),
@@ -57,6 +46,10 @@ class PolatisPeer:
             "RTRV-PORT-POWER": self._power,
             "RTRV-PORT-PMON": self._monitors,
         }
+
+    def wires(self) -> Mapping[str, SessionFactory]:
+        """TL1 on a raw socket."""
+        return {"tl1": self.session}
 
     def session(self, connection: PeerConnection, index: int) -> Tl1Dialogue:
         """A new client's session."""

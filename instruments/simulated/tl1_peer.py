@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from instruments.clock import Clock
-from instruments.simulated.tcp_server import PeerConnection
+from instruments.simulated.peer_server import PeerConnection
 
 PROCESSING = 200_000
 """How long the switch takes to read a command and to word an answer, in ns."""

@@ -1,42 +1,24 @@
 """A simulated world: the light, links and peers of one testbed, built from its truth."""
 
+import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from instruments.clock import Clock
 from instruments.simulated.kernel_links import KernelLinks
 from instruments.simulated.kernel_plant import KernelPlant
+from instruments.simulated.light import Channels, LightField
 from instruments.simulated.links import NicLinks
 from instruments.simulated.optics import Matrix
-from instruments.simulated.polatis_peer import PolatisPeer
+from instruments.simulated.peer_server import PeerServer
+from instruments.simulated.peers import Spec, Surroundings, peer
 from instruments.simulated.probe_peer import ProbePeer
 from instruments.simulated.randomness import Chance
+from instruments.simulated.services import Service, serve
 from instruments.simulated.ssh_peer import SshPeer
-from instruments.simulated.tcp_server import TcpServer
 from instruments.simulated.truth import Truth
 from testbeds import LightrigError, Port, ServerSpec, SwitchSpec, Testbed
-
-
-class NoPeerError(LightrigError):
-    """The testbed has an instrument that nothing here can simulate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """Where a simulated instrument listens, and how it lets one in.
-
-    Attributes:
-        host: loopback address.
-        port: TCP port.
-        login: user and password it accepts, drawn anew for each world.
-        known_hosts: the line that a client's known_hosts needs; empty without SSH.
-    """
-
-    host: str
-    port: int
-    login: tuple[str, str]
-    known_hosts: str = ""
 
 
 class World:
@@ -46,7 +28,7 @@ class World:
     by `plant`. One seed gives one world; only passwords and ports differ.
 
     Raises:
-        NoPeerError: a switch model that nothing here can simulate.
+        NoPeerError: a model, or a wire of it, that nothing here can simulate.
     """
 
     def __init__(
@@ -57,15 +39,20 @@ class World:
         self._clock = clock
         self._chance = Chance(seed)
         self._login = ("bench", secrets.token_urlsafe(12))
-        self._server = TcpServer(clock)
+        self._server = PeerServer(clock)
         self._plant = KernelPlant(kernel, testbed, self.truth) if kernel else None
         self.links = NicLinks(testbed.simulation.nic, clock, self._chance, self.truth)
-        self._launched = self._launch_powers()
-        self.services: dict[str, Service] = {}
+        self.light = LightField(testbed.fibers)
+        self._matrices: dict[str, Matrix] = {}
         self._hosts: list[SshPeer] = []
         self._probes: dict[str, ProbePeer] = {}
+        self.services: dict[str, Service] = {}
         for switch in testbed.optical_switches.values():
-            self.services[switch.name] = self._switch(switch)
+            self._matrices[switch.name] = self._matrix(switch)
+        self._light_up()
+        specs: list[Spec] = [*testbed.optical_switches.values(), *testbed.instruments.values()]
+        for spec in specs:
+            self.services[spec.name] = self._instrument(spec)
         for server in testbed.servers.values():
             if server.address.startswith("ssh://"):
                 self.services[server.name] = self._host(server)
@@ -83,35 +70,51 @@ class World:
         if self._plant is not None:
             self._plant.close()
 
-    def _switch(self, spec: SwitchSpec) -> Service:
-        if spec.model != "polatis":
-            raise NoPeerError(f"no simulated peer for switch {spec.name} of model {spec.model!r}")
-        matrix = self._matrix(spec)
-        peer = PolatisPeer(spec, matrix, self._clock, self.truth, self._login, f"SIM-{spec.name}")
-        return Service(*self._server.listen(peer.session), self._login)
+    def _instrument(self, spec: Spec) -> Service:
+        around = Surroundings(
+            spec,
+            self._clock,
+            self._chance,
+            self.truth,
+            self._login,
+            f"SIM-{spec.name}",
+            self._matrices.get(spec.name),
+            Channels(spec.name, self.light),
+        )
+        scheme = (spec.address or "").partition("://")[0]
+        return serve(spec.name, peer(around), scheme, self._server, self._login)
 
     def _matrix(self, spec: SwitchSpec) -> Matrix:
-        """The mirrors of a switch, with this world's light at its ingress ports."""
-        cabling = self._testbed.cabling
-        sources = {port: cabling.transmitter(spec.name, port) for port in spec.ingress_ports}
-        sinks = {port: cabling.receiver(spec.name, port) for port in spec.egress_ports}
+        """The mirrors of a switch, in this world's light."""
+        light, name = self.light, spec.name
+        ingress_ports = {port: Port(name, str(port)) for port in spec.ingress_ports}
+        egress_ports = {port: Port(name, str(port)) for port in spec.egress_ports}
 
         def launch(ingress: int) -> float | None:
-            source = sources[ingress]
-            return None if source is None else self._launched.get(source)
+            milliwatt = light.level(ingress_ports[ingress])
+            return 10 * math.log10(milliwatt) if milliwatt else None
 
         def on_light(egress: int, ingress: int | None, at: int) -> None:
-            sink = sinks[egress]
-            if sink is None:
-                return
-            source = None if ingress is None else sources[ingress]
-            if self._plant is not None:
-                self._plant.hears(sink, source)
+            if ingress is None:
+                light.emit(egress_ports[egress], 0.0, None, at)
             else:
-                self.links.hears(sink, source, at)
+                origin = light.origin(ingress_ports[ingress])
+                light.emit(egress_ports[egress], matrix.level(egress), origin, at)
 
-        truth_of = self._testbed.simulation.switches[spec.name]
-        return Matrix(spec.name, truth_of, self._clock, self._chance, self.truth, launch, on_light)
+        truth_of = self._testbed.simulation.switches[name]
+        matrix = Matrix(
+            name,
+            truth_of,
+            self._clock,
+            self._chance,
+            self.truth,
+            launch,
+            on_light,
+            lambda ingress, start, end: light.arriving(ingress_ports[ingress], start, end),
+        )
+        for ingress, port in ingress_ports.items():
+            light.on_arrival(port, partial(_relight, matrix, ingress))
+        return matrix
 
     def _host(self, spec: ServerSpec) -> Service:
         ports = {port.netdev: port for nic in spec.nics.values() for port in nic.ports}
@@ -135,11 +138,12 @@ class World:
 
         host = SshPeer(spec.name, self._clock, self._login, start_probe)
         self._hosts.append(host)
-        return Service(*host.address, self._login, host.known_hosts_line())
+        return Service("ssh", *host.address, self._login, host.known_hosts_line())
 
-    def _launch_powers(self) -> dict[Port, float]:
-        """What each transmitter brings to its ingress, in dBm: its launch less its fiber."""
-        powers = {}
+    def _light_up(self) -> None:
+        """Let every transceiver send, and every NIC hear what comes to it."""
+        for spec in self._testbed.nic_ports:
+            self.light.on_arrival(spec.port, partial(self._nic_hears, spec.port))
         for fiber in self._testbed.fibers:
             if fiber.source.owner not in self._testbed.servers:
                 continue
@@ -150,5 +154,16 @@ class World:
             quarter = (kind.launch_max_dbm - kind.launch_min_dbm) / 4
             draw = self._chance.stream(f"{fiber.source}/launch").normal()
             launched = middle + quarter / 2 * max(-2.0, min(draw, 2.0))
-            powers[fiber.source] = launched - fiber.loss_db
-        return powers
+            self.light.emit(fiber.source, 10 ** (launched / 10), fiber.source, 0)
+
+    def _nic_hears(self, port: Port, at: int) -> None:
+        origin = self.light.origin(port)
+        source = origin if origin is not None and origin.owner in self._testbed.servers else None
+        if self._plant is not None:
+            self._plant.hears(port, source)
+        else:
+            self.links.hears(port, source, at)
+
+
+def _relight(matrix: Matrix, ingress: int, _: int) -> None:
+    matrix.relight(ingress)

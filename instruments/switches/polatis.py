@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from instruments.capabilities import Identity, PowerReading
 from instruments.clock import Clock, Span
 from instruments.errors import GarbledError
+from instruments.registry import Spec
+from instruments.way import Way
 from instruments.wire.tl1 import Pending, Reply, Tl1Session
 from testbeds import Circuit
 
@@ -45,6 +47,15 @@ class Polatis:
         rerouting: True where `ENT-PATCH` on a port in use moves it, so that a change of
             circuits is one command; False takes the old circuits down first.
     """
+
+    schemes = ("tl1",)
+
+    @classmethod
+    def open(cls, spec: Spec, way: Way, clock: Clock) -> "Polatis":
+        """The driver of the switch that `spec` describes."""
+        rerouting = bool(spec.options.get("rerouting", False))
+        port = way.port or 3082
+        return cls(spec.name, way.host, clock, port=port, login=way.login, rerouting=rerouting)
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ def bench(
             return Answer() if mood.lies else super()._connect(request)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "PolatisPeer", MoodyPeer)
+        patch.setattr(world, "peer", MoodyPeer)
         path = describe(tmp_path_factory.mktemp("lab"), rerouting=request.param)
         bound = bind(load(path), "simulated", 1)
     yield bound

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from instruments.clock import Clock, Event
-from instruments.simulated.tcp_server import PeerConnection, TcpServer
+from instruments.simulated.peer_server import PeerConnection, PeerServer
 from instruments.wire.tcp import TcpConnection, connect
 
 
@@ -80,7 +80,7 @@ class Client:
 @contextmanager
 def timed_peers(clock: Clock, count: int) -> Iterator[list[Client]]:
     """Clients of `count` peers, each connected."""
-    server = TcpServer(clock)
+    server = PeerServer(clock)
     clients = []
     try:
         for index in range(count):

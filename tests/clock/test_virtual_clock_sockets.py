@@ -8,7 +8,7 @@ import pytest
 from clock_peers import Client, timed_peers
 
 from instruments.errors import DisconnectedError, NoReplyError
-from instruments.simulated.tcp_server import TcpServer
+from instruments.simulated.peer_server import PeerServer
 from instruments.virtual_clock import ClockStalledError, VirtualClock
 from instruments.wire.tl1 import Tl1Session
 
@@ -100,7 +100,7 @@ def test_a_silent_peer_costs_exactly_the_timeout_and_no_real_time(clock):
         def closed(self):
             pass
 
-    server = TcpServer(clock)
+    server = PeerServer(clock)
     session = Tl1Session("ocs", *server.listen(lambda *_: Silent()), clock)
     began = time.monotonic()
     for times in range(1, 4):
@@ -180,7 +180,7 @@ def test_a_server_that_closes_ends_its_connections():
 
     for _ in range(20):
         clock = VirtualClock(patience=20)
-        server = TcpServer(clock)
+        server = PeerServer(clock)
         ended: list[bool] = []
         clients = [Client(clock, server.listen(lambda *_: Silent())) for _ in range(3)]
         for client in clients:
@@ -210,7 +210,7 @@ def test_two_workers_may_open_one_session_at_once(clock):
         def closed(self):
             pass
 
-    server = TcpServer(clock)
+    server = PeerServer(clock)
     session = Tl1Session("ocs", *server.listen(Polite), clock, ("user", "secret"))
     replies = clock.parallel(*[lambda: session.command("RTRV-HDR").received] * 4)
     assert replies == [2 * MS] * 4
@@ -226,7 +226,7 @@ def test_closing_a_session_ends_the_waits_of_others(clock):
         def closed(self):
             pass
 
-    server = TcpServer(clock)
+    server = PeerServer(clock)
     session = Tl1Session("ocs", *server.listen(lambda *_: Silent()), clock)
 
     def close():

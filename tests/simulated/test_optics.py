@@ -7,7 +7,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from instruments.simulated.optics import DARK_DBM, LightTrace, Matrix
+from instruments.simulated.light import LightTrace
+from instruments.simulated.optics import DARK_DBM, Matrix
 from instruments.simulated.randomness import Chance
 from instruments.simulated.truth import Truth
 from instruments.virtual_clock import VirtualClock

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from instruments.clock import Clock
+from instruments.simulated.light import Channels, LightField
 from instruments.simulated.optics import Matrix
+from instruments.simulated.peer_server import PeerServer
+from instruments.simulated.peers import Surroundings
 from instruments.simulated.polatis_peer import PolatisPeer
 from instruments.simulated.randomness import Chance
-from instruments.simulated.tcp_server import TcpServer
 from instruments.simulated.tl1_peer import Tl1Dialogue
 from instruments.simulated.truth import Truth
 from instruments.switches.polatis import Polatis
@@ -81,7 +83,7 @@ def simulated_switch(
     **options: Any,
 ) -> Iterator[Rig]:
     """A switch with 0 dBm at every ingress but the last."""
-    truth, server, sessions = Truth(), TcpServer(clock), []
+    truth, server, sessions = Truth(), PeerServer(clock), []
     matrix = Matrix(
         name,
         truth_of,
@@ -91,7 +93,17 @@ def simulated_switch(
         lambda ingress: None if ingress == size[0] else 0.0,
         lambda egress, ingress, at: None,
     )
-    peer = PolatisPeer(spec(name, size, options), matrix, clock, truth, LOGIN, f"SIM-{name}")
+    around = Surroundings(
+        spec(name, size, options),
+        clock,
+        Chance(seed),
+        truth,
+        LOGIN,
+        f"SIM-{name}",
+        matrix,
+        Channels(name, LightField(())),
+    )
+    peer = PolatisPeer(around)
 
     def session(connection, index):
         sessions.append(peer.session(connection, index))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from liar import block, denial, report
 
 from instruments.errors import GarbledError, InstrumentError, NoReplyError
-from instruments.simulated.tcp_server import TcpServer
+from instruments.simulated.peer_server import PeerServer
 from instruments.virtual_clock import VirtualClock
 from instruments.wire.tl1 import Pending, Tl1Session
 
@@ -65,7 +65,7 @@ ANSWERED = {"right", "twice", "report", "previous"}
 @given(st.lists(st.tuples(HOW, st.integers(1, 90)), min_size=1, max_size=40))
 def test_each_command_gets_its_own_answer_or_none(behaviours):
     clock = VirtualClock(patience=20)
-    server = TcpServer(clock)
+    server = PeerServer(clock)
     script = iter(behaviours)
     session = Tl1Session("ocs", *server.listen(lambda c, _: Unreliable(c, clock, script)), clock)
     now = 0

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from instruments.clock import SystemClock
-from instruments.simulated.tcp_server import TcpServer
+from instruments.simulated.peer_server import PeerServer
 
 RESET = b"\x01\0\0\0\0\0\0\0"
 
@@ -35,7 +35,7 @@ class Echo:
 def echoes():
     """Where an echo listens, and its sessions."""
     clock = SystemClock()
-    server = TcpServer(clock)
+    server = PeerServer(clock)
     sessions = []
 
     def make(connection, index):
@@ -121,5 +121,5 @@ def test_closing_drops_every_connection(echoes):
 
 
 def test_a_server_that_never_listened_closes():
-    server = TcpServer(SystemClock())
+    server = PeerServer(SystemClock())
     server.close()

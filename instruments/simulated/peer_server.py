@@ -1,11 +1,13 @@
-"""The listening side of simulated TCP instruments: one thread serves all of a world's."""
+"""The listening side of simulated instruments on TCP and serial lines: one thread for a world's."""
 
 import contextlib
+import os
 import selectors
 import socket
 import threading
+import tty
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from instruments.clock import Clock
 
@@ -20,12 +22,22 @@ class Session(Protocol):
         """The client is gone."""
 
 
-SessionFactory = Callable[["PeerConnection", int], Session]
+class PeerConnection(Protocol):
+    """One client's connection, as a peer sees it."""
+
+    def send(self, data: bytes) -> None:
+        """Write to the client; one that is gone is no error, as for any instrument."""
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """Hang up; `abruptly` resets the connection instead of ending it in order."""
+
+
+SessionFactory: TypeAlias = Callable[[PeerConnection, int], Session]
 """Makes the session of a new connection; told how many the same port had before."""
 
 
-class PeerConnection:
-    """One client's connection, as a peer sees it."""
+class TcpPeerConnection:
+    """A client's TCP connection."""
 
     def __init__(self, connection: socket.socket, clock: Clock) -> None:
         self._socket = connection
@@ -72,8 +84,51 @@ class PeerConnection:
             self._flight.close()
 
 
-class TcpServer:
-    """Listens on loopback for any number of peers."""
+class SerialPeerLine:
+    """The instrument's end of a serial line, which is a pseudo-terminal.
+
+    Its other end stays open here as well, as a device's does when no program has it open.
+
+    Attributes:
+        device: the path that a client opens.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._own, self._other = os.openpty()
+        tty.setraw(self._other)
+        self.device = os.ttyname(self._other)
+        self._flight = clock.flight(frozenset((self.device,)))
+
+    def fileno(self) -> int:
+        """What the server waits on."""
+        return self._own
+
+    def send(self, data: bytes) -> None:
+        """Write to the client."""
+        self._flight.sent(len(data))
+        while data:
+            data = data[os.write(self._own, data) :]
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """A serial line cannot hang up; its instrument falls silent."""
+
+    def received(self) -> bytes:
+        """What is there to read."""
+        return os.read(self._own, 1 << 16)
+
+    def acted_on(self, count: int) -> None:
+        """Everything that follows from `count` bytes has been scheduled."""
+        self._flight.landed(count)
+
+    def gone(self) -> None:
+        """Pull the plug."""
+        self._flight.close()
+        os.close(self._own)
+        os.close(self._other)
+
+
+class PeerServer:
+    """Serves any number of peers, on loopback and on serial lines."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -81,7 +136,8 @@ class TcpServer:
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self._listeners: list[socket.socket] = []
-        self._connections: dict[socket.socket, tuple[PeerConnection, Session]] = {}
+        self._connections: dict[socket.socket, tuple[TcpPeerConnection, Session]] = {}
+        self._lines: list[tuple[SerialPeerLine, Session]] = []
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -95,7 +151,7 @@ class TcpServer:
             connection, _ = listener.accept()
             try:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                peer = PeerConnection(connection, self._clock)
+                peer = TcpPeerConnection(connection, self._clock)
             except OSError:  # the client has gone again
                 connection.close()
                 return
@@ -105,15 +161,32 @@ class TcpServer:
                 connection, selectors.EVENT_READ, lambda: self._read(connection)
             )
 
+        self._listeners.append(listener)
+        self._register(listener, accept)
+        host, bound = listener.getsockname()
+        return host, bound
+
+    def serial_line(self, factory: SessionFactory) -> str:
+        """Serve a session on a new serial line; returns the path of its device."""
+        line = SerialPeerLine(self._clock)
+        session = factory(line, 0)
+        self._lines.append((line, session))
+
+        def read() -> None:
+            data = line.received()
+            session.received(data)
+            line.acted_on(len(data))
+
+        self._register(line, read)
+        return line.device
+
+    def _register(self, readable: socket.socket | SerialPeerLine, act: Callable[[], None]) -> None:
         with self._lock:
-            self._selector.register(listener, selectors.EVENT_READ, accept)
-            self._listeners.append(listener)
+            self._selector.register(readable, selectors.EVENT_READ, act)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="peers", daemon=True)
                 self._thread.start()
         self._wake.send(b"!")
-        host, bound = listener.getsockname()
-        return host, bound
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
@@ -127,6 +200,9 @@ class TcpServer:
             session.closed()
             peer.gone()
         self._connections.clear()
+        for line, session in self._lines:
+            session.closed()
+            line.gone()
         self._selector.close()
         self._woken.close()
 

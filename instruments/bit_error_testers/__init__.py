@@ -1,0 +1,1 @@
+"""Drivers: bit error testers."""

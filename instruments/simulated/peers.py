@@ -1,0 +1,76 @@
+"""What a simulated instrument is given and gives: found by model among the entry points.
+
+Third parties' peers stand in the same group as Lightrig's own (docs/drivers.md).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol, TypeAlias, cast
+
+from instruments.clock import Clock
+from instruments.simulated.light import Channels
+from instruments.simulated.optics import Matrix
+from instruments.simulated.peer_server import SessionFactory
+from instruments.simulated.randomness import Chance
+from instruments.simulated.truth import Truth
+from testbeds import InstrumentSpec, LightrigError, SwitchSpec
+
+GROUP = "lightrig.peers"
+
+Spec: TypeAlias = SwitchSpec | InstrumentSpec
+
+
+class NoPeerError(LightrigError):
+    """The testbed has an instrument that nothing here can simulate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a peer may know of the world around it.
+
+    Attributes:
+        spec: what the testbed's file says of it.
+        clock: everything it does, it does in this time.
+        chance: streams of draws, by name.
+        truth: where it notes what really happened.
+        login: the user and password it accepts.
+        serial: its serial number, which says that it is simulated.
+        matrix: the mirrors of a switch; None for an instrument.
+        light: the light at an instrument's channels; nothing comes to a switch's.
+    """
+
+    spec: Spec
+    clock: Clock
+    chance: Chance
+    truth: Truth
+    login: tuple[str, str]
+    serial: str
+    matrix: Matrix | None
+    light: Channels
+
+
+class Peer(Protocol):
+    """One simulated instrument, for any number of sessions on any of its wires."""
+
+    def wires(self) -> Mapping[str, SessionFactory]:
+        """What makes a session, by the scheme of the wire: `tl1`, `scpi`, `serial`, ..."""
+
+
+class PeerFactory(Protocol):
+    """What an entry point of the group names."""
+
+    def __call__(self, around: Surroundings) -> Peer:
+        """Make the peer."""
+
+
+def peer(around: Surroundings) -> Peer:
+    """The simulated instrument that a spec describes; raises `NoPeerError`."""
+    known: dict[str, EntryPoint] = {entry.name: entry for entry in entry_points(group=GROUP)}
+    spec = around.spec
+    if spec.model not in known:
+        raise NoPeerError(
+            f"{spec.name}: nothing here can simulate model {spec.model!r}; "
+            f"there are: {', '.join(sorted(known))}"
+        )
+    return cast(PeerFactory, known[spec.model].load())(around)
