@@ -46,6 +46,7 @@ def load(path: str | Path) -> Testbed:
         document.name,
         document.about,
         path,
+        path.parent / document.known_hosts if document.known_hosts else None,
         parts.switches,
         parts.servers,
         parts.instruments,

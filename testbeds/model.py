@@ -215,13 +215,17 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """What stands in the lab, as one file describes it."""
+    """What stands in the lab, as one file describes it.
+
+    `known_hosts` is the file of its SSH host keys, None for the user's own.
+    """
 
     __test__ = False
 
     name: str
     about: str
     path: Path
+    known_hosts: Path | None
     switches: Mapping[str, SwitchSpec]
     servers: Mapping[str, ServerSpec]
     instruments: Mapping[str, InstrumentSpec]

@@ -382,6 +382,9 @@ class Document(Part):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", examples=["opus"])]
     about: str = Field("", description="One sentence for reports")
+    known_hosts: str | None = Field(
+        None, description="SSH host keys, relative to this file; left out: the user's own"
+    )
     switches: dict[str, SwitchPart]
     servers: dict[str, ServerPart] = Field(
         default_factory=dict, description="By name or range, e.g. server[0-3]"

@@ -8,7 +8,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -185,7 +185,7 @@ def _try(
         placeholder = is_placeholder(Way.parse(address, None).host)
         # Nobody needs credentials for an instrument that is not there to be asked.
         login = look_up(spec.login) if spec.login and not placeholder else None
-        way = Way.parse(address, login)
+        way = replace(Way.parse(address, login), known_hosts=testbed.known_hosts)
         if not isinstance(spec, ServerSpec):
             instrument = open_instrument(spec, way, clock)
         elif way.scheme == "netns":

@@ -7,6 +7,7 @@ import typer
 
 from harness.cli.check import check, schema
 from harness.cli.restore import restore
+from harness.cli.serve import serve
 
 main = typer.Typer(
     help="Measure optical-circuit-switched ML fabrics. Suites run with pytest: "
@@ -19,3 +20,4 @@ main = typer.Typer(
 main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
 main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)
 main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
+main.command(epilog="Example: lightrig serve testbeds/opus.yaml --write served.yaml")(serve)

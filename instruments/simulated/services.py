@@ -28,9 +28,17 @@ class Service:
 
 
 def serve(
-    name: str, peer: Peer, scheme: str, server: PeerServer, login: tuple[str, str]
+    name: str,
+    peer: Peer,
+    scheme: str,
+    server: PeerServer,
+    login: tuple[str, str],
+    port: int = 0,
 ) -> Service:
-    """Let `peer` listen on the wire that its address names; raises `NoPeerError`."""
+    """Let `peer` listen on the wire that its address names, on any free port unless one is given.
+
+    Raises `NoPeerError`.
+    """
     wires = peer.wires()
     if scheme not in wires:
         raise NoPeerError(
@@ -38,4 +46,4 @@ def serve(
         )
     if scheme == "serial":
         return Service(scheme, "", 0, login, resource=server.serial_line(wires[scheme]))
-    return Service(scheme, *server.listen(wires[scheme]), login)
+    return Service(scheme, *server.listen(wires[scheme], port), login)

@@ -1,5 +1,6 @@
 """A simulated world: the light, links and peers of one testbed, built from its truth."""
 
+import itertools
 import math
 import secrets
 from collections.abc import Callable
@@ -25,20 +26,28 @@ class World:
     """Everything behind the wires of a simulated testbed.
 
     Servers that are namespaces are not simulated: their links are moved in the kernel
-    by `plant`. One seed gives one world; only passwords and ports differ.
+    by `plant`. One seed gives one world; only passwords and ports differ, the latter unless
+    `first_port` says where they begin.
 
     Raises:
         NoPeerError: a model, or a wire of it, that nothing here can simulate.
     """
 
     def __init__(
-        self, testbed: Testbed, clock: Clock, seed: int, kernel: KernelLinks | None = None
+        self,
+        testbed: Testbed,
+        clock: Clock,
+        seed: int,
+        kernel: KernelLinks | None = None,
+        *,
+        first_port: int = 0,
     ) -> None:
         self.truth = Truth()
         self._testbed = testbed
         self._clock = clock
         self._chance = Chance(seed)
         self._login = ("bench", secrets.token_urlsafe(12))
+        self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
         self._server = PeerServer(clock)
         self._plant = KernelPlant(kernel, testbed, self.truth) if kernel else None
         self.links = NicLinks(testbed.simulation.nic, clock, self._chance, self.truth)
@@ -82,7 +91,7 @@ class World:
             Channels(spec.name, self.light),
         )
         scheme = (spec.address or "").partition("://")[0]
-        return serve(spec.name, peer(around), scheme, self._server, self._login)
+        return serve(spec.name, peer(around), scheme, self._server, self._login, next(self._ports))
 
     def _matrix(self, spec: SwitchSpec) -> Matrix:
         """The mirrors of a switch, in this world's light."""
@@ -136,7 +145,7 @@ class World:
                 self._probes,
             )
 
-        host = SshPeer(spec.name, self._clock, self._login, start_probe)
+        host = SshPeer(spec.name, self._clock, self._login, start_probe, port=next(self._ports))
         self._hosts.append(host)
         return Service("ssh", *host.address, self._login, host.known_hosts_line())
 
