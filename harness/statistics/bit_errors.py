@@ -1,0 +1,160 @@
+"""How sure a bit error ratio is: intervals, bounds, gate lengths, verdicts.
+
+All of it is exact (Clopper and Pearson 1934), which for the small ratios and the many bits of
+a link is the same as the Poisson interval (Garwood 1936); the latter is computed where a
+count of bits is too large for the former's arithmetic. It holds for errors that come
+independently: behind an equaliser or an interleaver they come in bursts, and a count of bursts
+is the honest one.
+"""
+
+import math
+from dataclasses import dataclass
+
+from scipy import stats
+
+from harness.statistics.samples import SampleError, check_confidence
+from harness.statistics.verdicts import Outcome
+
+_POISSON_FROM = 10**9
+"""From so many bits on the binomial and the Poisson interval differ by less than 1e-9 of both."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRatio:
+    """A bit error ratio with its interval.
+
+    errors, bits: what was counted.
+    value: errors / bits.
+    lower, upper: two-sided interval at `confidence`. Without errors `lower` is 0, and `upper` is
+        above the one-sided zero-error bound, which `upper_bound` gives: to spend all of the
+        error on one side only after no error was seen would break the confidence.
+    """
+
+    errors: int
+    bits: int
+    value: float
+    lower: float
+    upper: float
+    confidence: float
+
+
+def error_ratio(errors: int, bits: int, confidence: float = 0.95) -> ErrorRatio:
+    """The ratio of `errors` in `bits`, with an interval that holds it at least so often.
+
+    Raises `SampleError` for counts that cannot be, such as no bits or more errors than bits.
+    """
+    _check(errors, bits)
+    check_confidence(confidence)
+    each = (1 + confidence) / 2
+    lower, upper = lower_bound(errors, bits, each), upper_bound(errors, bits, each)
+    return ErrorRatio(errors, bits, errors / bits, lower, upper, confidence)
+
+
+def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
+    """What the ratio is at most, at `confidence`, on this side alone.
+
+    Without errors it is 1 - (1 - confidence)**(1 / bits), about -ln(1 - confidence) / bits.
+    Raises `SampleError`.
+    """
+    _check(errors, bits)
+    check_confidence(confidence)
+    if errors == bits:
+        return 1.0
+    if errors == 0:
+        return -math.expm1(math.log1p(-confidence) / bits)
+    if bits >= _POISSON_FROM:
+        return float(stats.gamma.ppf(confidence, errors + 1)) / bits
+    return float(stats.beta.ppf(confidence, errors + 1, bits - errors))
+
+
+def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
+    """What the ratio is at least, at `confidence`, on this side alone; raises `SampleError`."""
+    _check(errors, bits)
+    check_confidence(confidence)
+    if errors == 0:
+        return 0.0
+    if bits >= _POISSON_FROM:
+        return float(stats.gamma.ppf(1 - confidence, errors)) / bits
+    return float(stats.beta.ppf(1 - confidence, errors, bits - errors + 1))
+
+
+def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
+    """How many bits show a ratio of at most `limit` at `confidence`, if `errors` of them fail.
+
+    Without errors it is -ln(1 - confidence) / limit: 3.0 / limit at 95 %. Raises `SampleError`.
+    """
+    if not 0 < limit < 1:
+        raise SampleError(f"limit: found {limit}, expected a ratio between 0 and 1")
+    if errors < 0:
+        raise SampleError(f"errors: found {errors}, expected a count")
+    check_confidence(confidence)
+    if errors == 0:
+        return math.ceil(math.log1p(-confidence) / math.log1p(-limit))
+    bits = max(math.ceil(float(stats.gamma.ppf(confidence, errors + 1)) / limit), errors + 1)
+    # The Poisson bound is the larger one: fewer bits may do.
+    low = errors
+    while bits - low > 1:
+        middle = (low + bits) // 2
+        if upper_bound(errors, middle, confidence) <= limit:
+            bits = middle
+        else:
+            low = middle
+    return bits
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRatioVerdict:
+    """What a count says about a limit.
+
+    outcome: "pass", "fail" or "not enough data".
+    ratio: what was counted, with its interval.
+    needed: how many more bits would pass if they brought no further error; None when decided.
+    reason: one sentence for people.
+    """
+
+    outcome: Outcome
+    ratio: ErrorRatio | None
+    needed: int | None
+    reason: str
+
+
+def judge_error_ratio(
+    errors: int, bits: int, limit: float, confidence: float = 0.95, *, sync_lost: bool = False
+) -> ErrorRatioVerdict:
+    """Judge the claim that the bit error ratio is at most `limit`.
+
+    It passes where the upper bound at `confidence` keeps the limit and fails where the lower
+    bound is above it, each wrongly with a probability of at most 1 - `confidence` at a number
+    of bits fixed beforehand (`bits_needed` says it). A detector that lost its pattern has
+    counted nothing: that fails, whatever it shows. Raises `SampleError`.
+    """
+    if sync_lost:
+        reason = "The detector lost the pattern while it counted, so its counts bound nothing."
+        return ErrorRatioVerdict("fail", None, None, reason)
+    if not 0 < limit < 1:
+        raise SampleError(f"limit: found {limit}, expected a ratio between 0 and 1")
+    if bits == 0:
+        needed = bits_needed(limit, confidence)
+        reason = f"No bit was compared: {needed:.3g} needed."
+        return ErrorRatioVerdict("not enough data", None, needed, reason)
+    ratio = error_ratio(errors, bits, confidence)
+    counted = f"{errors:,} errors in {bits:.4g} bits"
+    sure = f"at {100 * confidence:g} % confidence"
+    upper = upper_bound(errors, bits, confidence)
+    if upper <= limit:
+        reason = f"{counted}: at most {upper:.2g} {sure}, and {limit:.2g} is allowed."
+        return ErrorRatioVerdict("pass", ratio, None, reason)
+    lower = lower_bound(errors, bits, confidence)
+    if lower > limit:
+        reason = f"{counted}: at least {lower:.2g} {sure}, and only {limit:.2g} is allowed."
+        return ErrorRatioVerdict("fail", ratio, None, reason)
+    needed = bits_needed(limit, confidence, errors) - bits
+    reason = f"{counted} do not decide {limit:.2g} {sure}: {needed:.3g} more bits without an error."
+    return ErrorRatioVerdict("not enough data", ratio, needed, reason)
+
+
+def _check(errors: int, bits: int) -> None:
+    if bits < 1:
+        raise SampleError(f"bits: found {bits}, expected at least 1")
+    if not 0 <= errors <= bits:
+        raise SampleError(f"errors: found {errors} of {bits} bits, expected 0 to {bits}")

@@ -1,0 +1,102 @@
+"""Counting bit errors only for as long as it takes: Wald's sequential test.
+
+The likelihood of a bad link over that of a good one moves with every bit. It crosses
+1 / alpha for a good link with a probability of at most alpha, and beta for a bad one with at
+most beta (Wald, Sequential Analysis, 1947, section 3.2, with the bounds that need no
+approximation). Looking at any time, and as often as one likes, is what it is made for.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from scipy import optimize, stats
+
+from harness.statistics.samples import SampleError
+
+Decision: TypeAlias = Literal["accept", "reject", "go on"]
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialTest:
+    """Tells a good link from a bad one.
+
+    good: a bit error ratio that must not be rejected, more often than `alpha`.
+    bad: one that must not be accepted, more often than `beta`; above `good`.
+
+    A link between the two may be decided either way, and takes longest.
+    Raises `SampleError` for ratios or rates that make no sense.
+    """
+
+    good: float
+    bad: float
+    alpha: float = 0.05
+    beta: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.good < self.bad < 1:
+            raise SampleError(f"found good {self.good} and bad {self.bad}, expected 0 < good < bad")
+        for name, rate in (("alpha", self.alpha), ("beta", self.beta)):
+            if not 0 < rate < 0.5:
+                raise SampleError(f"{name}: found {rate}, expected a rate between 0 and 0.5")
+
+    def decide(self, errors: int, bits: int) -> Decision:
+        """What `errors` in `bits` say so far; raises `SampleError` for counts that cannot be."""
+        if not 0 <= errors <= bits:
+            raise SampleError(f"errors: found {errors} of {bits} bits")
+        ratio = self._per_error * errors - self._per_bit * (bits - errors)
+        if ratio >= -math.log(self.alpha):
+            return "reject"
+        if ratio <= math.log(self.beta):
+            return "accept"
+        return "go on"
+
+    def bits_without_errors(self) -> int:
+        """How many bits without any error are accepted: the shortest test that can pass."""
+        return math.ceil(-math.log(self.beta) / self._per_bit)
+
+    def expected_bits(self, ratio: float) -> float:
+        """About how many bits the test takes on a link of this `ratio` (Wald's approximation)."""
+        drift = ratio * self._per_error - (1 - ratio) * self._per_bit
+        up, down = -math.log(self.alpha), math.log(self.beta)
+        if abs(drift) < 1e-12 * self._per_bit:
+            variance = ratio * (self._per_error + self._per_bit) ** 2
+            return -up * down / variance
+        rejected = self._rejected(ratio, drift)
+        return (rejected * up + (1 - rejected) * down) / drift
+
+    def fixed_bits(self) -> int:
+        """How many bits the shortest test of fixed length takes that keeps the same two rates."""
+        allowed = 0
+        while True:
+            # Most bits that a good link survives, fewest that a bad one does not.
+            most = float(stats.gamma.ppf(self.alpha, allowed + 1)) / self.good
+            fewest = float(stats.gamma.ppf(1 - self.beta, allowed + 1)) / self.bad
+            if fewest <= most:
+                return math.ceil(fewest)
+            allowed += 1
+
+    @property
+    def _per_error(self) -> float:
+        return math.log(self.bad / self.good)
+
+    @property
+    def _per_bit(self) -> float:
+        return math.log1p(-self.good) - math.log1p(-self.bad)
+
+    def _rejected(self, ratio: float, drift: float) -> float:
+        """How often a link of `ratio` is rejected, by Wald's fundamental identity."""
+
+        def identity(h: float) -> float:
+            up, down = math.expm1(h * self._per_error), math.expm1(-h * self._per_bit)
+            return ratio * up + (1 - ratio) * down
+
+        far = -math.copysign(1.0, drift)
+        while identity(far) < 0:
+            far *= 2
+        near = far / 2
+        while identity(near) > 0:
+            near /= 2
+        h = float(optimize.brentq(identity, min(near, far), max(near, far)))
+        up, down = math.exp(-h * math.log(self.alpha)), math.exp(h * math.log(self.beta))
+        return (1 - down) / (up - down)

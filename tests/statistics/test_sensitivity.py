@@ -1,0 +1,65 @@
+"""The sensitivity of a receiver: the fit finds the truth as often as it says."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from harness.statistics.samples import SampleError
+from harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
+
+POWERS = np.arange(-12.0, -5.0, 0.5)
+TARGET = 2.4e-4
+
+
+def counts(
+    generator: np.random.Generator, at: float, slope: float, floor: float, bits: float = 1e9
+) -> tuple[np.ndarray, np.ndarray]:
+    q = -special.ndtri(TARGET) * 10 ** (slope * (POWERS - at))
+    ratio = special.ndtr(-q) + floor
+    return generator.poisson(bits * ratio), np.full(POWERS.size, bits)
+
+
+@pytest.mark.parametrize(("slope", "floor"), [(0.1, 0.0), (0.06, 0.0), (0.1, 3e-7)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(slope: float, floor: float) -> None:
+    generator = np.random.default_rng(5)
+    held, trials = 0, 30
+    for _ in range(trials):
+        at = generator.uniform(-10, -8)
+        errors, bits = counts(generator, at, slope, floor, 1e7)
+        fit = sensitivity(POWERS, errors, bits, TARGET, with_floor=floor > 0)
+        assert isinstance(fit, Sensitivity)
+        held += fit.lower <= at <= fit.upper
+        assert abs(fit.dbm - at) < 0.1
+        assert fit.misfit > 1e-6
+    assert held >= 24  # binomial(30, 0.95) is below with a probability of 0.06 %
+
+
+def test_the_curve_goes_through_the_target() -> None:
+    errors, bits = counts(np.random.default_rng(1), -9.0, 0.1, 0.0)
+    fit = sensitivity(POWERS, errors, bits, TARGET)
+    assert isinstance(fit, Sensitivity)
+    assert fit.ratio_at(fit.dbm) == pytest.approx(TARGET, rel=1e-6)
+    assert fit.ratio_at(-12) > TARGET > fit.ratio_at(-6)
+    assert fit.slope == pytest.approx(0.1, rel=0.02)
+
+
+def test_a_wrong_model_is_told_by_its_misfit() -> None:
+    errors, bits = counts(np.random.default_rng(1), -9.0, 0.1, 1e-5)
+    without = sensitivity(POWERS, errors, bits, TARGET)
+    within = sensitivity(POWERS, errors, bits, TARGET, with_floor=True)
+    assert isinstance(without, Sensitivity)
+    assert isinstance(within, Sensitivity)
+    assert without.misfit < 1e-6 < within.misfit
+    assert within.floor == pytest.approx(1e-5, rel=0.1)
+
+
+def test_too_few_errors_make_no_fit() -> None:
+    zeros = np.zeros(POWERS.size)
+    fit = sensitivity(POWERS, zeros, zeros + 1e9, TARGET)
+    assert isinstance(fit, NoSensitivity)
+    assert "3 needed" in fit.reason
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    with pytest.raises(SampleError):
+        sensitivity([1.0, 2.0], [1], [10], TARGET)

@@ -1,0 +1,58 @@
+"""The sequential test keeps its two error rates and stops early."""
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.statistics.samples import SampleError
+from harness.statistics.sequential import SequentialTest
+
+TEST = SequentialTest(good=3e-13, bad=1e-12)
+
+
+def trials(test: SequentialTest, ratio: float, count: int, gate: float) -> tuple[float, float]:
+    """How often it rejects, and how many bits it takes in the mean, looking after each gate."""
+    generator = np.random.default_rng(7)
+    rejected, total = 0, 0.0
+    for _ in range(count):
+        errors, bits = 0, 0
+        while (decision := test.decide(errors, bits)) == "go on":
+            errors += int(generator.poisson(gate * ratio))
+            bits += round(gate)
+        rejected += decision == "reject"
+        total += bits
+    return rejected / count, total / count
+
+
+def test_it_keeps_its_rates_and_needs_a_third_less() -> None:
+    gate = TEST.bits_without_errors() / 40
+    wrong, bits_good = trials(TEST, TEST.good, 2_000, gate)
+    right, bits_bad = trials(TEST, TEST.bad, 2_000, gate)
+    chance = 3 * math.sqrt(0.05 * 0.95 / 2_000)
+    assert wrong <= TEST.alpha + chance
+    assert 1 - right <= TEST.beta + chance
+    fixed = TEST.fixed_bits()
+    assert bits_good <= fixed * 2 / 3
+    assert bits_bad <= fixed * 2 / 3
+    assert bits_good == pytest.approx(TEST.expected_bits(TEST.good), rel=0.2)
+
+
+@pytest.mark.parametrize("ratio", [1e-14, 1e-13, 3e-13, 6e-13, 1e-12])
+def test_what_it_expects_is_about_what_it_takes(ratio: float) -> None:
+    gate = TEST.bits_without_errors() / 40
+    _, bits = trials(TEST, ratio, 300, gate)
+    assert bits == pytest.approx(TEST.expected_bits(ratio), rel=0.4)
+
+
+def test_a_dead_link_is_rejected_at_once_and_a_clean_one_accepted() -> None:
+    bits = TEST.bits_without_errors()
+    assert TEST.decide(0, bits) == "accept"
+    assert TEST.decide(0, bits // 2) == "go on"
+    assert TEST.decide(5, 10**6) == "reject"
+
+
+@pytest.mark.parametrize("wrong", [{"good": 2e-12}, {"good": 0.0}, {"alpha": 0.6}, {"beta": 0.0}])
+def test_rates_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(SampleError):
+        SequentialTest(**{"good": 3e-13, "bad": 1e-12, **wrong})
