@@ -122,6 +122,10 @@ class Channels:
         """The power in mW that comes to `channel` now."""
         return self._field.level(self._port(channel))
 
+    def origin(self, channel: int) -> Port | None:
+        """Whose light comes to `channel`; None where it is dark."""
+        return self._field.origin(self._port(channel))
+
     def on_arrival(self, channel: int, listener: Callable[[int], None]) -> None:
         """Tell `listener` when the light at `channel` has changed, and at what time."""
         self._field.on_arrival(self._port(channel), listener)

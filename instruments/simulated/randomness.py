@@ -5,6 +5,7 @@ import hashlib
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from testbeds import Distribution
 
@@ -35,6 +36,17 @@ class Stream:
         if not self._normals:
             self._normals = self._generator.standard_normal(self._BULK).tolist()
         return self._normals.pop()
+
+    def normals(self, count: int) -> npt.NDArray[np.float64]:
+        """`count` standard normal deviates at once."""
+        return self._generator.standard_normal(count)
+
+    def poisson(self, mean: float) -> int:
+        """How often something happens that is expected `mean` times."""
+        # Beyond this numpy's own draw overflows, and the normal one is as good.
+        if mean > 1e15:
+            return round(mean + math.sqrt(mean) * self.normal())
+        return int(self._generator.poisson(mean))
 
     def duration(self, distribution: Distribution[int], pairs: int = 1) -> int:
         """A duration in ns: lognormal with the given mean and sd, when `pairs` move at once.

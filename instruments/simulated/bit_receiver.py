@@ -1,0 +1,134 @@
+"""A receiver that makes bit errors, and the detector that counts them.
+
+The ratio follows the light: erfc(Q / sqrt 2) / 2 with Q in proportion to the received power, and
+a floor that no light improves. All constants are chosen, not taken from a data sheet.
+"""
+
+import math
+from dataclasses import dataclass
+
+from scipy import special
+
+from instruments.clock import Clock
+from instruments.simulated.light import Channels
+from instruments.simulated.randomness import Stream
+from testbeds import Port
+
+LOST_DBM = -28.0
+"""Below this there is no signal, and no clock to be recovered."""
+
+_UNLOCKED_RATIO = 1e-2
+_Q_AT_1E12 = -float(special.ndtri(1e-12))
+_DRAWN_DB = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """What a receiver is like.
+
+    Attributes:
+        sensitivity_dbm: the power that gives a ratio of 1e-12, without the floor.
+        floor: the ratio at any power.
+    """
+
+    sensitivity_dbm: float = -9.0
+    floor: float = 1e-16
+
+    def ratio(self, milliwatt: float) -> float:
+        """The bit error ratio at a received power."""
+        if milliwatt <= 0:
+            return 0.5
+        q = _Q_AT_1E12 * milliwatt / 10 ** (self.sensitivity_dbm / 10)
+        return min(float(special.ndtr(-q)) + self.floor, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a detector counted since it was begun.
+
+    Attributes:
+        elapsed: for how many ns.
+        bits: how many were compared; none while the pattern is lost.
+        errors: how many of them were wrong.
+        sync_lost: for how many ns the pattern was not followed.
+        clock_lost: for how many ns there was no signal.
+    """
+
+    elapsed: int
+    bits: int
+    errors: int
+    sync_lost: int
+    clock_lost: int
+
+
+class ErrorDetector:
+    """Compares what arrives at a channel with the pattern that the same instrument sends."""
+
+    def __init__(self, name: str, channel: int, light: Channels, clock: Clock, draws: Stream):
+        self._own = Port(name, str(channel))
+        self._channel = channel
+        self._light = light
+        self._clock = clock
+        self._draws = draws
+        self.receiver = Receiver(Receiver().sensitivity_dbm + _DRAWN_DB * draws.normal())
+        self.rate = 0.0
+        self.expects_what_is_sent = True
+        self._since = self._until = clock.now()
+        self._bits = 0.0
+        self._errors = self._sync_lost = self._clock_lost = 0
+        self._level = 0.0
+        self._origin: Port | None = None
+        light.on_arrival(channel, lambda _: self._take())
+        self._take()
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether there is a signal."""
+        return self._level >= 10 ** (LOST_DBM / 10)
+
+    @property
+    def has_sync(self) -> bool:
+        """Whether the pattern is followed."""
+        return (
+            self.has_clock
+            and self._origin == self._own
+            and self.expects_what_is_sent
+            and self.receiver.ratio(self._level) < _UNLOCKED_RATIO
+        )
+
+    @property
+    def level_dbm(self) -> float:
+        """The light that it receives, in dBm; minus infinity in the dark."""
+        return 10 * math.log10(self._level) if self._level > 0 else -math.inf
+
+    def begin(self) -> None:
+        """Count from zero."""
+        self._take()
+        self._since = self._until
+        self._bits = 0.0
+        self._errors = self._sync_lost = self._clock_lost = 0
+
+    def counted(self) -> Counted:
+        """What was counted until now."""
+        self._take()
+        elapsed = self._until - self._since
+        return Counted(elapsed, int(self._bits), self._errors, self._sync_lost, self._clock_lost)
+
+    def settings_changed(self) -> None:
+        """Count what was until now by the old settings; call before changing one."""
+        self._take()
+
+    def _take(self) -> None:
+        """Account for the time since last asked, in which the light was what it was then."""
+        now = self._clock.now()
+        passed, self._until = now - self._until, now
+        if not self.has_clock:
+            self._clock_lost += passed
+        if not self.has_sync:
+            self._sync_lost += passed
+        elif passed:
+            bits = self.rate * passed / 1e9
+            self._bits += bits
+            self._errors += self._draws.poisson(bits * self.receiver.ratio(self._level))
+        self._level = self._light.level(self._channel)
+        self._origin = self._light.origin(self._channel)

@@ -1,0 +1,162 @@
+"""Every bit error tester counts what its receiver makes, and says when it counted nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from harness.bench import Bench, bind
+from harness.statistics.bit_errors import error_ratio
+from instruments.bit_error_testers.eye_bert import _long, _TextOrRecord
+from instruments.capabilities import BitErrorTester
+from instruments.errors import DeniedError, NotDoneError
+from instruments.simulated.bit_receiver import Receiver
+from instruments.simulated.eye_bert_peer import _short_float
+from testbeds import load
+
+SECOND = 1_000_000_000
+TESTERS = {
+    "anritsu-mp1900a": "scpi",
+    "keysight-m8040a": "scpi",
+    "eye-bert": "serial",
+}
+FILE = """
+name: bits
+switches:
+  ocs: {{model: polatis, address: tl1://ocs.invalid, size: 4x4}}
+instruments:
+  ber: {{kind: bit_error_tester, model: {model}, address: "{scheme}://{where}.invalid",
+        launch: {{max: 0 dBm}}}}
+fibers:
+  - {{fiber: ber.1 -> ber.1, loss: {loss} dB}}
+"""
+
+
+@contextmanager
+def bench(tmp_path: Path, model: str, loss: float) -> Iterator[Bench]:
+    path = tmp_path / "bits.yaml"
+    scheme = TESTERS[model]
+    path.write_text(FILE.format(model=model, scheme=scheme, where="/dev/x", loss=loss))
+    if scheme != "serial":
+        path.write_text(FILE.format(model=model, scheme=scheme, where="ber", loss=loss))
+    bound = bind(load(path), "simulated", seed=3)
+    try:
+        yield bound
+    finally:
+        bound.close()
+
+
+def the_ber(bound: Bench) -> BitErrorTester:
+    return bound.instruments["ber"]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("model", TESTERS)
+def test_it_says_who_it_is(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model, 5) as bound:
+        assert bound.identities["ber"].simulated
+
+
+@pytest.mark.parametrize("model", TESTERS)
+def test_it_counts_errors_as_its_receiver_makes_them(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model, 11.4) as bound:
+        ber = the_ber(bound)
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        ber.align(1)
+        before = bound.clock.now()
+        counted = ber.count(1, duration=2 * SECOND).result()
+        assert not counted.sync_lost
+        assert counted.bits == pytest.approx(2e10, rel=0.02)
+        assert counted.began.earliest >= before
+        assert counted.ended.latest - counted.began.earliest == pytest.approx(2e9, rel=0.03)
+        assert bound.world is not None
+        # The receiver's sensitivity is drawn around its kind's; the ratio must be one of those.
+        ratios = [Receiver(-9 + shift).ratio(10**-1.14) for shift in (-1.2, 1.2)]
+        found = error_ratio(counted.errors, counted.bits)
+        assert ratios[0] < found.value < ratios[1]
+
+
+@pytest.mark.parametrize("model", TESTERS)
+def test_a_strong_signal_has_no_errors(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model, 3) as bound:
+        ber = the_ber(bound)
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        counted = ber.count(1, duration=SECOND).result()
+        assert counted.errors == 0
+        assert not counted.sync_lost
+
+
+@pytest.mark.parametrize("model", TESTERS)
+def test_a_lost_pattern_is_not_zero_errors(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model, 35) as bound:
+        ber = the_ber(bound)
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        counted = ber.count(1, duration=SECOND).result()
+        assert counted.sync_lost
+        assert counted.clock_lost
+        with pytest.raises(NotDoneError, match="ber"):
+            ber.align(1)
+
+
+@pytest.mark.parametrize("model", TESTERS)
+def test_a_gate_can_be_looked_into_and_stopped(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model, 5) as bound:
+        ber = the_ber(bound)
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        gate = ber.count(1, duration=60 * SECOND)
+        bound.clock.sleep(SECOND)
+        sofar = gate.now()
+        bound.clock.sleep(SECOND)
+        stopped = gate.stop()
+        assert 0 < sofar.bits < stopped.bits < 3e10
+        again = ber.count(1, duration=SECOND).result()
+        assert again.bits == pytest.approx(1e10, rel=0.03)
+
+
+@pytest.mark.parametrize("model", TESTERS)
+def test_a_pattern_that_it_has_not_is_refused_before_anything_is_sent(
+    tmp_path: Path, model: str
+) -> None:
+    with bench(tmp_path, model, 5) as bound:
+        ber = the_ber(bound)
+        sent = len(ber.wire())
+        with pytest.raises(DeniedError, match="no pattern PRBS12; it has PRBS7"):
+            ber.prepare(1, pattern="PRBS12", bits_per_second=10e9)
+        assert len(ber.wire()) == sent
+
+
+def test_four_levels_carry_two_bits(tmp_path: Path) -> None:
+    with bench(tmp_path, "keysight-m8040a", 5) as bound:
+        ber = the_ber(bound)
+        ber.prepare(1, pattern="PRBS13Q", bits_per_second=100e9)
+        counted = ber.count(1, duration=10_000_000).result()
+        assert counted.bits == pytest.approx(1e9, rel=0.01)
+
+
+def test_a_rate_that_it_cannot_is_denied_with_its_words(tmp_path: Path) -> None:
+    with bench(tmp_path, "anritsu-mp1900a", 5) as bound:
+        with pytest.raises(DeniedError) as denied:
+            the_ber(bound).prepare(1, pattern="PRBS31", bits_per_second=100e9)
+        assert denied.value.code == "-222"
+        assert "BITRate 100.0" in denied.value.command
+
+
+@given(st.integers(0, 2**60))
+def test_a_short_float_keeps_24_bits(count: int) -> None:
+    assert _long(_short_float(count)) == pytest.approx(count, rel=2**-23)
+
+
+@given(st.integers(0, 2**24 - 1))
+def test_a_small_count_is_exact(count: int) -> None:
+    assert _long(_short_float(count)) == count
+
+
+@given(st.binary(min_size=26, max_size=26), st.integers(0, 26))
+def test_a_record_is_never_cut_early(data: bytes, came: int) -> None:
+    record = data + b"\0"
+    framing = _TextOrRecord()
+    if b"\n" not in record:
+        assert framing.cut(record[:came]) is None
+        assert framing.cut(record) == (record, 27)
