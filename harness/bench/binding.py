@@ -104,6 +104,8 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
         close_newest_first(builder.closers)
         raise
     simulated = {name for name, identity in builder.identities.items() if identity.simulated}
+    if builder.world is not None:  # some instruments cannot say what they are
+        simulated |= builder.world.services.keys()
     return Bench(
         testbed,
         clock,
