@@ -1,0 +1,98 @@
+"""Peers that lie: what a simulated instrument answers is tampered with on its way out.
+
+The instrument itself stays honest and does what it is told; only its words are delayed, lost,
+cut, garbled, repeated or swapped.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+from instruments.clock import Clock
+from instruments.simulated.peer_server import PeerConnection, Session, SessionFactory
+
+Lie: TypeAlias = Literal[
+    "none",
+    "slow",
+    "late",
+    "silent",
+    "closes",
+    "cuts",
+    "resets",
+    "truncates",
+    "garbles",
+    "repeats",
+    "previous",
+    "junk",
+]
+LIES: tuple[Lie, ...] = get_args(Lie)
+
+SLOW = 100_000_000
+LATE = 200_000_000_000
+"""How long a slow and a late answer are held back, in ns; late is after any timeout."""
+
+_JUNK = b"~junk~\r\n"
+_KEPT = 50
+
+
+@dataclass
+class Liar:
+    """Tampers with everything that the peers of one world say, as `lie` says now."""
+
+    clock: Clock
+    lie: Lie = "none"
+    told: int = 0
+    _before: list[bytes] = field(default_factory=list)
+
+    def wrap(self, factory: SessionFactory) -> SessionFactory:
+        """Sessions of `factory` whose answers go through this liar."""
+
+        def make(connection: PeerConnection, index: int) -> Session:
+            return factory(_Tampered(connection, self), index)
+
+        return make
+
+    def tell(self, connection: PeerConnection, data: bytes) -> None:
+        """Send `data`, or what becomes of it."""
+        previous = self._before[-1] if self._before else data
+        self._before = [*self._before[-_KEPT:], data]
+        if self.lie == "none":
+            connection.send(data)
+            return
+        self.told += 1
+        match self.lie:
+            case "slow" | "late":
+                at = self.clock.now() + (SLOW if self.lie == "slow" else LATE)
+                self.clock.schedule(at, "liar", lambda: connection.send(data))
+            case "silent":
+                pass
+            case "closes" | "resets":
+                connection.close(abruptly=self.lie == "resets")
+            case "cuts":
+                connection.send(data[: len(data) // 2])
+                connection.close()
+            case "truncates":
+                connection.send(data[: len(data) // 2])
+            case "garbles":
+                connection.send(bytes(byte ^ 0xA5 for byte in data))
+            case "repeats":
+                connection.send(data)
+                connection.send(data)
+            case "previous":
+                connection.send(previous)
+            case "junk":
+                connection.send(_JUNK)
+                connection.send(data)
+
+
+class _Tampered:
+    def __init__(self, connection: PeerConnection, liar: Liar) -> None:
+        self._connection = connection
+        self._liar = liar
+
+    def send(self, data: bytes) -> None:
+        """Say it, or something else."""
+        self._liar.tell(self._connection, data)
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """Hang up."""
+        self._connection.close(abruptly=abruptly)

@@ -1,0 +1,115 @@
+"""Every model on every wire: a testbed with one instrument, and the question it is tried with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from harness.bench import Bench, bind
+from harness.bench import binding as binding_module
+from instruments.capabilities import (
+    Attenuator,
+    BitErrorTester,
+    LightSource,
+    OpticalSwitch,
+    PowerMeter,
+)
+from instruments.registry import models
+from instruments.simulated.lying import Liar
+from instruments.simulated.world import World
+from testbeds import load
+
+NAME = "it"
+KINDS: dict[str, tuple[type, ...]] = {
+    "switches": (OpticalSwitch,),
+    "power_meter": (PowerMeter,),
+    "light_source": (LightSource,),
+    "attenuator": (Attenuator,),
+    "bit_error_tester": (BitErrorTester,),
+}
+SIZES = {
+    "agiltron": "1x8",
+    "dicon-mems": "1x8",
+    "keysight-n773x": "1x4",
+    "ocstrx": "2x6",
+    "osw-ascii": "1x16",
+    "sercalo": "1x4",
+    "thorlabs-osw": "1x2",
+}
+OPTIONS = {"agiltron": "standing: 1"}
+ADDRESSES = {
+    "serial": "serial:///dev/ttyUSB0",
+    "visa": "visa://TCPIP::it.invalid::hislip0::INSTR",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model on one wire."""
+
+    model: str
+    scheme: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.model}-{self.scheme}"
+
+    @property
+    def file(self) -> str:
+        """A testbed with nothing else in it."""
+        address = ADDRESSES.get(self.scheme, f"{self.scheme}://it.invalid")
+        options = OPTIONS.get(self.model, "")
+        own = f'model: {self.model}, address: "{address}", options: {{{options}}}'
+        if self.kind == "switches":
+            size = SIZES.get(self.model, "8x8")
+            return f"name: one\nswitches:\n  {NAME}: {{{own}, size: {size}}}\n"
+        other = "  other: {model: polatis, address: tl1://other.invalid, size: 4x4}\n"
+        instrument = f"  {NAME}: {{kind: {self.kind}, {own}, channels: 4}}\n"
+        return f"name: one\nswitches:\n{other}instruments:\n{instrument}"
+
+    def question(self, driver: Any) -> Callable[[], Any]:
+        """Something that only the instrument can answer."""
+        match self.kind:
+            case "switches":
+                return driver.circuits
+            case "power_meter":
+                return lambda: set(driver.power([1]).dbm)
+            case "light_source":
+                return lambda: driver.emission(1)
+            case "attenuator":
+                return lambda: driver.attenuation(1)
+        return lambda: driver.count(1, duration=1_000_000_000).now().clock_lost
+
+
+def cases() -> list[Case]:
+    """All of them, in alphabetic order."""
+    found = []
+    for model, entry in models().items():
+        driver = entry.load()
+        if driver.__module__.startswith("instruments.switches"):
+            kind = "switches"
+        else:
+            folder = driver.__module__.split(".")[1]
+            kind = folder.removesuffix("s")
+        found += [Case(model, scheme, kind) for scheme in driver.schemes]
+    return found
+
+
+class Rig:
+    """A case come alive, with a liar at the other end of its wire."""
+
+    def __init__(self, case: Case, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.case = case
+        path = folder / "one.yaml"
+        path.write_text(case.file)
+        made: list[Liar] = []
+
+        def world(testbed: Any, clock: Any, *rest: Any, **more: Any) -> World:
+            made.append(Liar(clock))
+            return World(testbed, clock, *rest, liar=made[0], **more)
+
+        monkeypatch.setattr(binding_module, "World", world)
+        self.bench: Bench = bind(load(path), "simulated", seed=5)
+        self.liar = made[0]
+        self.driver: Any = self.bench.switches.get(NAME) or self.bench.instruments[NAME]
