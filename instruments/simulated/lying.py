@@ -75,13 +75,11 @@ class Liar:
             case "garbles":
                 connection.send(bytes(byte ^ 0xA5 for byte in data))
             case "repeats":
-                connection.send(data)
-                connection.send(data)
+                connection.send(data + data)
             case "previous":
                 connection.send(previous)
             case "junk":
-                connection.send(_JUNK)
-                connection.send(data)
+                connection.send(_JUNK + data)
 
 
 class _Tampered:

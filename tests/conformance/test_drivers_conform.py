@@ -3,8 +3,9 @@
 import inspect
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from driver_cases import KINDS, NAME, Case, Rig, cases
@@ -15,6 +16,9 @@ from instruments.simulated.lying import LIES, Lie
 from testbeds import LightrigError
 
 CASES = cases()
+LIABLE = [case for case in CASES if case.scheme != "ssh"]
+"""Where a liar can stand in between; programs over SSH are tried in tests/servers."""
+
 TABLE = Path(__file__).parents[2] / "docs" / "conformance.md"
 LONGEST = 400_000_000_000
 """More virtual time than any answer may take: several questions and what regains step."""
@@ -22,17 +26,17 @@ LONGEST = 400_000_000_000
 _results: dict[Case, dict[Lie, str]] = {}
 
 
-@pytest.fixture
-def rig(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Rig]:
-    made = Rig(request.param, tmp_path, monkeypatch)
+@pytest.fixture(scope="module")
+def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with pytest.MonkeyPatch.context() as patch:
+        made = Rig(request.param, tmp_path_factory.mktemp("one"), patch)
     yield made
     made.liar.lie = "none"
     made.bench.close()
 
 
-every_case = pytest.mark.parametrize("rig", CASES, ids=str, indirect=True)
+def every(wanted: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("rig", wanted, ids=str, indirect=True, scope="module")
 
 
 @pytest.mark.parametrize("model", sorted({case.model for case in CASES}))
@@ -49,7 +53,7 @@ def test_a_driver_has_the_manners_of_the_house(model: str) -> None:
             assert inspect.getdoc(member), f"{model}.{name} says nothing of itself"
 
 
-@every_case
+@every(CASES)
 def test_it_says_who_it_is_and_what_it_is(rig: Rig) -> None:
     identity = rig.bench.identities[NAME]
     assert all((identity.manufacturer, identity.model, identity.serial, identity.firmware))
@@ -61,23 +65,21 @@ def test_it_says_who_it_is_and_what_it_is(rig: Rig) -> None:
     assert rig.driver.wire()
 
 
-@every_case
+@every(CASES)
 def test_it_answers_its_question_twice_alike(rig: Rig) -> None:
     ask = rig.case.question(rig.driver)
     assert ask() == ask()
 
 
-@every_case
+@every(LIABLE)
 def test_a_wire_that_lies_is_found_out(rig: Rig) -> None:
     """Whatever is done to an answer: a typed error in time, or the right answer all the same."""
-    if rig.case.scheme == "ssh":
-        pytest.skip("programs over SSH are tried in tests/servers")
     ask = rig.case.question(rig.driver)
     truth = ask()
     clock = rig.bench.clock
     found = _results.setdefault(rig.case, {})
     for lie in LIES[1:]:
-        rig.driver.identity()  # so that the answer before is another one
+        _again(rig.driver.identity, lie)  # so that the answer before is another one
         told, begun = rig.liar.told, clock.now()
         rig.liar.lie = lie
         try:
@@ -93,22 +95,18 @@ def test_a_wire_that_lies_is_found_out(rig: Rig) -> None:
         assert clock.now() - begun < LONGEST, lie
         if rig.case.model != "agiltron":  # it cannot be asked anything
             assert rig.liar.told > told, lie
-        _works_again(rig, truth, lie)
+        assert _again(ask, lie) == truth, f"after {lie}"
 
 
-def _works_again(rig: Rig, truth: object, lie: Lie) -> None:
+def _again(ask: Callable[[], Any], lie: Lie) -> Any:
     """The next question works, or says why it cannot, and then the one after it does."""
-    ask = rig.case.question(rig.driver)
     words = ""
     for _ in range(3):
         try:
-            answer = ask()
+            return ask()
         except InstrumentError as error:
             words = f"{_told(error)}: {error}"
-        else:
-            assert answer == truth, f"after {lie}"
-            return
-    pytest.fail(f"nothing works after {lie}: {words}")
+    pytest.fail(f"nothing works around {lie}: {words}")
 
 
 def _told(error: InstrumentError) -> str:
@@ -120,8 +118,8 @@ def _told(error: InstrumentError) -> str:
 
 def test_the_table_in_the_docs_is_what_this_run_found() -> None:
     """Write it anew with LIGHTRIG_WRITE_DOCS=1."""
-    if len(_results) < sum(case.scheme != "ssh" for case in CASES):
-        pytest.skip("not every driver was tried in this run")
+    if len(_results) < len(LIABLE):
+        return  # a part of the suite was run, and a part of the table proves nothing
     text = TABLE.read_text()
     head, _, rest = text.partition("<!-- generated -->\n")
     _, _, foot = rest.partition("<!-- end -->\n")
