@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -83,6 +84,7 @@ class Limit:
     confidence: float | None
     line: int = 0
     column: int = 0
+    warn: float | None = None
 
     @property
     def value_ns(self) -> int:
@@ -97,16 +99,28 @@ class Limit:
         )
         sign = "<=" if self.side == "upper" else ">="
         sure = f" ({format_share(self.confidence)} confident)" if self.confidence else ""
-        return f"{self.quantity} {which} {sign} {_FORMATS[self.unit](self.value)}{sure}"
+        warn = ""
+        if self.warn is not None:
+            beyond = "above" if self.side == "upper" else "below"
+            warn = f", warn {beyond} {format_value(self.unit, self.warn)}"
+        return f"{self.quantity} {which} {sign} {format_value(self.unit, self.value)}{warn}{sure}"
+
+
+def format_value(unit: Unit, value: float) -> str:
+    """Write a value in `unit` for a person."""
+    return _FORMATS[unit](value)
 
 
 def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
-    """Read one limit, e.g. `{p99: 70 ms, confidence: 95 %}`, `{max: 3 dB}`; raises `LimitError`."""
+    """Read one limit, e.g. `{p99: 70 ms, confidence: 95 %}`, `{max: 3 dB, warn: 2.5 dB}`.
+
+    Raises `LimitError`.
+    """
     if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*", quantity):
         raise LimitError(
             f"found the quantity {quantity!r}, expected a name such as 'reconfiguration.carrier_up'"
         )
-    bounds = [key for key in body if key != "confidence"]
+    bounds = [key for key in body if key not in ("confidence", "warn")]
     for key in bounds:
         if not re.fullmatch(r"median|min|max|p\d{1,2}(\.\d{1,6})?", key, re.ASCII):
             raise LimitError(
@@ -130,7 +144,7 @@ def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
             raise LimitError(
                 "found p0, expected e.g. p99, or min for a lower bound", which, of_key=True
             )
-    value, unit = _value(quantity, which, body[which])
+    value, unit = parse_value(quantity, which, body[which])
     confidence = None
     if "confidence" in body:
         try:
@@ -145,10 +159,26 @@ def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
     elif 0 < quantile < 1:
         confidence = DEFAULT_CONFIDENCE
     side: Literal["upper", "lower"] = "lower" if which == "min" else "upper"
-    return Limit(quantity, side, quantile, value, unit, confidence)
+    limit = Limit(quantity, side, quantile, value, unit, confidence)
+    return dataclasses.replace(limit, warn=_warn(limit, body["warn"])) if "warn" in body else limit
 
 
-def _value(quantity: str, key: str, found: object) -> tuple[float, Unit]:
+def _warn(limit: Limit, found: object) -> float:
+    value, unit = parse_value(limit.quantity, "warn", found)
+    if unit != limit.unit:
+        raise LimitError(f"found a warning at {found!r}, expected it in {limit.unit}", "warn")
+    if limit.side == "upper" and value >= limit.value:
+        raise LimitError(f"found a warning at {found!r}, expected it below the limit", "warn")
+    if limit.side == "lower" and value <= limit.value:
+        raise LimitError(f"found a warning at {found!r}, expected it above the limit", "warn")
+    return value
+
+
+def parse_value(quantity: str, key: str, found: object) -> tuple[float, Unit]:
+    """Read what `key` says of `quantity`, in the unit that its family has, if it has one.
+
+    Raises `LimitError`.
+    """
     wanted = _FAMILIES.get(quantity.partition(".")[0])
     parsed = _any_unit(found)
     if wanted and (parsed is None or parsed[1] != wanted[0]):

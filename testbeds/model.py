@@ -204,6 +204,17 @@ class SimulatedClocks:
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatedFault:
+    """Something that is wrong in a simulated lab: what, where, and how much of it."""
+
+    kind: str
+    at: tuple[str, ...]
+    loss_db: float = 0.0
+    ppm: float = 0.0
+    tool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Simulation:
     """The truth that only a simulated world may read; every optical switch is in `switches`."""
 
@@ -211,6 +222,7 @@ class Simulation:
     nic: SimulatedNic = SimulatedNic()
     network: SimulatedNetwork = SimulatedNetwork()
     clocks: SimulatedClocks = SimulatedClocks()
+    faults: tuple[SimulatedFault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterator
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbeds.findings import Findings, did_you_mean
 from testbeds.located import Keys, Located
-from testbeds.schema import Document
+from testbeds.schema import Document, Part
+
+Model = TypeVar("Model", bound=Part)
 
 _EXPECTED = {
     "string_type": "text",
@@ -42,7 +44,12 @@ _PRIVATE = re.compile(r"login|passw|passphrase|secret|token|options", re.IGNOREC
 
 
 def parse(located: Located, findings: Findings) -> Document | None:
-    """Return the document, or None where findings say why there is none."""
+    """Return the testbed's document, or None where findings say why there is none."""
+    return parse_as(Document, located, findings)
+
+
+def parse_as(model: type[Model], located: Located, findings: Findings) -> Model | None:
+    """Return what the file holds as a `model`, or None where findings say why there is none."""
     nothing: set[Keys] = set()
     data = _without_nothing(located.data, (), nothing)
     for keys in nothing:
@@ -53,9 +60,10 @@ def parse(located: Located, findings: Findings) -> Document | None:
             of_key=True,
         )
     try:
-        document = Document.model_validate(data)
+        document = model.model_validate(data)
     except ValidationError as error:
-        _translate(error.errors(include_url=False), data, nothing, findings)
+        errors = error.errors(include_url=False)
+        _translate(errors, data, nothing, findings, model)
         return None
     return None if findings else document
 
@@ -80,7 +88,11 @@ def _without_nothing(data: Any, keys: Keys, nothing: set[Keys]) -> Any:
 
 
 def _translate(
-    errors: list[ErrorDetails], data: Any, nothing: set[Keys], findings: Findings
+    errors: list[ErrorDetails],
+    data: Any,
+    nothing: set[Keys],
+    findings: Findings,
+    model: type[Part],
 ) -> None:
     wrong_types: dict[Keys, tuple[str, list[str]]] = {}
     for error in errors:
@@ -99,7 +111,7 @@ def _translate(
                 )
             case "extra_forbidden":
                 key = str(keys[-1])
-                hint = did_you_mean(key, _known_keys(keys[:-1]))
+                hint = did_you_mean(key, _known_keys(model, keys[:-1]))
                 findings.add(keys, f"found the unknown key {key!r}{hint}", of_key=True)
             case "value_error":
                 findings.add(keys, str(context["error"]))
@@ -156,13 +168,13 @@ def _describe(found: object) -> str:
     return "keys with values"
 
 
-def _known_keys(keys: Keys) -> list[str]:
-    """Return the keys that the schema knows in the mapping at `keys`."""
-    candidates: list[Any] = [Document]
+def _known_keys(model: type[Part], keys: Keys) -> list[str]:
+    """Return the keys that the schema of `model` knows in the mapping at `keys`."""
+    candidates: list[Any] = [model]
     for key in keys:
         candidates = [below for each in candidates for below in _below(each, key)]
     models = [m for each in candidates for m in _members(each) if _is_model(m)]
-    return [name for model in models for name in model.model_fields]
+    return [name for part in models for name in part.model_fields]
 
 
 def _below(annotation: Any, key: str | int) -> list[Any]:

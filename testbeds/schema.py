@@ -293,16 +293,21 @@ LimitPart = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "description": "A bound (p50, p99, p99.9, median, min or max) and a confidence",
+            "description": "A bound (p50, p99, p99.9, median, min or max), a confidence and, "
+            "stricter than the bound, from where to warn",
             "properties": {
                 "confidence": {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"},
                 "median": {"type": ["string", "number"]},
                 "min": {"type": ["string", "number"]},
                 "max": {"type": ["string", "number"]},
+                "warn": {"type": ["string", "number"]},
             },
             "patternProperties": {r"^p\d{1,2}(\.\d{1,6})?$": {"type": ["string", "number"]}},
             "additionalProperties": False,
-            "examples": [{"p99": "70 ms", "confidence": "95 %"}, {"max": "3 dB"}],
+            "examples": [
+                {"p99": "70 ms", "warn": "60 ms", "confidence": "95 %"},
+                {"max": "3 dB"},
+            ],
         }
     ),
 ]
@@ -368,9 +373,33 @@ class SimulatedClocksPart(Part):
     offset: OffsetPart | None = Field(None, description="Against the harness")
 
 
+class FaultPart(Part):
+    """Something that is wrong in a simulated lab and that its description does not know."""
+
+    fault: Literal[
+        "swapped fibers",
+        "dirty connector",
+        "wrong port",
+        "dark laser",
+        "wrong host key",
+        "clock skew",
+        "stale cross-connect",
+        "full error queue",
+        "missing tool",
+    ]
+    at: list[str] = Field(
+        description="Where: NIC ports, a switch port, a server, an instrument, a circuit",
+        examples=[["server0.nic0.p0", "server1.nic0.p0"], ["ocs", "5>40"]],
+    )
+    loss: Decibels | None = Field(None, description="What a dirty connector loses")
+    ppm: float | None = Field(None, description="By how much a clock runs too fast")
+    tool: str | None = Field(None, description="The program that is missing")
+
+
 class SimulationPart(Part):
     """The truth a simulated world is built from; hardware never sees it."""
 
+    faults: list[FaultPart] = Field(default_factory=list)
     switches: dict[str, SimulatedSwitchPart] = Field(default_factory=dict)
     nic: SimulatedNicPart | None = None
     network: SimulatedNetworkPart | None = None
@@ -402,12 +431,17 @@ class Document(Part):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a testbed file, which `schema.json` beside this file holds."""
-    schema = _without_null(Document.model_json_schema())
+    return schema_of(Document, "Lightrig testbed")
+
+
+def schema_of(model: type[Part], title: str) -> dict[str, Any]:
+    """Return the JSON Schema of a file that holds a `model`."""
+    schema = _without_null(model.model_json_schema())
     assert isinstance(schema, dict)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
-        "title": "Lightrig testbed",
+        "title": title,
     }
 
 

@@ -7,6 +7,7 @@ from testbeds.findings import Findings, did_you_mean
 from testbeds.model import (
     Distribution,
     SimulatedClocks,
+    SimulatedFault,
     SimulatedMonitor,
     SimulatedNetwork,
     SimulatedNic,
@@ -42,6 +43,10 @@ def read_simulation(document: Document, parts: Parts, findings: Findings) -> Sim
         _nic(stated.nic or SimulatedNicPart()),
         _network(stated.network or SimulatedNetworkPart()),
         _clocks(stated.clocks or SimulatedClocksPart()),
+        tuple(
+            SimulatedFault(f.fault, tuple(f.at), f.loss or 0.0, f.ppm or 0.0, f.tool or "")
+            for f in stated.faults
+        ),
     )
 
 

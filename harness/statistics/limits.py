@@ -1,25 +1,32 @@
 """Limits of a testbed, held against samples."""
 
-import numpy as np
+import dataclasses
+
 import numpy.typing as npt
 
 from harness.statistics.verdicts import Verdict, judge_maximum, judge_quantile
 from testbeds import Limit
 
-_LONGEST = float(2**63)
-
 
 def judge(limit: Limit, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:
     """The verdict on `limit` from one interval an event, in the limit's unit.
 
-    A lower bound is judged as the upper bound of the negative. Raises `SampleError`.
+    What passes is judged again at the level of `limit.warn`, if there is one, with the same
+    confidence: unless it passes there too, it is marginal. Raises `SampleError`.
     """
-    value, quantile = limit.value, limit.quantile
-    if limit.side == "lower":
-        # What was never seen has no finite end, and an earliest must have one.
-        low = -np.minimum(np.asarray(latest, dtype=float), _LONGEST)
-        earliest, latest = low, -np.asarray(earliest, dtype=float)
-        value, quantile = -value, 1 - quantile
-    if limit.confidence is None or quantile >= 1:
-        return judge_maximum(earliest, latest, value)
-    return judge_quantile(earliest, latest, value, quantile, limit.confidence)
+    verdict = _judge(limit, limit.value, earliest, latest)
+    if limit.warn is None or verdict.outcome != "pass":
+        return verdict
+    warning = _judge(limit, limit.warn, earliest, latest)
+    if warning.outcome == "pass":
+        return verdict
+    seen = warning.reason.replace("the limit", "the warning level")
+    reason = f"{verdict.reason} But {seen[0].lower()}{seen[1:]}"
+    return dataclasses.replace(verdict, outcome="marginal", reason=reason)
+
+
+def _judge(limit: Limit, value: float, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:
+    share = limit.quantile if limit.side == "upper" else 1 - limit.quantile
+    if limit.confidence is None or share >= 1:
+        return judge_maximum(earliest, latest, value, limit.side)
+    return judge_quantile(earliest, latest, value, share, limit.confidence, limit.side)

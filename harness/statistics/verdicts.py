@@ -1,8 +1,9 @@
 """Verdicts on limits: pass, fail, or not enough data and how much more it takes.
 
-A sample exceeds surely when its `earliest` is above the limit, possibly when its `latest` is.
-A pass must hold even if every possible exceedance was one, a fail even if only the sure ones
-were.
+A sample exceeds an upper limit surely when its `earliest` is above it, possibly when its
+`latest` is; it falls below a lower limit surely when its `latest` does, possibly when its
+`earliest` does. A pass must hold even if every possible one was one, a fail even if only the
+sure ones were.
 
 Two things break the stated error rate, and both are the caller's to prevent. Samples that are
 not independent: the circuits of one reconfiguration event move together, so one event is one
@@ -19,16 +20,20 @@ import numpy.typing as npt
 from harness.statistics.binomial import at_least, at_most, first_true_from
 from harness.statistics.samples import SampleError, as_intervals, check_confidence, check_share
 
-Outcome: TypeAlias = Literal["pass", "fail", "not enough data"]
+Outcome: TypeAlias = Literal["pass", "marginal", "fail", "not enough data"]
+Side: TypeAlias = Literal["upper", "lower"]
+
+_BEYOND: dict[Side, str] = {"upper": "exceed", "lower": "fall below"}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the samples say about a limit.
 
-    outcome: "pass", "fail" or "not enough data".
+    outcome: "pass", "marginal" (a pass, but not at the stricter level that was to warn), "fail"
+        or "not enough data".
     n: number of samples judged.
-    exceeding: samples that are surely above the limit.
+    exceeding: samples that are surely beyond the limit: above an upper, below a lower one.
     possibly_exceeding: those, and the samples whose interval holds the limit.
     needed: how many more samples would pass if all of them kept the limit; None when decided.
     reason: one sentence for people.
@@ -48,10 +53,12 @@ def judge_quantile(
     limit_value: float,
     q: float,
     confidence: float = 0.95,
+    side: Side = "upper",
 ) -> Verdict:
-    """Judge the claim that at least the share `q` of the population is at most `limit_value`.
+    """Judge the claim that at least the share `q` of the population keeps `limit_value`.
 
-    The number of exceedances is binomial. It passes where the one-sided Clopper-Pearson upper
+    It is kept by what is at most the limit, or, where `side` is "lower", at least. The number
+    of exceedances is binomial. It passes where the one-sided Clopper-Pearson upper
     bound of the exceeding share, at `confidence`, is at most 1 - q; it fails where the lower
     bound is above 1 - q. A claim that is false passes, and one that is true fails, each with
     a probability of at most 1 - `confidence`, at a number of samples fixed beforehand.
@@ -61,13 +68,13 @@ def judge_quantile(
     """
     check_share("q", q)
     check_confidence(confidence)
-    n, sure, possible = _count(earliest, latest, limit_value)
+    n, sure, possible = _count(earliest, latest, limit_value, side)
     allowed, error = 1 - q, 1 - confidence
 
     def passes(samples: int) -> bool:
         return at_most(possible, samples, allowed) <= error
 
-    counted = _counted(n, sure, possible)
+    counted = _counted(n, sure, possible, side)
     claim = f"{_percent(q)} keep the limit"
     sureness = f"with {_percent(confidence)} confidence"
     if passes(n):
@@ -84,16 +91,18 @@ def judge_quantile(
     return Verdict("not enough data", n, sure, possible, needed, reason)
 
 
-def judge_maximum(earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float) -> Verdict:
-    """Judge the claim that none of these samples is above `limit_value`.
+def judge_maximum(
+    earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float, side: Side = "upper"
+) -> Verdict:
+    """Judge the claim that none of these samples is beyond `limit_value`.
 
-    It speaks of the samples taken, not of the population, hence has no confidence: one sure
-    exceedance fails, none passes, and a sample whose interval holds the limit is named but
-    does not fail. No sample at all is not enough data. Raises `SampleError` for samples that
-    make no sense.
+    Above it, or, where `side` is "lower", below. It speaks of the samples taken, not of the
+    population, hence has no confidence: one that is surely beyond fails, none passes, and a
+    sample whose interval holds the limit is named but does not fail. No sample at all is not
+    enough data. Raises `SampleError` for samples that make no sense.
     """
-    n, sure, possible = _count(earliest, latest, limit_value)
-    counted = _counted(n, sure, possible)
+    n, sure, possible = _count(earliest, latest, limit_value, side)
+    counted = _counted(n, sure, possible, side)
     if n == 0:
         return Verdict("not enough data", 0, 0, 0, 1, f"{counted}: at least 1 needed.")
     if sure:
@@ -102,20 +111,23 @@ def judge_maximum(earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: f
 
 
 def _count(
-    earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float
+    earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float, side: Side
 ) -> tuple[int, int, int]:
     low, high = as_intervals(earliest, latest)
     if np.isnan(limit_value):
         raise SampleError("limit: found NaN, expected a number")
-    sure = int(np.count_nonzero(low > limit_value))
-    return low.size, sure, int(np.count_nonzero(high > limit_value))
+    if side == "upper":
+        surely, possibly = low > limit_value, high > limit_value
+    else:
+        surely, possibly = high < limit_value, low < limit_value
+    return low.size, int(np.count_nonzero(surely)), int(np.count_nonzero(possibly))
 
 
-def _counted(n: int, sure: int, possible: int) -> str:
+def _counted(n: int, sure: int, possible: int, side: Side) -> str:
     if n == 0:
         return "There are no samples"
     doubt = f" and {possible - sure:,} more may" if possible > sure else ""
-    return f"{sure:,} of {n:,} samples exceed the limit{doubt}"
+    return f"{sure:,} of {n:,} samples {_BEYOND[side]} the limit{doubt}"
 
 
 def _percent(share: float) -> str:

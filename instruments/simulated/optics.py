@@ -55,11 +55,13 @@ class Matrix:
         self._on_light = on_light
         self._arriving = arriving
         self._attenuation: dict[int, float] = {}
+        self._ceilings: dict[int, Callable[[float], float]] = {}
         self._settles: dict[int, int] = {}
         self.shut: set[int] = set()
         self._traces: dict[int, LightTrace] = {}
         self._planned: dict[int, list[Scheduled]] = {}
         self._losses: dict[Circuit, float] = {}
+        self._windows: dict[int, int] = {}
 
     # ------------------------------------------------------------------------ mirrors
 
@@ -121,6 +123,18 @@ class Matrix:
         """How much what leaves at `egress` is attenuated, in dB."""
         return self._attenuation.get(egress, 0.0)
 
+    def limit(self, egress: int, ceiling: Callable[[float], float] | None) -> None:
+        """Let no more leave at `egress` than `ceiling` of what enters its circuit, both in dBm."""
+        if ceiling is None:
+            self._ceilings.pop(egress, None)
+        else:
+            self._ceilings[egress] = ceiling
+        self._relight_at(egress)
+
+    def entering(self, ingress: int) -> float | None:
+        """The power in dBm that enters at `ingress` now, None in the dark."""
+        return self._launch(ingress)
+
     def level(self, egress: int) -> float:
         """The power in mW that leaves at `egress` now."""
         now = self._clock.now()
@@ -149,7 +163,9 @@ class Matrix:
         power = self._launch(circuit.ingress)
         if power is None or not self.shut.isdisjoint(circuit):
             return None
-        return power - self.loss(circuit) - self.attenuation(circuit.egress)
+        leaving = power - self.loss(circuit) - self.attenuation(circuit.egress)
+        ceiling = self._ceilings.get(circuit.egress)
+        return leaving if ceiling is None else min(leaving, ceiling(power))
 
     def _part(self, port: int, now: int) -> bool:
         ingress = port if port in self.egress_of else self.ingress_of.get(port)
@@ -184,14 +200,27 @@ class Matrix:
         """The monitors' averaging window in ns."""
         return self._is.monitor.averaging_ns
 
+    def average(self, port: int, window: int) -> None:
+        """Let the monitor of one port average over `window` ns."""
+        self._windows[port] = window
+
+    def window(self, port: int) -> int:
+        """Over how many ns the monitor of `port` averages."""
+        return self._windows.get(port, self._is.monitor.averaging_ns)
+
     def readings(self, egresses: Iterable[int], ingresses: Iterable[int] = ()) -> list[float]:
         """What the monitors of `egresses`, then those of `ingresses`, show now, in dBm."""
         now = self._clock.now()
-        start = now - self._is.monitor.averaging_ns
+        usual = self._is.monitor.averaging_ns
+        own = self._windows
         noise, normal = self._is.monitor.noise_db, self._noise.normal
         shown = []
-        powers = [self._trace(egress).mean(start, now) for egress in egresses]
-        powers += [self._arriving(ingress, start, now) for ingress in ingresses]
+        powers = [
+            self._trace(egress).mean(now - own.get(egress, usual), now) for egress in egresses
+        ]
+        powers += [
+            self._arriving(ingress, now - own.get(ingress, usual), now) for ingress in ingresses
+        ]
         for power in powers:
             if power <= _DARK_MW:
                 shown.append(DARK_DBM)

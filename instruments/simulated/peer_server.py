@@ -1,6 +1,7 @@
 """The listening side of simulated instruments on TCP and serial lines: one thread for a world's."""
 
 import contextlib
+import fcntl
 import os
 import selectors
 import socket
@@ -9,7 +10,7 @@ import tty
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from instruments.clock import Clock
+from instruments.clock import Clock, Flight
 
 
 class Session(Protocol):
@@ -36,13 +37,34 @@ SessionFactory: TypeAlias = Callable[[PeerConnection, int], Session]
 """Makes the session of a new connection; told how many the same port had before."""
 
 
+class _Uncounted:
+    """Where a session counts by itself what is in flight."""
+
+    def sent(self, count: int) -> None:
+        pass
+
+    def landed(self, count: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class TcpPeerConnection:
-    """A client's TCP connection."""
+    """A client's TCP connection; the bytes in flight on it are counted by its two ends."""
 
     def __init__(self, connection: socket.socket, clock: Clock) -> None:
         self._socket = connection
         self._flight = clock.flight(frozenset((connection.getsockname(), connection.getpeername())))
         self._hung_up = False
+
+    def counted_by_session(self) -> Flight:
+        """Leave the counting to the session, for a client that counts something else than bytes.
+
+        To be called before anything is sent or received.
+        """
+        flight, self._flight = self._flight, _Uncounted()
+        return flight
 
     def send(self, data: bytes) -> None:
         """Write to the client; one that is gone is no error, as for any instrument."""
@@ -97,6 +119,7 @@ class SerialPeerLine:
         self._own, self._other = os.openpty()
         tty.setraw(self._other)
         self.device = os.ttyname(self._other)
+        self._counted = clock.virtual
         self._flight = clock.flight(frozenset((self.device,)))
 
     def fileno(self) -> int:
@@ -104,10 +127,20 @@ class SerialPeerLine:
         return self._own
 
     def send(self, data: bytes) -> None:
-        """Write to the client."""
-        self._flight.sent(len(data))
+        """Write to the client; what is sent when none listens is not in flight to anybody."""
+        if self._counted and self._has_listener():
+            self._flight.sent(len(data))
         while data:
             data = data[os.write(self._own, data) :]
+
+    def _has_listener(self) -> bool:
+        """Whether a client holds the lock by which programs keep each other off a line."""
+        try:
+            fcntl.flock(self._other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._other, fcntl.LOCK_UN)
+        return False
 
     def close(self, *, abruptly: bool = False) -> None:
         """A serial line cannot hang up; its instrument falls silent."""
@@ -140,8 +173,11 @@ class PeerServer:
         self._lines: list[tuple[SerialPeerLine, Session]] = []
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._others: list[Callable[[], None]] = []
 
-    def listen(self, factory: SessionFactory, port: int = 0) -> tuple[str, int]:
+    def listen(
+        self, factory: Callable[[TcpPeerConnection, int], Session], port: int = 0
+    ) -> tuple[str, int]:
         """Serve `factory`'s sessions on loopback; returns host and port."""
         listener = socket.create_server(("127.0.0.1", port))
         count = 0
@@ -188,8 +224,19 @@ class PeerServer:
                 self._thread.start()
         self._wake.send(b"!")
 
+    @property
+    def clock(self) -> Clock:
+        """The clock of all that is served."""
+        return self._clock
+
+    def close_too(self, close: Callable[[], None]) -> None:
+        """Call `close` when this server is closed: for what listens in a way of its own."""
+        self._others.append(close)
+
     def close(self) -> None:
         """Stop listening and drop every connection."""
+        for close in self._others:
+            close()
         self._wake.close()
         if self._thread is not None:
             self._thread.join()

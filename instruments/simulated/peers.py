@@ -3,16 +3,17 @@
 Third parties' peers stand in the same group as Lightrig's own (docs/drivers.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from instruments.clock import Clock
 from instruments.simulated.light import Channels
 from instruments.simulated.optics import Matrix
 from instruments.simulated.peer_server import SessionFactory
 from instruments.simulated.randomness import Chance
+from instruments.simulated.ssh_peer import Outcome
 from instruments.simulated.truth import Truth
 from testbeds import InstrumentSpec, LightrigError, SwitchSpec
 
@@ -55,6 +56,14 @@ class Peer(Protocol):
 
     def wires(self) -> Mapping[str, SessionFactory]:
         """What makes a session, by the scheme of the wire: `tl1`, `scpi`, `serial`, ..."""
+
+
+@runtime_checkable
+class CommandPeer(Protocol):
+    """A peer that is spoken to by commands over SSH."""
+
+    def run_command(self, argv: Sequence[str]) -> Outcome:
+        """Run a command to its end; called in the clock's time, so it must not wait."""
 
 
 class PeerFactory(Protocol):

@@ -88,7 +88,8 @@ class ProbePeer:
         clock: the bench's clock.
         draws: its chance, for the network's delays.
         write: sends one line to the harness.
-        offset: the server's clock minus the harness's, in ns.
+        offset: the server's clock minus the harness's, in ns, when the world began.
+        skew_ppm: by how many ppm the server's clock runs faster.
         delay: one way through the management network.
         roster: the probes of all servers by name, whose datagrams this one receives.
     """
@@ -102,6 +103,7 @@ class ProbePeer:
         draws: Stream,
         write: Callable[[str], None],
         offset: int,
+        skew_ppm: float,
         delay: Distribution[int],
         roster: dict[str, "ProbePeer"],
     ) -> None:
@@ -111,7 +113,8 @@ class ProbePeer:
         self._clock = clock
         self._draws = draws
         self._write = write
-        self.offset = offset
+        self._first_offset = offset
+        self._skew_ppm = skew_ppm
         self._delay = delay
         self._roster = roster
         self._watched: dict[str, _Watched] = {}
@@ -122,6 +125,13 @@ class ProbePeer:
         self._settling: _Settling | None = None
         self._gone = False
         roster[server] = self
+
+    @property
+    def offset(self) -> int:
+        """The server's clock minus the harness's, in ns, now."""
+        if not self._skew_ppm:
+            return self._first_offset
+        return self._first_offset + round(self._clock.now() * self._skew_ppm / 1e6)
 
     @property
     def boot(self) -> str:

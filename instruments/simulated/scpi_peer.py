@@ -7,10 +7,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from instruments.clock import Clock
 from instruments.simulated.peer_server import PeerConnection
+from instruments.simulated.scpi_status import OPERATION_COMPLETE, StatusRegisters
 
 PROCESSING = 200_000
 """How long an instrument takes over one command, in ns, unless its model says otherwise."""
@@ -88,6 +90,9 @@ class ErrorQueue:
         """Forget all entries."""
         self._entries.clear()
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
 
 class ScpiCommands:
     """What an instrument understands: handlers by header pattern.
@@ -110,16 +115,44 @@ class ScpiCommands:
         errors: ErrorQueue | None = None,
         error_query: str = "SYSTem:ERRor[:NEXT]?",
     ) -> None:
-        self.errors = errors or ErrorQueue()
+        self.errors = ErrorQueue() if errors is None else errors
+        self.status = StatusRegisters()
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._found: dict[str, tuple[Handler, tuple[int, ...]]] = {}
         self.add("*IDN?", lambda _: identity)
         self.add("*OPC?", lambda _: "1")
-        self.add("*OPC", lambda _: None)
+        self.add("*OPC", lambda _: self._complete())
         self.add("*WAI", lambda _: None)
-        self.add("*CLS", lambda _: self.errors.clear())
+        self.add("*CLS", lambda _: self._clear())
         self.add("*RST", lambda _: reset())
+        self.add("*TST?", lambda _: "0")
+        self.add("*ESR?", lambda _: str(self.status.take_events()))
+        self.add("*STB?", lambda _: str(self.status.byte(errors=bool(self.errors))))
+        for name, register in (("*ESE", "enabled"), ("*SRE", "requesting")):
+            self.add(f"{name}?", partial(self._register, register))
+            self.add(name, partial(self._set_register, register))
         self.add(error_query, lambda _: self.errors.take())
+
+    def failed(self, error: ScpiError) -> None:
+        """Note what went wrong in the queue and in the registers."""
+        self.errors.put(error.code, error.text)
+        self.status.failed(error.code)
+
+    def _complete(self) -> None:
+        self.status.events |= OPERATION_COMPLETE
+
+    def _clear(self) -> None:
+        self.errors.clear()
+        self.status.take_events()
+
+    def _register(self, register: str, _: ScpiRequest) -> str:
+        return str(getattr(self.status, register))
+
+    def _set_register(self, register: str, request: ScpiRequest) -> None:
+        value = round(number(one(request)))
+        if not 0 <= value <= 255:
+            raise ScpiError(*OUT_OF_RANGE)
+        setattr(self.status, register, value)
 
     def add(self, pattern: str, handler: Handler) -> None:
         """Understand `pattern` by `handler`, which may raise `ScpiError`."""
@@ -140,6 +173,7 @@ class ScpiCommands:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
+    pattern = re.sub(r"^\[:([^]]*)\]:", r"[\1:]", pattern)  # a header begins with no colon
     text = ""
     for piece in re.findall(r"\[:?[A-Za-z#]+:?\]|[*A-Za-z]+#?|[:?]", pattern):
         if piece in {":", "?"}:
@@ -228,7 +262,7 @@ class ScpiDialogue:
             request = ScpiRequest(header.upper().rstrip("?"), suffixes, split_arguments(rest))
             outcome = handler(request)
         except ScpiError as error:
-            self._commands.errors.put(error.code, error.text)
+            self._commands.failed(error)
         if isinstance(outcome, Later):
             later = outcome
             self._clock.schedule(

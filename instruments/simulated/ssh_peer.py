@@ -1,15 +1,16 @@
-"""A simulated server's SSH service: real SSH, whose only program is the probe."""
+"""A simulated server's SSH service: real SSH, whose programs are the probe and a host's tools."""
 
 import contextlib
 import logging
+import shlex
 import socket
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import paramiko
 
-from instruments.clock import Clock
+from instruments.clock import Clock, Flight
 
 _QUIET = "lightrig.simulated.ssh"
 """A log that nobody reads: clients hanging up on a simulated host are no news."""
@@ -31,25 +32,59 @@ ProgramFactory = Callable[[Callable[[str], None]], Program]
 """Starts the probe; told how to write a line to the client."""
 
 
+class Outcome(NamedTuple):
+    """What a program printed and with what it ended, `took` ns after it was asked for."""
+
+    stdout: str
+    stderr: str = ""
+    status: int = 0
+    took: int = 0
+
+
+CommandRunner = Callable[[Sequence[str]], Outcome]
+"""Runs a program to its end; called in the clock's time, so it must not wait."""
+
+
+def no_such_program(argv: Sequence[str]) -> Outcome:
+    """What a shell makes of a program that is not there."""
+    return Outcome("", f"sh: {argv[0]}: not found\n", 127)
+
+
+def another_key() -> str:
+    """The public part of a key that nobody has, as a known_hosts file writes it."""
+    return str(paramiko.ECDSAKey.generate().get_base64())
+
+
 class SshPeer:
     """One simulated host behind SSH on loopback.
 
     Args:
         name: the server's name.
         login: the user and password it accepts.
-        start_probe: makes the program that `... lightrig-probe 1` names.
+        start_probe: makes the program that `... lightrig-probe 1` names; None on a host that
+            is no server.
+        run_command: what becomes of every other command.
+        port: where it listens, 0 for any free port.
     """
 
     def __init__(
-        self, name: str, clock: Clock, login: tuple[str, str], start_probe: ProgramFactory
+        self,
+        name: str,
+        clock: Clock,
+        login: tuple[str, str],
+        start_probe: ProgramFactory | None,
+        run_command: CommandRunner = no_such_program,
+        *,
+        port: int = 0,
     ) -> None:
         self.name = name
         self.host_key = paramiko.ECDSAKey.generate()
         self.login = login
         self.start_probe = start_probe
+        self.run_command = run_command
         self.clock = clock
         self._transports: list[paramiko.Transport] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.address: tuple[str, int] = self._listener.getsockname()
         threading.Thread(target=self._accept, name=f"sshd {name}", daemon=True).start()
 
@@ -102,21 +137,15 @@ class _Service(paramiko.ServerInterface):
         )
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        threading.Thread(
-            target=self._run, args=(channel, command.decode()), name="exec", daemon=True
-        ).start()
+        # Both sides number a connection's channels alike: from zero, as they are opened. The
+        # client has counted the command; it lands when what follows from it is scheduled.
+        flight = self._peer.clock.flight((self._ends, channel.get_id()))
+        probe = command.endswith(b"lightrig-probe 1") and self._peer.start_probe is not None
+        target = self._probe if probe else self._tool
+        threading.Thread(target=target, args=(channel, command, flight), daemon=True).start()
         return True
 
-    def _run(self, channel: paramiko.Channel, command: str) -> None:
-        if not command.endswith("lightrig-probe 1"):
-            channel.sendall_stderr(f"sh: {command.split(maxsplit=1)[0]}: not found\n".encode())
-            channel.send_exit_status(127)
-            channel.close()
-            return
-
-        # Both sides number a connection's channels alike: from zero, as they are opened.
-        flight = self._peer.clock.flight((self._ends, channel.get_id()))
-
+    def _probe(self, channel: paramiko.Channel, command: bytes, flight: Flight) -> None:
         def write(text: str) -> None:
             data = text.encode() + b"\n"
             flight.sent(len(data))
@@ -125,7 +154,9 @@ class _Service(paramiko.ServerInterface):
             except OSError:
                 flight.landed(len(data))
 
+        assert self._peer.start_probe is not None
         program = self._peer.start_probe(write)
+        flight.landed(len(command))
         rest = b""
         program_was_sent = False
         while data := channel.recv(1 << 16):
@@ -137,3 +168,31 @@ class _Service(paramiko.ServerInterface):
             flight.landed(len(data))
         program.close()
         flight.close()
+
+    def _tool(self, channel: paramiko.Channel, command: bytes, flight: Flight) -> None:
+        """Run a program in the clock's time, one after another with all that happens there."""
+        peer = self._peer
+
+        def run() -> None:
+            outcome = peer.run_command(shlex.split(command.decode()))
+            over = peer.clock.now() + outcome.took
+            peer.clock.schedule(over, peer.name, lambda: self._end(channel, flight, outcome))
+
+        peer.clock.schedule(peer.clock.now(), peer.name, run)
+        flight.landed(len(command))
+
+    @staticmethod
+    def _end(channel: paramiko.Channel, flight: Flight, outcome: Outcome) -> None:
+        """Hand over what a program printed, and its end, which counts as one byte in flight.
+
+        The client discounts the end, and what was printed as a complaint, by closing its flight.
+        """
+        stdout, stderr = outcome.stdout.encode(), outcome.stderr.encode()
+        flight.sent(len(stdout) + len(stderr) + 1)
+        try:
+            channel.sendall(stdout)
+            channel.sendall_stderr(stderr)
+            channel.send_exit_status(outcome.status)
+            channel.close()
+        except (OSError, EOFError, paramiko.SSHException):
+            flight.close()  # the client is gone, and will count nothing any more

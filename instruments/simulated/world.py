@@ -7,17 +7,21 @@ from collections.abc import Callable
 from functools import partial
 
 from instruments.clock import Clock
+from instruments.simulated.host_ports import HostPort, PortLight, SimulatedPort
+from instruments.simulated.host_tools import TOOLS, HostSoftware, HostTools
 from instruments.simulated.kernel_links import KernelLinks
 from instruments.simulated.kernel_plant import KernelPlant
 from instruments.simulated.light import Channels, LightField
 from instruments.simulated.links import NicLinks
+from instruments.simulated.lying import Liar
 from instruments.simulated.optics import Matrix
 from instruments.simulated.peer_server import PeerServer
 from instruments.simulated.peers import Spec, Surroundings, peer
+from instruments.simulated.planted import Planted
 from instruments.simulated.probe_peer import ProbePeer
 from instruments.simulated.randomness import Chance
 from instruments.simulated.services import Service, serve
-from instruments.simulated.ssh_peer import SshPeer
+from instruments.simulated.ssh_peer import SshPeer, another_key
 from instruments.simulated.truth import Truth
 from testbeds import LightrigError, Port, ServerSpec, SwitchSpec, Testbed
 
@@ -26,7 +30,8 @@ class World:
     """Everything behind the wires of a simulated testbed.
 
     Servers that are namespaces are not simulated: their links are moved in the kernel
-    by `plant`. One seed gives one world; only passwords and ports differ, the latter unless
+    by `plant`. A `liar` tampers with what switches and instruments say. One seed gives one
+    world; only passwords and ports differ, the latter unless
     `first_port` says where they begin.
 
     Raises:
@@ -41,17 +46,23 @@ class World:
         kernel: KernelLinks | None = None,
         *,
         first_port: int = 0,
+        liar: Liar | None = None,
     ) -> None:
         self.truth = Truth()
         self._testbed = testbed
         self._clock = clock
+        self._liar = liar
         self._chance = Chance(seed)
         self._login = ("bench", secrets.token_urlsafe(12))
         self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
         self._server = PeerServer(clock)
         self._plant = KernelPlant(kernel, testbed, self.truth) if kernel else None
         self.links = NicLinks(testbed.simulation.nic, clock, self._chance, self.truth)
-        self.light = LightField(testbed.fibers)
+        self._planted = Planted(testbed)
+        self._launched: dict[Port, float] = {}
+        self._lasers_off: set[Port] = set()
+        self._roster: dict[Port, SimulatedPort] = {}
+        self.light = LightField(self._planted.fibers())
         self._matrices: dict[str, Matrix] = {}
         self._hosts: list[SshPeer] = []
         self._probes: dict[str, ProbePeer] = {}
@@ -90,8 +101,21 @@ class World:
             self._matrices.get(spec.name),
             Channels(spec.name, self.light),
         )
-        scheme = (spec.address or "").partition("://")[0]
-        return serve(spec.name, peer(around), scheme, self._server, self._login, next(self._ports))
+        scheme, _, resource = (spec.address or "").partition("://")
+        made = peer(around)
+        self._planted.fill_error_queue(spec.name, made.wires().get("scpi"))
+        if around.matrix is not None and (stale := self._planted.stale(spec.name)):
+            around.matrix.connect(stale)
+        return serve(
+            spec.name,
+            made,
+            scheme,
+            self._server,
+            self._login,
+            next(self._ports),
+            resource=resource,
+            liar=self._liar,
+        )
 
     def _matrix(self, spec: SwitchSpec) -> Matrix:
         """The mirrors of a switch, in this world's light."""
@@ -141,13 +165,62 @@ class World:
                 draws,
                 write,
                 round(offset.mean + offset.sd * draw),
+                self._planted.skew(spec.name),
                 simulation.network.delay,
                 self._probes,
             )
 
-        host = SshPeer(spec.name, self._clock, self._login, start_probe, port=next(self._ports))
+        tools = self._tools(spec)
+        host = SshPeer(
+            spec.name,
+            self._clock,
+            self._login,
+            start_probe,
+            tools.run,
+            port=next(self._ports),
+        )
         self._hosts.append(host)
-        return Service("ssh", *host.address, self._login, host.known_hosts_line())
+        known = host.known_hosts_line()
+        if self._planted.has_wrong_key(spec.name):
+            known = known.rpartition(" ")[0] + " " + another_key()
+        return Service("ssh", *host.address, self._login, known)
+
+    def _tools(self, spec: ServerSpec) -> HostTools:
+        """The programs of a server, in this world's light."""
+        light, transceivers = self.light, self._testbed.transceivers
+        ports = [
+            HostPort(
+                port.port,
+                port.netdev,
+                port.rdma,
+                nic.rate_bps,
+                transceivers.get(nic.transceiver) if nic.transceiver else None,
+            )
+            for nic in spec.nics.values()
+            for port in nic.ports
+        ]
+        return HostTools(
+            spec.name,
+            ports,
+            self.links,
+            PortLight(light.level, self._launching, light.origin),
+            self._clock,
+            self._chance,
+            self._roster,
+            delay=self._testbed.simulation.network.delay,
+            software=HostSoftware(tools=TOOLS - self._planted.missing_tools(spec.name)),
+            laser=self._set_laser,
+        )
+
+    def _launching(self, port: Port) -> float:
+        return 0.0 if port in self._lasers_off else self._launched.get(port, 0.0)
+
+    def _set_laser(self, port: Port, on: bool) -> None:
+        if on and port not in self._planted.dark():
+            self._lasers_off.discard(port)
+        else:
+            self._lasers_off.add(port)
+        self.light.emit(port, self._launching(port), port, self._clock.now())
 
     def _light_up(self) -> None:
         """Let every transceiver send, and every NIC hear what comes to it."""
@@ -163,7 +236,10 @@ class World:
             quarter = (kind.launch_max_dbm - kind.launch_min_dbm) / 4
             draw = self._chance.stream(f"{fiber.source}/launch").normal()
             launched = middle + quarter / 2 * max(-2.0, min(draw, 2.0))
-            self.light.emit(fiber.source, 10 ** (launched / 10), fiber.source, 0)
+            self._launched[fiber.source] = 10 ** (launched / 10)
+        self._lasers_off |= self._planted.dark()
+        for port in self._launched:
+            self.light.emit(port, self._launching(port), port, 0)
 
     def _nic_hears(self, port: Port, at: int) -> None:
         origin = self.light.origin(port)

@@ -1,0 +1,148 @@
+"""Two ways to make one number of a night, and to undo it: mean rank, and mean.
+
+Both speak of shifts: by how much tonight's samples would have to be less to score so and so.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from harness.statistics.levels import Scale
+from harness.statistics.nights import Yardstick
+from harness.statistics.samples import Samples
+
+_FEW, _MANY = 48, 128
+"""Quantiles that stand for tonight's samples and for all before, where shifts are looked for.
+
+As midpoints of equal shares they give mean ranks to about the square of their spacing.
+"""
+
+_ENOUGH_ALONE = 5
+"""From as many samples on, a night can say how well it knows its own mean."""
+
+
+class Comparison(Protocol):
+    """Nights as numbers: those before, oldest first, and tonight."""
+
+    @property
+    def before(self) -> Sequence[float]:
+        """The score of each night before."""
+
+    def own(self, expected: float) -> Sequence[Yardstick]:
+        """What tonight's samples alone say of a miss of `expected`, where that matters."""
+
+    def tonight(self, shift: float) -> float:
+        """Tonight's score if all its samples were less by `shift`."""
+
+    def shift_to(self, score: float) -> float:
+        """By how much tonight's samples would have to be less to score `score`."""
+
+    def growth(self, usual: float, score: float) -> float:
+        """By how much a night that scores `usual` has to grow to score `score`.
+
+        Infinite where no growth would do.
+        """
+
+
+class Means:
+    """The mean of each night.
+
+    One stray sample moves a mean, and nights without any say nothing of it; so tonight's
+    samples have to agree among themselves as well, by the t test of one night.
+    """
+
+    def __init__(self, scale: Scale, before: Sequence[float], tonight: Samples) -> None:
+        self.before: Sequence[float] = scale.values(np.array(before)).tolist()
+        self._scale, self._samples = scale, tonight
+        self._tonight = float(scale.values(tonight.mean(keepdims=True))[0])
+
+    def own(self, expected: float) -> Sequence[Yardstick]:
+        """See `Comparison`."""
+        n = self._samples.size
+        error = float(self._samples.std(ddof=1)) / math.sqrt(n) if n >= _ENOUGH_ALONE else 0.0
+        mean, usual = self._scale.change(self._tonight), self._scale.change(expected)
+        if not error or mean == usual:
+            return ()
+        # In the samples' own unit, since a logarithm would make strays look small.
+        return (Yardstick(error * (self._tonight - expected) / (mean - usual), n - 1),)
+
+    def tonight(self, shift: float) -> float:
+        """See `Comparison`."""
+        return self._tonight - shift
+
+    def shift_to(self, score: float) -> float:
+        """See `Comparison`."""
+        return self._tonight - score
+
+    def growth(self, usual: float, score: float) -> float:
+        """See `Comparison`."""
+        return score - usual
+
+
+class Ranks:
+    """Each night's mean rank among all samples of the nights before, from 0 to 1.
+
+    A rank is the share of them below the sample, of those equal to it half. The mean rank of
+    tonight is the probability that a sample of tonight is above one of before (Mann and
+    Whitney 1947), whatever the distribution, and moves little with any one sample.
+    """
+
+    def __init__(self, before: Sequence[Samples], tonight: Samples) -> None:
+        samples = np.concatenate(before)
+        self._all, self._tonight = np.sort(samples), tonight
+        starts = np.cumsum([0, *(night.size for night in before[:-1])])
+        sizes = [night.size for night in before]
+        self.before = (np.add.reduceat(self._ranks(samples), starts) / sizes).tolist()
+
+    def own(self, expected: float) -> Sequence[Yardstick]:
+        """See `Comparison`."""
+        return ()
+
+    def tonight(self, shift: float) -> float:
+        """See `Comparison`."""
+        return float(self._ranks(self._tonight - shift).mean())
+
+    def shift_to(self, score: float) -> float:
+        """See `Comparison`."""
+        return _share_above(self._differences, score)
+
+    def growth(self, usual: float, score: float) -> float:
+        """See `Comparison`."""
+        # A night like those before, which has to shrink by a shift to score as much.
+        typical = self._against(self._all)
+        return _share_above(typical, usual) - _share_above(typical, score)
+
+    def _ranks(self, samples: Samples) -> Samples:
+        below = np.searchsorted(self._all, samples, "left")
+        not_above = np.searchsorted(self._all, samples, "right")
+        return np.asarray((below + not_above) / (2 * self._all.size))
+
+    @cached_property
+    def _differences(self) -> Samples:
+        return self._against(np.sort(self._tonight))
+
+    def _against(self, ordered: Samples) -> Samples:
+        """By how much each of some samples is above each of those before, in order."""
+        few, many = _thinned(ordered, _FEW), _thinned(self._all, _MANY)
+        return np.sort((few[:, None] - many).ravel())
+
+
+def _thinned(ordered: Samples, most: int) -> Samples:
+    if ordered.size <= most:
+        return ordered
+    places = (np.arange(most) + 0.5) / most * ordered.size
+    return np.asarray(ordered[places.astype(int)])
+
+
+def _share_above(ordered: Samples, share: float) -> float:
+    """The value that `share` of the samples are above."""
+    if not 0 < share < 1:
+        return -math.inf if share >= 1 else math.inf
+    place = min(max((1 - share) * ordered.size - 0.5, 0), ordered.size - 1)
+    below = int(place)
+    part = place - below
+    low, high = float(ordered[below]), float(ordered[min(below + 1, ordered.size - 1)])
+    return low + part * (high - low)

@@ -1,0 +1,76 @@
+"""Many verdicts at once: of a hundred quantities that did not change, one in a hundred seems to.
+
+A page that tries them all has to ask more of each.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from harness.statistics.drift import DriftVerdict
+from testbeds import format_share
+from testbeds.baselines import Correction
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def holm(p: Sequence[float], error: float) -> list[bool]:
+    """Which of the p values to call significant, so that none is by chance.
+
+    Where any number of them are of nothing, the probability that any of those is called
+    significant is at most `error`, however they depend on each other (Holm 1979).
+    """
+    order = np.argsort(p, kind="stable")
+    left = np.arange(len(p), 0, -1)
+    kept = np.logical_and.accumulate(np.asarray(p)[order] * left <= error)
+    return _in_place(order, kept)
+
+
+def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
+    """Which of the p values to call significant, so that few are by chance.
+
+    The share of those of nothing among all called significant is expected to be at most
+    `error`, for p values that are independent or rise together (Benjamini and Hochberg 1995;
+    Benjamini and Yekutieli 2001).
+    """
+    order = np.argsort(p, kind="stable")
+    good = np.asarray(p)[order] * len(p) <= error * np.arange(1, len(p) + 1)
+    # All up to the last good one, whatever those between are.
+    kept = np.logical_or.accumulate(good[::-1])[::-1]
+    return _in_place(order, kept)
+
+
+def correct(
+    verdicts: Mapping[Key, DriftVerdict], correction: Correction, error: float
+) -> dict[Key, DriftVerdict]:
+    """The verdicts of one night, judged together: what only seemed to change is unchanged.
+
+    A quantity stays "changed" if its own rule says so and the correction does too. Guards and
+    missing data are no matter of chance and stay. `correction` and `error` are those of
+    `testbeds.baselines.Baselines`.
+    """
+    judged = [
+        key for key, verdict in verdicts.items() if verdict.outcome in ("changed", "unchanged")
+    ]
+    p = [verdicts[key].p or 0.0 for key in judged]
+    methods = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}
+    method = methods.get(correction)
+    significant = method(p, error) if method else [True] * len(p)
+    corrected = dict(verdicts)
+    for key, kept in zip(judged, significant, strict=True):
+        verdict = verdicts[key]
+        if verdict.outcome == "changed" and not kept:
+            reason = (
+                f"{verdict.reason} Among {len(judged):,} quantities that is no surprise"
+                f" ({correction}, {format_share(error)})."
+            )
+            corrected[key] = replace(verdict, outcome="unchanged", reason=reason)
+    return corrected
+
+
+def _in_place(order: np.ndarray[tuple[int], np.dtype[np.intp]], kept: np.ndarray) -> list[bool]:
+    result = np.zeros(order.size, bool)
+    result[order] = kept
+    return result.tolist()

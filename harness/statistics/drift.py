@@ -1,0 +1,230 @@
+"""Drift between nights: has a quantity changed since the nights before, and by how much?
+
+What is claimed is a single abrupt change: that tonight lies apart from where the nights before
+lead one to expect it, by more than those nights lay apart from what was then to be expected.
+The stated rate of false alarms holds whatever the events of a night are like among themselves
+(skewed, bimodal, following one another), and for nights that are alike, that scatter, that
+drift or that wander: of 1 %, at most 1.3 % were measured, of 5 %, 6.3 %. It takes for granted
+that nights miss their expectation about as normal values do: where now and then a night is far
+out, and none among those looked at was, such a night is an alarm.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy.typing as npt
+
+from harness.statistics.comparisons import Comparison, Means, Ranks
+from harness.statistics.levels import Level, Scale, level_of, mean, mean_of, median
+from harness.statistics.nights import Night, as_night, expect
+from testbeds import format_share
+from testbeds.baselines import Rule
+
+DriftRule: TypeAlias = Rule
+"""By which a quantity is compared with its nights before; `testbeds.baselines` reads them."""
+DriftOutcome: TypeAlias = Literal["unchanged", "changed", "guard broken", "not enough data"]
+
+POWER = 0.8
+"""The probability with which a change of `DriftVerdict.detectable` is found."""
+
+_ROUNDING = 1e-9
+"""Nights that differ by less, of their own size, are copies of each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftVerdict:
+    """What a night says about a quantity, against the nights before; what is not known is None.
+
+    outcome: "unchanged", "changed", "guard broken" or "not enough data".
+    reason: one sentence for people.
+    n: samples of tonight. nights: nights before that were looked at; samples: theirs.
+    level: tonight's median, or its mean where means are compared. before: the mean of those of
+        the nights before.
+    effect: by what factor, or how much (a difference), tonight's samples are above what was to
+        be expected. lower, upper: its interval at 1 - error, infinite where nothing bounds it;
+        widened by what the observers could not tell, so that it may hold "no change" beside a
+        small `p`: then something changed, and how much is not known.
+    p: the probability of a change this large where nothing changed.
+    detectable: the change, expressed as `effect`, that as many samples and nights would show
+        with a probability of `POWER`; None also where no change would do.
+    needed, needed_nights: how many more samples tonight, and nights before, a verdict takes.
+    """
+
+    outcome: DriftOutcome
+    reason: str
+    n: int
+    nights: int
+    samples: int
+    level: float | None = None
+    before: float | None = None
+    effect: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    p: float | None = None
+    detectable: float | None = None
+    needed: int | None = None
+    needed_nights: int | None = None
+
+
+def judge_drift(
+    baseline: Sequence[npt.ArrayLike], tonight: npt.ArrayLike, rule: DriftRule
+) -> DriftVerdict:
+    """Judge tonight's samples against those of the nights before, oldest first, by `rule`.
+
+    A night is one row of values in the order of its events, one an event, or two rows: the
+    earliest and the latest that each can have been. All share one unit, that of the guard.
+    Nights before with fewer samples than the rule asks for are left out; of one with more than
+    tonight the first ones count, so that nights are equally many samples. Midpoints are
+    compared, which is sound while the observers are what they were; what could come from
+    their intervals having grown wider or narrower is not counted as a change.
+
+    Raises `SampleError` for samples that make no sense, and for values that are not above zero
+    where a ratio is asked for.
+    """
+    night = as_night("tonight", tonight)
+    known = [as_night(f"night {index}", each) for index, each in enumerate(baseline)]
+    enough = [each for each in known if len(each) >= rule.minimum][-rule.nights :]
+    before = [each.first(max(len(night), rule.minimum)) for each in enough]
+    verdict = DriftVerdict("not enough data", "", len(night), len(before), sum(map(len, before)))
+    measure = median if rule.test == "rank" else mean
+    usual = mean_of([level_of(each, measure) for each in before]) if before else None
+    if usual is not None:
+        verdict = replace(verdict, before=usual.middle)
+    if not len(night):
+        return _not_enough(verdict, rule)
+    level = level_of(night, measure)
+    verdict = replace(verdict, level=level.middle)
+    if broken := _broken(rule, level, usual):
+        return replace(verdict, outcome="guard broken", reason=broken)
+    if usual is None or len(night) < rule.minimum or len(before) < rule.nights:
+        return _not_enough(verdict, rule)
+    return _judge(verdict, rule, _Nights(before, night, usual, level))
+
+
+@dataclass(frozen=True, slots=True)
+class _Nights:
+    """What is compared, with the mean level before and tonight's."""
+
+    before: Sequence[Night]
+    tonight: Night
+    usual: Level
+    level: Level
+
+
+def _broken(rule: Rule, level: Level, usual: Level | None) -> str | None:
+    """How tonight's level surely breaks the guard or the ratio, if it does."""
+    guard, what = rule.guard, f"Tonight's {'median' if rule.test == 'rank' else 'mean'}"
+    if guard and guard.max is not None and level.low > guard.max:
+        found, bound = guard.written(level.middle), guard.written(guard.max)
+        return f"{what} of {found} is above the guard of {bound}."
+    if guard and guard.min is not None and level.high < guard.min:
+        found, bound = guard.written(level.middle), guard.written(guard.min)
+        return f"{what} of {found} is below the guard of {bound}."
+    if rule.ratio and usual and level.low > rule.ratio * usual.high:
+        return f"{what} is more than {rule.ratio:g} times that of the nights before."
+    return None
+
+
+def _not_enough(verdict: DriftVerdict, rule: Rule) -> DriftVerdict:
+    needed = max(0, rule.minimum - verdict.n)
+    nights = max(0, rule.nights - verdict.nights)
+    parts = []
+    if needed:
+        parts.append(f"{verdict.n:,} samples tonight, {needed:,} more needed")
+    if nights:
+        known = f"{verdict.nights} nights before with {rule.minimum:,} samples or more"
+        parts.append(f"{known}, {nights} more needed")
+    reason = f"Not enough data: {'; '.join(parts)}."
+    return replace(verdict, reason=reason, needed=needed, needed_nights=nights)
+
+
+def _compare(rule: Rule, scale: Scale, nights: _Nights) -> Comparison:
+    tonight = nights.tonight.middle
+    if rule.test == "rank":
+        before = [scale.values(each.middle) for each in nights.before]
+        return Ranks(before, scale.values(tonight))
+    means = [mean(each.middle) for each in nights.before]
+    return Means(scale, means, tonight)
+
+
+def _judge(verdict: DriftVerdict, rule: Rule, nights: _Nights) -> DriftVerdict:
+    scale = Scale(rule.effect != "difference")
+    scores = _compare(rule, scale, nights)
+    expected, own = expect(scores.before), scores.tonight(0)
+    miss = own - expected.value
+    # What other widths of the observers' intervals can have done is no change.
+    if other := _other_widths(scale, nights):
+        left = scores.tonight(math.copysign(other, miss)) - expected.value
+        miss = left if left * miss > 0 else 0.0
+    miss = {"both": abs(miss), "up": miss, "down": -miss}[rule.direction]
+    rounding = _ROUNDING * (abs(own) + abs(expected.value))
+    if expected.misses.spread <= rounding:
+        return _judge_copies(verdict, rule, differs=miss > rounding)
+
+    sides = 2 if rule.direction == "both" else 1
+    yardsticks = [expected.misses, *scores.own(expected.value)]
+    p = max(sides * yardstick.tail(miss) for yardstick in yardsticks)
+    reach = max(yardstick.reach(rule.error / sides) for yardstick in yardsticks)
+    found = max(yardstick.found(rule.error / sides, POWER) for yardstick in yardsticks)
+    found = -found if rule.direction == "down" else found
+    growth = scores.growth(expected.value, expected.value + found)
+
+    lower, upper = (scores.shift_to(expected.value + side) for side in (reach, -reach))
+    lower -= scale.down_to(nights.level) + scale.up_to(nights.usual)
+    upper += scale.up_to(nights.level) + scale.down_to(nights.usual)
+    verdict = replace(
+        verdict,
+        outcome="changed" if p <= rule.error else "unchanged",
+        effect=scale.change(scores.shift_to(expected.value)),
+        lower=scale.change(-math.inf if rule.direction == "down" else lower),
+        upper=scale.change(math.inf if rule.direction == "up" else upper),
+        p=p,
+        detectable=scale.change(growth) if math.isfinite(growth) else None,
+    )
+    return replace(verdict, reason=_reason(verdict, rule, scale))
+
+
+def _other_widths(scale: Scale, nights: _Nights) -> float:
+    """The shift of a midpoint that comes of intervals that are wider or narrower tonight."""
+    tonight, before = (level.middle - level.low for level in (nights.level, nights.usual))
+    return abs(tonight - before) / (nights.usual.middle if scale.ratio else 1)
+
+
+def _reason(verdict: DriftVerdict, rule: Rule, scale: Scale) -> str:
+    samples = f"Tonight's {verdict.n:,} samples"
+    expectation = f"what the {verdict.nights} nights before led to expect"
+    if verdict.outcome == "changed":
+        assert verdict.effect is not None
+        sure = f"{format_share(1 - rule.error)} interval {verdict.lower:.3g} … {verdict.upper:.3g}"
+        effect = scale.said(verdict.effect)
+        return f"{samples} are {effect} {expectation} ({sure}, p = {verdict.p:.2g})."
+    if verdict.detectable is None:
+        power = "ranks would have shown no change, with nights as far apart"
+    else:
+        found = scale.said(verdict.detectable)
+        power = f"{found} would have been found with a probability of {format_share(POWER)}"
+    return f"{samples} agree with {expectation} (p = {verdict.p:.2g}); {power}."
+
+
+def _judge_copies(verdict: DriftVerdict, rule: Rule, *, differs: bool) -> DriftVerdict:
+    """Nights that agree to the last digit say nothing of how much nights differ.
+
+    They are copies, or what is measured cannot vary much; that tonight is the one of all that
+    stands out has a probability of one in as many, if nothing changed.
+    """
+    before = f"the {verdict.nights} nights before"
+    if not differs:
+        reason = f"Tonight is as {before}, which agree to the last digit."
+        return replace(verdict, outcome="unchanged", reason=reason, p=1.0)
+    p = 1 / (verdict.nights + 1)
+    if p <= rule.error:
+        reason = f"Tonight differs from {before}, which agree to the last digit (p = {p:.2g})."
+        return replace(verdict, outcome="changed", reason=reason, p=p)
+    needed = math.ceil(1 / rule.error) - 1 - verdict.nights
+    reason = (
+        f"Not enough data: tonight differs, but {before} agree to the last digit, which says"
+        f" nothing of how much nights differ; {needed} more needed."
+    )
+    return replace(verdict, reason=reason, p=p, needed=0, needed_nights=needed)

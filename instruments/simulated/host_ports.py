@@ -1,0 +1,307 @@
+"""The ports of a simulated server as its NIC and transceivers know them: light, errors, patterns.
+
+What is asked of a port is worked out when it is asked: how long its link was up since then,
+and how many errors a bit error ratio makes of the bits that came meanwhile.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from instruments.clock import Clock
+from instruments.simulated.links import LinkTimeline, NicLinks
+from instruments.simulated.randomness import Chance, Stream
+from testbeds import Port, TransceiverSpec
+
+SYMBOL_BITS = 10
+"""Bits in a symbol of the Reed-Solomon codes of IEEE 802.3."""
+
+_LOS_BELOW_DB = 3.0
+_FEW = 30.0
+_DEFAULT_LIGHT = TransceiverSpec("unnamed", 1310.0, -4.3, 4.5, -10.6, 4.5, None)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """One NIC port of a server, as the testbed describes it.
+
+    Attributes:
+        transceiver: None for an empty cage.
+        ber: its latent bit error ratio before FEC; None to draw one.
+    """
+
+    port: Port
+    netdev: str
+    rdma: str | None
+    rate_bps: int
+    transceiver: TransceiverSpec | None
+    ber: float | None = None
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the light: one up to 25 Gb/s, four up to 200 Gb/s, else eight."""
+        return 1 if self.rate_bps <= 25e9 else 4 if self.rate_bps <= 200e9 else 8
+
+
+@dataclass(frozen=True, slots=True)
+class PortLight:
+    """The world's light at a port.
+
+    Attributes:
+        received: what comes to a port now, in mW; 0.0 for none.
+        launched: what its transmitter sends, in mW.
+        origin: the port whose light comes.
+    """
+
+    received: Callable[[Port], float]
+    launched: Callable[[Port], float]
+    origin: Callable[[Port], Port | None]
+
+
+@dataclass(slots=True)
+class Prbs:
+    """A test pattern under way: what is sent and looked for, and the errors by lane."""
+
+    rx_pattern: str
+    tx_pattern: str
+    tuned: bool
+    since: int
+    errors: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """A transceiver's measurements as its memory holds them.
+
+    Attributes:
+        temperature: in 1/256 °C.
+        voltage: in 100 µV.
+        bias: by lane, in 2 µA.
+        tx_power: by lane, in 0.1 µW.
+        rx_power: by lane, in 0.1 µW.
+    """
+
+    temperature: int
+    voltage: int
+    bias: tuple[int, ...]
+    tx_power: tuple[int, ...]
+    rx_power: tuple[int, ...]
+
+
+class SimulatedPort:
+    """The state of one port.
+
+    Args:
+        spec: what the testbed says of it.
+        links: what its link does.
+        light: the world's light.
+        roster: all ports of the world by name, for who sends a pattern to whom.
+    """
+
+    def __init__(
+        self,
+        spec: HostPort,
+        links: NicLinks,
+        light: PortLight,
+        clock: Clock,
+        chance: Chance,
+        roster: Mapping[Port, "SimulatedPort"],
+    ) -> None:
+        self.spec = spec
+        self.prbs: Prbs | None = None
+        self.bits = 0
+        self.raw_errors = [0] * spec.lanes
+        self.corrected_blocks = 0
+        self.uncorrectable_blocks = 0
+        self.link_downs = 0
+        self.carrier_changes = 0
+        self.cleared = clock.now()
+        self._links = links
+        self._light = light
+        self._clock = clock
+        self._roster = roster
+        self._draws = chance.stream(f"{spec.port}/nic")
+        normal = self._draws.normal
+        self.ber = 10 ** (-8 + 0.5 * normal()) if spec.ber is None else spec.ber
+        self.serial = f"SIM-{spec.port.owner}-{spec.port.name}".upper()
+        self._temperature = 45 + 3 * normal()
+        self._voltage = 3.3 + 0.01 * normal()
+        self._bias = [40 + 2 * normal() for _ in range(spec.lanes)]
+        self._tx_share = [10 ** (0.02 * normal()) for _ in range(spec.lanes)]
+        self._rx_share = [10 ** (0.03 * normal()) for _ in range(spec.lanes)]
+        self._timeline: LinkTimeline = links.timeline(spec.port)
+        self._timeline.listeners.append(self.accrue)
+        self._until = clock.now()
+
+    # ------------------------------------------------------------------------- state
+
+    def is_up(self, stage: str) -> bool:
+        """Whether the link is up in `stage` now."""
+        return self.prbs is None and self._timeline.is_up(stage, self._clock.now())
+
+    @property
+    def limits(self) -> TransceiverSpec:
+        """What its transceiver launches and needs."""
+        return self.spec.transceiver or _DEFAULT_LIGHT
+
+    @property
+    def lane_rate(self) -> float:
+        """Bits a second on one lane."""
+        return self.spec.rate_bps / self.spec.lanes
+
+    @property
+    def code(self) -> tuple[int, int]:
+        """Symbols in a code word of the FEC in use, and how many of them it can correct."""
+        return (544, 15) if self.lane_rate > 26e9 else (528, 7)
+
+    def registers(self) -> Registers:
+        """What the transceiver measures now."""
+        port, normal = self.spec.port, self._draws.normal
+        launched, received = self._light.launched(port), self._light.received(port)
+
+        def of_lanes(milliwatt: float, shares: list[float], noise_db: float) -> tuple[int, ...]:
+            levels = (milliwatt * share * 10 ** (noise_db * normal() / 10) for share in shares)
+            return tuple(min(round(level * 1e4), 0xFFFF) for level in levels)
+
+        return Registers(
+            round((self._temperature + 0.1 * normal()) * 256),
+            round(self._voltage * 1e4),
+            tuple(round(bias * 500) if launched else 0 for bias in self._bias),
+            of_lanes(launched, self._tx_share, 0.01),
+            of_lanes(received, self._rx_share, 0.02),
+        )
+
+    def signal_lost(self, registers: Registers) -> list[bool]:
+        """By lane, whether the receiver finds no light."""
+        least = 10 ** ((self.limits.receive_min_dbm - _LOS_BELOW_DB) / 10)
+        return [power / 1e4 < least for power in registers.rx_power]
+
+    def locked(self) -> bool:
+        """Whether the checker has found the pattern: the port whose light comes must send it."""
+        origin = self._light.origin(self.spec.port)
+        other = self._roster.get(origin) if origin is not None else None
+        return (
+            self.prbs is not None
+            and other is not None
+            and other.prbs is not None
+            and other.prbs.tx_pattern == self.prbs.rx_pattern
+        )
+
+    def nanoseconds_since(self, moment: int) -> int:
+        """How long ago a moment was."""
+        return self._clock.now() - moment
+
+    # ----------------------------------------------------------------------- counters
+
+    def accrue(self) -> None:
+        """Count what has come since this was last done."""
+        now, before = self._clock.now(), self._until
+        if now <= before:
+            return
+        self._until = now
+        self.link_downs += self._falls("firmware", before, now)
+        self.carrier_changes += self._changes("carrier", before, now)
+        if self.prbs is not None:
+            if self.locked():
+                bits = self.lane_rate * (now - before) / 1e9
+                for lane in range(self.spec.lanes):
+                    self.prbs.errors[lane] += poisson(self._draws, self.ber * bits)
+            return
+        bits = self.spec.rate_bps * self._up_time("firmware", before, now) / 1e9
+        self.bits += round(bits)
+        errors = [poisson(self._draws, self.ber * bits / self.spec.lanes) for _ in self.raw_errors]
+        self.raw_errors = [sum(pair) for pair in zip(self.raw_errors, errors, strict=True)]
+        symbols, correctable = self.code
+        words = bits / (symbols * SYMBOL_BITS)
+        touched, lost = word_errors(self.ber, symbols, correctable)
+        self.corrected_blocks += min(poisson(self._draws, words * (touched - lost)), sum(errors))
+        self.uncorrectable_blocks += poisson(self._draws, words * lost)
+
+    @property
+    def corrected_bits(self) -> int:
+        """Bits that FEC put right: all errors but those of the words it gave up."""
+        return max(sum(self.raw_errors) - self.symbol_errors, 0)
+
+    @property
+    def symbol_errors(self) -> int:
+        """Symbol errors left after FEC: as many as make a word uncorrectable, in each."""
+        return self.uncorrectable_blocks * (self.code[1] + 1)
+
+    def clear(self) -> None:
+        """Begin to count bits and errors anew."""
+        self.accrue()
+        self.cleared = self._clock.now()
+        self.bits = self.corrected_blocks = self.uncorrectable_blocks = 0
+        self.raw_errors = [0] * self.spec.lanes
+        if self.prbs is not None:
+            self.prbs.errors = [0] * self.spec.lanes
+            self.prbs.since = self.cleared
+
+    def enter_test_mode(self, rx_pattern: str, tx_pattern: str) -> None:
+        """Send a pattern instead of frames: the link goes down at both ends."""
+        self._accrue_all()
+        now = self._clock.now()
+        self._links.hears(self.spec.port, None, now)
+        self.prbs = Prbs(rx_pattern, tx_pattern, False, now, [0] * self.spec.lanes)
+
+    def leave_test_mode(self) -> None:
+        """Send frames again; the link comes up as after any loss of light."""
+        self._accrue_all()
+        self.prbs = None
+        now = self._clock.now()
+        self._links.hears(self.spec.port, self._light.origin(self.spec.port), now)
+
+    def _accrue_all(self) -> None:
+        """Whoever looks for this port's pattern counted until now as it was until now."""
+        for port in {self.spec.port: self, **self._roster}.values():
+            port.accrue()
+
+    def _transitions(self, stage: str, start: int, end: int) -> list[tuple[int, bool]]:
+        return [
+            (each.at, each.up)
+            for each in self._timeline.transitions
+            if each.stage == stage and start < each.at <= end
+        ]
+
+    def _falls(self, stage: str, start: int, end: int) -> int:
+        return sum(not up for _, up in self._transitions(stage, start, end))
+
+    def _changes(self, stage: str, start: int, end: int) -> int:
+        return len(self._transitions(stage, start, end))
+
+    def _up_time(self, stage: str, start: int, end: int) -> int:
+        up, since, total = self._timeline.is_up(stage, start), start, 0
+        for at, now_up in [*self._transitions(stage, start, end), (end, False)]:
+            if up:
+                total += at - since
+            up, since = now_up, at
+        return total
+
+
+def poisson(draws: Stream, mean: float) -> int:
+    """A Poisson deviate: by inversion where it is small, else as a normal one."""
+    if mean <= 0:
+        return 0
+    if mean > _FEW:
+        return max(round(mean + math.sqrt(mean) * draws.normal()), 0)
+    left = (1 + math.erf(draws.normal() / math.sqrt(2))) / 2
+    count, probability = 0, math.exp(-mean)
+    while left > probability and count < 10 * _FEW:
+        left -= probability
+        count += 1
+        probability *= mean / count
+    return count
+
+
+@functools.cache
+def word_errors(ber: float, symbols: int, correctable: int) -> tuple[float, float]:
+    """How likely a code word has any symbol error, and how likely more than `correctable`."""
+    wrong = -math.expm1(SYMBOL_BITS * math.log1p(-ber)) if ber < 1 else 1.0
+    none = math.exp(symbols * math.log1p(-wrong)) if wrong < 1 else 0.0
+    most = min(symbols, correctable + 60)
+    lost = sum(
+        math.comb(symbols, errors) * wrong**errors * (1 - wrong) ** (symbols - errors)
+        for errors in range(correctable + 1, most + 1)
+    )
+    return 1 - none, lost

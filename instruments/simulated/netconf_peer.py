@@ -1,0 +1,254 @@
+"""A server's end of NETCONF: hello, framing 1.0 and 1.1, rpcs and their errors.
+
+What rpcs do is a model's part. Written from RFC 6241 and RFC 6242.
+"""
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lxml import etree
+
+from instruments.clock import Clock
+from instruments.simulated.peer_server import PeerConnection
+
+PROCESSING = 500_000
+"""How long the server takes to read an rpc, and to word its reply, in ns."""
+
+BASE = "urn:ietf:params:xml:ns:netconf:base:1.0"
+_BASE_10, _BASE_11 = (f"urn:ietf:params:netconf:base:1.{minor}" for minor in (0, 1))
+_WRITABLE = "urn:ietf:params:netconf:capability:writable-running:1.0"
+_CHUNK = re.compile(rb"\n#(?:([1-9][0-9]*)|#)\n")
+
+Element: TypeAlias = Any
+"""An XML element of lxml, which ships no types."""
+
+
+class RpcError(Exception):
+    """An rpc-error."""
+
+    def __init__(self, tag: str, message: str, *, path: str = "", kind: str = "application"):
+        super().__init__(message)
+        self.tag = tag
+        self.message = message
+        self.path = path
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class RpcAnswer:
+    """The reply to an rpc: its content, after how many ns, and what to do at that moment.
+
+    Without content it says ok.
+    """
+
+    content: Sequence[Element] = ()
+    after: int = 0
+    then: Callable[[], None] = lambda: None
+    hangs_up: bool = False
+
+
+class NetconfDialogue:
+    """One client's session: rpcs are carried out one after the other.
+
+    Args:
+        connection: where messages go.
+        owner: the session's name on the clock's agenda.
+        number: its session-id.
+        modules: what the hello says of the server's modules, as capabilities.
+        execute: carries out an operation, or raises `RpcError`.
+    """
+
+    def __init__(
+        self,
+        connection: PeerConnection,
+        clock: Clock,
+        owner: str,
+        number: int,
+        modules: Sequence[str],
+        execute: Callable[[Element], RpcAnswer],
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._owner = owner
+        self._execute = execute
+        self._buffer = b""
+        self._chunked: bool | None = None
+        self._waiting: deque[bytes] = deque()
+        self._busy = False
+        self._lock = threading.Lock()
+        hello = _element("hello")
+        listed = etree.SubElement(hello, f"{{{BASE}}}capabilities")
+        for capability in (_BASE_10, _BASE_11, _WRITABLE, *modules):
+            etree.SubElement(listed, f"{{{BASE}}}capability").text = capability
+        etree.SubElement(hello, f"{{{BASE}}}session-id").text = str(number)
+        self._write(hello)
+
+    def received(self, data: bytes) -> None:
+        """Take bytes; what ends a message depends on what both hellos have in common."""
+        self._buffer += data
+        while (message := self._cut()) is not None:
+            if self._chunked is None:
+                self._greeted(message)
+                continue
+            with self._lock:
+                self._waiting.append(message)
+                idle, self._busy = not self._busy, True
+            if idle:
+                self._next()
+
+    def closed(self) -> None:
+        """Forget what the client still wanted."""
+        with self._lock:
+            self._waiting.clear()
+
+    def _cut(self) -> bytes | None:
+        """The next message, if it has come whole."""
+        if not self._chunked:
+            message, end, rest = self._buffer.partition(b"]]>]]>")
+            if not end:
+                return None
+            self._buffer = rest
+            return message.strip()
+        message, at = b"", 0
+        while (head := _CHUNK.match(self._buffer, at)) is not None:
+            if head[1] is None:
+                self._buffer = self._buffer[head.end() :]
+                return message
+            at = head.end() + int(head[1])
+            message += self._buffer[head.end() : at]
+        if len(self._buffer) - at > 14 and not self._buffer[at:].startswith(b"\n#"):
+            self._connection.close()  # a framing error ends the session (RFC 6242, section 4.2)
+            self._buffer = b""
+        return None
+
+    def _greeted(self, message: bytes) -> None:
+        try:
+            offered = [each.text for each in etree.fromstring(message).iter("{*}capability")]
+        except etree.XMLSyntaxError:
+            offered = []
+        self._chunked = _BASE_11 in offered
+        if not self._chunked and _BASE_10 not in offered:
+            self._connection.close()
+
+    def _next(self) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._busy = False
+                return
+            message = self._waiting.popleft()
+        self._clock.schedule(
+            self._clock.now() + PROCESSING, self._owner, lambda: self._carry_out(message)
+        )
+
+    def _carry_out(self, message: bytes) -> None:
+        reply = _element("rpc-reply")
+        answer = RpcAnswer()
+        try:
+            answer = self._execute(_operation(message, reply))
+            reply.extend(answer.content or [_element("ok")])
+        except RpcError as error:
+            reply.append(error_element(error))
+
+        def finish() -> None:
+            answer.then()
+            self._write(reply)
+            if answer.hangs_up:
+                self._connection.close()
+            else:
+                self._next()
+
+        self._clock.schedule(self._clock.now() + answer.after + PROCESSING, self._owner, finish)
+
+    def _write(self, element: Element) -> None:
+        data = etree.tostring(element, xml_declaration=True, encoding="UTF-8")
+        if self._chunked:
+            self._connection.send(b"\n#%d\n%s\n##\n" % (len(data), data))
+        else:
+            self._connection.send(data + b"]]>]]>")
+
+
+def _operation(message: bytes, reply: Element) -> Element:
+    """The operation of an rpc; its attributes go into `reply`. Raises `RpcError`."""
+    try:
+        rpc = etree.fromstring(message)
+    except etree.XMLSyntaxError as error:
+        raise RpcError("malformed-message", str(error), kind="rpc") from error
+    if rpc.tag != f"{{{BASE}}}rpc":
+        raise RpcError("unknown-element", f"{local(rpc)} is no rpc", kind="rpc")
+    for name, value in rpc.attrib.items():
+        reply.set(name, value)
+    if "message-id" not in rpc.attrib:
+        raise RpcError("missing-attribute", "an rpc needs a message-id", kind="rpc")
+    operations = [child for child in rpc if isinstance(child.tag, str)]
+    if len(operations) != 1:
+        raise RpcError("missing-element", "an rpc needs one operation", kind="rpc")
+    return operations[0]
+
+
+def error_element(error: RpcError, severity: str = "error") -> Element:
+    """An rpc-error."""
+    element = _element("rpc-error")
+    said = {
+        "error-type": error.kind,
+        "error-tag": error.tag,
+        "error-severity": severity,
+        "error-path": error.path,
+        "error-message": error.message,
+    }
+    for name, text in said.items():
+        if text:
+            etree.SubElement(element, f"{{{BASE}}}{name}").text = text
+    return element
+
+
+def local(element: Element) -> str:
+    """An element's name without its namespace."""
+    name: str = etree.QName(element).localname
+    return name
+
+
+def _element(name: str) -> Element:
+    return etree.Element(f"{{{BASE}}}{name}", nsmap={None: BASE})
+
+
+def selected(criteria: Element, data: Element) -> Element | None:
+    """What a subtree filter (RFC 6241, section 6) selects of `data`, None for nothing.
+
+    `criteria` and `data` have the same name. A criterion without a namespace fits any.
+    """
+    conditions: list[Element] = []
+    wanted: list[Element] = []
+    for child in criteria.iterchildren("*"):
+        says = len(child) == 0 and (child.text or "").strip()
+        (conditions if says else wanted).append(child)
+    for condition in conditions:
+        text = condition.text.strip()
+        if not any(_fits(condition, leaf) and (leaf.text or "") == text for leaf in data):
+            return None
+    if not wanted:
+        return data
+    kept = etree.Element(data.tag, nsmap=data.nsmap)
+    for child in data:
+        if any(_fits(condition, child) for condition in conditions):
+            kept.append(deepcopy(child))
+            continue
+        for criterion in wanted:
+            found = selected(criterion, child) if _fits(criterion, child) else None
+            if found is not None:
+                kept.append(deepcopy(found))
+                break
+    return kept if len(kept) else None
+
+
+def _fits(criterion: Element, element: Element) -> bool:
+    namespace = etree.QName(criterion).namespace
+    return local(criterion) == local(element) and namespace in {
+        None,
+        BASE,
+        etree.QName(element).namespace,
+    }

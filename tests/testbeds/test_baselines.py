@@ -1,0 +1,163 @@
+"""Baselines files: rules by name and pattern, and mistakes found where they stand."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import testbeds
+from testbeds import TestbedError, load
+from testbeds.baselines import (
+    Guard,
+    Rule,
+    RuleError,
+    baselines_path,
+    baselines_schema,
+    load_baselines,
+)
+
+HOME = Path(testbeds.__file__).parent
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text):
+        path = tmp_path / "mine.baselines.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load_baselines(path)
+
+    return read
+
+
+def test_the_file_stands_beside_the_testbeds():
+    assert baselines_path(Path("lab/mine.yaml")) == Path("lab/mine.baselines.yaml")
+    assert baselines_path(Path("lab.d/mine.yml")) == Path("lab.d/mine.baselines.yml")
+
+
+def test_a_rule_with_everything(read):
+    found = read(
+        "family_error: 2 %\n"
+        "correction: benjamini-hochberg\n"
+        "quantities:\n"
+        "  outage.carrier:\n"
+        "    {test: interval, error: 0.1 %, min: 100, nights: 20, direction: up,\n"
+        "     effect: difference, guard: {max: 5 s, min: 1 ms}, ratio: 10}\n"
+    )
+    assert (found.family_error, found.correction) == (0.02, "benjamini-hochberg")
+    assert found.rule_for("outage.carrier") == Rule(
+        quantity="outage.carrier",
+        test="interval",
+        error=0.001,
+        minimum=100,
+        nights=20,
+        direction="up",
+        effect="difference",
+        guard=Guard(5_000_000_000, 1_000_000, "ns"),
+        ratio=10,
+        line=4,
+        column=3,
+    )
+
+
+def test_what_is_not_stated_has_a_default(read):
+    found = read("quantities: {outage.carrier: {}}")
+    assert (found.family_error, found.correction) == (0.05, "holm")
+    rule = found.rule_for("outage.carrier")
+    assert rule == Rule("outage.carrier", effect="ratio", line=1, column=14)
+    assert (rule.test, rule.error, rule.minimum, rule.nights) == ("rank", 0.01, 30, 10)
+
+
+def test_the_nearest_rule_holds(read):
+    found = read(
+        "quantities:\n"
+        "  outage: {min: 4}\n"
+        "  '*': {min: 1}\n"
+        "  reconfiguration.*: {min: 2}\n"
+        "  reconfiguration.light_back: {min: 3}\n"
+        "  reconfiguration.light_back.*: {min: 5}\n"
+    )
+    for quantity, minimum in {
+        "reconfiguration.light_back": 3,
+        "reconfiguration.light_back.of_one": 5,
+        "reconfiguration.carrier_up": 2,
+        "reconfigurations": 1,
+        "outage": 4,
+        "outage.carrier": 1,
+    }.items():
+        assert found.rule_for(quantity).minimum == minimum, quantity
+    assert read("quantities: {outage.*: {}}").rule_for("outage") is None
+
+
+def test_decibels_are_compared_by_difference(read):
+    found = read("quantities: {'*': {}, received_power: {effect: ratio}}")
+    assert found.rule_for("insertion_loss").effect == "difference"
+    assert found.rule_for("received_power").effect == "ratio"
+    assert found.rule_for("outage").effect == "ratio"
+
+
+MISTAKES = [
+    ("quantities:\n  outage: {nigths: 10}", 2, 12, "unknown key 'nigths'; did you mean 'nights'?"),
+    ("quantities: {Outage: {}}", 1, 14, "found the quantity 'Outage'"),
+    ("quantities: {out*: {}}", 1, 14, "found the quantity 'out*'"),
+    ("quantities:\n  outage: {error: 0 %}", 2, 19, "found an error of 0"),
+    ("quantities:\n  outage: {error: 0.01}", 2, 19, "expected a percentage"),
+    ("quantities:\n  outage: {min: 0}", 2, 17, "expected at least 1"),
+    ("quantities:\n  outage: {nights: 4}", 2, 20, "expected at least 5"),
+    ("quantities:\n  outage: {test: t}", 2, 18, "expected 'rank' or 'interval'"),
+    ("quantities:\n  outage: {ratio: 0.5}", 2, 19, "expected more than 1"),
+    ("quantities:\n  outage: {guard: {max: 3 dB}}", 2, 25, "expected a duration"),
+    ("quantities:\n  gain: {guard: {max: few}}", 2, 23, "expected a value with its unit"),
+    ("quantities:\n  outage: {guard: {}}", 2, 19, "found no bound"),
+    ("quantities:\n  gain: {guard: {max: 3 dB, min: 1}}", 2, 17, "expected one unit"),
+    ("quantities: {outage: {}}\nfamily_error: 100 %", 2, 15, "expected e.g. 5 %"),
+    ("quantities: {outage: {}}\ncorrection: bonferroni", 2, 13, "expected 'holm'"),
+    ("correction: holm", 1, 1, "the key 'quantities' is missing"),
+    ("quantities:\n  outage: {}\n  outage: {}", 3, 3, "stands here twice"),
+    ("quantities:", 1, 1, "found nothing after 'quantities'"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "message"), MISTAKES)
+def test_a_mistake_is_found_where_it_is(read, text, line, column, message):
+    with pytest.raises(TestbedError) as caught:
+        read(text)
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.column) == (line, column), str(problem)
+    assert message in problem.message
+
+
+def test_all_mistakes_are_found_at_once(read):
+    with pytest.raises(TestbedError) as caught:
+        read("quantities:\n  a: {error: 0 %}\n  b: {guard: {max: x}}\nfamily_error: 0 %")
+    assert [problem.line for problem in caught.value.problems] == [2, 3, 4]
+
+
+def test_no_file_is_said_so(tmp_path):
+    with pytest.raises(TestbedError, match=r"none\.yaml:1:1: cannot be read"):
+        load_baselines(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("name", ["opus", "namespaces"])
+def test_the_files_that_come_along(name):
+    path = HOME / f"{name}.yaml"
+    found = load_baselines(baselines_path(path))
+    for limit in load(path).limits.values():
+        rule = found.rule_for(limit.quantity)
+        assert rule is not None, limit.quantity
+        assert rule.guard is None or rule.guard.unit == limit.unit
+
+
+def test_the_exported_schema_is_up_to_date():
+    stored = (HOME / "baselines.schema.json").read_text(encoding="utf-8")
+    assert stored == json.dumps(baselines_schema(), indent=2, ensure_ascii=False) + "\n", (
+        "run: python -m testbeds baselines > testbeds/baselines.schema.json"
+    )
+    rule = baselines_schema()["$defs"]["RulePart"]["properties"]
+    assert re.search(rule["error"]["pattern"], "1 %")
+    assert '"type": "null"' not in stored
+
+
+def test_a_rule_is_checked_wherever_it_is_made():
+    with pytest.raises(RuleError, match="expected up to 50 %"):
+        Rule(error=0.7)
