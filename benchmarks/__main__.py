@@ -1,11 +1,10 @@
 """Run every benchmark: `python -m benchmarks [NAME ...]`."""
 
 import sys
+from importlib import import_module
 
-from benchmarks import journal, reconfigurations
-
-ALL = {"reconfigurations": reconfigurations.main, "journal": journal.main}
+ALL = ("reconfigurations", "queries", "journal", "survival", "gates", "report", "nights")
 
 for name in sys.argv[1:] or ALL:
-    print(f"== {name}")
-    ALL[name]()
+    print(f"== {name}", flush=True)
+    import_module(f"benchmarks.{name}").main()

@@ -50,6 +50,14 @@ class Identified(Protocol):
         """End every session with it."""
 
 
+@runtime_checkable
+class Troubled(Protocol):
+    """An instrument that keeps a list of what went wrong."""
+
+    def troubles(self) -> Sequence[str]:
+        """What stands in its error queue, oldest first; asking takes it out."""
+
+
 class Operation(Protocol):
     """A command that was sent and whose end can be waited for."""
 

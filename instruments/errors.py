@@ -51,11 +51,16 @@ class GarbledError(InstrumentError):
     """The peer answered something that its protocol does not allow."""
 
 
+CANNOT = "cannot"
+"""The code of a refusal by a driver itself, before anything was sent."""
+
+
 class DeniedError(InstrumentError):
-    """The instrument refused a command.
+    """The instrument refused a command, or its driver knows that it would.
 
     Attributes:
-        code: the instrument's own error code, such as `IDNV`.
+        code: the instrument's own error code, such as `IDNV` or `-222`; `CANNOT` if nothing
+            was sent.
         text: its own words.
     """
 
@@ -66,16 +71,25 @@ class DeniedError(InstrumentError):
         code: str,
         text: str,
         command: str,
+        answered: str | None = None,
         details: Sequence[tuple[str, str]] = (),
         trace: Sequence[str] = (),
     ) -> None:
+        """`answered` is the refusal as it came, where it says more than code and text."""
         self.code = code
         self.text = text
+        if code == CANNOT:
+            problem = f"cannot do what was asked: {text}"
+            details = [("asked", command), *details] if command else details
+            super().__init__(instrument, problem, details=details, trace=trace)
+            self.command = command
+            return
+        answer = f"{code} {text}".rstrip() if answered is None else answered
         super().__init__(
             instrument,
             "denied a command",
             command=command,
-            details=[("answered", f"DENY {code} {text}".rstrip()), *details],
+            details=[("answered", answer), *details],
             trace=trace,
         )
 

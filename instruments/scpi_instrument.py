@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from instruments.capabilities import Identity
 from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError, InstrumentError, NoReplyError
+from instruments.errors import CANNOT, DeniedError, GarbledError, InstrumentError, NoReplyError
 from instruments.way import Way
 from instruments.wire.exchange import DEFAULT_TIMEOUT
 from instruments.wire.scpi import IDENTITY, scpi_session
@@ -111,6 +111,10 @@ class ScpiInstrument:
         """Code and text of all that stands in the error queue, oldest first; empties it."""
         return self._session.errors()
 
+    def troubles(self) -> list[str]:
+        """The same in words."""
+        return [f"{code} {text}" for code, text in self.objections()]
+
     def object_if_told(self, command: str, cause: Exception | None = None) -> None:
         """Empty the error queue; raises `DeniedError` for its oldest entry, if there is one."""
         for code, text in self.objections()[:1]:
@@ -118,36 +122,28 @@ class ScpiInstrument:
 
     def objected(self, command: str, code: int, text: str) -> DeniedError:
         """The error of an entry of the error queue, with what it means."""
-        return self.denied(command, str(code), text, self._meanings.get(code, ()))
+        return self._denied(command, str(code), text, self._meanings.get(code, ()))
 
-    def denied(
-        self, command: str, code: str, text: str, meaning: Sequence[str] = ()
+    def cannot(
+        self, text: str, meaning: str = "", advice: str = "", *, asked: str = ""
     ) -> DeniedError:
-        """The error of a command that the instrument, or its driver, refuses."""
-        details = list(zip(("meaning", "try"), meaning, strict=False))
-        return DeniedError(
-            self.name, code=code, text=text, command=command, details=details, trace=self.tail()
-        )
+        """The error of what the driver knows to be impossible, before it is sent."""
+        return self._denied(asked, CANNOT, text, (meaning, advice))
 
-    def garbled(self, command: str, answered: str, expected: str) -> GarbledError:
+    def garbled(self, command: str, answered: str, expected: str) -> InstrumentError:
         """The error of an answer that makes no sense."""
-        return GarbledError(
-            self.name,
+        return self.failed(
+            GarbledError,
             f"answered something that is no {expected}",
-            command=command,
-            details=[("answered", answered[:80])],
-            trace=self.tail(),
+            command,
+            ("answered", answered[:80]),
         )
 
     def failed(
         self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
     ) -> InstrumentError:
         """Any other error about this instrument."""
-        return kind(self.name, problem, command=command, details=details, trace=self.tail())
-
-    def tail(self) -> list[str]:
-        """The last lines of the wire for an error."""
-        return self._session.trace.tail()
+        return self._session.failed(kind, problem, command, *details)
 
     def wire(self) -> list[str]:
         """The last lines that went over the wire, oldest first."""
@@ -156,3 +152,14 @@ class ScpiInstrument:
     def close(self) -> None:
         """End the session."""
         self._session.close()
+
+    def _denied(self, command: str, code: str, text: str, meaning: Sequence[str]) -> DeniedError:
+        details = [pair for pair in zip(("meaning", "try"), meaning, strict=False) if pair[1]]
+        return DeniedError(
+            self.name,
+            code=code,
+            text=text,
+            command=command,
+            details=details,
+            trace=self._session.trace.tail(),
+        )

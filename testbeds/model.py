@@ -18,7 +18,12 @@ from testbeds.plans import Link, Plan, Port
 T = TypeVar("T", int, float)
 
 InstrumentKind = Literal[
-    "light_source", "power_meter", "attenuator", "bit_error_tester", "climate_chamber"
+    "light_source",
+    "power_meter",
+    "attenuator",
+    "bit_error_tester",
+    "climate_chamber",
+    "oscilloscope",
 ]
 
 

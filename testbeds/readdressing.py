@@ -22,10 +22,12 @@ def readdressed(
     """The text of the file at `path`, which must be right, as a file at `target` would say it.
 
     Everything that `addresses` names is found at its address there, with the credential that
-    `login` names ("env:LAB_LOGIN"). Ranges of names are written out, comments kept.
+    `login` names ("env:LAB_LOGIN"), and may be another specimen: what identity was expected of
+    it is left out. Ranges of names are written out, comments kept.
     """
     yaml = YAML()
-    yaml.width = 100
+    yaml.width = 4096
+    yaml.preserve_quotes = True
     document = yaml.load(path.read_text())
     for section in _SECTIONS:
         parts = document.get(section)
@@ -42,12 +44,24 @@ def readdressed(
 
 def _readdressed(parts: Any, addresses: Mapping[str, str], login: str) -> Any:
     new = type(parts)()
+    parts.copy_attributes(new)
     for key, part in parts.items():
-        for name in expand(key):
+        names = expand(key)
+        for name in names:
             # An alias would make all of a range one part again.
             own = copy.deepcopy(part)
             if name in addresses:
-                own["address"] = addresses[name]
-                own["login"] = login
+                _move(own, addresses[name], login)
             new[name] = own
+        if key in new.ca.items:  # the comment after it
+            new.ca.items[names[-1]] = new.ca.items.pop(key)
     return new
+
+
+def _move(part: Any, address: str, login: str) -> None:
+    part["address"] = address
+    part.pop("identity", None)
+    if "login" in part:
+        part["login"] = login
+    else:
+        part.insert(list(part).index("address") + 1, "login", login)

@@ -25,7 +25,7 @@ from testbeds.quantities import (
     Wavelength,
 )
 
-CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "restconf", "ssh", "serial", "visa")
+CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "restconf", "ssh", "serial", "visa", "simserv")
 """How a switch or an instrument can be spoken to."""
 SERVER_SCHEMES = ("ssh", "netns")
 """How a server can be reached; `netns` is a network namespace on this machine."""
@@ -235,7 +235,12 @@ class InstrumentPart(Part):
     """A bench instrument; its channels are fiber ends NAME.1, NAME.2, ..."""
 
     kind: Literal[
-        "light_source", "power_meter", "attenuator", "bit_error_tester", "climate_chamber"
+        "light_source",
+        "power_meter",
+        "attenuator",
+        "bit_error_tester",
+        "climate_chamber",
+        "oscilloscope",
     ]
     model: str
     address: Control

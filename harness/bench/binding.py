@@ -125,7 +125,8 @@ def _names(testbed: Testbed) -> list[str]:
     return [*testbed.optical_switches, *testbed.servers, *testbed.instruments]
 
 
-def _spec_of(testbed: Testbed, name: str) -> Spec | ServerSpec:
+def spec_of(testbed: Testbed, name: str) -> Spec | ServerSpec:
+    """What the file says of the switch, server or instrument of that name."""
     return testbed.switches.get(name) or testbed.servers.get(name) or testbed.instruments[name]
 
 
@@ -179,7 +180,7 @@ def _open_domain(
 def _try(
     testbed: Testbed, name: str, clock: Clock, clocks: Clocks
 ) -> tuple[Identified, Identity] | _Absent:
-    spec = _spec_of(testbed, name)
+    spec = spec_of(testbed, name)
     address = spec.address or "no address"
     start = clock.now()
     instrument: Identified | None = None
@@ -258,12 +259,12 @@ class _Builder:
             "".join(f"{service.known_hosts}\n" for service in self.world.services.values())
         )
         for name in names:
-            spec = _spec_of(self._testbed, name)
+            spec = spec_of(self._testbed, name)
             if name in pids:
                 assert isinstance(spec, ServerSpec)
                 self._open(name, open_namespace(spec, pids[name], self._clock, self._clocks))
                 continue
-            way = _way_to(self.world.services[name], known_hosts)
+            way = way_to(self.world.services[name], known_hosts)
             if isinstance(spec, ServerSpec):
                 self._open(name, open_server(spec, way, self._clock, self._clocks))
             else:
@@ -299,7 +300,8 @@ class _Builder:
         return pids, links
 
 
-def _way_to(service: Service, known_hosts: Path) -> Way:
+def way_to(service: Service, known_hosts: Path) -> Way:
+    """The way to a simulated instrument."""
     return Way(
         service.scheme,
         service.host,

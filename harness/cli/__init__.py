@@ -6,6 +6,7 @@ Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 import typer
 
 from harness.cli.check import check, schema
+from harness.cli.doctor import doctor
 from harness.cli.restore import restore
 from harness.cli.serve import serve
 
@@ -18,6 +19,7 @@ main = typer.Typer(
 )
 
 main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
+main.command(epilog="Example: lightrig doctor testbeds/mine.yaml")(doctor)
 main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)
 main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
 main.command(epilog="Example: lightrig serve testbeds/opus.yaml --write served.yaml")(serve)

@@ -13,14 +13,21 @@ from rich.table import Table
 
 from harness.cli.common import BAD_INPUT, AsJson, File, give_up, lab, load_testbed, out
 from instruments.clock import SystemClock
-from instruments.simulated.services import Service
 from instruments.simulated.world import World
 from testbeds.readdressing import readdressed
 
 LOGIN = "LIGHTRIG_SERVED"
 """The variable that a served testbed's file names for the login."""
+LAST_PORT = 65535
 
-Port = Annotated[int, typer.Option(help="First TCP port; each instrument takes the next one.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=LAST_PORT,
+        help="First TCP port; each instrument takes the next one. 0: any free.",
+    ),
+]
 Write = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the testbed's file with these addresses."),
@@ -40,15 +47,22 @@ def serve(
     With --write, another terminal can measure them as if they were hardware.
     """
     testbed = load_testbed(file)
+    if write is not None and write.resolve() == file.resolve():
+        give_up(f"{write} is the file to be served; write to another one", BAD_INPUT)
+    parts = (*testbed.optical_switches, *testbed.instruments, *testbed.servers)
+    if port + len(parts) - 1 > LAST_PORT:
+        give_up(f"{len(parts)} ports from {port} on: {LAST_PORT} is the last one", BAD_INPUT)
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
     clock = SystemClock()
     try:
         world = lab(lambda: World(testbed, clock, seed, first_port=port))
     except OSError as error:
         give_up(f"port {port} and those after it: {error.strerror}; try another --port", BAD_INPUT)
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
     try:
+        if not world.services:
+            give_up(f"{file}: nothing in it is spoken to over a wire", BAD_INPUT)
         if write is not None:
             _write(file, write, world)
         if as_json:
@@ -61,28 +75,26 @@ def serve(
         clock.close()
 
 
-def _address(service: Service) -> str:
-    if service.resource:
-        return f"{service.scheme}://{service.resource}"
-    return f"{service.scheme}://{service.host}:{service.port}"
-
-
 def _write(file: Path, target: Path, world: World) -> None:
     known_hosts = target.with_name(f"{target.stem}.known_hosts")
-    known_hosts.write_text(
-        "".join(f"{s.known_hosts}\n" for s in world.services.values() if s.known_hosts)
+    addresses = {name: service.address for name, service in world.services.items()}
+    text = readdressed(
+        file, addresses, login=f"env:{LOGIN}", known_hosts=known_hosts, target=target
     )
-    addresses = {name: _address(service) for name, service in world.services.items()}
-    target.write_text(
-        readdressed(file, addresses, login=f"env:{LOGIN}", known_hosts=known_hosts, target=target)
-    )
+    try:
+        known_hosts.write_text(
+            "".join(f"{s.known_hosts}\n" for s in world.services.values() if s.known_hosts)
+        )
+        target.write_text(text)
+    except OSError as error:
+        give_up(f"{error.filename}: {error.strerror}", BAD_INPUT)
 
 
 def _print_line(world: World) -> None:
     rows = [
         {
             "name": name,
-            "address": _address(service),
+            "address": service.address,
             "user": service.login[0],
             "password": service.login[1],
             "known_hosts": service.known_hosts,
@@ -96,7 +108,7 @@ def _print_line(world: World) -> None:
 def _print_table(file: Path, world: World, written: Path | None) -> None:
     table = Table("instrument", "address", box=None, padding=(0, 2, 0, 0))
     for name, service in world.services.items():
-        table.add_row(name, _address(service))
+        table.add_row(name, service.address)
     out.print(f"{file}: simulated, in real time; Ctrl-C ends it", markup=False)
     out.print(table)
     logins = sorted({":".join(service.login) for service in world.services.values()})

@@ -120,6 +120,10 @@ class AnritsuMp1900a:
             shut=lambda: self._scpi.do(f"{self._detector}:SENSe:MEASure:STOP"),
         )
 
+    def troubles(self) -> list[str]:
+        """What stood in its error queue, oldest first; it is empty now."""
+        return self._scpi.troubles()
+
     def wire(self) -> list[str]:
         """The last lines of the session."""
         return self._scpi.wire()

@@ -123,6 +123,10 @@ class KeysightM8040a:
             shut=lambda: self._scpi.do(f":PLUG:ERAT:STOP {name}"),
         )
 
+    def troubles(self) -> list[str]:
+        """What stood in its error queue, oldest first; it is empty now."""
+        return self._scpi.troubles()
+
     def wire(self) -> list[str]:
         """The last lines of the session."""
         return self._scpi.wire()

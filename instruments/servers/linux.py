@@ -14,6 +14,8 @@ from typing import Any
 from instruments.capabilities import Identity, LinkEvent, PortWatch, Settled, Stage
 from instruments.clock import Clock, Span
 from instruments.errors import DisconnectedError, GarbledError, InstrumentError, NoReplyError
+from instruments.servers.commands import Commands
+from instruments.servers.nic import NicTools
 from instruments.servers.offset import ClockMap
 from instruments.wire.shell import Shell
 from instruments.wire.trace import Trace
@@ -54,6 +56,7 @@ class LinuxServer:
         self._clocks = ClockMap()
         self._neighbours = neighbours
         self._identity: Identity | None = None
+        self._commands: Commands | None = None
 
     def identity(self) -> Identity:
         """Host name, kernel and Python of the server; starts the probe if it is not running."""
@@ -109,6 +112,28 @@ class LinuxServer:
         body = {"ports": {port: list(wanted) for port, wanted in stages.items()}}
         request = self._ask("settle", {**body, "timeout_ns": timeout}, timeout)
         return PendingSettlement(request, self._clocks, self._neighbours)
+
+    def clock_offset(self) -> tuple[Span, int]:
+        """The server's clock minus the bench's, in ns, and when on the bench's clock that was.
+
+        Bounds of one exchange alone: half as wide as it took.
+        """
+        request = self._ask("hello", {})
+        request.result()
+        sent, received_there, sent_there, received = self._clocks.last_exchange
+        return Span(sent_there - received, received_there - sent), received
+
+    @property
+    def commands(self) -> Commands:
+        """Programs on the server, run one at a time."""
+        if self._commands is None:
+            self._commands = Commands(self.name, self._shell, self._clock)
+        return self._commands
+
+    @property
+    def nic(self) -> NicTools:
+        """What the server's own tools say of its NIC ports."""
+        return NicTools(self.commands)
 
     def wire(self) -> list[str]:
         """The last lines exchanged with the probe."""

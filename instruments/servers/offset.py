@@ -28,9 +28,11 @@ class ClockMap:
         self._upper: deque[_Bound] = deque(maxlen=keep)
         self._lower: deque[_Bound] = deque(maxlen=keep)
         self.same_clock = False
+        self.last_exchange = (0, 0, 0, 0)
 
     def exchanged(self, sent: int, received_there: int, sent_there: int, received: int) -> None:
         """Learn from one exchange: `sent` and `received` here, the other two on the server."""
+        self.last_exchange = (sent, received_there, sent_there, received)
         self._upper.append(_Bound(received_there - sent, received_there))
         self._lower.append(_Bound(sent_there - received, sent_there))
 

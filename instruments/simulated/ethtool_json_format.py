@@ -12,42 +12,59 @@ _LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 Pairs = Iterable[tuple[str, Any]]
 
 
+_FORMS = {1: (0x03, "SFP"), 4: (0x11, "QSFP28"), 8: (0x18, "QSFP-DD")}
+
+
 def module(port: SimulatedPort, *, repeating: bool) -> str:
-    """`ethtool --json -m IF`; `repeating` as it was first released."""
+    """`ethtool --json -m IF`; `repeating` as it was first released.
+
+    That version repeats keys, and leaves out all that an SFP measures.
+    """
+    pairs = [*_identity(port)]
+    if port.spec.lanes > 1 or not repeating:
+        pairs += _measurements(port, "" if repeating else "_measurement")
+    text = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
+    return f"[ {{{text}}} ]\n"
+
+
+def _identity(port: SimulatedPort) -> Pairs:
+    identifier, form = _FORMS[port.spec.lanes]
+    yield "identifier", identifier
+    yield "identifier_description", form
+    yield "connector", 7
+    yield "laser_wavelength", port.limits.wavelength_nm
+    yield "vendor_name", "Lightrig"
+    yield "vendor_oui", [0, 0, 0]
+    yield "vendor_pn", port.limits.name.upper()
+    yield "vendor_sn", port.serial
+    if port.spec.lanes == 8:
+        yield "module_state", 3
+        yield "module_state_description", "ModuleReady"
+
+
+def _measurements(port: SimulatedPort, suffix: str) -> Pairs:
     now, levels = port.registers(), limits(port)
-    cmis = port.spec.lanes == 8
-    lost = port.signal_lost(now)
-    measured = "" if repeating else "_measurement"
-    pairs: list[tuple[str, Any]] = [
-        ("identifier", 0x18 if cmis else 0x11),
-        ("identifier_description", "QSFP-DD" if cmis else "QSFP28"),
-        ("connector", 7),
-        ("laser_wavelength", port.limits.wavelength_nm),
-        ("vendor_name", "Lightrig"),
-        ("vendor_oui", [0, 0, 0]),
-        ("vendor_pn", port.limits.name.upper()),
-        ("vendor_sn", port.serial),
-        ("rx_loss_of_signal", ["Yes" if each else "No" for each in lost] if any(lost) else False),
-        ("tx_loss_of_signal", False),
-        ("tx_fault", False),
-    ]
-    if cmis:
-        pairs += [("module_state", 3), ("module_state_description", "ModuleReady")]
-    pairs += [
-        (f"module_temperature{measured}", round(now.temperature / 256, 4)),
-        (f"module_voltage{measured}", now.voltage / 1e4),
-        ("laser_tx_bias_current", [register / 500 for register in now.bias]),
-        ("transmit_avg_optical_power", [register / 1e4 for register in now.tx_power]),
-    ]
-    received = [register / 1e4 for register in now.rx_power]
-    kind = "Rcvr signal avg optical power"
-    text = [*map(_pair, pairs)]
-    text.append(_pair(("rx_power", {"values": received, "type": kind})))
-    text += map(_pair, _flags(now, levels))
-    text += [
-        f"{json.dumps(name)}: {{{', '.join(map(_pair, inner))}}}" for name, inner in _levels(levels)
-    ]
-    return "[ {" + ", ".join(text) + "} ]\n"
+    single = port.spec.lanes == 1
+
+    def by_lane(registers: Sequence[int], unit: float) -> object:
+        values = [register / unit for register in registers]
+        return values[0] if single else values
+
+    if not single:
+        lost = ["Yes" if each else "No" for each in port.signal_lost(now)]
+        yield "rx_loss_of_signal", lost if "Yes" in lost else False
+        yield "tx_loss_of_signal", False
+        yield "tx_fault", False
+    yield f"module_temperature{suffix}", round(now.temperature / 256, 4)
+    yield f"module_voltage{suffix}", now.voltage / 1e4
+    yield "laser_tx_bias_current", by_lane(now.bias, 500)
+    yield "transmit_avg_optical_power", by_lane(now.tx_power, 1e4)
+    kind = "Receiver signal average optical power" if single else "Rcvr signal avg optical power"
+    received = by_lane(now.rx_power, 1e4)
+    yield "rx_power", {"value" if single else "values": received, "type": kind}
+    for name, value in _flags(now, levels):
+        yield name, value[0] if single and isinstance(value, list) else value
+    yield from _levels(levels)
 
 
 def _flags(now: Registers, levels: Limits) -> Pairs:
@@ -67,7 +84,7 @@ def _flags(now: Registers, levels: Limits) -> Pairs:
             yield f"{name}_{level}", on
 
 
-def _levels(levels: Limits) -> Iterable[tuple[str, Sequence[tuple[str, float]]]]:
+def _levels(levels: Limits) -> Pairs:
     for name, key, unit in (
         ("laser_bias_current", "bias", 500),
         ("laser_output_power", "tx", 1e4),
@@ -77,13 +94,8 @@ def _levels(levels: Limits) -> Iterable[tuple[str, Sequence[tuple[str, float]]]]
     ):
         yield (
             name,
-            [
-                (f"{level}_threshold", register / unit)
+            {
+                f"{level}_threshold": register / unit
                 for level, register in zip(_LEVELS, levels[key], strict=True)
-            ],
+            },
         )
-
-
-def _pair(pair: tuple[str, Any]) -> str:
-    name, value = pair
-    return f"{json.dumps(name)}: {json.dumps(value)}"

@@ -158,7 +158,7 @@ class HostTools:
     def _module(self, port: SimulatedPort, *, as_json: bool) -> str:
         if port.spec.transceiver is None:
             raise _Failure(1, "netlink error: Input/output error\n")
-        if as_json and self._software.module_json != "none" and port.spec.lanes > 1:
+        if as_json and self._software.module_json != "none":
             repeating = self._software.module_json == "repeating"
             return ethtool_json_format.module(port, repeating=repeating)
         return ethtool_format.module(port)

@@ -208,7 +208,7 @@ def error_element(error: RpcError, severity: str = "error") -> Element:
 
 def local(element: Element) -> str:
     """An element's name without its namespace."""
-    name: str = etree.QName(element).localname
+    name: str = element.tag.rpartition("}")[2]
     return name
 
 
@@ -216,39 +216,45 @@ def _element(name: str) -> Element:
     return etree.Element(f"{{{BASE}}}{name}", nsmap={None: BASE})
 
 
-def selected(criteria: Element, data: Element) -> Element | None:
-    """What a subtree filter (RFC 6241, section 6) selects of `data`, None for nothing.
+class SubtreeFilter:
+    """One node of a subtree filter (RFC 6241, section 6), with the nodes in it.
 
-    `criteria` and `data` have the same name. A criterion without a namespace fits any.
+    A node without a namespace fits any.
     """
-    conditions: list[Element] = []
-    wanted: list[Element] = []
-    for child in criteria.iterchildren("*"):
-        says = len(child) == 0 and (child.text or "").strip()
-        (conditions if says else wanted).append(child)
-    for condition in conditions:
-        text = condition.text.strip()
-        if not any(_fits(condition, leaf) and (leaf.text or "") == text for leaf in data):
-            return None
-    if not wanted:
-        return data
-    kept = etree.Element(data.tag, nsmap=data.nsmap)
-    for child in data:
-        if any(_fits(condition, child) for condition in conditions):
-            kept.append(deepcopy(child))
-            continue
-        for criterion in wanted:
-            found = selected(criterion, child) if _fits(criterion, child) else None
-            if found is not None:
-                kept.append(deepcopy(found))
-                break
-    return kept if len(kept) else None
 
+    def __init__(self, criterion: Element) -> None:
+        self.name = local(criterion)
+        self._anywhere = criterion.tag.rpartition("}")[0][1:] in {"", BASE}
+        self._tag = criterion.tag
+        inner = list(criterion.iterchildren("*"))
+        self._conditions = {
+            local(each): each.text.strip()
+            for each in inner
+            if len(each) == 0 and (each.text or "").strip()
+        }
+        self._wanted = [
+            SubtreeFilter(each) for each in inner if local(each) not in self._conditions
+        ]
 
-def _fits(criterion: Element, element: Element) -> bool:
-    namespace = etree.QName(criterion).namespace
-    return local(criterion) == local(element) and namespace in {
-        None,
-        BASE,
-        etree.QName(element).namespace,
-    }
+    def fits(self, element: Element) -> bool:
+        """Whether this node is about an element of that name."""
+        return bool(element.tag == self._tag or (self._anywhere and local(element) == self.name))
+
+    def selected(self, element: Element) -> Element | None:
+        """What it selects of an element that it fits, None for nothing."""
+        if self._conditions:
+            leaves = {local(leaf): leaf.text or "" for leaf in element}
+            if any(leaves.get(name) != text for name, text in self._conditions.items()):
+                return None
+        if not self._wanted:
+            return element
+        kept = etree.Element(element.tag, nsmap=element.nsmap)
+        for child in element:
+            if local(child) in self._conditions:
+                kept.append(deepcopy(child))
+                continue
+            found = (each.selected(child) for each in self._wanted if each.fits(child))
+            chosen = next((one for one in found if one is not None), None)
+            if chosen is not None:
+                kept.append(deepcopy(chosen))
+        return kept if len(kept) else None

@@ -16,9 +16,9 @@ from instruments.simulated.netconf_peer import (
     NetconfDialogue,
     RpcAnswer,
     RpcError,
+    SubtreeFilter,
     error_element,
     local,
-    selected,
 )
 from instruments.simulated.peer_server import PeerConnection
 from instruments.simulated.polatis_yang import (
@@ -112,7 +112,7 @@ class PolatisNetconf:
             return
         if not state and not CONTAINERS[name].writable:
             return
-        found = selected(wanted, self._container(name, wanted))
+        found = SubtreeFilter(wanted).selected(self._container(name, wanted))
         if found is not None:
             yield found
 

@@ -46,6 +46,7 @@ class PolatisScpi:
 
     def __init__(self, box: PolatisBox) -> None:
         self._box = box
+        self._unacknowledged = False
         self._commands = ScpiCommands(
             f"{MANUFACTURER},{box.product},{box.serial},{SOFTWARE}",
             reset=self._reset,
@@ -72,7 +73,8 @@ class PolatisScpi:
     def session(self, connection: PeerConnection, index: int) -> ScpiDialogue:
         """A new client's session."""
         owner = f"{self._box.name}@{index:04d}"
-        return ScpiDialogue(connection, self._box.clock, owner, self._commands, end=b"\r\n")
+        line = _Line(connection, self)
+        return ScpiDialogue(line, self._box.clock, owner, self._commands, end=b"\r\n")
 
     def _reset(self) -> None:
         self._box.disconnect(list(self._box.matrix.egress_of))
@@ -113,7 +115,16 @@ class PolatisScpi:
         return self._acknowledged(self._box.disconnect(ports))
 
     def _acknowledged(self, after: int) -> Later:
-        return Later(after, None, self._box.acknowledge)
+        def then() -> None:
+            self._unacknowledged = True
+
+        return Later(after, None, then)
+
+    def answering(self, answer: bytes) -> None:
+        """Note that what was changed is being acknowledged, if that is what the answer does."""
+        if self._unacknowledged and answer.strip() == b"1":
+            self._unacknowledged = False
+            self._box.acknowledge()
 
     def _state(self, _: ScpiRequest) -> str:
         held = sorted(self._box.matrix.egress_of.items())
@@ -141,6 +152,23 @@ class PolatisScpi:
         if len(ports) > MOST_READINGS:
             raise ScpiError(-223, "Too much data")
         return f"({','.join(f'{dbm:.2f}' for dbm in self._box.powers(ports))})"
+
+
+class _Line:
+    """A client's connection, on which the answer to `*OPC?` is the acknowledgement."""
+
+    def __init__(self, connection: PeerConnection, scpi: PolatisScpi) -> None:
+        self._connection = connection
+        self._scpi = scpi
+
+    def send(self, data: bytes) -> None:
+        """Write to the client."""
+        self._scpi.answering(data)
+        self._connection.send(data)
+
+    def close(self, *, abruptly: bool = False) -> None:
+        """Hang up."""
+        self._connection.close(abruptly=abruptly)
 
 
 def _objecting(handler: Handler) -> Handler:

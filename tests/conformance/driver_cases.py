@@ -11,6 +11,8 @@ from harness.bench import binding as binding_module
 from instruments.capabilities import (
     Attenuator,
     BitErrorTester,
+    ClimateChamber,
+    FastLog,
     LightSource,
     OpticalSwitch,
     PowerMeter,
@@ -27,6 +29,8 @@ KINDS: dict[str, tuple[type, ...]] = {
     "light_source": (LightSource,),
     "attenuator": (Attenuator,),
     "bit_error_tester": (BitErrorTester,),
+    "climate_chamber": (ClimateChamber,),
+    "oscilloscope": (FastLog,),
 }
 SIZES = {
     "agiltron": "1x8",
@@ -79,6 +83,10 @@ class Case:
                 return lambda: driver.emission(1)
             case "attenuator":
                 return lambda: driver.attenuation(1)
+            case "climate_chamber":
+                return lambda: abs(driver.temperature() - 23) < 20
+            case "oscilloscope":
+                return lambda: len(driver.log(1, samples=100, period=1_000_000).result().milliwatt)
         return lambda: driver.count(1, duration=1_000_000_000).now().clock_lost
 
 

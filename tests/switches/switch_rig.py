@@ -1,9 +1,11 @@
-"""A simulated Polatis, its drivers, and a line for typing TL1 by hand."""
+"""A simulated Polatis on any of its wires, its drivers, and a line for typing TL1 by hand."""
 
 import contextlib
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from instruments.clock import Clock
@@ -13,6 +15,7 @@ from instruments.simulated.peer_server import PeerServer
 from instruments.simulated.peers import Surroundings
 from instruments.simulated.polatis_peer import PolatisPeer
 from instruments.simulated.randomness import Chance
+from instruments.simulated.services import Service, serve
 from instruments.simulated.tl1_peer import Tl1Dialogue
 from instruments.simulated.truth import Truth
 from instruments.switches.polatis import Polatis
@@ -43,13 +46,31 @@ class Rig:
     clock: Clock
     matrix: Matrix
     truth: Truth
-    host: str
-    port: int
+    peer: PolatisPeer
+    service: Service
+    known_hosts: Path
     sessions: list[Tl1Dialogue]
     drivers: list[Polatis]
 
+    @property
+    def host(self) -> str:
+        return self.service.host
+
+    @property
+    def port(self) -> int:
+        return self.service.port
+
     def driver(self, *, login: tuple[str, str] | None = LOGIN, **options: Any) -> Polatis:
-        made = Polatis("ocs", self.host, self.clock, port=self.port, login=login, **options)
+        made = Polatis(
+            "ocs",
+            self.host,
+            self.clock,
+            scheme=self.service.scheme,  # type: ignore[arg-type]
+            port=self.port,
+            login=login,
+            known_hosts=self.known_hosts,
+            **options,
+        )
         self.drivers.append(made)
         return made
 
@@ -80,9 +101,10 @@ def simulated_switch(
     name: str = "ocs",
     size: tuple[int, int] = (16, 16),
     seed: int = 1,
+    scheme: str = "tl1",
     **options: Any,
 ) -> Iterator[Rig]:
-    """A switch with 0 dBm at every ingress but the last."""
+    """A switch with 0 dBm at every ingress but the last, listening on one of its wires."""
     truth, server, sessions = Truth(), PeerServer(clock), []
     matrix = Matrix(
         name,
@@ -92,6 +114,7 @@ def simulated_switch(
         truth,
         lambda ingress: None if ingress == size[0] else 0.0,
         lambda egress, ingress, at: None,
+        lambda ingress, start, end: 0.0 if ingress == size[0] else 1.0,
     )
     around = Surroundings(
         spec(name, size, options),
@@ -104,18 +127,24 @@ def simulated_switch(
         Channels(name, LightField(())),
     )
     peer = PolatisPeer(around)
+    make_session = peer.session
 
     def session(connection, index):
-        sessions.append(peer.session(connection, index))
+        sessions.append(make_session(connection, index))
         return sessions[-1]
 
+    peer.session = session
+    service = serve(name, peer, scheme, server, LOGIN)
     drivers: list[Polatis] = []
-    try:
-        yield Rig(clock, matrix, truth, *server.listen(session), sessions, drivers)
-    finally:
-        for driver in drivers:
-            driver.close()
-        server.close()
+    with tempfile.TemporaryDirectory() as folder:
+        known_hosts = Path(folder) / "known_hosts"
+        known_hosts.write_text(f"{service.known_hosts}\n")
+        try:
+            yield Rig(clock, matrix, truth, peer, service, known_hosts, sessions, drivers)
+        finally:
+            for driver in drivers:
+                driver.close()
+            server.close()
 
 
 class Line:

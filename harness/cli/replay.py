@@ -1,0 +1,68 @@
+"""`lightrig replay`: a recorded wire trace as an instrument on loopback, in real time."""
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.common import BAD_INPUT, AsJson, err, give_up, out
+from instruments.clock import SystemClock
+from instruments.simulated.peer_server import PeerServer
+from instruments.simulated.replay_peer import ReplayPeer
+from instruments.simulated.services import serve
+from instruments.transcript import Transcript, TranscriptError, read
+from testbeds import LightrigError
+
+Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded trace (JSON lines).")]
+Port = Annotated[int, typer.Option(help="TCP port; any free one by default.")]
+
+
+def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
+    """Answer as a recorded instrument did, until Ctrl-C; print where.
+
+    Questions that are not in the trace are told on stderr.
+    """
+    recording = _read(trace)
+    clock = SystemClock()
+    server = PeerServer(clock)
+    over = threading.Event()
+    try:
+        peer = ReplayPeer(recording, clock, _tell_unknown)
+        service = serve(
+            peer.name, peer, peer.scheme, server, ("", ""), port, resource=peer.resource
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        if as_json:
+            row = {"name": peer.name, "address": service.address, **recording.about}
+            sys.stdout.write(json.dumps([row]) + "\n")
+            sys.stdout.flush()
+        else:
+            known = ", ".join(f"{key} {value}" for key, value in recording.about.items())
+            out.print(f"{trace}: {known}", markup=False, soft_wrap=True)
+            out.print(f"{service.address}, in real time; Ctrl-C ends it", markup=False)
+        over.wait()
+    except LightrigError as error:
+        give_up(str(error), BAD_INPUT)
+    except OSError as error:
+        give_up(f"port {port}: {error.strerror}; try another --port", BAD_INPUT)
+    finally:
+        server.close()
+        clock.close()
+
+
+def _read(trace: Path) -> Transcript:
+    try:
+        return read(trace)
+    except TranscriptError as error:
+        give_up(str(error), BAD_INPUT)
+    except OSError as error:
+        give_up(f"{trace}: {error.strerror}", BAD_INPUT)
+
+
+def _tell_unknown(question: bytes) -> None:
+    err.print(f"not in the trace: {question!r}", markup=False, soft_wrap=True)

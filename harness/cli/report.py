@@ -1,0 +1,58 @@
+"""`lightrig report`: the page of one run made again, or the trend over nights."""
+
+# Drawing takes a second to import: only the commands that need it pay that.
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.common import BAD_INPUT, LAB_TROUBLE, AsJson, err, give_up, out, print_json
+from testbeds import LightrigError
+
+
+def report(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN ...]", help="Names of runs, or 'last'.")
+    ] = None,
+    results: Annotated[Path, typer.Option("--results", metavar="DIR")] = Path("results"),
+    nights: Annotated[int, typer.Option(min=2, help="How many nights to look back.")] = 90,
+    as_json: AsJson = False,
+) -> None:
+    """Make the pages of runs again from their records or, without RUN, the trend over nights.
+
+    Exit 0, 2 for a run that is not known, 3 for results that cannot be read or written.
+    """
+    if not results.is_dir():
+        give_up(f"{results}: no such folder; runs of pytest make it", BAD_INPUT)
+    try:
+        with err.status(f"{results}: drawing"):
+            pages = [_run(results, run) for run in runs] if runs else [_nights(results, nights)]
+    except (LightrigError, OSError) as error:
+        give_up(str(error), LAB_TROUBLE)
+    if as_json:
+        print_json([{"page": str(page)} for page in pages])
+    else:
+        for page in pages:
+            out.print(str(page), markup=False, soft_wrap=True)
+
+
+def _nights(results: Path, nights: int) -> Path:
+    from harness.report.nights import write_nights
+
+    return write_nights(results, results / "nights.html", nights)
+
+
+def _run(results: Path, run: str) -> Path:
+    from harness.record import RecordError, Results, kept_descriptions, read_journal
+    from harness.report import write_page
+
+    try:
+        name = Results(results).find(run).run
+    except RecordError as error:
+        give_up(str(error), BAD_INPUT)
+    folder = results / "runs" / name
+    record = read_journal(folder / "journal.jsonl")
+    write_page(record, kept_descriptions(record), folder / "report.html")
+    return folder / "report.html"

@@ -1,0 +1,280 @@
+"""`lightrig results`: what was measured, listed, queried, compared, recovered and exported."""
+
+# Data frames and plots take a second to import: only the commands that need them pay it.
+# ruff: noqa: PLC0415
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from harness.cli.common import BAD_INPUT, LAB_TROUBLE, NO, AsJson, err, give_up, out, print_json
+from testbeds import LightrigError, format_duration
+
+if TYPE_CHECKING:
+    from harness.record import RunFacts
+    from harness.record.comparison import Comparison
+    from harness.statistics import NotEnough, Quantile
+
+T = TypeVar("T")
+
+_CHANGED = frozenset(("changed", "guard broken"))
+
+results = typer.Typer(
+    help="What was measured: list, query, compare, recover and export runs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Place = Annotated[
+    str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL such as s3://lab/x.")
+]
+Name = Annotated[str, typer.Argument(metavar="RUN", help="Its name, how it begins, or 'last'.")]
+Pattern = Annotated[str, typer.Option(metavar="PATTERN", help="A name, or a pattern with * and ?.")]
+
+
+class ExportFormat(StrEnum):
+    """What `export` writes."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+@results.command("list", epilog="Example: lightrig results list --night '2026-03-*'")
+def list_(
+    place: Place = "results", night: Pattern = "*", testbed: Pattern = "*", as_json: AsJson = False
+) -> None:
+    """List the runs, the youngest last: what was measured, and how they ended.
+
+    Exit 0, or 3 if a run cannot be read.
+    """
+    from harness.record import Results
+    from harness.record.tables import fields
+
+    found = _asked(lambda: Results(place))
+    runs = [
+        facts
+        for facts in _asked(found.runs)
+        if fnmatchcase(facts.night, night)
+        and (testbed == "*" or any(fnmatchcase(name, testbed) for name in facts.testbeds))
+    ]
+    if as_json:
+        print_json([fields(facts) for facts in runs])
+    elif runs:
+        head = ("run", "night", "testbeds", "rows", "passed", "failed", "skipped", "took", "state")
+        _print_table(head, [_line(facts) for facts in runs])
+    else:
+        out.print(f"{place}: no runs", markup=False, soft_wrap=True)
+    if damaged := _asked(found.damaged):
+        give_up("\n".join(map(str, damaged)), LAB_TROUBLE)
+
+
+def _line(facts: "RunFacts") -> tuple[object, ...]:
+    testbeds = (
+        f"{name} (simulated)" if found and found.simulated else name
+        for name, found in facts.testbeds.items()
+    )
+    took = None if facts.duration_s is None else format_duration(int(facts.duration_s) * 10**9)
+    counts = (facts.count("passed", "xfailed"), facts.count("failed", "error", "xpassed"))
+    state = f"{facts.state}, torn" if facts.torn else facts.state
+    rows = f"{facts.rows:,}"
+    shown = (facts.run, facts.night, ", ".join(testbeds), rows, *counts, facts.count("skipped"))
+    return (*shown, took, state)
+
+
+@results.command(
+    epilog="Example: lightrig results query 'SELECT testbed, count(*) FROM rows GROUP BY ALL'"
+)
+def query(sql: str, place: Place = "results", as_json: AsJson = False) -> None:
+    """Ask in DuckDB's SQL of the views rows, runs and tests; nothing can be changed.
+
+    Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
+    """
+    from harness.record import Results
+    from harness.record.tidy import records
+
+    frame = _asked(lambda: Results(place).query(sql))
+    found = records(frame)
+    if as_json:
+        print_json(found)
+    else:
+        _print_table(list(map(str, frame)), [record.values() for record in found])
+
+
+@results.command(epilog="Example: lightrig results compare 20260314-021500 last")
+def compare(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A run, as in RUN.")],
+    run: Name,
+    quantity: Pattern = "*",
+    place: Place = "results",
+    as_json: AsJson = False,
+) -> None:
+    """Show two runs side by side, and whether the later one has drifted from its nights before.
+
+    Exit 0 if nothing has changed as far as can be said, 1 if something has, 2 if there is no
+    such run or the two have nothing in common, 3 if the results cannot be read.
+    """
+    from harness.record import Results
+    from harness.record.comparison import compare as side_by_side
+
+    found = _asked(lambda: side_by_side(Results(place), before, run, quantity))
+    if as_json:
+        print_json([_compared(one) for one in found])
+    else:
+        head = ("testbed", "test", "quantity", "before", "after", "drift")
+        _print_table(head, [_beside(one) for one in found])
+        for one in found:
+            if one.drift.outcome in _CHANGED:
+                out.print(f"{one.case.quantity}: {one.drift.reason}", markup=False, soft_wrap=True)
+    if any(one.drift.outcome in _CHANGED for one in found):
+        raise typer.Exit(NO)
+
+
+def _compared(found: "Comparison") -> object:
+    from harness.record.tidy import plain
+
+    parts = {name: asdict(getattr(found, name)) for name in ("before", "after", "drift")}
+    return plain({**found.case._asdict(), **parts})
+
+
+def _beside(found: "Comparison") -> tuple[str, ...]:
+    from harness.report.units import shown, span
+    from harness.statistics import NotEnough
+
+    def median(of: "Quantile | NotEnough") -> str:
+        if isinstance(of, NotEnough) or of.lower is None:
+            return str(of)
+        middle = shown(of.value, case.unit)
+        return f"{middle} [{span(of.lower, of.upper, case.unit, middle)}] n {of.n:,}"
+
+    case = found.case
+    testbed = f"{case.testbed} (simulated)" if case.simulated else case.testbed
+    test = case.test.rpartition("::")[2]
+    return (
+        testbed,
+        test,
+        case.quantity,
+        median(found.before),
+        median(found.after),
+        found.drift.outcome,
+    )
+
+
+@results.command(epilog="Example: lightrig results export last --output last.csv")
+def export(
+    run: Name,
+    form: Annotated[
+        ExportFormat, typer.Option("--format", help="What to write.")
+    ] = ExportFormat.CSV,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to; else stdout.")
+    ] = None,
+    place: Place = "results",
+) -> None:
+    """Write the rows of one run as a table for other programs, each condition a column.
+
+    Exit 0, 2 if there is no such run, 3 if the results cannot be read.
+    """
+    from harness.record import Results
+
+    data = _asked(lambda: Results(place).export(run, form.value))
+    if output is not None:
+        try:
+            output.write_bytes(data)
+        except OSError as error:
+            give_up(f"{output}: {error.strerror}", BAD_INPUT)
+    elif form is ExportFormat.PARQUET and sys.stdout.isatty():
+        give_up("Parquet is nothing for a terminal: give --output FILE", BAD_INPUT)
+    else:
+        sys.stdout.buffer.write(data)
+
+
+@results.command(epilog="Example: lightrig results recover")
+def recover(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="Its name; else all.")] = None,
+    place: Place = "results",
+    as_json: AsJson = False,
+) -> None:
+    """Bring killed runs to their end: their rows to the data set, and their reports.
+
+    Nothing acknowledged is missing. A run that could not be published is published. Exit 0
+    if all are whole now, 2 if there is no such run, 3 if one cannot be recovered.
+    """
+    from harness.record import to_recover
+    from harness.record.places import Place as Location
+
+    root = _asked(lambda: Location(place).folder)
+    if root is None:
+        give_up(f"{place}: runs are recovered where they were recorded; give a folder", BAD_INPUT)
+    folders = list(to_recover(root)) if run is None else [root / "runs" / run]
+    if run is not None and not folders[0].is_dir():
+        give_up(f"{folders[0]}: no such run", BAD_INPUT)
+    quiet = not err.is_terminal
+    told = [_recovered(f) for f in track(folders, "recovering", console=err, disable=quiet)]
+    if as_json:
+        print_json(told)
+    elif told:
+        head = ("run", "state", "rows", "report or problem")
+        lines = [(t["run"], t["state"], t["rows"], t["problem"] or t["report"]) for t in told]
+        _print_table(head, lines)
+    else:
+        out.print(f"{place}: nothing to recover", markup=False, soft_wrap=True)
+    if any(one["state"] == "not recovered" for one in told):
+        raise typer.Exit(LAB_TROUBLE)
+
+
+def _recovered(folder: Path) -> dict[str, Any]:
+    from harness.record import JournalEmptyError, RecordError
+    from harness.record import recover as bring_to_its_end
+    from harness.report import write_page
+
+    told: dict[str, Any] = {"run": folder.name, "rows": 0, "report": None, "problem": None}
+    try:
+        found = bring_to_its_end(folder, write_page)
+    except JournalEmptyError:
+        return {**told, "state": "empty", "problem": "killed before anything was recorded"}
+    except RecordError as error:
+        return {**told, "state": "not recovered", "problem": str(error)}
+    return {
+        **told,
+        "state": found.facts.state,
+        "rows": found.facts.rows,
+        "report": str(found.report),
+    }
+
+
+def _asked(question: Callable[[], T]) -> T:
+    """Ask the results; what is wrong with them or with the question ends the command."""
+    from harness.record import QuestionError
+
+    with err.status("reading"):
+        try:
+            return question()
+        except QuestionError as error:
+            give_up(str(error), BAD_INPUT)
+        except LightrigError as error:
+            give_up(str(error), LAB_TROUBLE)
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Any]) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for index, name in enumerate(head):
+        values = [list(row)[index] for row in rows]
+        numbers = all(isinstance(value, int | float | None) for value in values)
+        table.add_column(
+            escape(name), justify="right" if numbers else "left", overflow="fold", no_wrap=not index
+        )
+    for row in rows:
+        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+    # What is piped has no width to be folded into.
+    (out if out.is_terminal else Console(width=10_000)).print(table)

@@ -1,0 +1,329 @@
+"""Light on each port: does it come from whom the file says, and how much of it?
+
+Every transmitter is switched off for a moment, and the port that falls dark is the one where its
+fiber ends. What the transceivers say that they send, less what arrives, is the loss of the way.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.bench import Bench, Fabric
+from harness.doctor.findings import Findings
+from instruments.capabilities import PowerMonitor
+from instruments.errors import InstrumentError
+from instruments.servers.linux import LinuxServer
+from testbeds import LightrigError, Plan, Port
+
+FIBER_DB = 1.5
+"""More than this is lost by no clean pair of connectors."""
+
+_DARK_DBM = -40.0
+_FELL_DB = 10.0
+_CIRCUIT_DB = 3.5
+_SETTLING = 100_000_000
+_LINKS = 15_000_000_000
+_LINK_POLL = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Eyes:
+    """What can be seen of the light that enters a switch, by ingress port.
+
+    Attributes:
+        direct: whether its ingress ports have monitors; else what leaves at the egress that an
+            ingress is led to is taken, and the switch's own loss is in it.
+    """
+
+    bench: Bench
+    switch: str
+    direct: bool
+
+    def look(self) -> dict[int, float]:
+        """Power in dBm by ingress port."""
+        monitor = self.bench.switches[self.switch]
+        assert isinstance(monitor, PowerMonitor)
+        if self.direct:
+            ports = list(self.bench.testbed.switches[self.switch].ingress_ports)
+            return dict(monitor.power(ports).dbm)
+        made = {c.egress: c.ingress for c in monitor.circuits()}
+        dbm = monitor.power(sorted(made)).dbm if made else {}
+        return {made[egress]: power for egress, power in dbm.items()}
+
+
+def look_at_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
+    """Stale circuits, then the light of every port in the plan that uses most of them."""
+    for name in bench.switches:
+        _stale(bench, name, findings)
+    plans = [
+        plan for plan in bench.testbed.plans.values() if set(plan.circuits) <= {*bench.switches}
+    ]
+    if not plans:
+        findings.note(bench.testbed.name, "light", "no plan can be made of what answers")
+        return
+    plan = max(plans, key=len)
+    try:
+        fabric.apply(plan)
+    except LightrigError as error:
+        findings.wrong(bench.testbed.name, "plan", str(error).splitlines()[0], "see its trace")
+        return
+    bench.clock.sleep(_SETTLING)
+    for name in plan.circuits:
+        _Side(bench, name, findings).transmitters()
+    for name in plan.circuits:
+        _receivers(bench, name, plan, findings)
+    _links(bench, plan, findings)
+
+
+def _stale(bench: Bench, name: str, findings: Findings) -> None:
+    testbed = bench.testbed
+    ingress, egress = testbed.cabling.own_ports(name)
+    known = {c for plan in testbed.plans.values() for c in plan.circuits.get(name, ())}
+    for circuit in sorted(bench.switches[name].circuits() - known):
+        if circuit.ingress in ingress or circuit.egress in egress:
+            findings.wrong(
+                name,
+                "circuits",
+                f"a stale cross-connect: {circuit} stands on ports of the testbed, and no plan "
+                "of it knows it",
+                "part it by hand, or find out whose it is",
+            )
+
+
+class _Side:
+    """The transmitters that are cabled to one switch."""
+
+    def __init__(self, bench: Bench, switch: str, findings: Findings) -> None:
+        self._bench = bench
+        self._switch = switch
+        self._findings = findings
+        self._cabled = {
+            int(fiber.sink.name): fiber
+            for fiber in bench.testbed.fibers
+            if fiber.sink.owner == switch and fiber.source.owner in bench.testbed.servers
+        }
+
+    def transmitters(self) -> None:
+        """Where the light of every transmitter arrives, and how much of it."""
+        monitor = self._bench.switches[self._switch]
+        if not isinstance(monitor, PowerMonitor):
+            self._findings.note(self._switch, "light", "it has no power monitors")
+            return
+        eyes = _Eyes(self._bench, self._switch, self._has_monitors(monitor))
+        arrives: dict[Port, int | None] = {}
+        before = eyes.look()
+        for ingress, fiber in sorted(self._cabled.items()):
+            port = fiber.source
+            server = self._bench.servers.get(port.owner)
+            if not eyes.direct and ingress not in before:
+                self._findings.note(str(port), "light", "no circuit of the plan leads it anywhere")
+                continue
+            if not isinstance(server, LinuxServer):
+                self._unasked(port, ingress, before.get(ingress, _DARK_DBM))
+                continue
+            try:
+                arrives[port] = self._try(server, port, ingress, fiber.loss_db, eyes, before)
+            except InstrumentError as error:
+                self._findings.note(str(port), "light", str(error).splitlines()[0])
+        self._misplaced(arrives)
+
+    def _has_monitors(self, monitor: PowerMonitor) -> bool:
+        try:
+            monitor.power([self._bench.testbed.switches[self._switch].ingress_ports[0]])
+        except InstrumentError:
+            return False
+        return True
+
+    def _unasked(self, port: Port, ingress: int, dbm: float) -> None:
+        where = f"{self._switch}.{ingress}"
+        if dbm <= _DARK_DBM:
+            self._findings.wrong(
+                str(port),
+                "light",
+                f"no light at {where}, and its server cannot be asked",
+                "see what is wrong with its server first",
+            )
+        else:
+            self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
+
+    def _try(
+        self,
+        server: LinuxServer,
+        port: Port,
+        ingress: int,
+        fiber_db: float,
+        eyes: _Eyes,
+        before: Mapping[int, float],
+    ) -> int | None:
+        """Note the light of one transmitter; at which ingress it arrives, if it is seen."""
+        netdev = self._bench.testbed.nic_port(port).netdev
+        lanes = server.nic.module(netdev).value.lanes
+        sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
+        if sent and all(math.isinf(lane) for lane in sent):
+            self._findings.wrong(
+                str(port),
+                "light",
+                f"its laser is dark: {netdev} says that it sends nothing",
+                f"`ip link set dev {netdev} up`, `ethtool -m {netdev}`; else replace it",
+            )
+            return None
+        fell = self._fallen(server, netdev, eyes, before)
+        if ingress in fell:
+            self._loss(port, ingress, before[ingress], sent, fiber_db, direct=eyes.direct)
+            return ingress
+        return min(fell, default=0)
+
+    def _fallen(
+        self, server: LinuxServer, netdev: str, eyes: _Eyes, before: Mapping[int, float]
+    ) -> set[int]:
+        """The ingress ports that fall dark when a transmitter does."""
+        server.nic.set_device(netdev, up=False)
+        try:
+            self._bench.clock.sleep(_SETTLING)
+            after = eyes.look()
+        finally:
+            server.nic.set_device(netdev, up=True)
+            self._bench.clock.sleep(_SETTLING)
+        return {
+            ingress
+            for ingress, dbm in before.items()
+            if dbm > _DARK_DBM and dbm - after.get(ingress, _DARK_DBM) > _FELL_DB
+        }
+
+    def _loss(
+        self,
+        port: Port,
+        ingress: int,
+        dbm: float,
+        sent: list[float],
+        fiber_db: float,
+        *,
+        direct: bool,
+    ) -> None:
+        where = f"{self._switch}.{ingress}"
+        if not sent:
+            self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
+            return
+        launched = sum(sent) / len(sent)
+        lost = launched - dbm - fiber_db
+        most = FIBER_DB
+        if not direct:
+            stated = self._bench.testbed.switches[self._switch].loss_max_db
+            most += _CIRCUIT_DB if stated is None else stated
+        told = f"{dbm:.2f} dBm at {where}, {lost:.1f} dB less than it sends"
+        if lost > most:
+            self._findings.wrong(
+                str(port),
+                "light",
+                f"{told}, and {most:.1f} dB is the most that clean connectors lose: "
+                "a dirty connector or a bent fiber",
+                f"clean both ends of its transmit fiber ({port} -> {where}), then look again",
+            )
+        else:
+            self._findings.ok(str(port), "light", told)
+
+    def _misplaced(self, arrives: Mapping[Port, int | None]) -> None:
+        expected = {fiber.source: ingress for ingress, fiber in self._cabled.items()}
+        seen = {port: ingress for port, ingress in arrives.items() if ingress is not None}
+        told: set[Port] = set()
+        for port, ingress in seen.items():
+            if ingress == expected[port] or port in told:
+                continue
+            where = f"{self._switch}.{expected[port]}"
+            other = self._cabled[ingress].source if ingress in self._cabled else None
+            if other is not None and seen.get(other) == expected[port]:
+                told |= {port, other}
+                self._findings.wrong(
+                    str(port),
+                    "light",
+                    f"its transmit fiber and that of {other} are swapped: they end at "
+                    f"{self._switch}.{ingress} and {where}",
+                    "swap them at the switch, or in the testbed file",
+                )
+            elif ingress:
+                self._findings.wrong(
+                    str(port),
+                    "light",
+                    f"its transmit fiber is in the wrong port: {self._switch}.{ingress}, and the "
+                    f"file says {where}",
+                    f"move it to {where}, or change the testbed file",
+                )
+            else:
+                self._findings.wrong(
+                    str(port),
+                    "light",
+                    f"no light of it arrives at {where}, and it says that it sends some",
+                    "is its transmit fiber plugged in, and in that port?",
+                )
+
+
+def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
+    """What leaves the switch, and what arrives at the NICs."""
+    monitor = bench.switches[name]
+    if not isinstance(monitor, PowerMonitor):
+        return
+    cabling = bench.testbed.cabling
+    leaves = monitor.power(sorted(c.egress for c in plan.circuits[name])).dbm
+    for egress, dbm in sorted(leaves.items()):
+        fiber = cabling.fiber_from(Port(name, str(egress)))
+        if fiber is None or dbm <= _DARK_DBM:
+            continue  # what is wrong there was said of its transmitter
+        server = bench.servers.get(fiber.sink.owner)
+        if not isinstance(server, LinuxServer):
+            continue
+        netdev = bench.testbed.nic_port(fiber.sink).netdev
+        try:
+            lanes = server.nic.module(netdev).value.lanes
+        except LightrigError:
+            continue  # said before
+        got = [lane.rx_power_dbm for lane in lanes if lane.rx_power_dbm is not None]
+        if not got:
+            continue
+        received = sum(got) / len(got)
+        lost = dbm - received - fiber.loss_db
+        if lost > FIBER_DB:
+            told = "no light" if math.isinf(lost) else f"{lost:.1f} dB less"
+            findings.wrong(
+                str(fiber.sink),
+                "light",
+                f"{name}.{egress} sends {dbm:.2f} dBm and {told} arrives: its receive fiber is "
+                "dirty, bent, or in another port",
+                f"clean and check {name}.{egress} -> {fiber.sink}",
+            )
+
+
+def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
+    """Whether the plan's links come up, where nothing else is known to be wrong."""
+    suspect = {finding.subject for finding in findings.wrongs}
+    named = " ".join(finding.text for finding in findings.wrongs)
+    waiting = {
+        port
+        for link in bench.testbed.links(plan)
+        if not any(
+            str(end) in suspect or str(end) in named or end.owner in suspect
+            for end in (link.a, link.b)
+        )
+        for port in (link.a, link.b)
+        if isinstance(bench.servers.get(port.owner), LinuxServer)
+    }
+    deadline = bench.clock.now() + _LINKS
+    while waiting and bench.clock.now() < deadline:
+        waiting = {port for port in waiting if not _has_carrier(bench, port)}
+        if waiting:
+            bench.clock.sleep(_LINK_POLL)
+    for port in sorted(waiting):
+        findings.wrong(
+            str(port),
+            "link",
+            f"no carrier {_LINKS / 1e9:g} s after plan {plan.name} was made",
+            "light arrives: is its receive fiber swapped with another's, is autonegotiation off?",
+        )
+
+
+def _has_carrier(bench: Bench, port: Port) -> bool:
+    server = bench.servers[port.owner]
+    assert isinstance(server, LinuxServer)
+    try:
+        return server.nic.device(bench.testbed.nic_port(port).netdev).value.carrier
+    except LightrigError:
+        return False

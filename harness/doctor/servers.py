@@ -1,0 +1,92 @@
+"""Servers: their programs, their clocks, their NIC ports."""
+
+import math
+
+from harness.doctor.findings import Findings
+from instruments.clock import Clock
+from instruments.servers.commands import PACKAGES, ToolMissingError
+from instruments.servers.linux import LinuxServer
+from testbeds import LightrigError, ServerSpec
+
+_BETWEEN = 5_000_000_000
+_MOST_PPM = 200.0
+"""More than what a clock that is kept right ever runs too fast or too slow."""
+
+
+def look_at_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
+    """Tools, clock, and the link and transceiver of every NIC port."""
+    ports = [port for nic in spec.nics.values() for port in nic.ports]
+    missing = _tools(server, any(port.rdma for port in ports), findings)
+    _clock(server, clock, findings)
+    if "ethtool" in missing:
+        findings.note(server.name, "NIC", "its ports cannot be looked at without ethtool")
+        return
+    for port in ports:
+        _port(server, str(port.port), port.netdev, findings)
+
+
+def _tools(server: LinuxServer, rdma: bool, findings: Findings) -> set[str]:
+    missing = set()
+    for tool in ("ethtool", "ip", *(("rdma", "mlxlink") if rdma else ())):
+        try:
+            server.commands.run([tool, "--version"])  # whatever it answers, it is there
+        except ToolMissingError:
+            missing.add(tool)
+            package = PACKAGES.get(tool, tool)
+            findings.wrong(server.name, "tools", f"has no program {tool}", f"install {package}")
+        except LightrigError as error:
+            findings.note(server.name, "tools", str(error).splitlines()[0])
+    if not missing:
+        findings.ok(server.name, "tools", "all there")
+    return missing
+
+
+def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
+    first, began = server.clock_offset()
+    clock.sleep(_BETWEEN)
+    second, ended = server.clock_offset()
+    width = (first.latest - first.earliest + second.latest - second.earliest) / 2
+    moved = (second.earliest + second.latest - first.earliest - first.latest) / 2
+    ppm, unsure = 1e6 * moved / (ended - began), 1e6 * width / (ended - began)
+    offset = (second.earliest + second.latest) / 2e6
+    told = (
+        f"{offset:.3f} ms ahead, known within ±{(second.latest - second.earliest) / 2e6:.3f} ms; "
+        f"runs {ppm:+.0f} ± {unsure:.0f} ppm"
+    )
+    if abs(ppm) - unsure > _MOST_PPM:
+        findings.wrong(
+            server.name,
+            "clock",
+            f"its clock is skewed: {told}",
+            "is a time service (chrony, ptp4l) running there? `chronyc tracking`",
+        )
+    else:
+        findings.ok(server.name, "clock", told)
+
+
+def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> None:
+    try:
+        module = server.nic.module(netdev).value
+        device = server.nic.device(netdev).value
+    except LightrigError as error:
+        findings.wrong(
+            port, "NIC", str(error).splitlines()[0], f"is `netdev: {netdev}` right for {port}?"
+        )
+        return
+    sent = [lane.tx_power_dbm for lane in module.lanes if lane.tx_power_dbm is not None]
+    got = [lane.rx_power_dbm for lane in module.lanes if lane.rx_power_dbm is not None]
+    carrier = "carrier" if device.carrier else "no carrier"
+    findings.ok(
+        port,
+        "NIC",
+        f"{netdev}: {module.vendor} {module.part}, sends {_dbm(sent)}, receives {_dbm(got)}, "
+        f"{carrier}",
+    )
+
+
+def _dbm(lanes: list[float]) -> str:
+    if not lanes:
+        return "what it does not say"
+    if all(math.isinf(lane) for lane in lanes):
+        return "no light"
+    return f"{min(lanes):.2f} dBm" + (f" in the weakest of {len(lanes)} lanes" if lanes[1:] else "")

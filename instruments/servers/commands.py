@@ -1,0 +1,247 @@
+"""Programs that are run on a server, one at a time, to their end."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from instruments.clock import Clock, Span
+from instruments.errors import DisconnectedError, InstrumentError, NoReplyError
+from instruments.servers.tools.output import ToolOutputError
+from instruments.wire.shell import LineChannel, LineListener, Shell
+from instruments.wire.trace import Trace
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT = 30_000_000_000
+"""How long a program may take, in ns."""
+
+_SYSTEM_DIRECTORY = "/usr/sbin/"
+
+PACKAGES = {
+    "ethtool": "the package ethtool",
+    "ip": "the package iproute2",
+    "rdma": "the package iproute2",
+    "mlxlink": "NVIDIA's MFT; or mstflint, whose mstlink is the same",
+    "mstlink": "the package mstflint",
+    "iperf3": "the package iperf3",
+    "ib_write_bw": "the package perftest",
+    "all_reduce_perf": "nccl-tests, built on the server",
+}
+"""What to install for a tool, where Lightrig knows."""
+
+
+class ToolMissingError(InstrumentError):
+    """A server has no program of that name.
+
+    Attributes:
+        tool: the program.
+    """
+
+    def __init__(self, server: str, tool: str, command: str) -> None:
+        self.tool = tool
+        name = tool.rpartition("/")[2]
+        advice = f"install {PACKAGES[name]}" if name in PACKAGES else "install it, or name its path"
+        super().__init__(
+            server, f"has no program {tool}", command=command, details=[("try", advice)]
+        )
+
+
+class ToolFailedError(InstrumentError):
+    """A program ended with a status other than zero.
+
+    Attributes:
+        status: that status.
+        complaint: what it wrote to its standard error.
+    """
+
+    def __init__(self, server: str, result: "CommandResult", command: str) -> None:
+        self.status = result.status
+        self.complaint = result.stderr
+        said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+        super().__init__(
+            server,
+            f"ran a program that failed with status {result.status}",
+            command=command,
+            details=[("said", line) for line in said[-5:]],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a program printed, and with what it ended.
+
+    Attributes:
+        stdout: lines, each ended.
+        stderr: the same of its complaints.
+        status: its exit status.
+        at: from before it was asked for to after it was known to have ended.
+    """
+
+    stdout: str
+    stderr: str
+    status: int
+    at: Span
+
+
+class Reading(NamedTuple, Generic[T]):
+    """What a tool said, and between which stamps of the bench's clock it was asked and answered."""
+
+    value: T
+    at: Span
+
+
+class Commands:
+    """Runs programs on one server and collects what they print.
+
+    Args:
+        server: its name in the testbed.
+        shell: how programs are started there.
+        clock: the bench's clock.
+        become: what to put before every command, such as `sudo -n`.
+    """
+
+    def __init__(
+        self, server: str, shell: Shell, clock: Clock, *, become: Sequence[str] = ()
+    ) -> None:
+        self.server = server
+        self.clock = clock
+        self.trace = Trace(clock)
+        self._shell = shell
+        self._become = tuple(become)
+        self._paths: dict[str, str] = {}
+
+    def run(self, command: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
+        """Run `command` and wait for its end; whatever its status is.
+
+        A tool that is not found is looked for in /usr/sbin too, which is not on the path of
+        every login.
+
+        Raises:
+            ToolMissingError: there is no such program.
+            NoReplyError: it has not ended in time; it may go on there.
+            DisconnectedError: the way to the server ended first.
+        """
+        tool, *arguments = command
+        program = self._paths.get(tool, tool)
+        result = self._run([program, *arguments], timeout_ns)
+        if _is_missing(program, result) and "/" not in program:
+            program = _SYSTEM_DIRECTORY + tool
+            result = self._run([program, *arguments], timeout_ns)
+        if _is_missing(program, result):
+            raise ToolMissingError(self.server, tool, shlex.join(command))
+        self._paths[tool] = program
+        return result
+
+    def read(self, command: Sequence[str], parse: Callable[[str], T]) -> Reading[T]:
+        """Run `command` and read what it prints.
+
+        Raises:
+            ToolFailedError: its status is not zero.
+            ToolOutputError: `parse` cannot read it; the error names server and command.
+        """
+        result = self.run(command)
+        if result.status != 0:
+            raise ToolFailedError(self.server, result, shlex.join(command))
+        return self.parsed(command, result, parse)
+
+    def parsed(
+        self, command: Sequence[str], result: CommandResult, parse: Callable[[str], T]
+    ) -> Reading[T]:
+        """Read what `command` printed before; see `read`."""
+        try:
+            return Reading(parse(result.stdout), result.at)
+        except ToolOutputError as error:
+            raise error.at(f"{self.server}: {shlex.join(command)}") from error
+
+    def start(self, command: Sequence[str]) -> "Started":
+        """Run `command` and return at once; its path must be right."""
+        full = [*self._become, *command]
+        text = shlex.join(full)
+        self.trace.sent(text)
+        before = self.clock.now()
+        output = _Output(self.clock)
+        channel = self._shell.start(full, output)
+        return Started(self, text, Span(before, self.clock.now()), channel, output)
+
+    def _run(self, command: Sequence[str], timeout_ns: int) -> CommandResult:
+        return self.start(command).result(timeout_ns)
+
+
+class Started:
+    """A program that was started.
+
+    Attributes:
+        asked: between which stamps it was asked for.
+    """
+
+    def __init__(
+        self,
+        commands: Commands,
+        text: str,
+        asked: Span,
+        channel: LineChannel,
+        output: "_Output",
+    ) -> None:
+        self.asked = asked
+        self._commands = commands
+        self._text = text
+        self._channel = channel
+        self._output = output
+
+    def result(self, timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
+        """Wait for its end; raises what `Commands.run` does, but for a missing program."""
+        commands, output, channel = self._commands, self._output, self._channel
+        try:
+            if not output.over.wait(timeout_ns) and not output.over.is_set():
+                raise NoReplyError(
+                    commands.server,
+                    f"did not end a program within {timeout_ns / 1e9:g} s",
+                    command=self._text,
+                    details=[("try", "the same by hand; is the device busy?")],
+                    trace=commands.trace.tail(),
+                )
+        finally:
+            channel.close()
+        at = Span(self.asked.earliest, commands.clock.now())
+        if channel.status is None:
+            commands.trace.remarked(output.reason)
+            raise DisconnectedError(
+                commands.server,
+                "ended the connection before a program had ended",
+                command=self._text,
+                details=[("because", output.reason)],
+                trace=commands.trace.tail(),
+            )
+        stdout = "".join(f"{line}\n" for line in output.lines)
+        commands.trace.received(f"{len(output.lines)} lines, status {channel.status}")
+        return CommandResult(stdout, channel.complaint, channel.status, at)
+
+
+class _Output(LineListener):
+    """Collects lines until the program has ended."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.lines: list[str] = []
+        self.reason = ""
+        self.over = clock.event()
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def ended(self, reason: str) -> None:
+        self.reason = reason
+        self.over.set()
+
+
+def _is_missing(tool: str, result: CommandResult) -> bool:
+    """Whether a shell, sudo, or whoever enters a namespace said that there is no such program."""
+    match result.status:
+        case 127:
+            return True
+        case 126:
+            return f"cannot run {tool}" in result.stderr and "No such file" in result.stderr
+        case 0:
+            return False
+        case _:
+            return f"{tool}: command not found" in result.stderr

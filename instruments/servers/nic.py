@@ -1,0 +1,168 @@
+"""What a server's own tools say of its NIC ports: link, light, counters, errors, test patterns."""
+
+import shlex
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+from instruments.servers.commands import Commands, Reading, ToolFailedError
+from instruments.servers.mlxlink_tool import MlxlinkTool
+from instruments.servers.tools import (
+    ethtool_counters,
+    ethtool_fec,
+    ethtool_link,
+    ethtool_module,
+    infiniband_sysfs,
+    ip_link,
+    rdma_link,
+)
+from instruments.servers.tools.ethtool_fec import FecReading
+from instruments.servers.tools.ethtool_link import LinkSettings
+from instruments.servers.tools.infiniband_sysfs import InfinibandPort
+from instruments.servers.tools.ip_link import IpLink
+from instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
+from instruments.servers.tools.module import ModuleReading
+from instruments.servers.tools.output import ToolOutputError
+from instruments.servers.tools.rdma_link import RdmaLink
+
+T = TypeVar("T")
+
+_GREP_STATUSES = (0, 2)
+"""grep ends with 2 where it could not read some of the files."""
+
+_PORT_FILES = ("state", "phys_state", "rate", "link_layer", "counters", "hw_counters")
+
+
+class PrbsMode(Protocol):
+    """A port that sends and checks a test pattern."""
+
+    def read(self) -> Reading[PrbsTest]:
+        """Whether each lane has found the pattern, and its errors since they were cleared."""
+
+    def clear(self) -> None:
+        """Begin to count errors anew."""
+
+    def tune(self) -> None:
+        """Start to tune the receiver to the pattern; `read` tells how far it is."""
+
+
+class Nic(Protocol):
+    """The NIC ports of a server, asked through the server's own tools.
+
+    Every method raises `InstrumentError` where the tool is missing, fails or does not answer,
+    and `ToolOutputError` where it prints something that cannot be read with certainty.
+    """
+
+    def link(self, netdev: str) -> Reading[LinkSettings]:
+        """Speed, duplex, and whether the driver has a link."""
+
+    def module(self, netdev: str) -> Reading[ModuleReading]:
+        """The transceiver: its identity, temperature, and bias and light of every lane."""
+
+    def counters(self, netdev: str) -> Reading[dict[str, int]]:
+        """All counters of the driver, by its own names; `tools.counters` has what they mean."""
+
+    def fec(self, netdev: str) -> Reading[FecReading]:
+        """Forward error correction: what is active, and blocks corrected and not."""
+
+    def device(self, netdev: str) -> Reading[IpLink]:
+        """The kernel's view: carrier, changes of carrier, packets and errors."""
+
+    def rdma_links(self) -> Reading[tuple[RdmaLink, ...]]:
+        """The state of every RDMA port of the server."""
+
+    def infiniband(self, device: str, port: int = 1) -> Reading[InfinibandPort]:
+        """State and counters of one RDMA port, from sysfs."""
+
+    def firmware(self, device: str) -> Reading[MlxlinkReport]:
+        """What the NIC's firmware knows: link, module, bit errors before and after FEC."""
+
+    def prbs(
+        self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None
+    ) -> AbstractContextManager[PrbsMode]:
+        """Send and check a test pattern for as long as the context lasts.
+
+        The port's link is down meanwhile, and is given back however the context ends; raises
+        `NotDoneError` where that did not succeed.
+        """
+
+
+class NicTools:
+    """The tools of one server: ethtool, ip, rdma, mlxlink or mstlink, and sysfs.
+
+    JSON is asked for where a tool may speak it; what an older one prints instead is read as
+    text. Implements `Nic`.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def link(self, netdev: str) -> Reading[LinkSettings]:
+        """`ethtool IF`."""
+        return self._commands.read(["ethtool", netdev], ethtool_link.parse)
+
+    def module(self, netdev: str) -> Reading[ModuleReading]:
+        """`ethtool -m IF`, as JSON where that says as much.
+
+        Some versions refuse JSON for modules, and some leave out the light of an SFP there.
+        """
+        try:
+            told = self._commands.read(["ethtool", "--json", "-m", netdev], ethtool_module.parse)
+            if told.value.lanes:
+                return told
+        except ToolFailedError:
+            pass  # the next one says why, if it is not for the JSON
+        return self._commands.read(["ethtool", "-m", netdev], ethtool_module.parse)
+
+    def counters(self, netdev: str) -> Reading[dict[str, int]]:
+        """`ethtool -S IF`."""
+        return self._commands.read(["ethtool", "-S", netdev], ethtool_counters.parse)
+
+    def fec(self, netdev: str) -> Reading[FecReading]:
+        """`ethtool --json -I --show-fec IF`; without counters where ethtool knows none."""
+        counted = ["ethtool", "--json", "-I", "--show-fec", netdev]
+        try:
+            return self._commands.read(counted, ethtool_fec.parse)
+        except ToolFailedError:
+            return self._commands.read(["ethtool", "--show-fec", netdev], ethtool_fec.parse)
+
+    def set_device(self, netdev: str, *, up: bool) -> None:
+        """`ip link set dev IF up|down`; most NICs switch their laser with it."""
+        way = "up" if up else "down"
+        self._commands.read(["ip", "link", "set", "dev", netdev, way], str)
+
+    def device(self, netdev: str) -> Reading[IpLink]:
+        """`ip -j -s -s link show dev IF`."""
+        links, at = self._commands.read(
+            ["ip", "-j", "-s", "-s", "link", "show", "dev", netdev], ip_link.parse
+        )
+        return Reading(_only(ip_link.TOOL, netdev, links), at)
+
+    def rdma_links(self) -> Reading[tuple[RdmaLink, ...]]:
+        """`rdma -j link`."""
+        return self._commands.read(["rdma", "-j", "link"], rdma_link.parse)
+
+    def infiniband(self, device: str, port: int = 1) -> Reading[InfinibandPort]:
+        """`grep -rHs . /sys/class/infiniband/DEV/ports/N/...`."""
+        files = [f"/sys/class/infiniband/{device}/ports/{port}/{name}" for name in _PORT_FILES]
+        command = ["grep", "-rHs", ".", *files]
+        result = self._commands.run(command)
+        if result.status not in _GREP_STATUSES or not result.stdout:
+            raise ToolFailedError(self._commands.server, result, shlex.join(command))
+        ports, at = self._commands.parsed(command, result, infiniband_sysfs.parse)
+        return Reading(_only(infiniband_sysfs.TOOL, device, ports), at)
+
+    def firmware(self, device: str) -> Reading[MlxlinkReport]:
+        """`mlxlink -d DEV -m -c --json`."""
+        return MlxlinkTool(self._commands, device).report("-m", "-c")
+
+    def prbs(
+        self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None
+    ) -> AbstractContextManager[PrbsMode]:
+        """`mlxlink -d DEV --test_mode EN ...`, and `--test_mode DS` at the end."""
+        return MlxlinkTool(self._commands, device).prbs(pattern, lane_rate)
+
+
+def _only(tool: str, name: str, found: tuple[T, ...]) -> T:
+    if len(found) != 1:
+        raise ToolOutputError(tool, f"what it says of {name}", f"{len(found)} answers")
+    return found[0]

@@ -1,0 +1,237 @@
+"""`ethtool --json -m`: a transceiver's memory as JSON, powers in mW, no units.
+
+The released form repeats keys: `module_temperature` and `module_voltage` are first a measured
+number, then an object of thresholds; a later form renames the former to `..._measurement`. Drafts
+had `..._units` beside the values and the received power under another name. All are accepted,
+told apart by key and type, never by version.
+Source: the patch series of ethtool 6.14 and its repair, tests/tools/samples/SOURCES.md.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from instruments.servers.tools.module import (
+    LEVELS,
+    PER_LANE,
+    Alarm,
+    Lane,
+    Level,
+    ModuleReading,
+    Quantity,
+    RxPowerIs,
+    dbm_of_milliwatt,
+    lanes_of,
+    plausible,
+)
+from instruments.servers.tools.output import Repeated, ToolOutputError, load_repeating
+
+TOOL = "ethtool --json -m"
+
+_THRESHOLDS: Mapping[str, Quantity] = {
+    "module_temperature": "temperature",
+    "module_voltage": "voltage",
+    "laser_bias_current": "tx_bias",
+    "laser_output_power": "tx_power",
+    "laser_rx_power": "rx_power",
+}
+_ALARMS: Mapping[str, Quantity] = {**_THRESHOLDS, "laser_tx_power": "tx_power"}
+_FLAGS = {
+    "rx_loss_of_signal": "rx_los",
+    "tx_loss_of_signal": "tx_los",
+    "rx_loss_of_lock": "rx_lol",
+    "tx_loss_of_lock": "tx_lol",
+    "tx_fault": "tx_fault",
+}
+_UNITS = {
+    "module_temperature_units": "degrees C",
+    "module_voltage_units": "V",
+    "laser_tx_bias_current_units": "mA",
+    "transmit_avg_optical_power_units": "mW",
+    "rcvr_signal_avg_optical_power_units": "mW",
+}
+_OWN_UNITS: Mapping[Quantity, str] = {
+    "temperature": "degrees C",
+    "voltage": "V",
+    "tx_bias": "mA",
+    "tx_power": "mW",
+    "rx_power": "mW",
+}
+
+
+def parse(text: str) -> ModuleReading:
+    """Read what `ethtool --json -m` printed; see `ethtool_module.parse`, which calls this."""
+    document = load_repeating(TOOL, text)
+    if (
+        not isinstance(document, list)
+        or len(document) != 1
+        or not isinstance(document[0], Repeated)
+    ):
+        raise ToolOutputError(TOOL, "a list with one module", type(document).__name__)
+    try:
+        return _Module(document[0]).reading()
+    except ValueError as error:
+        raise ToolOutputError(TOOL, str(error)) from error
+
+
+class _Module:
+    def __init__(self, values: Repeated) -> None:
+        self._values = values
+        for key, unit in _UNITS.items():
+            found = self._only(key, str)
+            if found is not None and found != unit:
+                raise ValueError(f"{key} to be {unit!r}, not {found!r}")
+
+    def reading(self) -> ModuleReading:
+        columns: dict[str, list[float] | list[bool]] = {}
+        for attribute, quantity, keys in (
+            ("tx_bias_ma", "tx_bias", ("laser_tx_bias_current", "laser_bias_current")),
+            ("tx_power_dbm", "tx_power", ("transmit_avg_optical_power", "laser_output_power")),
+        ):
+            if values := self._lane_values(*keys):
+                columns[attribute] = [_measured(quantity, value) for value in values]  # type: ignore[arg-type]
+        received, kind = self._rx_power()
+        if received:
+            columns["rx_power_dbm"] = [_measured("rx_power", value) for value in received]
+        count = max(map(len, columns.values()), default=0)
+        for key, attribute in _FLAGS.items():
+            if flags := self._lane_flags(key, count):
+                columns[attribute] = flags
+        lanes = lanes_of(columns)
+        alarms = frozenset(self._alarms(lanes))
+        identifier = self._only("identifier", int)
+        if identifier is None and not lanes:
+            raise ValueError("the fields of a transceiver")
+        return ModuleReading(
+            identifier=identifier,
+            form=self._only("identifier_description", str),
+            vendor=self._only("vendor_name", str),
+            part=self._only("vendor_pn", str),
+            serial=self._only("vendor_sn", str),
+            state=self._only("module_state_description", str),
+            wavelength_nm=self._number("laser_wavelength"),
+            temperature_c=self._module_value("temperature", "module_temperature"),
+            voltage_v=self._module_value("voltage", "module_voltage"),
+            rx_power_is=kind,
+            lanes=lanes,
+            thresholds={
+                quantity: thresholds
+                for key, quantity in _THRESHOLDS.items()
+                if (thresholds := self._thresholds(key, quantity))
+            },
+            alarms=alarms,
+            alarms_reported=any(key.endswith(LEVELS) for key in self._values),
+        )
+
+    def _only(self, key: str, kind: type | tuple[type, ...]) -> Any:
+        """The one value of `key` that is of `kind`; None where there is none."""
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        fitting = [
+            value
+            for value in self._values.get(key, ())
+            if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        ]
+        if len(fitting) > 1:
+            raise ValueError(f"one {kinds[0].__name__} for {key!r}, not {len(fitting)}")
+        return fitting[0] if fitting else None
+
+    def _number(self, key: str) -> float | None:
+        value = self._only(key, (int, float))
+        return None if value is None else float(value)
+
+    def _module_value(self, quantity: Quantity, key: str) -> float | None:
+        told = [
+            value
+            for name in (f"{key}_measurement", key)
+            if (value := self._number(name)) is not None
+        ]
+        if len(told) > 1:
+            raise ValueError(f"one measured {quantity}, not {told}")
+        return plausible(quantity, told[0]) if told else None
+
+    def _lane_values(self, *keys: str) -> list[float]:
+        """Values by lane: a list, or one number for a module of one lane."""
+        for key in keys:
+            values = self._only(key, list)
+            if values is not None:
+                return _numbers(key, values)
+            value = self._number(key)
+            if value is not None:
+                return [value]
+        return []
+
+    def _rx_power(self) -> tuple[list[float], RxPowerIs | None]:
+        draft = self._lane_values("rcvr_signal_avg_optical_power")
+        told = self._only("rx_power", Repeated)
+        if told is None:
+            return draft, "average" if draft else None
+        if draft:
+            raise ValueError("one received power")
+        inner = _Module(told)
+        match inner._only("type", str):
+            case "Rcvr signal avg optical power" | "Receiver signal average optical power":
+                kind: RxPowerIs = "average"
+            case "Receiver signal OMA" | "Rcvr signal OMA":
+                kind = "oma"
+            case other:
+                raise ValueError(f"a known type of received power, not {other!r}")
+        return inner._lane_values("values", "value"), kind
+
+    def _lane_flags(self, key: str, count: int) -> list[bool]:
+        """A flag of every lane: false or `None` for none, else Yes or No by lane."""
+        if key not in self._values:
+            return []
+        (value, *others) = self._values[key]
+        if others:
+            raise ValueError(f"{key!r} once")
+        if value is False or value == "None":
+            return [False] * count
+        if isinstance(value, list) and all(isinstance(each, bool) for each in value):
+            return value
+        if isinstance(value, list) and all(each in ("Yes", "No") for each in value):
+            return [each == "Yes" for each in value]
+        raise ValueError(f"{key!r} to be false, or Yes and No by lane, not {value!r}")
+
+    def _alarms(self, lanes: tuple[Lane, ...]) -> list[Alarm]:
+        raised = []
+        for stem, quantity in _ALARMS.items():
+            for level in LEVELS:
+                for value in self._values.get(f"{stem}_{level}", ()):
+                    raised += _flagged(quantity, level, value, lanes)
+        return raised
+
+    def _thresholds(self, key: str, quantity: Quantity) -> dict[Level, float]:
+        told = self._only(key, Repeated)
+        if told is None:
+            return {}
+        inner = _Module(told)
+        unit = inner._only("units", str)
+        if unit not in (None, _OWN_UNITS[quantity]):
+            raise ValueError(f"thresholds of {key} in {_OWN_UNITS[quantity]}, not {unit!r}")
+        return {
+            level: _measured(quantity, value)
+            for level in LEVELS
+            if (value := inner._number(f"{level}_threshold")) is not None
+        }
+
+
+def _flagged(
+    quantity: Quantity, level: Level, value: object, lanes: tuple[Lane, ...]
+) -> list[Alarm]:
+    if isinstance(value, bool):
+        return [Alarm(quantity, level, 1 if quantity in PER_LANE else None)] if value else []
+    if not isinstance(value, list) or not all(isinstance(each, bool) for each in value):
+        raise ValueError(f"flags of {quantity} to be true or false, not {value!r}")
+    if lanes and len(value) != len(lanes):
+        raise ValueError(f"a flag of {quantity} for each of {len(lanes)} lanes, not {len(value)}")
+    return [Alarm(quantity, level, index + 1) for index, on in enumerate(value) if on]
+
+
+def _measured(quantity: Quantity, value: float) -> float:
+    plausible(quantity, value)
+    return dbm_of_milliwatt(value) if quantity in ("tx_power", "rx_power") else value
+
+
+def _numbers(key: str, values: list[Any]) -> list[float]:
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        raise ValueError(f"numbers in {key!r}, not {values!r}")
+    return [float(value) for value in values]

@@ -1,0 +1,242 @@
+"""`mlxlink` (or `mstlink`): a ConnectX port's link, module, bit errors and PRBS test.
+
+Text comes in sections: a title, a line of as many dashes, then `key : value`. Colours are
+printed even into a pipe, and the code that ends one stands at the start of the next line. JSON
+has the same sections and keys; every leaf is a string, lists are `{"values": [...]}`. Keys that
+are not known here are kept in `MlxlinkReport.sections`.
+Source: mstflint's mlxlink, and samples of text and JSON, tests/tools/samples/SOURCES.md.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from instruments.servers.tools.mlxlink_module import module_of
+from instruments.servers.tools.mlxlink_sections import (
+    Section,
+    read_section,
+    read_value,
+    sections_of,
+    told,
+)
+from instruments.servers.tools.module import ModuleReading
+from instruments.servers.tools.output import number, whole
+
+_MINUTE_NS = 60_000_000_000
+_NO_ERRORS = 200
+_BER = re.compile(r"(\d+(?:\.\d+)?)[Ee]-(\d+)", re.ASCII)
+_RATE = re.compile(r"(?:IB-)?(\w+?)(?:_\d+[xX])?")
+_BITS = re.compile(r"(\d+(?:\.\d+)?)G", re.ASCII)
+_WIDTH = re.compile(r"(\d+)x", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """The section `Operational Info`; None where it says N/A, as most does while it is down.
+
+    Attributes:
+        state: such as `Active`, `Polling`, `Disable`.
+        physical_state: such as `LinkUp`; on Ethernet `ETH_AN_FSM_ENABLE` may be up.
+        speed: as mlxlink names it: `200G`, `100G_2X`, `IB-NDR`.
+        rate_bps: the speed of Ethernet; None for InfiniBand's names.
+        width: number of lanes.
+    """
+
+    state: str
+    physical_state: str | None
+    speed: str | None
+    rate_bps: int | None
+    width: int | None
+    fec: str | None
+    loopback: str | None
+    auto_negotiation: str | None
+
+    @property
+    def up(self) -> bool:
+        """Whether the firmware has the link up."""
+        return self.state == "Active"
+
+
+@dataclass(frozen=True, slots=True)
+class BitErrors:
+    """The section `Physical Counters and BER Info`; None where it says N/A or nothing.
+
+    Raw errors are before forward error correction, effective ones after it; symbol errors
+    exist on InfiniBand only. A BER of 0.0 is "no error was seen", which mlxlink prints as
+    15E-255. The counters begin anew when they are cleared, `since_clear_ns` ago.
+    """
+
+    since_clear_ns: int | None
+    raw_errors: tuple[int, ...] | None
+    raw_ber: float | None
+    raw_ber_by_lane: tuple[float, ...] | None
+    effective_errors: int | None
+    effective_ber: float | None
+    symbol_errors: int | None
+    symbol_ber: float | None
+    link_down_count: int | None
+    link_recovery_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PrbsTest:
+    """A port in test mode: `Test Mode Info` and the errors of its pattern.
+
+    Attributes:
+        locked: by lane, whether the checker has found the pattern.
+        errors: by lane, bits in error since the counters were cleared; None without `-c`.
+        ber: their ratio; 0.0 for none seen.
+        since_clear_ns: how long errors were counted, known to 6 s.
+    """
+
+    rx_pattern: str
+    tx_pattern: str
+    rx_lane_rate: str | None
+    tx_lane_rate: str | None
+    tuning: str | None
+    locked: tuple[bool, ...]
+    errors: tuple[int, ...] | None
+    ber: float | None
+    since_clear_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MlxlinkReport:
+    """One run of mlxlink.
+
+    Attributes:
+        sections: everything it printed, values of lists joined by commas.
+        link: None in test mode.
+        module: with `-m`, where a module is plugged.
+        errors: with `-c`, outside of test mode.
+        prbs: in test mode.
+        warning: what it warned of, in JSON; in text it warns on stderr.
+    """
+
+    sections: Mapping[str, Section]
+    link: LinkReport | None
+    module: ModuleReading | None
+    errors: BitErrors | None
+    prbs: PrbsTest | None
+    warning: str | None = None
+
+
+def parse(text: str) -> MlxlinkReport:
+    """Read what `mlxlink`, with or without `--json`, printed.
+
+    Raises:
+        ToolReportedError: mlxlink says that it could not do what it was asked.
+        ToolOutputError: it printed something else than its sections.
+    """
+    sections, warning = sections_of(text)
+    return MlxlinkReport(
+        sections,
+        read_section(sections, "Operational Info", _link),
+        read_section(sections, "Module Info", module_of),
+        read_section(sections, "Physical Counters and BER Info", _bit_errors),
+        _prbs(sections),
+        warning,
+    )
+
+
+def _link(section: Section) -> LinkReport:
+    state = told(section, "State")
+    if state is None:
+        raise ValueError("a state")
+    speed = told(section, "Speed")
+    return LinkReport(
+        state,
+        told(section, "Physical state"),
+        speed,
+        _ethernet_rate(speed),
+        read_value(section, "Width", _lanes),
+        told(section, "FEC"),
+        told(section, "Loopback Mode"),
+        told(section, "Auto Negotiation"),
+    )
+
+
+def _ethernet_rate(speed: str | None) -> int | None:
+    match = _RATE.fullmatch(speed) if speed else None
+    bits = _BITS.fullmatch(match[1]) if match else None
+    return round(float(bits[1]) * 1e9) if bits else None
+
+
+def _lanes(text: str) -> int:
+    match = _WIDTH.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a width such as 4x, not {text!r}")
+    return whole(match[1])
+
+
+def _bit_errors(section: Section) -> BitErrors:
+    return BitErrors(
+        since_clear_ns=_since_clear(section),
+        raw_errors=read_value(section, "Raw Physical Errors Per Lane", _counts),
+        raw_ber=read_value(section, "Raw Physical BER", _ber),
+        raw_ber_by_lane=read_value(section, "Raw Physical BER Per Lane", _bers),
+        effective_errors=read_value(section, "Effective Physical Errors", whole),
+        effective_ber=read_value(section, "Effective Physical BER", _ber),
+        symbol_errors=read_value(section, "Symbol Errors", whole),
+        symbol_ber=read_value(section, "Symbol BER", _ber),
+        link_down_count=read_value(section, "Link Down Counter", whole),
+        link_recovery_count=read_value(section, "Link Error Recovery Counter", whole),
+    )
+
+
+def _since_clear(section: Section) -> int | None:
+    minutes = read_value(section, "Time Since Last Clear [Min]", lambda text: number(text).value)
+    return None if minutes is None else round(minutes * _MINUTE_NS)
+
+
+def _ber(text: str) -> float:
+    """A ratio such as `1E-13`; 0.0 for no error, whose magnitude is printed as 255."""
+    match = _BER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"a ratio such as 1E-13, not {text!r}")
+    magnitude = whole(match[2])
+    ratio = 0.0 if magnitude >= _NO_ERRORS else float(match[1]) * 10.0**-magnitude
+    if ratio > 1:
+        raise ValueError(f"a ratio up to 1, not {text!r}")
+    return ratio
+
+
+def _bers(text: str) -> tuple[float, ...]:
+    return tuple(_ber(each.strip()) for each in text.split(","))
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(whole(each.strip()) for each in text.split(","))
+
+
+def _prbs(sections: Mapping[str, Section]) -> PrbsTest | None:
+    counted = sections.get("Physical Counters and BER Info (PRBS)", {})
+
+    def read(mode: Section) -> PrbsTest:
+        rx, tx = told(mode, "RX PRBS Mode"), told(mode, "TX PRBS Mode")
+        locked = read_value(mode, "Lock Status", _locks)
+        if rx is None or tx is None or locked is None:
+            raise ValueError("patterns and a lock status")
+        errors = read_value(counted, "PRBS Errors", _counts)
+        if errors is not None and len(errors) != len(locked):
+            raise ValueError(f"errors of {len(locked)} lanes, not {len(errors)}")
+        return PrbsTest(
+            rx,
+            tx,
+            told(mode, "RX Lane Rate"),
+            told(mode, "TX Lane Rate"),
+            told(mode, "Tuning Status"),
+            locked,
+            errors,
+            read_value(counted, "PRBS BER", _ber),
+            _since_clear(counted),
+        )
+
+    return read_section(sections, "Test Mode Info", read)
+
+
+def _locks(text: str) -> tuple[bool, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not set(words) <= {"Locked", "Not Locked"}:
+        raise ValueError(f"Locked or Not Locked by lane, not {text!r}")
+    return tuple(word == "Locked" for word in words)

@@ -1,0 +1,134 @@
+"""What a transceiver says of itself and of its light, lane by lane."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+DARK_DBM = -math.inf
+"""No light. It compares and subtracts as it should: below every threshold, infinite loss."""
+
+LEAST_MW = 0.0001
+"""The smallest step of a module's power registers: 0.1 µW (-40 dBm), indistinguishable from none.
+
+Modules in low-power mode print it for every lane; mlxlink prints -40 for no light.
+"""
+
+Quantity = Literal["temperature", "voltage", "tx_bias", "tx_power", "rx_power"]
+Level = Literal["high_alarm", "low_alarm", "high_warning", "low_warning"]
+LEVELS: tuple[Level, ...] = ("high_alarm", "low_alarm", "high_warning", "low_warning")
+
+PER_LANE: frozenset[Quantity] = frozenset({"tx_bias", "tx_power", "rx_power"})
+"""What a module measures on every lane."""
+
+RxPowerIs = Literal["average", "oma"]
+"""What a module's received power is: the average, or the modulation amplitude (OMA)."""
+
+
+def dbm_of_milliwatt(milliwatt: float) -> float:
+    """Optical power in dBm; `DARK_DBM` at or below the smallest step."""
+    return DARK_DBM if milliwatt <= LEAST_MW else 10 * math.log10(milliwatt)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane of a module; None where the module or the tool does not say.
+
+    Attributes:
+        number: counted from 1.
+        tx_bias_ma: laser bias current.
+        tx_power_dbm: launched power, -inf for none.
+        rx_power_dbm: received power, -inf for none.
+        tx_los: the host's electrical signal is missing.
+        rx_los: the light is missing, by the receiver's own threshold.
+        tx_lol: the transmitter's clock recovery is not locked.
+        rx_lol: the receiver's clock recovery is not locked.
+        tx_fault: the transmitter reports a fault.
+    """
+
+    number: int
+    tx_bias_ma: float | None = None
+    tx_power_dbm: float | None = None
+    rx_power_dbm: float | None = None
+    tx_los: bool | None = None
+    rx_los: bool | None = None
+    tx_lol: bool | None = None
+    rx_lol: bool | None = None
+    tx_fault: bool | None = None
+
+
+class Alarm(NamedTuple):
+    """A flag that is on; `lane` is None for the module's own temperature or voltage."""
+
+    quantity: Quantity
+    level: Level
+    lane: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleReading:
+    """One reading of a transceiver.
+
+    Attributes:
+        identifier: its SFF-8024 number, such as 0x18.
+        form: what that number stands for, such as `QSFP28`.
+        state: a CMIS module's state, such as `ModuleReady`.
+        wavelength_nm: nominal.
+        rx_power_is: what `rx_power_dbm` measures; a module may give OMA instead of the average.
+        thresholds: by quantity and level, in °C, V, mA and dBm.
+        alarms: the flags that are on; they latch, so one may speak of the past.
+        alarms_reported: whether the tool printed flags at all.
+    """
+
+    identifier: int | None
+    form: str | None
+    vendor: str | None
+    part: str | None
+    serial: str | None
+    state: str | None
+    wavelength_nm: float | None
+    temperature_c: float | None
+    voltage_v: float | None
+    rx_power_is: RxPowerIs | None
+    lanes: tuple[Lane, ...]
+    thresholds: Mapping[Quantity, Mapping[Level, float]] = field(default_factory=dict)
+    alarms: frozenset[Alarm] = frozenset()
+    alarms_reported: bool = False
+
+
+_LANE_FIELDS = frozenset(Lane.__dataclass_fields__) - {"number"}
+
+
+def lanes_of(columns: Mapping[str, Sequence[float | bool]]) -> tuple[Lane, ...]:
+    """Lanes from what is known of each, by field of `Lane`; a field may be missing altogether.
+
+    Raises ValueError where two fields know of different numbers of lanes.
+    """
+    assert columns.keys() <= _LANE_FIELDS
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{length} of {name}" for name, length in lengths.items())
+        raise ValueError(f"as many values of each kind as there are lanes, not {told}")
+    count = next(iter(lengths.values()), 0)
+    return tuple(
+        Lane(index + 1, **{name: column[index] for name, column in columns.items()})  # type: ignore[arg-type]
+        for index in range(count)
+    )
+
+
+_PLAUSIBLE: Mapping[Quantity, tuple[float, float]] = {
+    "temperature": (-128.0, 128.0),
+    "voltage": (0.0, 6.5535),
+    "tx_bias": (0.0, 1000.0),
+    "tx_power": (0.0, 100.0),
+    "rx_power": (0.0, 100.0),
+}
+"""What the registers of SFF-8472, SFF-8636 and CMIS can hold, in °C, V, mA and mW (rounded up)."""
+
+
+def plausible(quantity: Quantity, value: float) -> float:
+    """`value` in °C, V, mA or mW; raises ValueError where no module could have said it."""
+    least, most = _PLAUSIBLE[quantity]
+    if not least <= value <= most:
+        raise ValueError(f"a {quantity} from {least:g} to {most:g}, as a module's registers hold")
+    return value

@@ -1,0 +1,195 @@
+"""nccl-tests (`all_reduce_perf` and its like): time and bandwidth of a collective, by size.
+
+The table is read by the names in its header, so old and new columns, time stamps (-S) and
+per-iteration columns (-I) all find their place; a row must have as many words as the header
+names. What an MPI launcher puts before each line (`[1,0]<stdout>:`, `0: `) is taken off, and
+lines of NCCL itself in between are passed over.
+
+A table is believed only where it agrees with itself, to the printed digits: size and count
+with the type, algorithm bandwidth with size and time, bus bandwidth with the factor of the
+collective for its number of ranks, the average with all rows. Source: nccl-tests, src/util.cu
+and each collective's GetBw.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from instruments.servers.tools import nccl_tests_json
+from instruments.servers.tools.nccl_results import (
+    CollectiveRow,
+    CollectiveRun,
+    IterationTimes,
+    Measured,
+    check,
+    collective_of,
+)
+from instruments.servers.tools.output import Printed, ToolOutputError, number, whole
+
+TOOL = "nccl-tests"
+
+_PREFIX = re.compile(r"\[\d+,\d+\]<std(?:out|err)>: ?|\s*\d+: ")
+_RANK = re.compile(r"# +Rank +(\d+)\b.* on +(\S+) +device", re.ASCII)
+_NAME = re.compile(r"# Collective test starting: (\S+)")
+_VERSION = re.compile(r"# nccl-tests version (\S+)")
+_WRONG = re.compile(r"# Out of bounds values +: (\d+) (OK|FAILED)", re.ASCII)
+_AVERAGE = re.compile(r"# Avg bus bandwidth +: (\S+)")
+_ROW = re.compile(r"\s*\d+\s")
+_FIRST = ("size", "count", "type", "redop", "root")
+_EACH = ("time", "cputime", "algbw", "busbw", "#wrong", "error")
+_ITERATION = ("i_min", "i_max", "i_p99", "i_cv%")
+_STAMP_WORDS = 2
+
+
+def parse(text: str, *, collective: str | None = None, ranks: int | None = None) -> CollectiveRun:
+    """Read what a test printed, or the file that it wrote with -J.
+
+    Args:
+        text: all of it; more than one table is an error.
+        collective: which one it was, such as `all_reduce`; newer versions say so themselves.
+        ranks: how many took part, where the list of devices is missing.
+
+    Raises:
+        ToolOutputError: it is no such table or contradicts itself. Environment variables,
+            which the file has all of, are in no result and in no error.
+    """
+    # A launcher's prefix may begin with a bracket, so this asks for an object.
+    is_file = text.lstrip().startswith("{")
+    run = nccl_tests_json.parse(text) if is_file else _Table(text).run()
+    if collective is not None and run.collective not in (None, collective):
+        raise ToolOutputError(TOOL, f"{collective}", run.collective)
+    if ranks is not None and run.ranks not in (None, ranks):
+        raise ToolOutputError(TOOL, f"{ranks} ranks", f"{run.ranks} in the list of devices")
+    run = replace(run, collective=collective or run.collective, ranks=ranks or run.ranks)
+    return check(run)
+
+
+class _Table:
+    """One table with what stands before and after it."""
+
+    def __init__(self, text: str) -> None:
+        self._columns: list[str] = []
+        self._rows: list[CollectiveRow] = []
+        self._hosts: list[str] = []
+        self._ranks = 0
+        self._collective: str | None = None
+        self._version: str | None = None
+        self._wrong: int | None = None
+        self._average: Printed | None = None
+        for line in text.splitlines():
+            self._take(line)
+
+    def run(self) -> CollectiveRun:
+        if not self._rows:
+            raise ToolOutputError(TOOL, "a table with `size count type ... time algbw busbw`")
+        return CollectiveRun(
+            self._collective,
+            self._ranks or None,
+            tuple(dict.fromkeys(self._hosts)),
+            self._version,
+            tuple(self._rows),
+            self._average,
+            self._wrong,
+        )
+
+    def _take(self, prefixed: str) -> None:
+        line = _PREFIX.sub("", prefixed, count=1).rstrip()
+        try:
+            if line.lstrip().startswith("#"):
+                self._take_comment(line.lstrip())
+            elif _ROW.match(f"{line} "):
+                self._rows.append(_row(line, self._columns))
+        except ValueError as error:
+            raise ToolOutputError(TOOL, str(error), line) from error
+
+    def _take_comment(self, line: str) -> None:
+        words = line[1:].split()
+        if words[:2] == ["size", "count"]:
+            if self._columns:
+                raise ValueError("one table")
+            self._columns = words
+        elif match := _RANK.match(line):
+            self._ranks = max(self._ranks, whole(match[1]) + 1)
+            self._hosts.append(match[2])
+        elif match := _NAME.match(line):
+            self._collective = collective_of(match[1])
+        elif match := _VERSION.match(line):
+            self._version = match[1]
+        elif match := _WRONG.match(line):
+            self._wrong = whole(match[1])
+            if (self._wrong == 0) != (match[2] == "OK"):
+                raise ValueError("OK for no value out of bounds, else FAILED")
+        elif match := _AVERAGE.match(line):
+            self._average = number(match[1])
+
+
+def _row(line: str, columns: list[str]) -> CollectiveRow:
+    if not columns:
+        raise ValueError("the table's header before its rows")
+    words = line.split()
+    stamped = columns[-1] == "timestamp"
+    named = columns[:-1] if stamped else columns
+    if stamped:
+        words, stamp = words[:-_STAMP_WORDS], words[-_STAMP_WORDS:]
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", " ".join(stamp), re.ASCII):
+            raise ValueError("a time stamp at the end")
+    split = len([name for name in named if name in _FIRST])
+    half = (len(named) - split) // 2
+    groups = [_group_names(named[split : split + half]), _group_names(named[split + half :])]
+    if groups[0] != groups[1] or named[:split] != [n for n in _FIRST if n in named[:split]]:
+        raise ValueError(f"columns that are known, not {' '.join(columns)}")
+    # Old versions leave redop blank for a collective without one; newer ones may leave out
+    # the times out of place altogether.
+    missing = len(named) - len(words)
+    only_in_place = missing == half
+    if missing not in (0, half) and not (missing == 1 and "redop" in named[:split]):
+        raise ValueError(f"{len(named)} words, as the header has names, not {len(words)}")
+    first = named[:split]
+    if missing == 1 and not only_in_place:
+        first = [name for name in first if name != "redop"]
+    heads = dict(zip(first, words, strict=False))
+    rest = words[len(first) :]
+    return CollectiveRow(
+        size=whole(heads["size"]),
+        count=whole(heads["count"]),
+        type=heads["type"],
+        redop=None if heads.get("redop") in (None, "none") else heads["redop"],
+        root=None if heads.get("root") in (None, "-1") else whole(heads["root"]),
+        out_of_place=None if only_in_place else _measured(groups[0], rest[:half]),
+        in_place=_measured(groups[0], rest if only_in_place else rest[half:]),
+    )
+
+
+def _group_names(names: list[str]) -> list[str]:
+    known = [name for name in names if name in _EACH or name in _ITERATION]
+    if known != names or len(set(names)) != len(names) or not {"algbw", "busbw"} <= set(names):
+        raise ValueError(f"columns that are known, not {' '.join(names)}")
+    return ["time" if name == "cputime" else name for name in names]
+
+
+def _measured(names: list[str], words: list[str]) -> Measured:
+    told = dict(zip(names, words, strict=True))
+    return Measured(
+        time_us=number(told["time"]),
+        algorithm_gbytes=number(told["algbw"]),
+        bus_gbytes=number(told["busbw"]),
+        wrong=_wrong(told),
+        iterations=_iterations(told),
+    )
+
+
+def _wrong(told: Mapping[str, str]) -> int | None:
+    """How many values were wrong; old versions give the largest error instead."""
+    if "#wrong" not in told or told["#wrong"] == "N/A":
+        return None
+    value = number(told["#wrong"]).value
+    if value < 0 or value != int(value):
+        raise ValueError("a number of wrong values")
+    return int(value)
+
+
+def _iterations(told: Mapping[str, str]) -> IterationTimes | None:
+    if "i_min" not in told:
+        return None
+    least, most, p99, cv = (number(told[name]) for name in _ITERATION)
+    return IterationTimes(least, most, p99, cv)

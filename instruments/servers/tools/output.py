@@ -1,0 +1,182 @@
+"""What reading a tool's output has in common: errors, printed numbers, JSON that repeats keys."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from testbeds.errors import LightrigError
+
+_LONGEST = 200
+_NUMBER = re.compile(r"[+-]?\d+(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
+_WHOLE = re.compile(r"\d+", re.ASCII)
+_DIGITS = 30
+_LARGEST_EXPONENT = 100
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class ToolOutputError(LightrigError):
+    """A tool printed something that cannot be read with certainty.
+
+    Attributes:
+        tool: the tool, such as `ethtool -m`.
+        expected: what should have been there.
+        found: the line that was there instead, shortened; empty where it must not be shown.
+    """
+
+    def __init__(self, tool: str, expected: str, found: object = "", *, where: str = "") -> None:
+        self.tool = tool
+        self.expected = expected
+        self.found = _shortened(str(found))
+        self.where = where
+        lines = [f"{where or tool} printed something that cannot be read with certainty"]
+        lines.append(f"  expected  {expected}")
+        if self.found:
+            lines.append(f"  found     {self.found}")
+        super().__init__("\n".join(lines))
+
+    def at(self, where: str) -> "ToolOutputError":
+        """The same error, told of a server and a command: `server0: ethtool -m ens1f0`."""
+        return type(self)(self.tool, self.expected, self.found, where=where)
+
+
+class ToolReportedError(ToolOutputError):
+    """A tool says itself, in its output, that it did not succeed; `found` is what it says."""
+
+    def __init__(self, tool: str, expected: str, found: object = "", *, where: str = "") -> None:
+        super().__init__(tool, expected, found, where=where)
+        self.args = (f"{where or tool} did not succeed\n  it says   {self.found}",)
+
+
+class Printed(NamedTuple):
+    """A number as it was printed: the true one lies within `value` ± `half`."""
+
+    value: float
+    half: float
+
+    def agrees(self, other: "Printed", tolerance: float = 1e-9) -> bool:
+        """Whether both can be one number, but for `tolerance` of it (relative)."""
+        slack = self.half + other.half + tolerance * max(abs(self.value), abs(other.value))
+        return abs(self.value - other.value) <= slack
+
+    def times(self, factor: float) -> "Printed":
+        """The same in another unit."""
+        return Printed(self.value * factor, self.half * abs(factor))
+
+    def over(self, other: "Printed") -> "Printed":
+        """The quotient; `other` must be above its own rounding."""
+        value = self.value / other.value
+        least = other.value - other.half
+        return Printed(value, (self.half + abs(value) * other.half) / least)
+
+
+def number(text: str) -> Printed:
+    """A decimal number and half a unit of its last digit; raises ValueError for anything else.
+
+    Narrower than `float`, which takes `nan`, `1_000` and digits of any script.
+    """
+    match = _NUMBER.fullmatch(text)
+    if match is None or len(text) > _DIGITS:
+        raise ValueError(f"{text!r} is no number")
+    decimals = len(match[1] or "")
+    exponent = int(match[2] or 0)
+    if abs(exponent) > _LARGEST_EXPONENT:
+        raise ValueError(f"{text!r} is no number that is measured")
+    return Printed(float(text), 0.5 * 10.0 ** (exponent - decimals))
+
+
+def whole(text: str) -> int:
+    """A count; raises ValueError for anything else."""
+    if not _WHOLE.fullmatch(text) or len(text) > _DIGITS:
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def without_colours(text: str) -> str:
+    """`text` without the codes that colour a terminal."""
+    return _COLOUR.sub("", text)
+
+
+def is_json(text: str) -> bool:
+    """Whether `text` begins as a JSON list or object does."""
+    return text.lstrip()[:1] in ("[", "{")
+
+
+class Repeated(dict[str, list[Any]]):
+    """A JSON object whose keys may repeat: each key with all its values, in order."""
+
+
+def _every_value(pairs: list[tuple[str, Any]]) -> Repeated:
+    collected = Repeated()
+    for key, value in pairs:
+        collected.setdefault(key, []).append(value)
+    return collected
+
+
+def load_repeating(tool: str, text: str) -> Any:
+    """`text` as JSON in which keys may repeat: every object is a `Repeated`."""
+    return _load(tool, text, _every_value)
+
+
+def load(tool: str, text: str, *, ignored_repeats: frozenset[str] = frozenset()) -> Any:
+    """`text` as JSON in which no key may repeat, but for those of `ignored_repeats`.
+
+    json.loads would keep the last value and lose the first in silence.
+    """
+
+    def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        merged = dict(pairs)
+        if len(merged) != len(pairs):
+            for key in merged.keys() - ignored_repeats:
+                if sum(key == other for other, _ in pairs) > 1:
+                    raise ToolOutputError(tool, "each key once in a JSON object", key)
+        return merged
+
+    return _load(tool, text, no_key_twice)
+
+
+def _load(tool: str, text: str, hook: Any) -> Any:
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=hook,
+            parse_constant=_no_constant,
+            parse_float=lambda digits: number(digits).value,
+            parse_int=lambda digits: -whole(digits[1:]) if digits[0] == "-" else whole(digits),
+        )
+    except (ValueError, RecursionError) as error:
+        # Its own cause is not kept: it holds the whole document, which may hold secrets.
+        reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        raise ToolOutputError(tool, f"JSON, but {reason}") from None
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def field(tool: str, mapping: object, key: str, kind: type | tuple[type, ...]) -> Any:
+    """`mapping[key]`, which must be there and be of `kind`; a bool is no number."""
+    if not isinstance(mapping, Mapping) or key not in mapping:
+        raise ToolOutputError(tool, f"a field {key!r}", _keys(mapping))
+    value = mapping[key]
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        names = " or ".join(each.__name__ for each in kinds)
+        raise ToolOutputError(tool, f"{key!r} to be {names}", value)
+    return value
+
+
+def optional(tool: str, mapping: object, key: str, kind: type | tuple[type, ...]) -> Any:
+    """The same for a field that may be missing or null; None then."""
+    if isinstance(mapping, Mapping) and mapping.get(key) is None:
+        return None
+    return field(tool, mapping, key, kind)
+
+
+def _keys(mapping: object) -> str:
+    return ", ".join(map(str, mapping)) if isinstance(mapping, Mapping) else type(mapping).__name__
+
+
+def _shortened(text: str) -> str:
+    line = text.strip().replace("\n", "\\n")
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ..."

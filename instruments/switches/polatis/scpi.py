@@ -1,0 +1,237 @@
+"""A Polatis over SCPI (TCP 5025)."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from instruments.capabilities import Identity
+from instruments.clock import Clock, Span
+from instruments.errors import CANNOT, DeniedError, GarbledError, NoReplyError
+from instruments.switches.polatis.session import (
+    WINDOWS,
+    PatchOperation,
+    Readings,
+    Received,
+    Voa,
+    garbled,
+    monitored_by_code,
+    staying,
+)
+from instruments.wire.deferred import Deferred, Deferring
+from instruments.wire.framing import Scpi
+from instruments.wire.scpi import ScpiReply, ScpiSession
+from instruments.wire.trace import Trace
+from testbeds import Circuit
+
+PORT = 5025
+MOST_READINGS = 256
+"""How many ports one power query may ask for."""
+
+_IN_USE = (
+    "a port in the command is in use (unconfirmed)",
+    "take its circuit down, or say `options: {rerouting: true}` if this switch moves it",
+)
+_MEANINGS = {
+    -221: _IN_USE,
+    -222: (
+        "a port in the command does not exist on this switch",
+        "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
+    ),
+    -241: ("a port in the command has no power monitor (unconfirmed)", "options: {monitors: ...}"),
+}
+"""What error codes mean at the bench, and what to try."""
+
+_LIST = r"\(@([\d,\s]*)\)"
+
+
+class PolatisScpi:
+    """One SCPI session.
+
+    A change is one message, `conn:sub` and `conn:add` with their lists, which name the testbed's
+    own ports and no others. `conn:only` would be one command too, but it takes down whatever it
+    does not name: circuits that somebody else has made since the switch was read. Set commands
+    answer nothing, so `*OPC?` stands behind them in the same message and says when they are done;
+    the error queue, cleared before, says whether they were.
+
+    There are no published commands for the monitors' averaging, which is taken as stated, and
+    for attenuators, which need another wire.
+
+    Source: commands as six independent drivers use them. Unconfirmed: the codes of errors.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int | None,
+        clock: Clock,
+        *,
+        rerouting: bool,
+        averaging: int,
+    ) -> None:
+        self._name = name
+        self._clock = clock
+        self._rerouting = rerouting
+        self._window = WINDOWS[averaging]
+        port = port or PORT
+        self._deferring = Deferring(name, host, port, clock, Scpi())
+        self._scpi = ScpiSession(
+            name, self._deferring.open, clock, meanings=_MEANINGS, wire=f"scpi://{host}:{port}"
+        )
+        self._deferring.trace = self._scpi.trace
+
+    @property
+    def trace(self) -> Trace:
+        """What went over the wire."""
+        return self._scpi.trace
+
+    def identity(self) -> Identity:
+        """Ask for product code, serial number and software version."""
+        fields = [field.strip() for field in self._ask("*IDN?").text.split(",")]
+        if len(fields) != 4:
+            raise self._garbled(fields, "identity")
+        return Identity(*fields)
+
+    def size(self) -> tuple[int, int]:
+        """How many ingress and how many egress ports the switch has."""
+        answer = self._ask(":OXC:SWIT:SIZE?").text
+        size = re.fullmatch(r"(\d+)\s*,\s*(\d+)", answer)
+        if size is None:
+            raise self._garbled(answer, "size")
+        return int(size[1]), int(size[2])
+
+    def circuits(self) -> frozenset[Circuit]:
+        """Every circuit that the switch reports now."""
+        answer = self._ask(":OXC:SWIT:CONN:STAT?").text
+        lists = re.fullmatch(rf"{_LIST}\s*,\s*{_LIST}", answer)
+        sides = [_numbers(side) for side in lists.groups()] if lists else [[], [0]]
+        if len(sides[0]) != len(sides[1]):
+            raise self._garbled(answer, "list of circuits")
+        return frozenset(Circuit(*pair) for pair in zip(*sides, strict=True))
+
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
+        """Start taking down `remove` and making `add`, in one message."""
+        dropped = staying(remove, add) if self._rerouting else sorted(remove)
+        commands = [
+            f":OXC:SWIT:CONN:{what} {_list(pair.ingress for pair in pairs)},"
+            f"{_list(pair.egress for pair in pairs)}"
+            for what, pairs in (("SUB", dropped), ("ADD", sorted(add)))
+            if pairs
+        ]
+        return PatchOperation([self._begin(";".join(commands))] if commands else [], self._clock)
+
+    def monitored(self) -> frozenset[int]:
+        """The ports that have a power monitor, by the product code."""
+        return monitored_by_code(self.identity().model, self.size())
+
+    def powers(self, ports: Sequence[int]) -> Readings:
+        """Power at `ports`; a long list takes several queries."""
+        dbm: dict[int, float] = {}
+        received = self._clock.now()
+        for begin in range(0, len(ports), MOST_READINGS):
+            some = ports[begin : begin + MOST_READINGS]
+            reply = self._ask(f":PMON:POW? {_list(some)}")
+            shown = re.fullmatch(r"\((.*)\)", reply.text)
+            try:
+                readings = [float(each) for each in (shown[1] if shown else "?").split(",")]
+                dbm.update(zip(some, readings, strict=True))
+            except ValueError as error:
+                raise self._garbled(reply.text, "power reading") from error
+            received = reply.received
+        return Readings(dbm, received)
+
+    def windows(self, ports: Sequence[int]) -> Mapping[int, int]:
+        """Over how many ns each monitor averages, as stated: it cannot be asked."""
+        return dict.fromkeys(ports, self._window)
+
+    def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
+        """Whether each shutter is open; one that has failed is not."""
+        answer = self._ask(f":OXC:SWIT:PORT:STAT? {_list(ports)}").text
+        states = answer.strip("()").replace(" ", "").split(",")
+        if len(states) != len(ports) or not {"E", "D", "F"} >= set(states):
+            raise self._garbled(answer, "state of shutters")
+        return {port: state == "E" for port, state in zip(ports, states, strict=True)}
+
+    def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
+        """Open or close."""
+        self._begin(f":OXC:SWIT:PORT:{'ENAB' if is_open else 'DIS'} {_list(ports)}").result()
+
+    def voa(self, egress: int) -> Voa:
+        """Raise `DeniedError`: no command for it is published."""
+        raise self._without_voa(egress)
+
+    def set_voa(self, egress: int, voa: Voa) -> None:
+        """Raise `DeniedError`: no command for it is published."""
+        raise self._without_voa(egress)
+
+    def close(self) -> None:
+        """End the session."""
+        self._scpi.close()
+
+    def _ask(self, query: str) -> ScpiReply:
+        """The answer to `query`; where none comes, the error queue may say why."""
+        try:
+            return self._scpi.query(query)
+        except NoReplyError as silence:
+            self._object(query, silence)
+            raise
+
+    def _begin(self, commands: str) -> "_Acknowledgement":
+        """Send what answers nothing, and have it acknowledged."""
+        message = f"*CLS;{commands};*OPC?"
+        deferred = self._deferring.begin(
+            lambda: self._scpi.write(message), commands, self._scpi.close
+        )
+        return _Acknowledgement(deferred, self._check)
+
+    def _check(self, answer: bytes, commands: str) -> None:
+        if answer.strip() != b"1":
+            self._scpi.close()
+            raise self._garbled(answer.decode("ascii", "backslashreplace"), "acknowledgement")
+        self._object(commands)
+
+    def _object(self, commands: str, cause: Exception | None = None) -> None:
+        """Raise `DeniedError` for the oldest entry of the error queue, if there is one."""
+        for code, text in self._scpi.errors()[:1]:
+            raise DeniedError(
+                self._name,
+                code=str(code),
+                text=text,
+                command=commands,
+                details=list(zip(("meaning", "try"), _MEANINGS.get(code, ()), strict=False)),
+                trace=self.trace.tail(),
+            ) from cause
+
+    def _without_voa(self, egress: int) -> DeniedError:
+        return DeniedError(
+            self._name,
+            code=CANNOT,
+            text="no SCPI command for attenuators is published",
+            command=f"attenuation at {egress}",
+            details=[("try", "address: tl1://, netconf:// or restconf://")],
+        )
+
+    def _garbled(self, answered: object, what: str) -> GarbledError:
+        return garbled(self._name, self.trace, answered, what)
+
+
+class _Acknowledgement:
+    """A message whose `*OPC?` is answered when all of it is done."""
+
+    def __init__(self, deferred: Deferred, check: Callable[[bytes, str], None]) -> None:
+        self._deferred = deferred
+        self._check = check
+        self.sent: Span = deferred.sent
+
+    def result(self) -> Received:
+        """Wait for it, and raise what stands in the error queue."""
+        answer = self._deferred.result()
+        self._check(answer.data, self._deferred.command)
+        return answer
+
+
+def _list(ports: Iterable[int]) -> str:
+    return f"(@{','.join(map(str, ports))})"
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(each) for each in text.split(",") if each.strip()]

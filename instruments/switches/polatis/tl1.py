@@ -1,0 +1,201 @@
+"""A Polatis over TL1 (TCP 3082)."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from instruments.capabilities import Identity
+from instruments.clock import Clock
+from instruments.errors import DeniedError, GarbledError
+from instruments.switches.polatis.session import (
+    WINDOWS,
+    PatchOperation,
+    Readings,
+    Voa,
+    garbled,
+    staying,
+)
+from instruments.wire.tl1 import Reply, Tl1Session
+from instruments.wire.trace import Trace
+from testbeds import Circuit
+
+PORT = 3082
+
+_MEANINGS = {
+    "IDNV": (
+        "a port or a value in the command does not exist on this switch",
+        "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
+    ),
+    "SRCN": (
+        "a port in the command is in use (unconfirmed)",
+        "take its circuit down, or say `options: {rerouting: true}` if this switch moves it",
+    ),
+    "PICC": ("this user may not do that", "log in as a user of the admin group"),
+    "PLNA": ("the session is not logged in (unconfirmed)", "does `login:` name a credential?"),
+}
+"""What the switch's error codes mean at the bench, and what to try."""
+
+_SHORT = {"RELATIVE": "REL", "ABSOLUTE": "ABS", "CONVERGED": "CONV", "MAXIMUM": "MAX"}
+_FULL = {short: full for full, short in _SHORT.items()} | {"FIX": "FIXED"}
+
+
+class PolatisTl1:
+    """One TL1 session.
+
+    A change is at most one DLT-PATCH and one ENT-PATCH, which name the testbed's own ports and
+    no others; both are on their way before the first is answered.
+
+    Source: commands as the vendor's own test suite and four independent drivers use them.
+    Unconfirmed: how an attenuator's settings are worded, which two sources spell differently.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int | None,
+        clock: Clock,
+        login: tuple[str, str] | None,
+        *,
+        rerouting: bool,
+    ) -> None:
+        self._name = name
+        self._clock = clock
+        self._rerouting = rerouting
+        self._login = login
+        self._tl1 = Tl1Session(name, host, port or PORT, clock, login, meanings=_MEANINGS)
+
+    @property
+    def trace(self) -> Trace:
+        """What went over the wire."""
+        return self._tl1.trace
+
+    def identity(self) -> Identity:
+        """Ask for product code, serial number and software version."""
+        kind = _first(self._ask("RTRV-NETYPE")).split(",")
+        inventory = " ".join(self._ask("RTRV-INV", "OCS").lines)
+        serial = re.search(r"SN=([^,:\s\"]+)", inventory)
+        if len(kind) < 4 or serial is None:
+            raise self._garbled(f"{kind} and {inventory!r}", "identity")
+        return Identity(kind[0], kind[1], serial[1], kind[3])
+
+    def size(self) -> tuple[int, int]:
+        """How many ingress and how many egress ports the switch has."""
+        reply = self._ask("RTRV-EQPT", "SYSTEM", "", "", "PARAMETER=SIZE")
+        size = re.search(r"SIZE=(\d+)x(\d+)", _first(reply))
+        if size is None:
+            raise self._garbled(repr(reply.lines), "size")
+        return int(size[1]), int(size[2])
+
+    def circuits(self) -> frozenset[Circuit]:
+        """Every circuit that the switch reports now."""
+        circuits = set()
+        for line in self._ask("RTRV-PATCH").lines:
+            ingress, _, egress = line.partition(",")
+            if not ingress.isdigit() or not (egress.isdigit() or not egress):
+                raise self._garbled(repr(line), "circuit")
+            if egress and int(egress):  # a free port may be listed with partner 0 or none
+                circuits.add(Circuit(int(ingress), int(egress)))
+        return frozenset(circuits)
+
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
+        """Start taking down `remove` and making `add`: one command where the switch allows."""
+        dropped = staying(remove, add) if self._rerouting else sorted(remove)
+        steps = []
+        if dropped:
+            steps.append(self._tl1.submit("DLT-PATCH", _list(c.ingress for c in dropped)))
+        if add:
+            pairs = sorted(add)
+            ingress = _list(circuit.ingress for circuit in pairs)
+            egress = _list(circuit.egress for circuit in pairs)
+            steps.append(self._tl1.submit("ENT-PATCH", f"{ingress},{egress}"))
+        return PatchOperation(steps, self._clock)
+
+    def monitored(self) -> frozenset[int]:
+        """The ports that the switch lists as having a power monitor."""
+        lines = self._ask("RTRV-EQPT", "PMON", "", "", "PARAMETER=CONFIG").lines
+        ports = [re.search(r"PORT=(\d+)", line) for line in lines]
+        if None in ports:
+            raise self._garbled(repr(lines), "list of monitors")
+        return frozenset(int(port[1]) for port in ports if port is not None)
+
+    def powers(self, ports: Sequence[int]) -> Readings:
+        """Power at `ports`."""
+        reply = self._tl1.command("RTRV-PORT-POWER", _list(ports))
+        dbm = {}
+        for line in reply.lines:
+            port, _, power = line.partition(":")
+            try:
+                dbm[int(port)] = float(power)
+            except ValueError as error:
+                raise self._garbled(repr(line), "power reading") from error
+        return Readings(dbm, reply.received)
+
+    def windows(self, ports: Sequence[int]) -> Mapping[int, int]:
+        """Over how many ns each monitor averages."""
+        windows = {}
+        for port, settings in self._by_port("RTRV-PORT-PMON", ports, "monitor setting"):
+            step = settings.rpartition(",")[2]
+            if not step.isdigit() or int(step) not in WINDOWS:
+                raise self._garbled(f"{port}:{settings}", "monitor setting")
+            windows[port] = WINDOWS[int(step)]
+        return windows
+
+    def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
+        """Whether each shutter is open."""
+        states = {}
+        for port, state in self._by_port("RTRV-PORT-SHUTTER", ports, "state of a shutter"):
+            if state not in {"OPEN", "CLOSED"}:
+                raise self._garbled(f"{port}:{state}", "state of a shutter")
+            states[port] = state == "OPEN"
+        return states
+
+    def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
+        """Open or close: to operate a shutter is to close it, to release it opens it."""
+        self._ask("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", _list(ports))
+
+    def voa(self, egress: int) -> Voa:
+        """Mode and level; an answer is `port:mode,level,reference` (unconfirmed)."""
+        for port, settings in self._by_port("RTRV-PORT-ATTEN", [egress], "attenuation"):
+            mode, _, rest = settings.partition(",")
+            level = rest.partition(",")[0].strip("()") or "0"
+            if port == egress and re.fullmatch(r"-?\d+(\.\d+)?", level):
+                return Voa(_FULL.get(mode.upper(), mode.upper()), float(level))
+        raise self._garbled(f"no setting of port {egress}", "attenuation")
+
+    def set_voa(self, egress: int, voa: Voa) -> None:
+        """Set mode and level; a number stands in parentheses, since it may be negative."""
+        level = f",LEVEL=({voa.level:.2f})" if voa.mode in _SHORT and voa.mode != "MAXIMUM" else ""
+        mode = _SHORT.get(voa.mode, voa.mode)
+        self._ask("SET-PORT-ATTEN", str(egress), "", "", f"MODE={mode}{level}")
+
+    def close(self) -> None:
+        """End the session."""
+        self._tl1.close()
+
+    def _ask(self, verb: str, aid: str = "", *blocks: str) -> Reply:
+        """One command; where the switch has ended an idle login, log in and ask again."""
+        try:
+            return self._tl1.command(verb, aid, *blocks)
+        except DeniedError as error:
+            if self._login is None or "not logged in" not in error.text.lower():
+                raise
+        self._tl1.close()
+        return self._tl1.command(verb, aid, *blocks)
+
+    def _by_port(self, verb: str, ports: Sequence[int], what: str) -> Iterator[tuple[int, str]]:
+        for line in self._ask(verb, _list(ports)).lines:
+            port, _, rest = line.partition(":")
+            if not port.isdigit():
+                raise self._garbled(repr(line), what)
+            yield int(port), rest
+
+    def _garbled(self, answered: str, what: str) -> GarbledError:
+        return garbled(self._name, self.trace, answered, what)
+
+
+def _first(reply: Reply) -> str:
+    return reply.lines[0] if reply.lines else ""
+
+
+def _list(ports: Iterable[int]) -> str:
+    return "&".join(map(str, ports))

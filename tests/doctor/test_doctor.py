@@ -1,0 +1,139 @@
+"""The doctor finds what is wrong in a lab and names it, and nothing where there is nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.cli import main
+from harness.doctor import Findings, examine
+from testbeds import load
+
+LAB = """
+name: ward
+switches:
+  ocs: {{model: polatis, address: tl1://ocs.invalid, size: 16x16, loss: {{max: 3 dB}},
+        options: {{rerouting: true, monitors: {monitors}}}, identity: {{firmware: {firmware}}}}}
+servers:
+  server[0-3]:
+    address: ssh://bench@{{name}}.invalid
+    nics:
+      nic0: {{ports: 2, netdev: "ens1f{{p}}", rdma: "mlx5_{{p}}", rate: 100G, transceiver: lr4}}
+instruments:
+  meter: {{kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid, channels: 8}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {{min: -4.3 dBm, max: 4.5 dBm}}
+    receive: {{min: -10.6 dBm, max: 4.5 dBm}}
+    damage: 5.5 dBm
+fibers:
+  - server[0-3].nic0.p[0-1] <-> ocs
+plans:
+  ring:
+    - server0.nic0.p1 <-> server1.nic0.p0
+    - server1.nic0.p1 <-> server2.nic0.p0
+    - server2.nic0.p1 <-> server3.nic0.p0
+    - server3.nic0.p1 <-> server0.nic0.p0
+simulation:
+  nic: {{bring_up: {{mean: 1 s, sd: 0.1 s}}}}
+  faults: [{faults}]
+"""
+FIRMWARE = "6.7.3.9"
+FAULTS = {
+    "swapped fibers": "at: [server0.nic0.p0, server3.nic0.p1]",
+    "dirty connector": "at: [server0.nic0.p1], loss: 4 dB",
+    "wrong port": "at: [server2.nic0.p0, ocs.12]",
+    "dark laser": "at: [server3.nic0.p0]",
+    "wrong host key": "at: [server1]",
+    "clock skew": "at: [server2], ppm: 900",
+    "stale cross-connect": "at: [ocs, 5>23]",
+    "full error queue": "at: [meter]",
+    "missing tool": "at: [server0], tool: mlxlink",
+}
+NAMED = {
+    "swapped fibers": ("server0.nic0.p0", "and that of server3.nic0.p1 are swapped"),
+    "dirty connector": ("server0.nic0.p1", "a dirty connector"),
+    "wrong port": ("server2.nic0.p0", "in the wrong port: ocs.12, and the file says ocs.5"),
+    "dark laser": ("server3.nic0.p0", "its laser is dark"),
+    "wrong host key": ("server1", "another host key"),
+    "clock skew": ("server2", "its clock is skewed"),
+    "stale cross-connect": ("ocs", "a stale cross-connect: 5>23"),
+    "full error queue": ("meter", "entries stood in its error queue"),
+    "missing tool": ("server0", "has no program mlxlink"),
+    "wrong firmware": ("ocs", "expects '9.9'"),
+}
+
+
+def lab(folder: Path, *faults: str, firmware: str = FIRMWARE, monitors: str = "both") -> Path:
+    path = folder / "ward.yaml"
+    listed = ", ".join(f"{{fault: {fault}, {FAULTS[fault]}}}" for fault in faults)
+    path.write_text(LAB.format(faults=listed, firmware=f'"{firmware}"', monitors=monitors))
+    return path
+
+
+def seen(path: Path) -> Findings:
+    return examine(load(path), simulated=True, seed=1)
+
+
+def wrongs(findings: Findings) -> list[tuple[str, str]]:
+    return [(finding.subject, finding.text) for finding in findings.wrongs]
+
+
+def test_all_ten_are_found_and_named_and_nothing_else(tmp_path: Path) -> None:
+    found = wrongs(seen(lab(tmp_path, *FAULTS, firmware="9.9")))
+    for fault, (subject, words) in NAMED.items():
+        assert any(subject == s and words in text for s, text in found), (fault, found)
+    assert len(found) == len(NAMED), found
+
+
+@pytest.mark.parametrize("monitors", ["both", "egress"])
+def test_nothing_is_found_where_there_is_nothing(tmp_path: Path, monitors: str) -> None:
+    findings = seen(lab(tmp_path, monitors=monitors))
+    assert wrongs(findings) == []
+    checks = {finding.check for finding in findings.found}
+    assert {"identity", "round trip", "clock", "tools", "light", "NIC", "size"} <= checks
+
+
+@pytest.mark.parametrize(
+    "fault", ["swapped fibers", "dirty connector", "wrong port", "dark laser", "missing tool"]
+)
+def test_each_is_found_alone(tmp_path: Path, fault: str) -> None:
+    subject, words = NAMED[fault]
+    (found,) = wrongs(seen(lab(tmp_path, fault)))
+    assert found[0] == subject
+    assert words in found[1]
+
+
+def test_without_monitors_at_the_ingress_a_dark_and_a_swapped_one_are_found(
+    tmp_path: Path,
+) -> None:
+    found = wrongs(seen(lab(tmp_path, "swapped fibers", "dark laser", monitors="egress")))
+    assert {subject for subject, _ in found} == {"server0.nic0.p0", "server3.nic0.p0"}
+
+
+def test_every_finding_says_what_to_do(tmp_path: Path) -> None:
+    for finding in seen(lab(tmp_path, *FAULTS, firmware="9.9")).wrongs:
+        assert finding.fix, finding
+
+
+def test_the_command_says_it_too(tmp_path: Path) -> None:
+    path = lab(tmp_path, "dark laser")
+    told = CliRunner().invoke(main, ["doctor", str(path), "--simulated", "--json"])
+    assert told.exit_code == 1
+    findings = json.loads(told.stdout)
+    assert all(finding["simulated"] for finding in findings)
+    assert [f["subject"] for f in findings if f["grade"] == "wrong"] == ["server3.nic0.p0"]
+    shown = CliRunner().invoke(main, ["doctor", str(path), "--simulated", "--wrong"])
+    assert "its laser is dark" in shown.stdout
+    assert "1 wrong in the simulated lab" in shown.stdout
+
+
+def test_a_lab_that_does_not_answer_is_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    told = CliRunner().invoke(main, ["doctor", str(lab(tmp_path)), "--json"])
+    assert told.exit_code == 3
+    assert {f["check"] for f in json.loads(told.stdout) if f["grade"] == "wrong"} == {"contact"}

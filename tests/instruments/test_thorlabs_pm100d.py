@@ -1,0 +1,181 @@
+"""A simulated PM100D typed at by hand, and the driver against it and against one that lies."""
+
+import contextlib
+
+import pytest
+from instrument_rig import MS, Line, Rig
+from scpi_liar import lying
+
+from instruments.clock import SystemClock
+from instruments.detected_power import OverRangeError
+from instruments.errors import CANNOT, DeniedError, GarbledError, NoReplyError, NotDoneError
+from instruments.power_meters.thorlabs_pm100d import ThorlabsPm100d
+from instruments.simulated.thorlabs_pm100d_peer import ThorlabsPm100dPeer
+
+STATED = {"kind": "power_meter", "channels": 1}
+
+
+@pytest.fixture
+def meter(in_virtual_time) -> Rig:
+    return in_virtual_time(ThorlabsPm100dPeer, **STATED)
+
+
+@pytest.fixture(params=["scpi", "serial"])
+def driver(meter, request) -> ThorlabsPm100d:
+    return meter.driver(ThorlabsPm100d, meter.serial() if request.param == "serial" else None)
+
+
+@pytest.fixture
+def line(in_real_time) -> Line:
+    return in_real_time(ThorlabsPm100dPeer, **STATED).line()
+
+
+def test_it_says_what_it_is(driver):
+    identity = driver.identity()
+    assert (identity.manufacturer, identity.model) == ("Thorlabs", "PM100D")
+    assert identity.simulated
+
+
+def test_a_reading_is_not_older_than_its_question_and_averages_whole_samples(meter, driver):
+    driver.prepare([1], wavelength_nm=1310, averaging=100 * MS)
+    meter.shine(1, 0.5)
+    before = meter.clock.now()
+    reading = driver.power([1])
+    assert reading.asked == before
+    assert reading.window == 34 * 3 * MS
+    assert reading.answered == meter.clock.now() >= before + reading.window
+    assert reading.dbm[1] == pytest.approx(-3, abs=0.5)
+
+
+def test_darkness_is_the_floor(driver):
+    assert driver.power([1]).dbm == {1: -60}
+
+
+def test_more_light_than_the_sensor_takes_is_an_error_and_no_number(meter, driver):
+    meter.shine(1, 10.0)
+    with pytest.raises(OverRangeError, match=r"more light on channel 1"):
+        driver.power([1])
+
+
+def test_zeroing(meter):
+    driver = meter.driver(ThorlabsPm100d, floor=-90)
+    driver.prepare([1], wavelength_nm=1310, averaging=3000 * MS)
+
+    def dark() -> float:
+        return driver._scpi.number("READ?")
+
+    offset = abs(dark())
+    driver.zero([1])
+    assert abs(dark()) < offset / 3
+    meter.shine(1, 0.1)
+    with pytest.raises(NotDoneError, match=r"dark offset[^$]*cap the sensor"):
+        driver.zero([1])
+
+
+def test_without_a_sensor_there_is_no_reading(in_virtual_time):
+    meter = in_virtual_time(ThorlabsPm100dPeer, options={"sensor": False}, **STATED)
+    driver = meter.driver(ThorlabsPm100d)
+    assert driver.identity().model == "PM100D"
+    for ask in (
+        lambda: driver.power([1]),
+        lambda: driver.prepare([1], wavelength_nm=1310),
+    ):
+        with pytest.raises(DeniedError, match="no sensor") as denied:
+            ask()
+        assert denied.value.code == CANNOT
+        assert "plug a sensor in" in str(denied.value)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"wavelength_nm": 400.0}, {"wavelength_nm": 1310.0, "averaging": 60_000 * MS}]
+)
+def test_what_the_meter_cannot_do_is_denied(driver, setting):
+    with pytest.raises(DeniedError) as denied:
+        driver.prepare([1], **setting)
+    assert denied.value.code == "-222"
+
+
+def test_there_is_one_channel(driver):
+    with pytest.raises(DeniedError, match="no channel 2"):
+        driver.power([1, 2])
+
+
+def test_it_answers_as_other_peoples_drivers_expect(line):
+    assert line.ask("*IDN?") == "Thorlabs,PM100D,SIM-meter,2.4.0"
+    name, serial, calibrated, *numbers = line.ask("SYST:SENSOR:IDN?").split(",")
+    assert (name, serial) == ("S154C", "SIM-meter")
+    assert calibrated
+    assert [int(number) for number in numbers] == [1, 2, 33]
+    assert line.ask("SENSE:CORR:WAV? MIN;WAV? MAX") == "8.00000000E+02;1.70000000E+03"
+    line.write("SENS:CORR:WAV 1310;:SENS:AVER:COUN 2;:SENS:AVER 3")
+    assert line.ask("sense:correction:wavelength?;:aver:coun?") == "1.31000000E+03;3.00000000E+00"
+    assert line.ask("POW:DC:UNIT?;:POW:DC:RANG:AUTO?;:CONF?") == "W;1;POW"
+    assert abs(float(line.ask("MEASURE:POWER?"))) < 1e-8
+    assert line.try_out("SENS:POW:UNIT FURLONG") == '-224,"Illegal parameter value"'
+    assert line.try_out("SENS:CORR:WAV 400") == '-222,"Data out of range"'
+    assert line.error() == '+0,"No error"'
+
+
+def test_in_dbm_less_than_nothing_is_no_number(line):
+    line.write("SENS:POW:UNIT DBM")
+    shown = {float(line.ask("READ?")) for _ in range(20)}
+    assert all(abs(value) > 1e20 or -120 < value < -50 for value in shown)
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ({"READ?": b"bright\n"}, GarbledError),
+        ({"READ?": b"9.90000000E+37\n"}, OverRangeError),
+        ({"READ?": b"-3.4E+38\n"}, OverRangeError),
+        ({"SENS:AVER:COUN?": b"many\n"}, GarbledError),
+        ({"SYST:SENS:IDN?": b"S154C\n"}, GarbledError),
+        ({"SYST:SENS:IDN?": b"ES111C,1,now,2,1,34\n"}, DeniedError),
+        ({"READ?": None}, NoReplyError),
+    ],
+)
+def test_a_meter_that_makes_no_sense_is_told(answers, error, monkeypatch):
+    monkeypatch.setattr("instruments.power_meters.thorlabs_pm100d._PATIENCE", 200 * MS)
+    well = {
+        "SYST:SENS:IDN?": b"S154C,1,now,1,2,33\n",
+        "SENS:AVER:COUN?": b"1\n",
+        "READ?": b"1.0E-3\n",
+    }
+    clock = SystemClock()
+    with (
+        lying({**well, **answers}.get) as liar,
+        contextlib.closing(ThorlabsPm100d("meter", liar.way, clock)) as driver,
+        pytest.raises(error, match="meter"),
+    ):
+        driver.power([1])
+    clock.close()
+
+
+def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
+    monkeypatch.setattr("instruments.power_meters.thorlabs_pm100d._PATIENCE", 200 * MS)
+    asked = []
+
+    def script(command):
+        asked.append(command)
+        if command == ":SYST:ERR?" and "READ?" in asked and "told" not in asked:
+            asked.append("told")
+            return b'-241,"Hardware missing"\n'
+        return {"SYST:SENS:IDN?": b"S154C,1,now,1,2,33\n", "SENS:AVER:COUN?": b"1\n"}.get(command)
+
+    clock = SystemClock()
+    with (
+        lying(script) as liar,
+        contextlib.closing(ThorlabsPm100d("meter", liar.way, clock)) as driver,
+        pytest.raises(DeniedError, match="the sensor is missing") as denied,
+    ):
+        driver.power([1])
+    assert denied.value.code == "-241"
+    clock.close()
+
+
+@pytest.mark.parametrize("wire", ["scpi", "serial"])
+def test_in_real_time_too(in_real_time, wire):
+    meter = in_real_time(ThorlabsPm100dPeer, **STATED)
+    driver = meter.driver(ThorlabsPm100d, meter.serial() if wire == "serial" else None)
+    meter.shine(1, 1.0)
+    assert driver.power([1]).dbm[1] == pytest.approx(0, abs=0.5)
