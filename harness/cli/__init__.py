@@ -6,8 +6,12 @@ Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 import typer
 
 from harness.cli.check import check, schema
+from harness.cli.claims import claims
 from harness.cli.doctor import doctor
+from harness.cli.replay import replay
+from harness.cli.report import report
 from harness.cli.restore import restore
+from harness.cli.results import results
 from harness.cli.serve import serve
 
 main = typer.Typer(
@@ -20,6 +24,10 @@ main = typer.Typer(
 
 main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
 main.command(epilog="Example: lightrig doctor testbeds/mine.yaml")(doctor)
-main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)
-main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
 main.command(epilog="Example: lightrig serve testbeds/opus.yaml --write served.yaml")(serve)
+main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
+main.command(epilog="Example: lightrig report")(report)
+main.add_typer(results, name="results")
+main.command(epilog="Example: lightrig claims opus")(claims)
+main.command(epilog="Example: lightrig replay traces/ocs.jsonl")(replay)
+main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)

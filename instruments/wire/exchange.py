@@ -1,14 +1,22 @@
 """Questions and answers over a stream without tags: one at a time, and never mixed up.
 
-Nothing in such an answer says which question it belongs to. So whatever goes wrong with an
-exchange ends its stream, bytes that nobody asked for end it too, and the next question opens a
-new one. A serial line cannot be opened anew in that sense, since the instrument at its end does
-not notice: there the line is drained until it is quiet, and a question whose answer can be
-recognised is asked until that answer comes.
+Nothing in such an answer says which question it belongs to, so step is all there is. Whoever
+asks first notes the question as unanswered and crosses it out with its answer in hand. What is
+still noted when the next question comes, for whatever reason, means that step was lost; so do
+bytes that nobody asked for. Then the stream is opened anew, and what came late comes nowhere.
+Where the other end outlives that (a serial line, a gateway), a question whose answer can be
+recognised is asked first, and what comes before its answer is set aside.
+
+What no untagged protocol can exclude: an instrument that answers twice, and the second time only
+after the next question was written. That is noticed when the true answer turns out to be one too
+many, before the question after that. An instrument that answers a question with another's answer
+is told by what is asked, not here.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from instruments.clock import Clock, Span
 from instruments.errors import (
@@ -26,8 +34,7 @@ DEFAULT_TIMEOUT = 5_000_000_000
 """How long an answer may take, in ns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """An instrument's answer.
 
     Attributes:
@@ -43,17 +50,35 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """How a line that cannot be opened anew is brought back into step.
+    """How a way whose other end outlives a failure is brought back into step.
 
     Attributes:
-        quiet: silence, in ns, after which nothing late is expected any more.
+        quiet: silence, in ns, after which nothing late is expected any more, where the way is
+            not opened anew.
         question: what is asked then, or empty if the protocol has nothing to ask for this.
         recognises: whether a message is the answer to `question`.
+        reopens: whether opening it anew makes its other end forget what was not yet sent.
     """
 
     quiet: int = 300_000_000
     question: bytes = b""
     recognises: Callable[[bytes], bool] = lambda _: True
+    reopens: bool = False
+
+    def variant(self, number: int) -> tuple[bytes, Callable[[bytes], bool]]:
+        """A question and what recognises its answer; another for each number, if there are."""
+        return self.question, self.recognises
+
+
+_VARIANTS = 3
+"""How many variants are tried before one is asked again, whose earlier answer may still come."""
+
+
+class AskInTurn(Protocol):
+    """Asks as `Exchange.ask` does, in a turn that was taken already."""
+
+    def __call__(self, data: bytes, timeout: int = ..., *, shown: str | None = None) -> Answer:
+        """Write `data` and wait for its answer."""
 
 
 class Exchange:
@@ -66,9 +91,10 @@ class Exchange:
         open_stream: opens the way there.
         framing: where an answer ends.
         resync: for a way whose other end outlives a failure; None where opening is enough.
+        wire: the address, for recordings.
 
     Attributes:
-        openings: how often the way was opened so far.
+        openings: how often the way was opened, or brought back into step, so far.
     """
 
     def __init__(
@@ -79,18 +105,21 @@ class Exchange:
         framing: Framing,
         *,
         resync: Resync | None = None,
+        wire: str = "",
     ) -> None:
         self.instrument = instrument
-        self.trace = Trace(clock)
+        self.trace = Trace(clock, instrument)
         self.openings = 0
         self._open_stream = open_stream
         self._clock = clock
         self._framing = framing
         self._resync = resync
+        self._wire = wire
         self._turns = Turns(clock)
         self._stream: Stream | None = None
         self._buffer = b""
-        self._out_of_step: bytes | None = None
+        self._unanswered: set[bytes] = set()
+        self._begun: Begun | None = None
 
     def tell(self, data: bytes, *, shown: str | None = None) -> Span:
         """Write `data`, which has no answer; between which stamps that was.
@@ -99,12 +128,20 @@ class Exchange:
         """
         shown = self.trace.masked(shown or self._framing.show(data).strip())
         with self._turns:
-            return self._write(self._ready(), data, shown)
+            stream = self._ready(DEFAULT_TIMEOUT, shown)
+            try:
+                span = self._write(stream, data, shown)
+            except StreamClosedError as error:
+                raise self._given_up(error, 0, shown) from error
+            self._unanswered.discard(data)
+            return span
 
     def ask(
         self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
     ) -> Answer:
         """Write `data` and wait for its answer, at most `timeout` ns.
+
+        Bringing a way back into step before takes at most as long again, and its silence.
 
         Raises:
             UnreachableError: there was no way to the instrument, and none could be opened.
@@ -112,9 +149,42 @@ class Exchange:
             NoReplyError: no whole answer came in time.
             GarbledError: what came is no message of its protocol.
         """
+        with self._turns:
+            return self._ask(data, timeout, shown=shown)
+
+    def begin(
+        self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
+    ) -> "Begun":
+        """Write `data` and return at once; whoever comes next waits for its answer first.
+
+        Raises what `tell` does.
+        """
         shown = self.trace.masked(shown or self._framing.show(data).strip())
         with self._turns:
-            return self._ask(self._ready(), data, timeout, shown)
+            stream = self._ready(timeout, shown)
+            try:
+                sent = self._write(stream, data, shown)
+            except StreamClosedError as error:
+                raise self._given_up(error, 0, shown) from error
+            self._begun = Begun(self, data, timeout, shown, sent)
+            return self._begun
+
+    def settle(self, begun: "Begun") -> None:
+        """Wait for the answer of what was begun, if nobody has yet; for `Begun` only."""
+        with self._turns:
+            if self._begun is begun:
+                self._settle()
+
+    @contextlib.contextmanager
+    def alone(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Iterator[AskInTurn]:
+        """A turn for several questions, which nobody else's come between, on an open way.
+
+        `command` is what they are for, and `timeout` what regaining step may take. Raises what
+        `ask` does.
+        """
+        with self._turns:
+            self._ready(timeout, self.trace.masked(command))
+            yield self._ask
 
     def close(self) -> None:
         """End the stream; the next question would open it again."""
@@ -128,89 +198,116 @@ class Exchange:
         command: str,
         *details: tuple[str, str],
     ) -> InstrumentError:
-        """An error about this instrument with the last lines of its trace."""
+        """An error about this instrument with the last lines of its trace.
+
+        After a `GarbledError` step is lost: who knows what such an answer was the answer to.
+        """
+        if issubclass(kind, GarbledError):
+            self._unanswered.add(command.encode())
         return kind(
             self.instrument, problem, command=command, details=details, trace=self.trace.tail()
         )
 
     # ---------------------------------------------------------------- one at a time here
 
-    def _ready(self) -> Stream:
+    def _ask(
+        self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
+    ) -> Answer:
+        shown = self.trace.masked(shown or self._framing.show(data).strip())
+        stream = self._ready(timeout, shown)
+        try:
+            sent = self._write(stream, data, shown)
+            message, received = self._next(stream, sent.latest + timeout)
+        except (TimeoutError, StreamClosedError, FramingError) as error:
+            raise self._given_up(error, timeout, shown) from error
+        self._unanswered.discard(data)
+        return Answer(message, sent, received)
+
+    def _ready(self, timeout: int, shown: str) -> Stream:
         """A stream on which the next answer can only be the next question's."""
-        if self._stream is not None:
-            self._look_at_the_unasked(self._stream)
+        self._settle()
+        stream = self._stream
+        if stream is not None:
+            try:
+                self._buffer += stream.pending()
+            except StreamClosedError as error:
+                self.trace.ended(str(error))
+                self._drop()
+            if self._buffer and self._framing.show(self._buffer).strip():
+                self._set_aside("unasked for")
+                self._unanswered.add(b"")
+            self._buffer = b""  # one more line end is no message
+        if self._unanswered and (self._resync is None or self._resync.reopens):
+            self._drop()
         if self._stream is None:
             self._stream = self._open_stream()
             self.openings += 1
-            self.trace.remarked("connected")
-        if self._out_of_step is not None and self._resync is not None:
-            self._bring_into_step(self._stream, self._resync)
-        self._out_of_step = None
+            self.trace.opened("connected", self._wire)
+        if self._unanswered:
+            if self._resync is not None:
+                self._bring_into_step(self._stream, self._resync, timeout, shown)
+                self.openings += not self._resync.reopens
+            self._unanswered.clear()
         return self._stream
 
-    def _look_at_the_unasked(self, stream: Stream) -> None:
+    def _settle(self) -> None:
+        """Hear the answer of what was begun before."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        stream = self._stream
         try:
-            self._buffer += stream.pending()
-        except StreamClosedError as error:
-            self.trace.remarked(str(error))
-            self._drop()
-        if self._buffer:
-            self.trace.remarked(f"unasked for: {self._framing.show(self._buffer)}")
-            self._lose_step(b"")
+            if stream is None:
+                raise StreamClosedError("the connection was given up")
+            message, received = self._next(stream, begun.sent.latest + begun.timeout)
+        except (TimeoutError, StreamClosedError, FramingError) as error:
+            begun.outcome = self._given_up(error, begun.timeout, begun.shown)
+            return
+        self._unanswered.discard(begun.data)
+        begun.outcome = Answer(message, begun.sent, received)
 
     def _write(self, stream: Stream, data: bytes, shown: str) -> Span:
-        self.trace.sent(shown)
-        before = self._clock.now()
-        try:
-            stream.send(data)
-        except StreamClosedError as error:
-            self._drop()
-            raise self.failed(
-                DisconnectedError,
-                "closed the connection while a command was written",
-                shown,
-                ("because", str(error)),
-            ) from error
-        except BaseException:  # an interrupt too: nobody knows how much of it went out
-            self._lose_step(data)
-            raise
+        self._unanswered.add(data)
+        before = self.trace.sent(shown, data)
+        stream.send(data)
         return Span(before, self._clock.now())
 
-    def _ask(self, stream: Stream, data: bytes, timeout: int, shown: str) -> Answer:
-        sent = self._write(stream, data, shown)
-        try:
-            message = self._next(stream, sent.latest + timeout)
-        except BaseException as error:
-            unfinished = len(self._buffer)
-            if isinstance(error, StreamClosedError):
-                self._drop()
-            self._lose_step(data)
-            if isinstance(error, TimeoutError | StreamClosedError | FramingError):
-                raise self._told(error, unfinished, timeout, shown) from error
-            raise
-        received = self._clock.now()
-        self.trace.received(self._framing.show(message))
-        return Answer(message, sent, received)
-
-    def _next(self, stream: Stream, deadline: int) -> bytes:
-        """The next whole message."""
+    def _next(self, stream: Stream, deadline: int) -> tuple[bytes, int]:
+        """The next whole message, and when it was there."""
+        framing = self._framing
         while True:
-            cut = self._framing.cut(self._buffer) if self._buffer else None
+            cut = framing.cut(self._buffer) if self._buffer else None
             if cut is not None:
                 message, taken = cut
+                came = self.trace.received(framing.show(message), self._buffer[:taken])
                 self._buffer = self._buffer[taken:]
-                return message
+                return message, came
             if len(self._buffer) > LONGEST:
                 raise FramingError("no end of an answer came")
-            self._buffer += stream.receive(deadline - self._clock.now())
+            left = deadline - self._clock.now()
+            if left < 0:
+                raise TimeoutError
+            self._buffer += stream.receive(left)
 
-    def _told(self, error: Exception, came: int, timeout: int, shown: str) -> InstrumentError:
+    def _given_up(
+        self, error: Exception, timeout: int, shown: str, *before: tuple[str, str]
+    ) -> InstrumentError:
+        """What is raised for an exchange that ended in `error`."""
+        came = len(self._buffer)
         rest = f"{came} bytes of an unfinished answer came" if came else "nothing came"
+        if came:
+            self.trace.received(self._framing.show(self._buffer[:200]), self._buffer)
+            self._buffer = b""
+        if isinstance(error, StreamClosedError):
+            self.trace.ended(str(error))
+        if self._resync is None or self._resync.reopens or isinstance(error, StreamClosedError):
+            self._drop()
         if isinstance(error, TimeoutError):
             return self.failed(
                 NoReplyError,
                 f"did not answer within {timeout / 1e9:g} s",
                 shown,
+                *before,
                 ("because", rest),
                 ("try", "is it busy, is the command one that it answers?"),
             )
@@ -219,23 +316,16 @@ class Exchange:
                 GarbledError,
                 "answered something that its protocol does not allow",
                 shown,
+                *before,
                 ("because", str(error)),
             )
         return self.failed(
             DisconnectedError,
             "closed the connection before it had answered",
             shown,
+            *before,
             ("because", f"{error}; {rest}"),
         )
-
-    def _lose_step(self, question: bytes) -> None:
-        """Nobody knows any more what comes next on this stream."""
-        if self._buffer:
-            self.trace.received(self._framing.show(self._buffer[:200]))
-            self._buffer = b""
-        self._out_of_step = question
-        if self._resync is None:
-            self._drop()
 
     def _drop(self) -> None:
         stream, self._stream = self._stream, None
@@ -243,36 +333,82 @@ class Exchange:
         if stream is not None:
             stream.close()
 
-    def _bring_into_step(self, stream: Stream, resync: Resync) -> None:
-        self._drain(stream, resync.quiet)
-        if not resync.question:
-            return
-        shown = self._framing.show(resync.question).strip()
-        sent = self._write(stream, resync.question, shown)
-        deadline = sent.latest + DEFAULT_TIMEOUT
-        try:
-            while not resync.recognises(message := self._next(stream, deadline)):
-                self.trace.remarked(f"set aside: {self._framing.show(message)}")
-        except (TimeoutError, StreamClosedError, FramingError) as error:
-            came, self._buffer = len(self._buffer), b""
-            raise self._told(error, came, DEFAULT_TIMEOUT, shown) from error
-        self.trace.received(self._framing.show(message))
-        if self._out_of_step == resync.question:  # then there may be two such answers
-            self._drain(stream, resync.quiet)
+    # ------------------------------------------------------------------ back into step
 
-    def _drain(self, stream: Stream, quiet: int) -> None:
-        """Set aside whatever comes until nothing has for `quiet` ns."""
-        longest = self._clock.now() + 20 * quiet
-        late, self._buffer = self._buffer, b""
+    def _bring_into_step(self, stream: Stream, resync: Resync, timeout: int, shown: str) -> None:
+        """Leave behind what may still come; `shown` is the command that waits for this."""
         try:
-            while self._clock.now() < longest:
-                late += stream.receive(quiet)
-        except TimeoutError:
-            pass
-        except StreamClosedError as error:
-            self._drop()
-            raise self.failed(
-                DisconnectedError, "closed the connection", "", ("because", str(error))
-            ) from error
-        if late:
-            self.trace.remarked(f"set aside: {self._framing.show(late[:200])}")
+            quiet = resync.reopens or self._drained(stream, resync.quiet, timeout)
+            question, recognises, fresh = self._recognisable(resync)
+            if not question:
+                if not quiet:
+                    raise FramingError("it does not stop sending what nobody asked for")
+                return
+            sent = self._write(stream, question, self._framing.show(question).strip())
+            while not recognises(message := self._next(stream, sent.latest + timeout)[0]):
+                self.trace.remarked(f"set aside: {self._framing.show(message)}")
+            if not fresh:  # there may be one more such answer
+                self._drained(stream, resync.quiet, timeout)
+            self._buffer += stream.pending()
+            self._set_aside("set aside")
+        except (TimeoutError, StreamClosedError, FramingError) as error:
+            told = ("before", "the command was not sent: step was lost, and this was to regain it")
+            raise self._given_up(error, timeout, shown, told) from error
+
+    def _recognisable(self, resync: Resync) -> tuple[bytes, Callable[[bytes], bool], bool]:
+        """A question for regaining step, and whether no answer to it is still to come."""
+        asked = {question.strip().upper() for question in self._unanswered}
+        variants = [resync.variant(number) for number in range(_VARIANTS)]
+        for question, recognises in variants:
+            if question.strip().upper() not in asked:
+                return question, recognises, True
+        return *variants[0], False
+
+    def _drained(self, stream: Stream, quiet: int, longest: int) -> bool:
+        """Set aside whatever comes until nothing has for `quiet` ns; False if it never ends."""
+        deadline = self._clock.now() + quiet + longest
+        while self._clock.now() + quiet <= deadline:
+            try:
+                self._buffer += stream.receive(quiet)
+            except TimeoutError:
+                self._set_aside("set aside")
+                return True
+            if len(self._buffer) > LONGEST:
+                break
+        self._set_aside("set aside")
+        return False
+
+    def _set_aside(self, why: str) -> None:
+        if self._buffer:
+            late, self._buffer = self._buffer, b""
+            self.trace.received(self._framing.show(late[:200]), late)
+            self.trace.remarked(why)
+
+
+class Begun:
+    """A question that was written and whose answer nobody has waited for yet.
+
+    Attributes:
+        data, timeout, shown: what was written, for how long it may take in ns, how it is shown.
+        sent: between which stamps it was written.
+        outcome: the answer or the error, once somebody has waited for it.
+    """
+
+    def __init__(
+        self, exchange: Exchange, data: bytes, timeout: int, shown: str, sent: Span
+    ) -> None:
+        self._exchange = exchange
+        self.data = data
+        self.timeout = timeout
+        self.shown = shown
+        self.sent = sent
+        self.outcome: Answer | InstrumentError | None = None
+
+    def result(self) -> Answer:
+        """Wait for the answer; it may have come any time before. Raises what `ask` does."""
+        self._exchange.settle(self)
+        if isinstance(self.outcome, Answer):
+            return self.outcome
+        raise self.outcome or self._exchange.failed(  # the wait for it was interrupted
+            NoReplyError, "was not waited for until it answered", self.shown
+        )

@@ -87,9 +87,9 @@ class Scpi:
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
         """The first line without its end, or the whole block with its `#<digits><length>`."""
-        text = buffer.lstrip(b"\r\n")
+        text = buffer.lstrip(b"\r\n") if buffer[:1] in {b"\r", b"\n"} else buffer
         skipped = len(buffer) - len(text)
-        if head := _BLOCK.match(text):
+        if text[:1] == b"#" and (head := _BLOCK.match(text)):
             return self._block(text, int(head[1]), skipped)
         at = text.find(b"\n")
         return None if at < 0 else (text[:at].rstrip(b"\r"), skipped + at + 1)
@@ -114,6 +114,6 @@ class Scpi:
 
     def show(self, data: bytes) -> str:
         """As text; of a block only how long it is."""
-        if _BLOCK.match(data) and len(data) > 200:
+        if len(data) > 200 and _BLOCK.match(data):
             return f"{data[:12].decode('ascii', 'backslashreplace')}... ({len(data)} bytes)"
         return data.decode("ascii", "backslashreplace")

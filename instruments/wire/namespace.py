@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from instruments.kernel import enter_command
-from instruments.wire.shell import LineListener
+from instruments.wire.shell import LONGEST_COMPLAINT, LineListener, last_words
 
 
 class NamespaceShell:
@@ -28,6 +28,7 @@ class NamespaceShell:
             bufsize=0,
         )
         channel = ProcessChannel(process, listener)
+        self._channels = [each for each in self._channels if not each.closed]
         self._channels.append(channel)
         return channel
 
@@ -48,8 +49,17 @@ class ProcessChannel:
         self._output = process.stdout
         self._complaints = process.stderr
         self._listener = listener
+        self._complaint = b""
+        self.status: int | None = None
+        self.closed = False
+        self._critic = threading.Thread(target=self._read_complaint, name="namespace", daemon=True)
+        self._critic.start()
         self._reader = threading.Thread(target=self._read, name="namespace", daemon=True)
         self._reader.start()
+
+    @property
+    def complaint(self) -> str:
+        return self._complaint.decode("utf-8", "backslashreplace")
 
     def send(self, text: str) -> None:
         self._input.write(text.encode() + b"\n")
@@ -65,9 +75,16 @@ class ProcessChannel:
         self._reader.join()
         self._output.close()
         self._complaints.close()
+        self.closed = True
 
     def _read(self) -> None:
         for line in iter(self._output.readline, b""):
             self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
-        complaint = self._complaints.read()[-1 << 11 :].decode("utf-8", "backslashreplace").strip()
-        self._listener.ended(complaint or "the program ended")
+        self._critic.join()
+        self.status = self._process.wait()
+        self._listener.ended(last_words(self.complaint) or "the program ended")
+
+    def _read_complaint(self) -> None:
+        """Apart, so that a program that complains at length is never held up by it."""
+        while data := self._complaints.read(1 << 16):
+            self._complaint = (self._complaint + data)[-LONGEST_COMPLAINT:]

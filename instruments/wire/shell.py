@@ -17,6 +17,18 @@ class LineListener(Protocol):
 class LineChannel(Protocol):
     """A running program that reads and writes lines."""
 
+    @property
+    def status(self) -> int | None:
+        """Its exit status, known when its listener hears that it ended.
+
+        None while it runs, and for good where only the way to it ended; negative for a
+        program that a signal ended, where that can be told.
+        """
+
+    @property
+    def complaint(self) -> str:
+        """What it wrote to its standard error, all of it when its listener hears of its end."""
+
     def send(self, text: str) -> None:
         """Write one line to the program; raises OSError when it is gone."""
 
@@ -38,6 +50,17 @@ class Shell(Protocol):
         """End the way there and everything that was started."""
 
 
+LONGEST_COMPLAINT = 1 << 20
+"""How much of a program's standard error is kept, in bytes: the end of it."""
+
+_LAST_WORDS = 1 << 11
+
+
+def last_words(complaint: str) -> str:
+    """The end of a complaint, for an error: a traceback names its error at its end."""
+    return complaint[-_LAST_WORDS:].strip()
+
+
 class LineSplitter:
     """Turns pieces of a byte stream into whole lines."""
 
@@ -48,3 +71,8 @@ class LineSplitter:
         """The lines that `data` completes."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         return [line.decode("utf-8", "backslashreplace") for line in whole]
+
+    def rest(self) -> list[str]:
+        """The last line, where the stream ended without ending it."""
+        rest, self._rest = self._rest, b""
+        return [rest.decode("utf-8", "backslashreplace")] if rest else []

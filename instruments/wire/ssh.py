@@ -1,6 +1,5 @@
 """SSH to a server (paramiko); its host key must be known beforehand."""
 
-import contextlib
 import shlex
 import socket
 import threading
@@ -13,7 +12,12 @@ import paramiko
 
 from instruments.clock import Clock, Flight
 from instruments.errors import UnreachableError
-from instruments.wire.shell import LineListener, LineSplitter
+from instruments.wire.shell import (
+    LONGEST_COMPLAINT,
+    LineListener,
+    LineSplitter,
+    last_words,
+)
 from instruments.wire.tcp import connect
 
 
@@ -101,14 +105,22 @@ class SshShell:
         transport = self._client.get_transport()
         if transport is None:
             raise self._unreachable("is not connected any more", "run again")
+        text = shlex.join(command).encode()
+        channel = flight = None
         try:
             channel = transport.open_session()
-            channel.exec_command(shlex.join(command))
+            # The host counts the command as landed when it has scheduled what follows from it.
+            flight = self._clock.flight((self._ends, channel.get_id()))
+            flight.sent(len(text))
+            channel.exec_command(text)
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._unreachable(
-                f"started no program: {error or 'it hung up'}", "log in by hand"
-            ) from error
-        flight = self._clock.flight((self._ends, channel.get_id()))
+            # A quick program may have ended before the host confirmed that it was started.
+            if channel is None or flight is None or not _has_ended(channel):
+                if flight is not None:
+                    flight.close()
+                raise self._unreachable(
+                    f"started no program: {error or 'it hung up'}", "log in by hand"
+                ) from error
         return SshChannel(channel, flight, listener)
 
     def close(self) -> None:
@@ -127,6 +139,15 @@ def _transport(connection: socket.socket, **options: Any) -> paramiko.Transport:
     return transport
 
 
+def _has_ended(channel: paramiko.Channel) -> bool:
+    """Whether the host has told the status of the channel's program."""
+    return bool(channel.status_event.is_set() and channel.exit_status >= 0)
+
+
+_STATUS_SECONDS = 2.0
+"""How long a host may take to tell the status of a program whose output has ended."""
+
+
 class SshChannel:
     """One program on the other side."""
 
@@ -134,7 +155,13 @@ class SshChannel:
         self._channel = channel
         self._flight = flight
         self._listener = listener
+        self._complaint = b""
+        self.status: int | None = None
         threading.Thread(target=self._read, name="ssh", daemon=True).start()
+
+    @property
+    def complaint(self) -> str:
+        return self._complaint.decode("utf-8", "backslashreplace")
 
     def send(self, text: str) -> None:
         data = text.encode() + b"\n"
@@ -154,6 +181,7 @@ class SshChannel:
         while True:
             try:
                 data = self._channel.recv(1 << 16)
+                self._take_complaint()
             except OSError as error:
                 reason = str(error)
                 break
@@ -162,11 +190,15 @@ class SshChannel:
             for line in splitter.lines(data):
                 self._listener.line(line)
             self._flight.landed(len(data))
-        complaint = b""
-        with contextlib.suppress(OSError):
-            while self._channel.recv_stderr_ready():
-                complaint += self._channel.recv_stderr(1 << 16)
-        # The last words: a traceback names the error at its end.
-        words = complaint[-1 << 11 :].decode("utf-8", "backslashreplace").strip()
-        self._listener.ended(words or reason)
+        for line in splitter.rest():
+            self._listener.line(line)
+        self._channel.status_event.wait(_STATUS_SECONDS)
+        if _has_ended(self._channel):
+            self.status = self._channel.exit_status
+        self._listener.ended(last_words(self.complaint) or reason)
         self._flight.close()
+
+    def _take_complaint(self) -> None:
+        while self._channel.recv_stderr_ready():
+            self._complaint += self._channel.recv_stderr(1 << 16)
+        self._complaint = self._complaint[-LONGEST_COMPLAINT:]

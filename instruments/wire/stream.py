@@ -17,6 +17,7 @@ import serial
 from instruments.clock import Clock, Event
 from instruments.errors import UnreachableError
 from instruments.wire.tcp import TcpConnection, connect
+from testbeds import LightrigError
 
 
 class StreamClosedError(Exception):
@@ -44,6 +45,9 @@ class Stream(Protocol):
         """End it."""
 
 
+_WRITING = 5.0
+"""Seconds after which a line that takes nothing is given up."""
+
 OpenStream: TypeAlias = Callable[[], Stream]
 """Opens a stream, or raises `UnreachableError`."""
 
@@ -54,7 +58,7 @@ def tcp_stream(
     """A stream over TCP; `connect_timeout` in seconds of real time. Raises `UnreachableError`."""
     connection = connect(instrument, host, port, connect_timeout, clock)
     if clock.virtual:
-        return _Awaited(clock, lambda arrivals: TcpConnection(connection, arrivals, clock))
+        return Awaited(clock, lambda arrivals: TcpConnection(connection, arrivals, clock))
     return _TcpStream(connection)
 
 
@@ -64,7 +68,9 @@ def serial_stream(
     """A stream over a serial line, 8N1. Raises `UnreachableError`."""
     start = clock.now()
     try:
-        line = serial.Serial(device, baud, rtscts=rtscts, timeout=0, exclusive=True)
+        line = serial.Serial(
+            device, baud, rtscts=rtscts, timeout=0, write_timeout=_WRITING, exclusive=True
+        )
         line.reset_input_buffer()
     except (serial.SerialException, OSError, ValueError) as error:
         took = (clock.now() - start) / 1e9
@@ -73,9 +79,43 @@ def serial_stream(
             f"did not answer at {device} after {took:.2f} s: {error}",
             details=[("try", "is it plugged in, may you open the device, has another it open?")],
         ) from error
+    return line_stream(_SerialLine(line), device, clock)
+
+
+class Line(Protocol):
+    """A serial line that is open; whatever goes wrong with it raises OSError."""
+
+    def fileno(self) -> int:
+        """What tells that there is something to read."""
+
+    def read(self) -> bytes:
+        """What has come; something has."""
+
+    def write(self, data: bytes) -> None:
+        """Write `data`."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def line_stream(line: Line, device: str, clock: Clock) -> Stream:
+    """A stream over an open serial line; the line's path counts what is in flight."""
     if clock.virtual:
-        return _Awaited(clock, lambda arrivals: _SerialConnection(line, device, arrivals, clock))
-    return _SerialStream(line)
+        return Awaited(clock, lambda arrivals: _LineConnection(line, device, arrivals, clock))
+    return _LineStream(line)
+
+
+class _SerialLine:
+    def __init__(self, line: serial.Serial) -> None:
+        self._line = line
+        self.fileno = line.fileno
+        self.close = line.close
+
+    def read(self) -> bytes:
+        return os.read(self._line.fileno(), 1 << 16)
+
+    def write(self, data: bytes) -> None:
+        self._line.write(data)
 
 
 class _TcpStream:
@@ -102,10 +142,7 @@ class _TcpStream:
         return data
 
     def pending(self) -> bytes:
-        try:
-            return self.receive(0)
-        except TimeoutError:
-            return b""
+        return self.receive(0) if self._poll.poll(0) else b""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -113,14 +150,17 @@ class _TcpStream:
         self._socket.close()
 
 
-class _SerialStream:
-    def __init__(self, line: serial.Serial) -> None:
+class _LineStream:
+    def __init__(self, line: Line) -> None:
         self._line = line
         self._poll = select.poll()
         self._poll.register(line.fileno(), select.POLLIN)
 
     def send(self, data: bytes) -> None:
-        _write(self._line, data)
+        try:
+            self._line.write(data)
+        except OSError as error:
+            raise StreamClosedError(str(error)) from error
 
     def receive(self, timeout: int) -> bytes:
         if not self._poll.poll(max(timeout, 0) / 1e6):
@@ -128,28 +168,18 @@ class _SerialStream:
         return _read(self._line)
 
     def pending(self) -> bytes:
-        try:
-            return self.receive(0)
-        except TimeoutError:
-            return b""
+        return _read(self._line) if self._poll.poll(0) else b""
 
     def close(self) -> None:
         self._line.close()
 
 
-def _write(line: serial.Serial, data: bytes) -> None:
+def _read(line: Line) -> bytes:
+    """What has come; something must have. Raises `StreamClosedError`."""
     try:
-        line.write(data)
-    except (serial.SerialException, OSError) as error:
-        raise StreamClosedError(str(error)) from error
-
-
-def _read(line: serial.Serial) -> bytes:
-    """What has come; at least one byte must have. Raises `StreamClosedError`."""
-    try:
-        data = os.read(line.fileno(), 1 << 16)
-    except (OSError, serial.SerialException) as error:
-        raise StreamClosedError(str(error)) from error
+        data = line.read()
+    except OSError as error:
+        raise StreamClosedError(error.strerror or str(error)) from error
     if not data:
         raise StreamClosedError("the serial line was cut")
     return data
@@ -158,16 +188,20 @@ def _read(line: serial.Serial) -> bytes:
 # ------------------------------------------------------------------------ virtual time
 
 
-class _Pushing(Protocol):
-    def send(self, data: bytes) -> None: ...
+class Connection(Protocol):
+    """A connection that hands what it brings to an `Awaited`, on a thread of its own."""
 
-    def close(self) -> None: ...
+    def send(self, data: bytes) -> None:
+        """Write `data`; raises OSError."""
+
+    def close(self) -> None:
+        """End it."""
 
 
-class _Awaited:
+class Awaited:
     """A stream on top of a connection that is read by a thread of its own."""
 
-    def __init__(self, clock: Clock, open_connection: "Callable[[_Awaited], _Pushing]") -> None:
+    def __init__(self, clock: Clock, open_connection: "Callable[[Awaited], Connection]") -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._came = b""
@@ -176,60 +210,62 @@ class _Awaited:
         self._connection = open_connection(self)
 
     def send(self, data: bytes) -> None:
+        """Write `data`; raises `StreamClosedError`."""
         try:
             self._connection.send(data)
         except OSError as error:
             raise StreamClosedError(error.strerror or str(error)) from error
 
     def receive(self, timeout: int) -> bytes:
+        """What has come; see `Stream.receive`."""
+        waiting = None
         with self._lock:
             if not self._came and self._end is None:
-                self._waiting = self._clock.event()
-            waiting = self._waiting
+                waiting = self._waiting = self._clock.event()
         if waiting is not None:
             waiting.wait(max(timeout, 0))
-        with self._lock:
-            self._waiting = None
-            data, self._came = self._came, b""
-            end = self._end
-        if data:
-            return data
-        if end is not None:
-            raise StreamClosedError(end)
-        raise TimeoutError
+        data = self.pending()
+        if not data:
+            raise TimeoutError
+        return data
 
     def pending(self) -> bytes:
+        """What has come and nobody has asked for, without waiting."""
         with self._lock:
             data, self._came = self._came, b""
-            end = self._end
+            end, self._waiting = self._end, None
         if not data and end is not None:
             raise StreamClosedError(end)
         return data
 
     def close(self) -> None:
+        """End the connection."""
         self._connection.close()
 
     def received(self, data: bytes) -> None:
-        with self._lock:
-            self._came += data
-            waiting = self._waiting
-        if waiting is not None:
-            waiting.set()
+        """Take what the connection brought."""
+        self._tell(data, None)
 
     def disconnected(self, reason: str) -> None:
+        """Learn that the connection will bring nothing more."""
+        self._tell(b"", reason)
+
+    def _tell(self, data: bytes, end: str | None) -> None:
         with self._lock:
-            self._end = reason
+            self._came += data
+            self._end = self._end or end
             waiting = self._waiting
         if waiting is not None:
             waiting.set()
 
 
-class _SerialConnection:
+class _LineConnection:
     """A serial line read by a thread of its own; bytes in flight are counted by its path."""
 
-    def __init__(self, line: serial.Serial, device: str, arrivals: _Awaited, clock: Clock) -> None:
+    def __init__(self, line: Line, device: str, arrivals: Awaited, clock: Clock) -> None:
         self._line = line
         self._arrivals = arrivals
+        self._clock = clock
         self._flight = clock.flight(frozenset((device,)))
         self._woken, self._wake = os.pipe()
         self._reader = threading.Thread(target=self._read, name="serial", daemon=True)
@@ -237,9 +273,15 @@ class _SerialConnection:
 
     def send(self, data: bytes) -> None:
         self._flight.sent(len(data))
-        _write(self._line, data)
+        try:
+            self._line.write(data)
+        except OSError:
+            self._flight.landed(len(data))
+            raise
 
     def close(self) -> None:
+        with contextlib.suppress(LightrigError):  # a clock that has failed has told it already
+            self._clock.sleep(1)  # which is over when nothing is under way any more
         os.close(self._wake)
         self._reader.join()
         os.close(self._woken)

@@ -14,6 +14,9 @@ from instruments.errors import UnreachableError
 PLACEHOLDER_DOMAIN = ".invalid"
 """Names under it stand in example files for a lab's own; they are never looked up."""
 
+_FORGETTING = 1.0
+"""Seconds of real time that a simulated peer has to see its client's end."""
+
 
 class Listener(Protocol):
     """Who is told what a connection brings; called on the connection's own thread."""
@@ -71,6 +74,7 @@ class TcpConnection:
     def __init__(self, connection: socket.socket, listener: Listener, clock: Clock) -> None:
         self._socket = connection
         self._listener = listener
+        self._virtual = clock.virtual
         ends = [connection.getsockname()]
         with contextlib.suppress(OSError):  # a peer that has hung up already has no name
             ends.append(connection.getpeername())
@@ -89,11 +93,20 @@ class TcpConnection:
             raise
 
     def close(self) -> None:
-        """End the connection; the listener hears nothing of it."""
+        """End the connection; the listener hears nothing of it.
+
+        A simulated peer has forgotten its client before this returns: what it would still do is
+        not to depend on which of the two is faster.
+        """
         self._listener = _Deaf()
+        elsewhere = threading.current_thread() is not self._reader
+        if self._virtual and elsewhere:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+            self._reader.join(_FORGETTING)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        if threading.current_thread() is not self._reader:
+        if elsewhere:
             self._reader.join()
         self._socket.close()
 

@@ -127,7 +127,7 @@ class Tl1Session:
         connect_timeout: float = 3.0,
     ) -> None:
         self.instrument = instrument
-        self.trace = Trace(clock)
+        self.trace = Trace(clock, instrument)
         self.reports: deque[str] = deque(maxlen=1000)
         self._address = (host, port)
         self._clock = clock
@@ -143,6 +143,7 @@ class Tl1Session:
         self._pending: dict[str, Pending] = {}
         if login:
             self.trace.mask(login[1])
+            self.trace.mask(_escaped(login[1]))
 
     # ------------------------------------------------------------------------ commands
 
@@ -209,7 +210,7 @@ class Tl1Session:
     def _connect(self) -> None:
         host, port = self._address
         connection = connect(self.instrument, host, port, self._connect_timeout, self._clock)
-        self.trace.remarked(f"connected to {host}:{port}")
+        self.trace.opened(f"connected to {host}:{port}", f"tl1://{host}:{port}")
         with self._lock:  # a peer that hangs up at once is heard of only after this
             self._buffer, self._unfinished = b"", None
             self._connection = TcpConnection(connection, self, self._clock)
@@ -220,7 +221,7 @@ class Tl1Session:
         host, port = self._address
         user, password = self._login
         try:
-            self._send("ACT-USER", user, ("", password)).result()
+            self._send("ACT-USER", quoted(user), ("", quoted(password))).result()
         except DeniedError as error:
             if "already logged in" not in error.text.lower():
                 raise UnreachableError(
@@ -290,8 +291,9 @@ class Tl1Session:
         start = 0
         for end in _END_OF_BLOCK.finditer(self._buffer):
             text = self._buffer[start : end.start()].decode("ascii", "backslashreplace")
+            data = self._buffer[start : end.end()]
             start = end.end()
-            self.trace.received((text + "\n" + end[1].decode()).strip())
+            self.trace.received((text + "\n" + end[1].decode()).strip(), data)
             self._block(text, ends=end[1] == b";")
         self._buffer = self._buffer[start:]
         if len(self._buffer) > LONGEST_BLOCK:
@@ -303,7 +305,9 @@ class Tl1Session:
     def disconnected(self, reason: str) -> None:
         """Learn from the connection's thread that it ended."""
         rest = f" after {len(self._buffer)} bytes of an unfinished answer" if self._buffer else ""
-        self.trace.remarked(reason)
+        if self._buffer:
+            self.trace.received(self._buffer.decode("ascii", "backslashreplace"))
+        self.trace.ended(reason)
         with self._lock:  # from here on a command opens another connection
             self._connection = None
             lost, self._pending = self._pending, {}
@@ -361,11 +365,13 @@ class Tl1Session:
     def _denied(self, pending: Pending, status: str, lines: Sequence[str]) -> DeniedError:
         code = next((line for line in lines if _CODE.match(line)), status)
         words = [_unquoted(line.removeprefix("/*").removesuffix("*/").strip()) for line in lines]
+        text = self.trace.masked(" ".join(word for word in words if word != code))
         return DeniedError(
             self.instrument,
             code=code,
-            text=self.trace.masked(" ".join(word for word in words if word != code)),
+            text=text,
             command=pending.command,
+            answered=" ".join(filter(None, dict.fromkeys((status, code, text)))),
             details=list(zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)),
             trace=self.trace.tail(),
         )
@@ -410,6 +416,17 @@ class Tl1Session:
             details=details,
             trace=self.trace.tail(),
         )
+
+
+def quoted(text: str) -> str:
+    """`text` as a command can hold it: within quotes if it could end something there."""
+    if re.fullmatch(r"[^\s;:,&=\"\\]*", text):
+        return text
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'(["\\])', r"\\\1", text)
 
 
 def _unquoted(line: str) -> str:

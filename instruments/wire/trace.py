@@ -5,9 +5,15 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from instruments.clock import Clock
+from instruments.transcript import Kind, Piece
+from instruments.wire.recording import Recorder, recorder_of
 
 Direction = Literal[">", "<", "!"]
 """To the instrument, from the instrument, or a note of the wire layer's own."""
+
+
+_CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
+"""What would do something to a terminal, as Python writes it."""
 
 
 class Traced(NamedTuple):
@@ -18,20 +24,24 @@ class Traced(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        text = self.text.replace("\r", "\\r").replace("\n", "\\n")
-        return f"{self.at / 1e9:14.6f} {self.direction} {text}"
+        return f"{self.at / 1e9:14.6f} {self.direction} {self.text.translate(_CONTROL)}"
 
 
 class Trace:
     """The last `keep` pieces that went over one wire; secrets never get in.
 
-    A secret is a string that `mask` was told of; it is shown as `***`.
+    A secret is a string that `mask` was told of; it is shown as `***`. Where the clock has a
+    recorder and the trace the name of its instrument, all pieces are kept there as well, byte
+    for byte but for the secrets.
     """
 
-    def __init__(self, clock: Clock, keep: int = 1000) -> None:
+    def __init__(self, clock: Clock, instrument: str = "", keep: int = 1000) -> None:
         self._clock = clock
-        self._pieces: deque[Traced] = deque(maxlen=keep)
+        self._instrument = instrument
+        self._pieces: deque[tuple[int, Direction, str]] = deque(maxlen=keep)
         self._secrets: set[str] = set()
+        self._recorder: Recorder | None = None
+        self._session = 0
 
     def mask(self, secret: str) -> None:
         """Never show `secret` from now on."""
@@ -44,27 +54,49 @@ class Trace:
             text = text.replace(secret, "***")
         return text
 
-    def sent(self, text: str) -> None:
-        """Note what is about to be written to the instrument."""
-        self._note(">", text)
+    def opened(self, text: str, wire: str = "") -> None:
+        """Note that the way was opened; `wire` is its address, if that is known here."""
+        recorder = recorder_of(self._clock) if self._instrument else None
+        if recorder is not self._recorder:
+            self._recorder = recorder
+            self._session = recorder.session(self._instrument) if recorder is not None else 0
+        self._note("!", text, "open", wire.encode())
 
-    def received(self, text: str) -> None:
-        """Note what was read from the instrument."""
-        self._note("<", text)
+    def sent(self, text: str, data: bytes | None = None) -> int:
+        """Note what is about to be written: as it is shown and, if that differs, its bytes.
+
+        Returns the time of the note, as `received` does.
+        """
+        return self._note(">", text, ">", data)
+
+    def received(self, text: str, data: bytes | None = None) -> int:
+        """Note what was read: as it is shown and, if that differs, its bytes."""
+        return self._note("<", text, "<", data)
 
     def remarked(self, text: str) -> None:
         """Note something about the wire itself, such as a stale reply set aside."""
-        self._note("!", text)
+        self._note("!", text, "!")
 
-    def _note(self, direction: Direction, text: str) -> None:
+    def ended(self, text: str) -> None:
+        """Note that the instrument ended the connection."""
+        self._note("!", text, "end")
+
+    def _note(self, direction: Direction, text: str, kind: Kind, data: bytes | None = None) -> int:
         if self._secrets:
             text = self.masked(text)
-        self._pieces.append(Traced(self._clock.now(), direction, text))
+        at = self._clock.now()
+        self._pieces.append((at, direction, text))
+        if self._recorder is not None:
+            data = text.encode() if data is None else data
+            for secret in self._secrets:
+                data = data.replace(secret.encode(), b"***")
+            self._recorder.note(self._instrument, Piece(at, self._session, kind, data))
+        return at
 
     def pieces(self) -> Iterable[Traced]:
         """All that is kept, oldest first."""
-        return tuple(self._pieces)
+        return tuple(map(Traced._make, self._pieces))
 
     def tail(self, count: int = 6) -> list[str]:
         """The last `count` pieces as lines for an error message, oldest first."""
-        return [str(piece) for piece in list(self._pieces)[-count:]]
+        return [str(Traced(*piece)) for piece in list(self._pieces)[-count:]]

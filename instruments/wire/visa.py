@@ -1,40 +1,303 @@
-"""GPIB, USB, VXI-11 and HiSLIP through PyVISA, as a stream of whole messages.
+"""GPIB, USB, VXI-11, HiSLIP and serial lines through PyVISA.
 
-A VISA instrument is read only after it was asked, so a read begins with every command that
-holds a question mark.
+PyVISA has no way to wait for several things, or to give up. So its reads run on a thread of
+their own, and whoever asks waits on the clock. Its pure-Python backend takes the end of a TCP
+connection for nothing yet, and asks again and again until its timeout; so the sockets that it
+holds are watched, and taken from it when their other end hangs up.
+
+An instrument is read only after it was asked: on GPIB and USB anything else is an error of ours.
+Sockets that carry plain SCPI are opened by `instruments.wire.stream` instead.
 """
 
-from typing import Any
+import contextlib
+import fcntl
+import os
+import queue
+import select
+import socket
+import threading
+import traceback
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pyvisa
+from pyvisa import rname
+from pyvisa.constants import SerialTermination, StatusCode
 
-from instruments.clock import Clock
+from instruments.clock import Clock, Flight
 from instruments.errors import UnreachableError
-from instruments.wire.stream import Stream
+from instruments.wire.framing import LONGEST, FramingError, Scpi
+from instruments.wire.stream import Awaited, Stream, StreamClosedError, line_stream, tcp_stream
+from instruments.wire.tcp import is_placeholder
 
 BACKEND = "@py"
-"""PyVISA's pure-Python backend, which needs no vendor's library."""
-_LONGEST_READ = 600_000
-"""How long VISA itself waits in ms; the exchange above gives up long before."""
+"""PyVISA's pure-Python backend, which needs no vendor's library; PYVISA_LIBRARY names another."""
+
+_OPENING = 3000
+_WRITING = 5000
+_FOREVER = 3_600_000
+"""Milliseconds for the library's own timeouts."""
+_GRACE = 0.02
+"""Seconds for a read to end by itself, once the peer has hung up or time has run out."""
+_CHUNK = 1 << 16
+_NO_WARNING = (StatusCode.success_device_not_present, StatusCode.success_max_count_read)
 
 
-def visa_stream(instrument: str, resource: str, clock: Clock) -> Stream:
-    """A stream to a VISA resource; raises `UnreachableError`."""
+def is_serial(resource: str) -> bool:
+    """Whether a resource is a serial line, which cannot be opened anew to be rid of an answer."""
+    return resource.strip().upper().startswith("ASRL")
+
+
+def visa_stream(instrument: str, resource: str, clock: Clock, *, baud: int = 9600) -> Stream:
+    """A stream to a VISA resource; `baud` is for serial lines. Raises `UnreachableError`."""
     start = clock.now()
-    try:
-        manager = pyvisa.ResourceManager(BACKEND)
-        opened = manager.open_resource(resource, open_timeout=3000)
-    except (pyvisa.Error, OSError, ValueError, NotImplementedError) as error:
+
+    def unreachable(why: object, advice: str) -> UnreachableError:
         took = (clock.now() - start) / 1e9
-        raise UnreachableError(
+        return UnreachableError(
             instrument,
-            f"did not answer at {resource} after {took:.2f} s: {error}",
-            details=[("try", "`pyvisa-info`; is the instrument on, is its interface enabled?")],
-        ) from error
-    opened.timeout = _LONGEST_READ
+            f"did not answer at {resource} after {took:.2f} s: {why}",
+            details=[("try", advice)],
+        )
+
+    try:
+        name: Any = rname.parse_resource_name(resource)
+    except rname.InvalidResourceName as error:
+        raise unreachable(error, "is it a name as `pyvisa-shell` lists them?") from error
+    host = getattr(name, "host_address", "")
+    if is_placeholder(host.partition(",")[0]):
+        raise unreachable(
+            "names under .invalid are placeholders and are never looked up",
+            "write the instrument's own address into the testbed file",
+        )
+    if name.interface_type == "TCPIP" and name.resource_class == "SOCKET":
+        return tcp_stream(instrument, host, int(name.port), clock)
+    try:
+        manager = pyvisa.ResourceManager(os.environ.get("PYVISA_LIBRARY", BACKEND))
+        opened: Any = manager.open_resource(resource, open_timeout=_OPENING)
+        if is_serial(resource):
+            opened.baud_rate = baud
+            opened.end_input = SerialTermination.none  # where a message ends is told by framing
+        line = _VisaLine(opened) if hasattr(_interface(opened), "fileno") else None
+    except Exception as error:  # the library lets out whatever its protocols raise
+        _close_leftovers(error)
+        *_, cause = _chain(error)
+        advice = "`pyvisa-info`; is the instrument on, is its interface enabled?"
+        raise unreachable(cause, advice) from error
+    if line is not None:
+        return line_stream(line, name.board, clock)
     return _VisaStream(opened, clock)
 
 
-class _VisaStream:
-    def __init__(self, resource: Any, clock: Clock) -> None:
-        raise NotImplementedError
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, what it came from, and so on."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _close_leftovers(error: BaseException) -> None:
+    """Close the sockets of an attempt that failed, which the library leaves to the collector."""
+    for one in _chain(error):
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            for value in list(frame.f_locals.values()):
+                for left in _sockets_in(value):
+                    left.close()
+
+
+def _sockets_in(interface: object) -> list[socket.socket]:
+    """The sockets of the pure-Python backend's HiSLIP and VXI-11 clients, which it keeps."""
+    kept = [getattr(interface, name, None) for name in ("_sync", "_async", "sock")]
+    return [each for each in kept if isinstance(each, socket.socket)]
+
+
+def _interface(opened: Any) -> Any:
+    """What the pure-Python backend talks through; None of another library."""
+    sessions = getattr(opened.visalib, "sessions", {})
+    return getattr(sessions.get(opened.session), "interface", None)
+
+
+class _VisaLine:
+    """A serial line that PyVISA opened, writes and reads."""
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+        self._opened.timeout = _WRITING
+        self.fileno = _interface(opened).fileno
+        try:
+            fcntl.flock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            opened.close()
+            raise
+
+    def read(self) -> bytes:
+        """What has come; something has."""
+        with _as_os_error(), self._opened.ignore_warning(*_NO_WARNING):
+            waiting = max(1, self._opened.bytes_in_buffer)
+            data, _ = self._opened.visalib.read(self._opened.session, waiting)
+            return bytes(data)
+
+    def write(self, data: bytes) -> None:
+        """Write `data`; raises OSError."""
+        with _as_os_error():
+            self._opened.write_raw(data)
+
+    def close(self) -> None:
+        """Let go of the line."""
+        with contextlib.suppress(OSError), _as_os_error():
+            self._opened.close()
+
+
+@contextlib.contextmanager
+def _as_os_error() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the library lets out whatever its protocols raise
+        raise OSError(str(error) or type(error).__name__) from error
+
+
+class _VisaStream(Awaited):
+    """Whole messages; `receive` begins a read, unless one is still under way."""
+
+    def __init__(self, opened: Any, clock: Clock) -> None:
+        super().__init__(clock, lambda arrivals: _Messages(opened, arrivals, clock))
+        self._messages = cast(_Messages, self._connection)
+
+    def receive(self, timeout: int) -> bytes:
+        """The next message; see `Stream.receive`."""
+        self._messages.fetch(max(1, -(-timeout // 1_000_000)))
+        return super().receive(timeout)
+
+
+class _Messages:
+    """Reads messages when told to, and watches for the other end hanging up.
+
+    HiSLIP's bring themselves, and are read as soon as something was asked; from a bus an answer
+    is fetched, and only when it is waited for.
+    """
+
+    def __init__(self, opened: Any, arrivals: Awaited, clock: Clock) -> None:
+        self._opened = opened
+        self._arrivals = arrivals
+        self._virtual = clock.virtual
+        self._sockets = _sockets_in(_interface(opened))
+        self._flight = self._counted(clock)
+        if self._flight is None:  # nothing is opened anew there
+            with contextlib.suppress(OSError), _as_os_error():
+                opened.clear()
+        self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._woken, self._wake = os.pipe()
+        self._threads = [
+            threading.Thread(target=work, name="visa", daemon=True)
+            for work in (self._read_on_demand, self._watch)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _counted(self, clock: Clock) -> Flight | None:
+        """The messages in flight of HiSLIP, counted by the ends of its synchronous channel."""
+        if len(self._sockets) < 2:
+            return None
+        ends = self._sockets[0]
+        return clock.flight(frozenset((ends.getsockname(), ends.getpeername())))
+
+    def send(self, data: bytes) -> None:
+        """Write one message; raises OSError."""
+        if self._flight is not None:
+            self._flight.sent(1)
+        with _as_os_error():
+            self._opened.timeout = _WRITING
+            self._opened.write_raw(data)
+        if self._flight is not None:
+            self._read(_FOREVER)
+
+    def fetch(self, timeout_ms: int) -> None:
+        """Begin to read a message, unless that has begun already."""
+        if self._flight is None:
+            self._read(timeout_ms)
+
+    def _read(self, timeout_ms: int) -> None:
+        if self._idle.is_set():
+            self._idle.clear()
+            self._wanted.put(timeout_ms)
+
+    def close(self) -> None:
+        """End the session, and whatever the library may still be at."""
+        self._arrivals.disconnected("the connection is closed")
+        if self._virtual:  # as `TcpConnection.close`
+            self._cut(socket.socket.shutdown, socket.SHUT_WR)
+            self._threads[-1].join(1.0)
+        if not self._idle.wait(_GRACE if self._flight is None else 0):
+            self._cut(socket.socket.shutdown, socket.SHUT_RDWR)
+        os.close(self._wake)
+        with contextlib.suppress(OSError), _as_os_error():
+            self._opened.close()
+        self._wanted.put(None)
+        for thread in self._threads:
+            thread.join(1.0)
+        os.close(self._woken)
+        if self._flight is not None:
+            self._flight.close()
+
+    def _cut(self, action: Any, *arguments: int) -> None:
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                action(each, *arguments)
+
+    # ------------------------------------------------------------------ their own threads
+
+    def _read_on_demand(self) -> None:
+        while (timeout := self._wanted.get()) is not None:
+            try:
+                with _as_os_error():
+                    message = self._message(timeout)
+            except StreamClosedError as error:
+                self._arrivals.disconnected(str(error))
+            except OSError as error:
+                if not _timed_out(error.__cause__):
+                    self._arrivals.disconnected(str(error))
+            else:
+                self._arrivals.received(message)
+                if self._flight is not None:
+                    self._flight.landed(1)
+            self._idle.set()
+
+    def _message(self, timeout_ms: int) -> bytes:
+        self._opened.timeout = timeout_ms
+        message = bytearray()
+        status = StatusCode.success_max_count_read
+        with self._opened.ignore_warning(*_NO_WARNING):
+            while status == StatusCode.success_max_count_read:
+                chunk, status = self._opened.visalib.read(self._opened.session, _CHUNK)
+                message += chunk
+                if len(message) > LONGEST:
+                    raise ValueError("no end of an answer came")
+        return _with_end(bytes(message))
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self._woken, select.POLLIN)
+        for each in self._sockets:
+            poll.register(each, select.POLLRDHUP)
+        if any(descriptor == self._woken for descriptor, _ in poll.poll()):
+            return
+        self._idle.wait(_GRACE)  # what was sent before the end may still be read
+        self._arrivals.disconnected("the peer closed the connection")
+        self._cut(socket.socket.close)
+        if self._flight is not None:
+            self._flight.close()
+
+
+def _timed_out(error: BaseException | None) -> bool:
+    return isinstance(error, pyvisa.VisaIOError) and error.error_code == StatusCode.error_timeout
+
+
+def _with_end(message: bytes) -> bytes:
+    """A message that has ended, with an end that the framing sees."""
+    with contextlib.suppress(FramingError):
+        if Scpi().cut(message) is None:
+            return message + b"\n"
+    return message

@@ -1,0 +1,223 @@
+"""One NETCONF session over SSH (RFC 6242): ncclient's, on a connection of our own.
+
+ncclient's own loop looks for something to send ten times a second, and gives up on a message
+that it cannot read without telling anybody. Here whoever asks writes, a thread reads and does
+nothing else, and every message is shown to a listener first. The bytes on the SSH channel are
+counted as they are on any other wire.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from pathlib import Path
+from typing import Protocol
+
+import paramiko
+from ncclient.manager import make_device_handler
+from ncclient.transport.errors import (
+    AuthenticationError,
+    SSHUnknownHostError,
+    TransportError,
+)
+from ncclient.transport.session import NetconfBase
+from ncclient.transport.ssh import SSHSession
+
+from instruments.clock import Clock, Flight
+from instruments.errors import UnreachableError
+from instruments.wire.ssh import SshLogin
+from instruments.wire.tcp import connect
+
+# What goes wrong is raised, and told once; nobody is to hear of it from a log as well.
+logging.getLogger("ncclient").addHandler(logging.NullHandler())
+
+CONNECT_TIMEOUT = 5.0
+"""How long to wait for the connection, and for the hello, in seconds of real time."""
+
+
+class MessageListener(Protocol):
+    """Who is told what a session writes and reads."""
+
+    def wrote(self, message: str) -> None:
+        """`message` is about to be written, without its framing."""
+
+    def read(self, message: str) -> bool:
+        """`message` came, on the session's thread; whether ncclient is to act on it."""
+
+    def ended(self, error: Exception) -> None:
+        """The session ended, on its own thread; nothing more will come."""
+
+
+def open_session(
+    instrument: str,
+    host: str,
+    port: int,
+    clock: Clock,
+    login: SshLogin,
+    listener: MessageListener,
+) -> "NcSession":
+    """Connect, log in and exchange hellos.
+
+    Raises:
+        UnreachableError: no connection, an unknown or changed host key, no login, no NETCONF.
+    """
+    where = f"{host}:{port}"
+
+    def unreachable(problem: str, advice: str) -> UnreachableError:
+        return UnreachableError(instrument, problem, details=[("try", advice)])
+
+    connection = connect(instrument, host, port, CONNECT_TIMEOUT, clock)
+    session = NcSession(connection, clock, login.known_hosts, listener)
+    by_hand = f"`ssh -p {port} {host} -s netconf` by hand"
+    try:
+        session.connect(
+            host,
+            port,
+            timeout=CONNECT_TIMEOUT,
+            username=login.user,
+            password=login.password,
+            allow_agent=login.password is None,
+            look_for_keys=login.password is None,
+            sock=connection,
+        )
+    except BaseException as error:
+        session.end()
+        match error:
+            case SSHUnknownHostError() if session.knows_another_key(host, port):
+                raise unreachable(
+                    f"showed another host key at {where} than the known one",
+                    "somebody may be in between; if the switch was replaced, replace its line "
+                    "in known_hosts",
+                ) from error
+            case SSHUnknownHostError():
+                raise unreachable(
+                    f"showed an unknown host key at {where}",
+                    f"{by_hand}; an unknown host key must be accepted there once",
+                ) from error
+            case AuthenticationError():
+                raise unreachable(
+                    f"refused the login at {where}", "the credentials that `login:` names"
+                ) from error
+            case _UnreadableHostsError():
+                raise unreachable(
+                    f"is not asked, since known_hosts cannot be read: {error}",
+                    "is it a file of host keys?",
+                ) from error
+            case Exception():
+                raise unreachable(
+                    f"opened no NETCONF session at {where}: {error or 'it hung up'}",
+                    f"{by_hand}; is NETCONF on?",
+                ) from error
+        raise
+    return session
+
+
+class _UnreadableHostsError(Exception):
+    """The file of host keys cannot be read."""
+
+
+class NcSession(SSHSession):
+    """ncclient's session over SSH, read by its thread and written by whoever asks."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        clock: Clock,
+        known_hosts: Path | None,
+        listener: MessageListener,
+    ) -> None:
+        self.handler = make_device_handler(None)
+        super().__init__(self.handler)
+        self._socket = connection
+        self._clock = clock
+        self._known_hosts = known_hosts
+        self._listener = listener
+        self._writing = threading.Lock()
+        self._flight: Flight | None = None
+
+    def knows_another_key(self, host: str, port: int) -> bool:
+        """Whether the file of host keys has one for this host."""
+        names = (host, f"[{host}]:{port}")
+        return any(self._host_keys.lookup(name) is not None for name in names)
+
+    def load_known_hosts(self, filename: str | None = None) -> None:
+        """Read the host keys that are known: the given file's alone, or the user's own."""
+        try:
+            if self._known_hosts is None:
+                super().load_known_hosts(filename)
+            else:
+                self._host_keys.load(str(self._known_hosts))
+        except (OSError, paramiko.hostkeys.InvalidHostKey, UnicodeDecodeError) as error:
+            raise _UnreadableHostsError(str(error)) from error
+
+    def send(self, message: str) -> None:
+        """Write one message; raises OSError or ncclient's TransportError."""
+        data = message.encode()
+        if self._base == NetconfBase.BASE_11:
+            framed = b"\n#%d\n%s\n##\n" % (len(data), data)
+        else:
+            framed = data + b"]]>]]>"
+        channel = self._channel
+        if channel is None:
+            raise TransportError("the session is closed")
+        flight = self._counted()
+        self._listener.wrote(message)
+        with self._writing:
+            flight.sent(len(framed))
+            try:
+                channel.sendall(framed)
+            except BaseException:  # an interrupt too: nobody knows how much of it went out
+                flight.landed(len(framed))
+                _hang_up(channel)
+                raise
+
+    def run(self) -> None:
+        """Read until the switch hangs up; on the session's own thread."""
+        channel, flight = self._channel, self._counted()
+        error: Exception = EOFError("the switch closed the session")
+        try:
+            while data := channel.recv(1 << 16):
+                self.parser.parse(data)
+                flight.landed(len(data))
+        except Exception as failure:  # framing, text: whoever waits is told
+            error = failure
+        self._listener.ended(error)
+        self._dispatch_error(error)
+        flight.close()
+        _hang_up(channel)
+        self._connected = False
+
+    def end(self) -> None:
+        """Hang up; nothing is heard of the session any more."""
+        self._listener = _Deaf()
+        if self.transport is not None:
+            self.close()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _counted(self) -> Flight:
+        if self._flight is None:
+            ends = frozenset((self._socket.getsockname(), self._socket.getpeername()))
+            self._flight = self._clock.flight((ends, self._channel.get_id()))
+        return self._flight
+
+    def _dispatch_message(self, raw: str) -> None:
+        if self._listener.read(raw):
+            super()._dispatch_message(raw)
+
+
+def _hang_up(channel: paramiko.Channel) -> None:
+    with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+        channel.close()
+
+
+class _Deaf:
+    def wrote(self, message: str) -> None:
+        pass
+
+    def read(self, message: str) -> bool:
+        return False
+
+    def ended(self, error: Exception) -> None:
+        pass

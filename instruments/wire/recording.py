@@ -1,0 +1,94 @@
+"""Keeps what goes over the wires of a bench's instruments, one file an instrument.
+
+A trace looks for its clock's recorder each time its way is opened. So a recording is to be begun
+before the instruments are asked anything, and no driver has to know of it.
+"""
+
+import re
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import TextIO
+from weakref import WeakKeyDictionary
+
+from instruments.clock import Clock, wall_time
+from instruments.transcript import Piece, about_line, first_line
+
+
+class Recorder:
+    """Writes transcripts into a folder, a line a piece, so that a killed run leaves them too.
+
+    Args:
+        clock: whose instruments are recorded.
+        folder: is made when the first piece comes.
+    """
+
+    def __init__(self, clock: Clock, folder: Path) -> None:
+        self._clock = clock
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._files: dict[str, TextIO] = {}
+        self._sessions: defaultdict[str, int] = defaultdict(int)
+
+    def describe(self, instrument: str, **about: str) -> None:
+        """Keep what is known of an instrument: its `model`, `identity`, `wire`."""
+        self._write(instrument, about_line(about))
+
+    def session(self, instrument: str) -> int:
+        """The number of a new session with an instrument."""
+        with self._lock:
+            self._sessions[instrument] += 1
+            return self._sessions[instrument]
+
+    def note(self, instrument: str, piece: Piece) -> None:
+        """Keep one piece."""
+        self._write(instrument, piece.line())
+
+    def close(self) -> None:
+        """Write no more, and close the files."""
+        if recorder_of(self._clock) is self:
+            del _recorders[self._clock]
+        with self._lock:
+            for file in self._files.values():
+                file.close()
+
+    def _write(self, instrument: str, line: str) -> None:
+        with self._lock:
+            file = self._files.get(instrument)
+            if file is None:
+                file = self._files[instrument] = self._opened(instrument)
+            if not file.closed:
+                file.write(line + "\n")
+
+    def _opened(self, instrument: str) -> TextIO:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^\w.-]", "_", instrument)
+        number, path = 1, self._folder / f"{name}.jsonl"
+        while True:
+            try:
+                file = path.open("x", buffering=1)
+                break
+            except FileExistsError:
+                number += 1
+                path = self._folder / f"{name}-{number}.jsonl"
+        about = {
+            "instrument": instrument,
+            "when": f"{wall_time():%Y-%m-%dT%H:%M:%SZ}",
+            "clock": "virtual" if self._clock.virtual else "system",
+        }
+        file.write(first_line(about) + "\n")
+        return file
+
+
+_recorders: WeakKeyDictionary[Clock, Recorder] = WeakKeyDictionary()
+
+
+def record(clock: Clock, folder: Path) -> Recorder:
+    """Begin to keep in `folder` what the instruments on `clock` are asked and answer."""
+    recorder = _recorders[clock] = Recorder(clock, folder)
+    return recorder
+
+
+def recorder_of(clock: Clock) -> Recorder | None:
+    """Whoever keeps what the instruments on `clock` say, if anybody does."""
+    return _recorders.get(clock)

@@ -1,0 +1,146 @@
+"""Programs run on servers to their end: over real SSH, and in a namespace."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers.ssh_host import LOGIN, SshHost
+
+from instruments import kernel
+from instruments.clock import SystemClock
+from instruments.errors import DisconnectedError, NoReplyError
+from instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
+from instruments.servers.tools.output import ToolOutputError
+from instruments.wire.namespace import NamespaceShell
+from instruments.wire.ssh import SshLogin, SshShell
+
+
+@pytest.fixture
+def host() -> Iterator[SshHost]:
+    host = SshHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def over_ssh(host: SshHost, tmp_path: Path) -> Iterator[Commands]:
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(host.known_hosts_line())
+    clock = SystemClock()
+    login = SshLogin(*LOGIN, known_hosts)
+    shell = SshShell("server0", "127.0.0.1", clock, port=host.port, login=login)
+    yield Commands("server0", shell, clock)
+    shell.close()
+
+
+@pytest.fixture
+def in_namespace() -> Iterator[Commands]:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    with kernel.Namespaces(["a"]) as spaces:
+        shell = NamespaceShell(spaces.pid("a"))
+        yield Commands("server0", shell, SystemClock())
+        shell.close()
+
+
+@pytest.fixture(params=["over_ssh", "in_namespace"])
+def commands(request: pytest.FixtureRequest) -> Commands:
+    found: Commands = request.getfixturevalue(request.param)
+    return found
+
+
+def test_output_complaint_and_status_come_apart(commands: Commands) -> None:
+    before = SystemClock().now()
+    result = commands.run(["sh", "-c", "echo one; echo two words; echo oops >&2; exit 3"])
+    assert (result.stdout, result.stderr, result.status) == ("one\ntwo words\n", "oops\n", 3)
+    assert before <= result.at.earliest <= result.at.latest <= SystemClock().now()
+
+
+def test_words_stay_words(commands: Commands) -> None:
+    words = ["a b", "$HOME", "'", '"', "*", "\\"]
+    assert commands.run(["printf", "%s\n", *words]).stdout.splitlines() == words
+
+
+def test_a_last_line_without_end_is_not_lost(commands: Commands) -> None:
+    assert commands.run(["printf", "one\\ntwo"]).stdout == "one\ntwo\n"
+
+
+def test_much_output_and_many_complaints_do_not_hold_each_other_up(commands: Commands) -> None:
+    script = "i=0; while [ $i -lt 20000 ]; do echo line $i; echo complaint $i >&2; i=$((i+1)); done"
+    result = commands.run(["sh", "-c", script])
+    assert len(result.stdout.splitlines()) == 20_000
+    assert result.stderr.endswith("complaint 19999\n")
+
+
+def test_a_missing_tool_is_told_with_what_to_install(commands: Commands) -> None:
+    with pytest.raises(ToolMissingError, match="server0 has no program mlxlink") as missing:
+        commands.run(["mlxlink", "-d", "mlx5_0"])
+    assert missing.value.tool == "mlxlink"
+    assert "mstflint" in str(missing.value)
+    with pytest.raises(ToolMissingError, match="name its path"):
+        commands.run(["no-such-tool-anywhere"])
+
+
+def test_a_tool_that_complains_of_a_missing_file_is_not_missing(commands: Commands) -> None:
+    result = commands.run(["cat", "/no/such/file"])
+    assert result.status == 1
+    with pytest.raises(ToolFailedError, match="No such file") as failed:
+        commands.read(["cat", "/no/such/file"], str)
+    assert failed.value.status == 1
+    assert failed.value.command == "cat /no/such/file"
+
+
+def test_a_tool_beside_the_path_is_found(host: SshHost, over_ssh: Commands) -> None:
+    """As ethtool is, for a login whose path lacks the system's directories."""
+    host.rewrite = lambda command: command.replace("/usr/sbin/tool", "/bin/echo from sbin:")
+    assert over_ssh.run(["tool", "-x"]).stdout == "from sbin: -x\n"
+    assert over_ssh.run(["tool", "-y"]).stdout == "from sbin: -y\n"
+    assert host.commands == ["tool -x", "/usr/sbin/tool -x", "/usr/sbin/tool -y"]
+
+
+def test_what_is_put_before_every_command(host: SshHost, over_ssh: Commands) -> None:
+    become = Commands("server0", over_ssh._shell, SystemClock(), become=["env", "WHO=root"])
+    assert become.run(["sh", "-c", "echo $WHO"]).stdout == "root\n"
+
+
+def test_sudo_that_finds_no_tool_says_so(host: SshHost, over_ssh: Commands) -> None:
+    host.rewrite = lambda command: (
+        f"echo 'sudo: {command.split()[0]}: command not found' >&2; exit 1"
+    )
+    with pytest.raises(ToolMissingError, match="the package ethtool"):
+        over_ssh.run(["ethtool", "eth0"])
+
+
+def test_a_program_that_goes_on_too_long(over_ssh: Commands) -> None:
+    before = SystemClock().now()
+    with pytest.raises(NoReplyError, match=r"within 0\.2 s") as late:
+        over_ssh.run(["sleep", "30"], timeout_ns=200_000_000)
+    assert SystemClock().now() - before < 5_000_000_000
+    assert late.value.command == "sleep 30"
+    assert over_ssh.run(["echo", "still there"]).stdout == "still there\n"
+
+
+def test_a_host_that_vanishes_meanwhile(host: SshHost, over_ssh: Commands) -> None:
+    with contextlib.ExitStack() as stack:
+        timer = threading.Timer(0.2, host.hang_up)
+        stack.callback(timer.join)
+        timer.start()
+        with pytest.raises(DisconnectedError, match="server0"):
+            over_ssh.run(["sleep", "30"])
+
+
+def test_output_that_cannot_be_read_names_server_and_command(over_ssh: Commands) -> None:
+    def refuse(text: str) -> None:
+        raise ToolOutputError("tool", "something else", text)
+
+    with pytest.raises(ToolOutputError, match="server0: echo hello") as refused:
+        over_ssh.read(["echo", "hello"], refuse)
+    assert refused.value.found == "hello"
+
+
+def test_channels_do_not_pile_up(in_namespace: Commands) -> None:
+    for _ in range(4):
+        in_namespace.run(["true"])
+    assert len(in_namespace._shell._channels) == 1  # type: ignore[attr-defined]
