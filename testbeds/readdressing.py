@@ -23,7 +23,7 @@ def readdressed(
 
     Everything that `addresses` names is found at its address there, with the credential that
     `login` names ("env:LAB_LOGIN"), and may be another specimen: what identity was expected of
-    it is left out. Ranges of names are written out, comments kept.
+    it is left out. Ranges of names are written out, comments kept but for those within braces.
     """
     yaml = YAML()
     yaml.width = 4096
@@ -44,17 +44,13 @@ def readdressed(
 
 def _readdressed(parts: Any, addresses: Mapping[str, str], login: str) -> Any:
     new = type(parts)()
-    parts.copy_attributes(new)
     for key, part in parts.items():
-        names = expand(key)
-        for name in names:
+        for name in expand(key):
             # An alias would make all of a range one part again.
             own = copy.deepcopy(part)
             if name in addresses:
                 _move(own, addresses[name], login)
             new[name] = own
-        if key in new.ca.items:  # the comment after it
-            new.ca.items[names[-1]] = new.ca.items.pop(key)
     return new
 
 

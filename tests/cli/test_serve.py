@@ -1,0 +1,225 @@
+"""`lightrig serve` as a process of its own: what it says, writes and answers, and how it ends."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.bench import bind
+from harness.cli import main
+from testbeds import load
+from testbeds.readdressing import readdressed
+
+LIGHTRIG = (sys.executable, "-c", "from harness.cli import main; main()")
+RACK = """
+name: rack           # by the window
+switches:
+  # the big one, on loan
+  ocs: {model: polatis, address: "tl1://ocs.invalid", login: env:OCS_LOGIN, size: 4x4,
+        identity: {serial: "21877"}}   # front panel sticks
+  # the small one
+  osw: {model: osw-ascii, address: "serial:///dev/ttyUSB0", size: 1x4}
+servers:
+  server[0-1]:       # both old
+    address: ssh://bench@{name}.invalid
+    nics: &nics {nic0: {ports: 2, netdev: "ens1f{p}", ip: "192.0.2.{k}/24", rate: 100G}}
+  server2: {address: ssh://bench@server2.invalid, nics: *nics}
+instruments:
+  meter: {kind: power_meter, model: keysight-n7745a, address: "scpi://meter.invalid", channels: 4}
+"""
+NAMES = ["ocs", "osw", "meter", "server0", "server1", "server2"]
+SCHEMES = ["tl1", "serial", "scpi", "ssh", "ssh", "ssh"]
+
+
+def begin(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*LIGHTRIG, "serve", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def first_of(count: int) -> int:
+    """A port that is free now, as are those after it."""
+    while True:
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            first: int = taken.getsockname()[1]
+            for port in range(first + 1, first + count):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
+@dataclass
+class Served:
+    """The rack on loopback, and what was said and written of it."""
+
+    process: subprocess.Popen[str]
+    first_port: int
+    said: list[dict[str, str]]
+    file: Path
+
+    def of(self, name: str) -> dict[str, str]:
+        return next(each for each in self.said if each["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rack") / "rack.yaml"
+    path.write_text(RACK)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(rack: Path) -> Iterator[Served]:
+    file, port = rack.with_name("served.yaml"), first_of(len(NAMES))
+    with begin(rack, "--port", port, "--write", file, "--json") as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, process.communicate()[1]
+            yield Served(process, port, json.loads(line), file)
+        finally:
+            process.kill()
+
+
+def test_one_line_names_every_instrument(served: Served) -> None:
+    assert [each["name"] for each in served.said] == NAMES
+    assert [each["address"].partition("://")[0] for each in served.said] == SCHEMES
+    for place, each in enumerate(served.said):
+        assert list(each) == ["name", "address", "user", "password", "known_hosts"]
+        assert each["user"]
+        assert each["password"]
+        own = f"127.0.0.1:{served.first_port + place}"
+        scheme = SCHEMES[place]
+        if scheme != "serial":
+            assert each["address"] == f"{scheme}://{own}"
+        assert each["known_hosts"].startswith(f"[127.0.0.1]:{served.first_port + place} ") == (
+            scheme == "ssh"
+        )
+
+
+def test_a_serial_instrument_is_a_terminal(served: Served) -> None:
+    device = Path(served.of("osw")["address"].removeprefix("serial://"))
+    assert stat.S_ISCHR(device.stat().st_mode)
+    line = os.open(device, os.O_RDWR | os.O_NOCTTY)
+    try:
+        os.write(line, b"<OSW_OUT_?>")
+        assert os.read(line, 64) == b"<OSW_OUT_01>"
+    finally:
+        os.close(line)
+
+
+def test_a_stranger_is_answered_over_a_bare_socket(served: Served) -> None:
+    ocs = served.of("ocs")
+    with socket.create_connection(("127.0.0.1", served.first_port), timeout=10) as line:
+        line.sendall(f"ACT-USER::{ocs['user']}:7::{ocs['password']};".encode())
+        answer = b""
+        while not answer.endswith(b"\r\n;"):
+            answer += line.recv(4096)
+    assert b"M  7 COMPLD" in answer
+
+
+def test_what_is_written_is_right(served: Served) -> None:
+    checked = CliRunner().invoke(main, ["check", str(served.file)])
+    assert checked.exit_code == 0, checked.stderr
+    known = served.file.with_name("served.known_hosts").read_text().splitlines()
+    assert known == [each["known_hosts"] for each in served.said if each["known_hosts"]]
+    text = served.file.read_text()
+    for comment in re.findall(r"# .+", RACK):
+        assert comment in text
+
+
+def test_what_is_written_is_measured_as_if_it_were_hardware(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = f"{served.of('ocs')['user']}:{served.of('ocs')['password']}"
+    monkeypatch.setenv("LIGHTRIG_SERVED", login)
+    bench = bind(load(served.file), "hardware")
+    try:
+        assert bench.shared == bench.simulated == set(NAMES)
+        assert bench.identities["ocs"].serial == "SIM-ocs"
+    finally:
+        bench.close()
+
+
+def test_the_rest_of_the_file_says_the_same(rack: Path, tmp_path: Path) -> None:
+    again = tmp_path / "deep" / "again.yaml"
+    again.parent.mkdir()
+    known_hosts = tmp_path / "hosts"
+    again.write_text(
+        readdressed(
+            rack, {"server1": "ssh://there"}, login="env:L", known_hosts=known_hosts, target=again
+        )
+    )
+    before, after = load(rack), load(again)
+    assert after.known_hosts is not None
+    assert after.known_hosts.resolve() == known_hosts
+    for name, spec in after.servers.items():
+        assert spec.nics == before.servers[name].nics
+    assert after.servers["server0"].address == before.servers["server0"].address
+    moved = after.servers["server1"]
+    assert (moved.address, moved.login) == ("ssh://there", "env:L")
+    assert after.switches["ocs"].identity == before.switches["ocs"].identity
+
+
+def test_ctrl_c_ends_it_in_peace(rack: Path) -> None:
+    with begin(rack, "--port", 0, "--json") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 0
+
+
+def test_a_port_that_is_taken(rack: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with begin(rack, "--port", taken, "--json") as process:
+            printed, complaint = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert printed == ""
+    assert complaint.startswith(f"port {taken} and those after it: Address already in use")
+    assert complaint.endswith("; try another --port\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--port", "65534"], "6 ports from 65534 on: 65535 is the last one"),
+        (["--port", "65536"], "less than or equal to 65535"),
+        (["--port", "0", "--write", "{folder}/none/served.yaml"], "No such file or directory"),
+        (["--port", "0", "--write", "{folder}/rack.yaml"], "is the file to be served"),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_a_sentence(
+    rack: Path, arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
+    filled = [text.format(folder=rack.parent) for text in arguments]
+    ended = CliRunner().invoke(main, ["serve", str(rack), *filled])
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
+    assert sentence in ended.stderr
+    assert rack.read_text() == RACK
+
+
+def test_nothing_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("name: empty\nswitches: {tor: {model: sn3700, kind: packet, ports: 4}}\n")
+    ended = CliRunner().invoke(main, ["serve", str(empty), "--port", "0"])
+    assert ended.exit_code == 2
+    assert "nothing in it is spoken to over a wire" in ended.stderr

@@ -1,0 +1,131 @@
+"""A package of somebody else adds a driver and a peer; docs/drivers.md shows the very same."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from harness.bench import Bench, bind
+from harness.cli import main
+from instruments.errors import DeniedError
+from instruments.registry import NoDriverError, driver, models
+from testbeds import Circuit, load
+
+ROOT = Path(__file__).parents[2]
+ACME = Path(__file__).with_name("acme")
+GUIDE = ROOT / "docs" / "drivers.md"
+FILES = sorted(path.name for path in ACME.iterdir() if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What installing the package would leave behind: its metadata, from its pyproject.toml."""
+    project = tomllib.loads((ACME / "pyproject.toml").read_text())["project"]
+    folder = tmp_path_factory.mktemp("site")
+    name, version = project["name"], project["version"]
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{key} = {value}" for key, value in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture
+def _installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(site), str(ACME)])
+        yield
+    for module in ("acme_osw", "acme_osw_peer"):
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def bench(_installed: None) -> Iterator[Bench]:
+    bound = bind(load(ACME / "bench.yaml"), "simulated")
+    yield bound
+    bound.close()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_guide_shows_the_file(name: str) -> None:
+    pattern = rf"^`{re.escape(name)}`[^`]*\n\n```\w+\n(.*?)```"
+    shown = re.search(pattern, GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[1] == (ACME / name).read_text()
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", GUIDE.read_text()))
+def test_every_link_of_the_guide_leads_somewhere(link: str) -> None:
+    assert (GUIDE.parent / link).exists()
+
+
+@pytest.mark.usefixtures("_installed")
+def test_its_model_is_listed_with_all_others() -> None:
+    assert {"acme-osw", "polatis"} <= models().keys()
+    assert driver("acme-osw").__module__ == "acme_osw"
+
+
+def test_without_it_there_is_no_such_model() -> None:
+    with pytest.raises(NoDriverError, match="no driver for model 'acme-osw'"):
+        driver("acme-osw")
+
+
+@pytest.mark.usefixtures("_installed")
+def test_its_testbed_is_right() -> None:
+    checked = CliRunner().invoke(main, ["check", str(ACME / "bench.yaml")])
+    assert checked.exit_code == 0, checked.output
+
+
+def test_a_circuit_is_moved_and_read_back(bench: Bench) -> None:
+    switch = bench.switches["osw"]
+    assert str(bench.identities["osw"]) == "ACME OSW-1X8, serial SIM-osw, firmware 2.1"
+    assert switch.circuits() == {Circuit(1, 2)}
+    for wanted in ({Circuit(1, 9)}, set(), {Circuit(1, 3)}):
+        moving = switch.change(switch.circuits(), wanted)
+        assert moving.done().latest - moving.sent.earliest > 10_000_000
+        assert switch.circuits() == wanted
+
+
+def test_its_peer_is_in_the_light_of_everything_else(bench: Bench) -> None:
+    switch, laser, meter = bench.switches["osw"], *bench.instruments.values()
+    laser.set_power(1, 3.0)
+    laser.set_emission(1, on=True)
+    meter.prepare(range(1, 9), wavelength_nm=1550.0, averaging=1_000_000)
+    switch.change(switch.circuits(), {Circuit(1, 6)}).done()
+    bench.clock.sleep(100_000_000)
+    assert [channel for channel, dbm in meter.power(range(1, 9)).dbm.items() if dbm > -10] == [5]
+
+
+def test_what_the_switch_refuses_is_told_with_its_own_words(bench: Bench) -> None:
+    switch = bench.switches["osw"]
+    switch._made = {**switch._made, frozenset({Circuit(1, 10)}): 9}  # a wrong `size:` in the file
+    with pytest.raises(DeniedError, match="2 no such channel") as told:
+        switch.change({Circuit(1, 2)}, {Circuit(1, 10)}).done()
+    assert told.value.code == "2"
+    assert switch.circuits() == {Circuit(1, 2)}
+
+
+def test_the_suite_asks_it_as_any_other(site: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "suites/test_conformance.py", "-q"),
+            *("--testbed", ACME / "bench.yaml", "--instruments", "simulated"),
+            *("-p", "no:cacheprovider", "-p", "no:html", "--results", tmp_path),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ACME}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert re.search(r"\d+ passed in ", ended.stdout), ended.stdout
