@@ -47,6 +47,11 @@ class Answer(NamedTuple):
     sent: Span
     received: int
 
+    @property
+    def text(self) -> str:
+        """The message as text without what surrounds it; other bytes than ASCII are escaped."""
+        return self.data.decode("ascii", "backslashreplace").strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Resync:
@@ -126,7 +131,7 @@ class Exchange:
 
         `shown` stands for it in the trace and in errors. Raises what `ask` does.
         """
-        shown = self.trace.masked(shown or self._framing.show(data).strip())
+        shown = shown or self._framing.show(data).strip()
         with self._turns:
             stream = self._ready(DEFAULT_TIMEOUT, shown)
             try:
@@ -159,7 +164,7 @@ class Exchange:
 
         Raises what `tell` does.
         """
-        shown = self.trace.masked(shown or self._framing.show(data).strip())
+        shown = shown or self._framing.show(data).strip()
         with self._turns:
             stream = self._ready(timeout, shown)
             try:
@@ -173,7 +178,7 @@ class Exchange:
         """Wait for the answer of what was begun, if nobody has yet; for `Begun` only."""
         with self._turns:
             if self._begun is begun:
-                self._settle()
+                self._settle(begun)
 
     @contextlib.contextmanager
     def alone(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Iterator[AskInTurn]:
@@ -183,7 +188,7 @@ class Exchange:
         `ask` does.
         """
         with self._turns:
-            self._ready(timeout, self.trace.masked(command))
+            self._ready(timeout, command)
             yield self._ask
 
     def close(self) -> None:
@@ -204,8 +209,9 @@ class Exchange:
         """
         if issubclass(kind, GarbledError):
             self._unanswered.add(command.encode())
+        shown = self.trace.masked(command)
         return kind(
-            self.instrument, problem, command=command, details=details, trace=self.trace.tail()
+            self.instrument, problem, command=shown, details=details, trace=self.trace.tail()
         )
 
     # ---------------------------------------------------------------- one at a time here
@@ -213,11 +219,11 @@ class Exchange:
     def _ask(
         self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
     ) -> Answer:
-        shown = self.trace.masked(shown or self._framing.show(data).strip())
+        shown = shown or self._framing.show(data).strip()
         stream = self._ready(timeout, shown)
         try:
             sent = self._write(stream, data, shown)
-            message, received = self._next(stream, sent.latest + timeout)
+            message, received = self._next(stream, sent.latest, timeout)
         except (TimeoutError, StreamClosedError, FramingError) as error:
             raise self._given_up(error, timeout, shown) from error
         self._unanswered.discard(data)
@@ -225,18 +231,27 @@ class Exchange:
 
     def _ready(self, timeout: int, shown: str) -> Stream:
         """A stream on which the next answer can only be the next question's."""
-        self._settle()
+        if self._begun is not None:
+            self._settle(self._begun)
         stream = self._stream
         if stream is not None:
             try:
-                self._buffer += stream.pending()
+                if came := stream.pending():
+                    self._buffer += came
             except StreamClosedError as error:
                 self.trace.ended(str(error))
                 self._drop()
-            if self._buffer and self._framing.show(self._buffer).strip():
-                self._set_aside("unasked for")
-                self._unanswered.add(b"")
-            self._buffer = b""  # one more line end is no message
+            if self._buffer:
+                if self._framing.show(self._buffer).strip():
+                    self._set_aside("unasked for")
+                    self._unanswered.add(b"")
+                self._buffer = b""  # one more line end is no message
+            if not self._unanswered and self._stream is stream:
+                return stream
+        return self._reopened(timeout, shown)
+
+    def _reopened(self, timeout: int, shown: str) -> Stream:
+        """The way, opened or brought back into step."""
         if self._unanswered and (self._resync is None or self._resync.reopens):
             self._drop()
         if self._stream is None:
@@ -250,16 +265,15 @@ class Exchange:
             self._unanswered.clear()
         return self._stream
 
-    def _settle(self) -> None:
+    def _settle(self, begun: "Begun") -> None:
         """Hear the answer of what was begun before."""
-        begun, self._begun = self._begun, None
-        if begun is None:
-            return
+        self._begun = None
         stream = self._stream
         try:
             if stream is None:
                 raise StreamClosedError("the connection was given up")
-            message, received = self._next(stream, begun.sent.latest + begun.timeout)
+            left = max(0, begun.sent.latest + begun.timeout - self._clock.now())
+            message, received = self._next(stream, begun.sent.latest, left)
         except (TimeoutError, StreamClosedError, FramingError) as error:
             begun.outcome = self._given_up(error, begun.timeout, begun.shown)
             return
@@ -272,9 +286,9 @@ class Exchange:
         stream.send(data)
         return Span(before, self._clock.now())
 
-    def _next(self, stream: Stream, deadline: int) -> tuple[bytes, int]:
-        """The next whole message, and when it was there."""
-        framing = self._framing
+    def _next(self, stream: Stream, start: int, timeout: int) -> tuple[bytes, int]:
+        """The next whole message, at most `timeout` ns after `start`, and when it was there."""
+        framing, left = self._framing, timeout
         while True:
             cut = framing.cut(self._buffer) if self._buffer else None
             if cut is not None:
@@ -284,7 +298,8 @@ class Exchange:
                 return message, came
             if len(self._buffer) > LONGEST:
                 raise FramingError("no end of an answer came")
-            left = deadline - self._clock.now()
+            if self._buffer:
+                left = start + timeout - self._clock.now()
             if left < 0:
                 raise TimeoutError
             self._buffer += stream.receive(left)
@@ -345,7 +360,7 @@ class Exchange:
                     raise FramingError("it does not stop sending what nobody asked for")
                 return
             sent = self._write(stream, question, self._framing.show(question).strip())
-            while not recognises(message := self._next(stream, sent.latest + timeout)[0]):
+            while not recognises(message := self._next(stream, sent.latest, timeout)[0]):
                 self.trace.remarked(f"set aside: {self._framing.show(message)}")
             if not fresh:  # there may be one more such answer
                 self._drained(stream, resync.quiet, timeout)

@@ -80,6 +80,7 @@ class Sized:
 
 
 _BLOCK = re.compile(rb"#([1-9])")
+_UNUSUAL = (b"#", b"\r", b"\n")
 
 
 class Scpi:
@@ -87,9 +88,12 @@ class Scpi:
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
         """The first line without its end, or the whole block with its `#<digits><length>`."""
-        text = buffer.lstrip(b"\r\n") if buffer[:1] in {b"\r", b"\n"} else buffer
+        if not buffer.startswith(_UNUSUAL):
+            at = buffer.find(b"\n")
+            return None if at < 0 else (buffer[:at].rstrip(b"\r"), at + 1)
+        text = buffer.lstrip(b"\r\n")
         skipped = len(buffer) - len(text)
-        if text[:1] == b"#" and (head := _BLOCK.match(text)):
+        if head := _BLOCK.match(text):
             return self._block(text, int(head[1]), skipped)
         at = text.find(b"\n")
         return None if at < 0 else (text[:at].rstrip(b"\r"), skipped + at + 1)

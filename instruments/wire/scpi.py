@@ -8,7 +8,7 @@ error of the command that caused it.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
 from instruments.clock import Clock, Span
 from instruments.errors import DeniedError, GarbledError, InstrumentError
@@ -24,18 +24,8 @@ _LONGEST_QUEUE = 100
 IDENTITY = "*IDN?"
 
 
-class ScpiReply(NamedTuple):
-    """An answer in text.
-
-    Attributes:
-        text: without its end.
-        sent: between which stamps the query was written.
-        received: when the answer was there.
-    """
-
-    text: str
-    sent: Span
-    received: int
+ScpiReply: TypeAlias = Answer
+"""An answer, of which mostly its `text` is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +92,7 @@ class ScpiSession:
 
     def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> ScpiReply:
         """The answer to `command`; raises what `Exchange.ask` does."""
-        answer = self._exchange.ask(f"{command}{self._end}".encode(), timeout)
-        text = answer.data.decode("ascii", "backslashreplace").strip()
-        return ScpiReply(text, answer.sent, answer.received)
+        return self._exchange.ask(f"{command}{self._end}".encode(), timeout, shown=command)
 
     def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
         """The bytes of the definite-length block that answers `command`.
@@ -184,7 +172,7 @@ class ScpiSession:
         return found
 
     def _error(self, command: str, answer: Answer) -> tuple[int, str]:
-        match = _ERROR.match(answer.data.decode("ascii", "backslashreplace").strip())
+        match = _ERROR.match(answer.text)
         if match is None:
             raise self._garbled(command, answer.data, "entry of an error queue")
         return int(match[1]), match[2]

@@ -60,38 +60,47 @@ class Trace:
         if recorder is not self._recorder:
             self._recorder = recorder
             self._session = recorder.session(self._instrument) if recorder is not None else 0
-        self._note("!", text, "open", wire.encode())
+        self._remark("open", text, wire)
 
     def sent(self, text: str, data: bytes | None = None) -> int:
         """Note what is about to be written: as it is shown and, if that differs, its bytes.
 
         Returns the time of the note, as `received` does.
         """
-        return self._note(">", text, ">", data)
+        at = self._clock.now()
+        self._pieces.append((at, ">", self.masked(text) if self._secrets else text))
+        if self._recorder is not None:
+            self._record(at, ">", text, data)
+        return at
 
     def received(self, text: str, data: bytes | None = None) -> int:
         """Note what was read: as it is shown and, if that differs, its bytes."""
-        return self._note("<", text, "<", data)
+        at = self._clock.now()
+        self._pieces.append((at, "<", self.masked(text) if self._secrets else text))
+        if self._recorder is not None:
+            self._record(at, "<", text, data)
+        return at
 
     def remarked(self, text: str) -> None:
         """Note something about the wire itself, such as a stale reply set aside."""
-        self._note("!", text, "!")
+        self._remark("!", text, text)
 
     def ended(self, text: str) -> None:
         """Note that the instrument ended the connection."""
-        self._note("!", text, "end")
+        self._remark("end", text, text)
 
-    def _note(self, direction: Direction, text: str, kind: Kind, data: bytes | None = None) -> int:
-        if self._secrets:
-            text = self.masked(text)
+    def _remark(self, kind: Kind, text: str, recorded: str) -> None:
         at = self._clock.now()
-        self._pieces.append((at, direction, text))
+        self._pieces.append((at, "!", self.masked(text)))
         if self._recorder is not None:
-            data = text.encode() if data is None else data
-            for secret in self._secrets:
-                data = data.replace(secret.encode(), b"***")
-            self._recorder.note(self._instrument, Piece(at, self._session, kind, data))
-        return at
+            self._record(at, kind, recorded, None)
+
+    def _record(self, at: int, kind: Kind, text: str, data: bytes | None) -> None:
+        assert self._recorder is not None
+        data = text.encode() if data is None else data
+        for secret in self._secrets:
+            data = data.replace(secret.encode(), b"***")
+        self._recorder.note(self._instrument, Piece(at, self._session, kind, data))
 
     def pieces(self) -> Iterable[Traced]:
         """All that is kept, oldest first."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-QUIET = ("-p", "no:html", "-p", "no:cacheprovider", "--color=no")
+QUIET = ("-p", "no:cacheprovider", "--color=no")
+NO_PAGE = ("-p", "no:html")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Ended:
         """The row lines of its journal."""
         (journal,) = self.results.glob("runs/*/journal.jsonl")
         return [line for line in journal.read_text().splitlines() if line.startswith("[")]
+
+    @property
+    def page(self) -> Path:
+        """Its report."""
+        (page,) = self.results.glob("runs/*/report.html")
+        return page
 
 
 class Started:
@@ -65,13 +72,21 @@ class Started:
 
 @contextlib.contextmanager
 def started(
-    arguments: Sequence[object], results: Path, environment: Mapping[str, str] | None = None
+    arguments: Sequence[object],
+    results: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    page: bool = False,
 ) -> Iterator[Started]:
-    """A run with these arguments, killed if it goes on for longer than anybody wants to know."""
+    """A run with these arguments, killed if it goes on for longer than anybody wants to know.
+
+    page: whether it makes a report.
+    """
     clean = {k: v for k, v in (environment or os.environ).items() if not k.startswith("PYTEST")}
     if environment is None:
         clean["XDG_STATE_HOME"] = str(results.parent / "state")
-    run = Started(list(map(str, arguments)), results, clean)
+    options = () if page else NO_PAGE
+    run = Started([*map(str, arguments), *options], results, clean)
     try:
         yield run
     finally:

@@ -78,7 +78,7 @@ def test_after_a_termination_and_much_impatience(
     measuring()
     run.signal(signal.SIGTERM)
     journal = next(run.results.glob("runs/*/journal.jsonl"))
-    until(lambda: '{"end"' in journal.read_text()[-200:])
+    until(lambda: '{"end"' in journal.read_text()[-1000:])
     while found(lab).exists() and run.process.poll() is None:
         run.signal(signal.SIGINT)
         run.signal(signal.SIGHUP)

@@ -290,3 +290,35 @@ def test_a_long_history_keeps_what_the_longest_window_needs(pauses):
     for (at, level), (until, _) in itertools.pairwise([(-(10**12), 0.0), *changes, (now, 0.0)]):
         energy += level * max(until - max(at, start), 0)
     assert trace.mean(start, now) == pytest.approx(energy / (1280 * MS), abs=1e-9)
+
+
+def test_no_more_leaves_than_a_ceiling_lets_out(bench):
+    """An attenuator holds a level or a ratio; what is below it anyway is left alone."""
+    bench.matrix.connect([Circuit(1, 7), Circuit(2, 8)])
+    bench.clock.sleep(100 * MS)
+    plain = bench.power(7, 8)
+    bench.matrix.limit(7, lambda entering: entering - 10.0)
+    bench.matrix.limit(8, lambda entering: 0.0)
+    bench.clock.sleep(100 * MS)
+    assert bench.power(7, 8) == pytest.approx([launch(1) - 10.0, plain[1]])
+    bench.matrix.disconnect([1, 2])
+    bench.matrix.connect([Circuit(2, 7)])
+    bench.clock.sleep(100 * MS)
+    assert bench.power(7) == pytest.approx([launch(2) - 10.0])
+    bench.matrix.limit(7, None)
+    bench.clock.sleep(100 * MS)
+    assert bench.power(7)[0] > launch(2) - 5
+
+
+def test_a_monitor_may_have_a_window_of_its_own(bench):
+    bench.matrix.connect([Circuit(1, 7), Circuit(2, 8)])
+    bench.clock.sleep(200 * MS)
+    bench.matrix.average(8, 40 * MS)
+    assert (bench.matrix.window(7), bench.matrix.window(8)) == (10 * MS, 40 * MS)
+    lit = bench.power(7, 8)
+    for egress in (7, 8):
+        bench.matrix.shutter(egress, shut=True)
+    bench.clock.sleep(20 * MS)
+    dark, half = bench.power(7, 8)
+    assert dark == DARK_DBM
+    assert half == pytest.approx(lit[1] - 3.01, abs=0.02)

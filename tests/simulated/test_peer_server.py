@@ -1,6 +1,7 @@
 """The simulated instruments' server survives its clients, and closes all that it opened."""
 
 import contextlib
+import fcntl
 import socket
 import threading
 import time
@@ -9,6 +10,7 @@ import pytest
 
 from instruments.clock import SystemClock
 from instruments.simulated.peer_server import PeerServer
+from instruments.virtual_clock import VirtualClock
 
 RESET = b"\x01\0\0\0\0\0\0\0"
 
@@ -123,3 +125,48 @@ def test_closing_drops_every_connection(echoes):
 def test_a_server_that_never_listened_closes():
     server = PeerServer(SystemClock())
     server.close()
+
+
+def test_what_a_serial_line_says_to_nobody_is_under_way_to_nobody():
+    clock = VirtualClock(patience=5)
+    server = PeerServer(clock)
+    lines = []
+
+    def session(connection, index):
+        lines.append(connection)
+        return Echo(connection, index)
+
+    device = server.serial_line(session)
+    lines[0].send(b"is anybody there?")
+    clock.sleep(1)
+    with open(device, "rb", buffering=0) as client:
+        fcntl.flock(client, fcntl.LOCK_EX)
+        lines[0].send(b"hello")
+        assert clock.flight(frozenset((device,))).count == 5
+        heard = b""
+        while not heard.endswith(b"hello"):
+            heard += client.read(100)
+        clock.flight(frozenset((device,))).landed(5)
+    lines[0].send(b"still there?")
+    clock.sleep(1)
+    server.close()
+    clock.close()
+
+
+def test_a_session_may_count_by_itself():
+    clock = VirtualClock(patience=5)
+    server = PeerServer(clock)
+    flights = []
+
+    class Counting(Echo):
+        def __init__(self, connection, index):
+            super().__init__(connection, index)
+            flights.append(connection.counted_by_session())
+
+    with socket.create_connection(server.listen(Counting), 5) as line:
+        assert ask(line, b"x") == b"0:x"
+        clock.sleep(1)  # nobody counted these bytes, so they do not hold time up
+        ends = frozenset((line.getsockname(), line.getpeername()))
+        assert clock.flight(ends) is flights[0]
+    server.close()
+    clock.close()

@@ -1,0 +1,453 @@
+"""Whatever an HTTP peer does ends in the right error within the timeout, and the next one works."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from instruments.clock import SystemClock
+from instruments.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+    NoReplyError,
+    UnreachableError,
+)
+from instruments.simulated.http_peer import HttpAnswer, HttpDialogue
+from instruments.simulated.peer_server import PeerServer
+from instruments.virtual_clock import VirtualClock
+from instruments.wire.restconf import RestconfSession
+
+MS = 1_000_000
+LONG = 30_000 * MS
+SHORT = 60 * MS
+LOGIN = ("bench", "hunter2-and-more")
+TOKEN = "YmVuY2g6aHVudGVyMi1hbmQtbW9yZQ=="
+JSON = "Content-Type: application/yang-data+json\r\n"
+
+
+def response(body="", status="200 OK", headers=""):
+    data = body.encode()
+    return (f"HTTP/1.1 {status}\r\nContent-Length: {len(data)}\r\n{headers}\r\n").encode() + data
+
+
+@dataclass
+class Call:
+    """One request, and the line on which to answer it."""
+
+    head: str
+    body: bytes
+    line: socket.socket
+
+    def write(self, data):
+        self.line.sendall(data if isinstance(data, bytes) else data.encode("latin-1"))
+
+    def value(self, value):
+        self.write(response(json.dumps({"value": value}), headers=JSON))
+
+    def hang_up(self):
+        self.line.shutdown(socket.SHUT_RDWR)
+
+    def reset(self):
+        self.line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        self.line.close()
+
+
+class Liar:
+    """Each connection has a thread of its own, which answers by `scripts`, then honestly."""
+
+    def __init__(self, scripts):
+        self.scripts = list(scripts)
+        self.calls = []
+        self.connections = 0
+        self._lines, self._threads = [], []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self._listener.getsockname()
+        self._acceptor = threading.Thread(target=self._accept)
+        self._acceptor.start()
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
+        self._listener.close()
+        for line in self._lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for line in self._lines:
+            line.close()
+
+    def _accept(self):
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:
+                return
+            self._lines.append(line)
+            self.connections += 1
+            self._threads.append(threading.Thread(target=self._serve, args=(line,)))
+            self._threads[-1].start()
+
+    def _serve(self, line):
+        buffer = b""
+        with contextlib.suppress(OSError):
+            while data := line.recv(1 << 16):
+                buffer += data
+                while b"\r\n\r\n" in buffer:
+                    head, _, rest = buffer.partition(b"\r\n\r\n")
+                    length = next(
+                        (
+                            int(field.partition(b":")[2])
+                            for field in head.split(b"\r\n")
+                            if field.lower().startswith(b"content-length")
+                        ),
+                        0,
+                    )
+                    if len(rest) < length:
+                        break
+                    body, buffer = rest[:length], rest[length:]
+                    call = Call(head.decode(), body, line)
+                    self.calls.append(call)
+                    if len(self.calls) <= len(self.scripts):
+                        self.scripts[len(self.calls) - 1](call)
+                    else:
+                        call.value("next")
+
+
+@pytest.fixture
+def against(system_clock):
+    with contextlib.ExitStack() as stack:
+
+        def make(*scripts, **options):
+            liar = Liar(scripts)
+            stack.callback(liar.close)
+            session = RestconfSession("ocs", *liar.address, system_clock, LOGIN, **options)
+            stack.callback(session.close)
+            return session, liar
+
+        yield make
+
+
+def ask(session, timeout=LONG):
+    return session.get("data/box", timeout).body["value"]
+
+
+def assert_tells(error: InstrumentError, *words: str) -> None:
+    text = str(error)
+    assert error.instrument == "ocs"
+    assert text.startswith("ocs ")
+    assert error.command == "GET /api/data/box"
+    assert error.command in text
+    assert any(error.command in line for line in error.trace)
+    assert all(line in text for line in error.trace)
+    for word in words:
+        assert word in text
+
+
+def test_what_is_sent_is_one_request(against):
+    session, liar = against()
+    session.request("PUT", "data/box=1", {"leaf": "ü"}, version='"7"')
+    session.get("data/box")
+    put, get = liar.calls
+    assert put.head.split("\r\n")[0] == "PUT /api/data/box=1 HTTP/1.1"
+    fields = dict(line.split(": ", 1) for line in put.head.split("\r\n")[1:])
+    assert fields["Authorization"] == f"Basic {TOKEN}"
+    assert fields["If-Match"] == '"7"'
+    assert fields["Accept"] == fields["Content-Type"] == "application/yang-data+json"
+    assert fields["Host"] == f"127.0.0.1:{liar.address[1]}"
+    assert json.loads(put.body) == {"leaf": "ü"}
+    assert get.body == b""
+    assert liar.connections == 1
+
+
+def in_pieces(call):
+    for byte in response('{"value": "here"}'):
+        call.line.sendall(bytes([byte]))
+        time.sleep(0.0002)
+
+
+CHUNKED = (
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    '5\r\n{"val\r\nc\r\nue": "here"}\r\n0\r\n\r\n'
+)
+SUCCESSES = {
+    "plain": lambda call: call.value("here"),
+    "one byte at a time": in_pieces,
+    "in chunks": lambda call: call.write(CHUNKED),
+    "after going on": lambda call: (
+        call.write("HTTP/1.1 100 Continue\r\n\r\n"),
+        call.value("here"),
+    ),
+    "slow": lambda call: (time.sleep(0.1), call.value("here")),
+    "twice": lambda call: call.write(response('{"value": "here"}') * 2),
+    "and closing": lambda call: (
+        call.write(response('{"value": "here"}', headers="Connection: close\r\n")),
+        call.hang_up(),
+    ),
+    "and closing without a word": lambda call: (call.value("here"), call.hang_up()),
+}
+
+
+@pytest.mark.parametrize("lie", SUCCESSES.values(), ids=SUCCESSES)
+def test_the_answer_is_found(against, lie):
+    session, _ = against(lie)
+    assert ask(session) == "here"
+    time.sleep(0.02)  # a peer that hangs up without a word is noticed when it has
+    assert ask(session) == "next"
+
+
+def test_an_answer_without_a_body(against):
+    session, _ = against(lambda call: call.write("HTTP/1.1 204 No Content\r\nETag: x\r\n\r\n"))
+    reply = session.request("DELETE", "data/box=1")
+    assert (reply.status, reply.body, reply.etag) == (204, None, "x")
+    assert reply.sent.latest <= reply.received
+
+
+ERRORS = '{"ietf-restconf:errors": {"error": [{"error-tag": "in-use", "error-message": "by 3"}]}}'
+REFUSALS = {
+    "400": ("400 Bad Request", ERRORS, "in-use by 3"),
+    "404": ("404 Not Found", "", "Not Found"),
+    "409": ("409 Conflict", ERRORS, "in-use by 3"),
+    "500": ("500 Internal Server Error", "<html>oh no</html>", "<html>oh no</html>"),
+    "503": (
+        "503 Service Unavailable",
+        '{"ietf-restconf:errors": 7}',
+        '{"ietf-restconf:errors": 7}',
+    ),
+    "302": ("302 Found", "", "Found"),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "words"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_keeps_status_and_words(against, status, body, words):
+    code = int(status.split(" ")[0])
+    session, _ = against(
+        lambda call: call.write(response(body, status)), meanings={code: ("why", "what")}
+    )
+    with pytest.raises(DeniedError) as raised:
+        ask(session)
+    assert (raised.value.code, raised.value.text) == (str(code), words)
+    assert_tells(raised.value, f"answered  {code} {words}", "meaning   why", "try       what")
+    assert ask(session) == "next"
+
+
+def test_a_refused_login_says_so(against):
+    session, _ = against(lambda call: call.write(response("", "401 Unauthorized")))
+    with pytest.raises(UnreachableError, match="refused the login at 127") as raised:
+        ask(session)
+    assert_tells(raised.value, "401 Unauthorized", "`login:`")
+    assert ask(session) == "next"
+
+
+SILENCES = {
+    "silent": (lambda call: None, "nothing came"),
+    "unfinished": (
+        lambda call: call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"),
+        "bytes",
+    ),
+    "half a line": (lambda call: call.write("HTTP/1.1 2"), "10 bytes of an unfinished"),
+    "only going on": (lambda call: call.write("HTTP/1.1 100 Continue\r\n\r\n"), "bytes"),
+    "endless": (lambda call: call.write("HTTP/1.1 200 OK\r\n\r\n{}"), "bytes of an unfinished"),
+}
+
+
+@pytest.mark.parametrize(("lie", "says"), SILENCES.values(), ids=SILENCES)
+def test_no_answer_is_an_error_at_the_timeout(against, lie, says):
+    session, liar = against(lie)
+    began = time.monotonic()
+    with pytest.raises(NoReplyError, match=r"did not answer within 0\.06 s") as raised:
+        ask(session, SHORT)
+    assert 0.06 <= time.monotonic() - began < 2
+    assert_tells(raised.value, says)
+    assert ask(session) == "next"
+    assert liar.connections == 2
+
+
+GARBAGE = {
+    "words": b"M  1 COMPLD\r\n;\r\n\r\n",
+    "eight bits": bytes(range(128, 256)) + b"\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+    "no length": b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n{}",
+    "no status": b"HTTP/1.1 OK\r\n\r\n",
+    "bad chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "no JSON": response("<html>"),
+    "no text": response().replace(b"0", b"2") + b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+def test_an_answer_that_makes_no_sense_is_told_at_once(against, garbage):
+    session, _ = against(lambda call: call.write(garbage))
+    began = time.monotonic()
+    with pytest.raises(GarbledError) as raised:
+        ask(session)
+    assert time.monotonic() - began < 1
+    assert_tells(raised.value)
+    assert ask(session) == "next"
+
+
+ENDS = {
+    "before": lambda call: call.hang_up(),
+    "in the middle": lambda call: (
+        call.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"),
+        call.hang_up(),
+    ),
+    "by a reset": lambda call: call.reset(),
+}
+
+
+@pytest.mark.parametrize("deferred", [False, True], ids=["asked", "deferred"])
+@pytest.mark.parametrize("lie", ENDS.values(), ids=ENDS)
+def test_a_peer_that_closes_is_known_at_once(against, lie, deferred):
+    session, liar = against(lie)
+    began = time.monotonic()
+    with pytest.raises(DisconnectedError, match="closed the connection") as raised:
+        _ = session.submit("GET", "data/box").result(LONG) if deferred else ask(session)
+    assert time.monotonic() - began < 1
+    assert_tells(raised.value)
+    assert ask(session) == "next"
+    assert liar.connections == 2
+
+
+@pytest.mark.parametrize(("lie", "says"), SILENCES.values(), ids=SILENCES)
+def test_a_deferred_answer_has_its_timeout_too(against, lie, says):
+    session, liar = against(lie)
+    pending = session.submit("GET", "data/box")
+    with pytest.raises(NoReplyError, match=r"did not answer within 0\.06 s") as raised:
+        pending.result(SHORT)
+    assert_tells(raised.value)
+    assert ask(session) == "next"
+    assert liar.connections == 2
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+def test_a_deferred_answer_may_make_no_sense(against, garbage):
+    session, _ = against(lambda call: call.write(garbage))
+    pending = session.submit("GET", "data/box")
+    with pytest.raises(GarbledError) as raised:
+        pending.result(LONG)
+    assert_tells(raised.value)
+    assert ask(session) == "next"
+
+
+def test_deferred_answers_come_in_order_and_before_what_is_asked_later(against):
+    scripts = [
+        lambda call: (time.sleep(0.1), call.value("first")),
+        lambda call: call.value("second"),
+        lambda call: call.value("third"),
+    ]
+    session, liar = against(*scripts)
+    one, two = session.submit("GET", "data/box"), session.submit("GET", "data/box")
+    assert ask(session) == "third"
+    assert two.result(LONG).body == {"value": "second"}
+    first = one.result(LONG)
+    assert first.body == {"value": "first"}
+    assert first.received - first.sent.latest >= 100 * MS
+    assert one.result(LONG) == first
+    assert liar.connections == 1
+
+
+def test_closing_ends_what_is_deferred(against):
+    session, _ = against(lambda call: None)
+    pending = session.submit("GET", "data/box")
+    session.close()
+    with pytest.raises(DisconnectedError, match="closed the connection"):
+        pending.result(LONG)
+    assert ask(session) == "next"
+
+
+def test_the_password_is_nowhere(against):
+    told = f"did you mean {LOGIN[1]}, in base64 {TOKEN}?"
+    session, _ = against(
+        lambda call: call.write(response("", f"401 {told}")),
+        lambda call: call.write(response(told, "409 Conflict")),
+        lambda call: call.write(response(told)),
+        lambda call: (call.write(told), call.hang_up()),
+    )
+    shown = []
+    for _ in range(4):
+        with pytest.raises(InstrumentError) as raised:
+            session.request("PUT", "data/box", {"is it": LOGIN[1]})
+        error = raised.value
+        shown += [str(error), repr(error), *error.trace, error.command, *map(str, error.args)]
+        shown += [repr(error.__cause__), repr(error.__context__)]
+    shown += [str(piece) for piece in session.trace.pieces()]
+    assert LOGIN[1] not in "\n".join(shown)
+    assert TOKEN not in "\n".join(shown)
+    assert "***" in "\n".join(shown)
+
+
+def test_threads_get_each_their_own_answer(against):
+    def echo(call):
+        call.value(call.head.split(" ")[1].rpartition("/")[2])
+
+    session, liar = against(*[echo] * 80)
+    wrong = []
+
+    def go(name):
+        for number in range(20):
+            path = f"{name}{number}"
+            method = session.submit("GET", path).result if number % 2 else None
+            reply = method() if method else session.get(path)
+            if reply.body != {"value": path}:
+                wrong.append((path, reply.body))
+
+    threads = [threading.Thread(target=go, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert liar.connections == 1
+
+
+@pytest.mark.parametrize("make_clock", [SystemClock, VirtualClock])
+def test_deferred_and_asked_on_any_clock(make_clock):
+    clock = make_clock()
+
+    def handle(request):
+        after = 40 * MS if request.method == "PUT" else 0
+        return HttpAnswer(200, b'{"value": 1}', {}, after)
+
+    server = PeerServer(clock)
+    host, port = server.listen(lambda line, index: HttpDialogue(line, clock, "http", handle))
+    session = RestconfSession("ocs", host, port, clock, LOGIN)
+    for _ in range(3):
+        pending = session.submit("PUT", "data/box", {})
+        assert ask(session) == 1  # after the other, on the same connection
+        reply = pending.result()
+        assert 40 * MS < reply.received - reply.sent.latest < 80 * MS
+    session.close()
+    server.close()
+    clock.close()
+
+
+def test_timeouts_are_virtual_too():
+    clock = VirtualClock(patience=20)
+    server = PeerServer(clock)
+
+    class Deaf:
+        def received(self, data):
+            pass
+
+        def closed(self):
+            pass
+
+    host, port = server.listen(lambda line, index: Deaf())
+    session = RestconfSession("ocs", host, port, clock)
+    began = time.monotonic()
+    with pytest.raises(NoReplyError, match="within 30 s"):
+        session.get("data/box", LONG)
+    with pytest.raises(NoReplyError, match="within 30 s"):
+        session.submit("GET", "data/box").result(LONG)
+    assert clock.now() == 2 * LONG
+    assert time.monotonic() - began < 5
+    session.close()
+    server.close()
+    clock.close()

@@ -1,0 +1,85 @@
+"""Ctrl-C, whenever it comes, leaves a session whose next answer is its own."""
+
+import signal
+import threading
+
+import pytest
+from faulty import MS, Fault, Faulty, Lines
+
+from instruments.clock import SystemClock
+from instruments.simulated.peer_server import PeerServer
+from instruments.virtual_clock import VirtualClock
+from instruments.way import Way
+from instruments.wire import framing
+from instruments.wire.exchange import Exchange, Resync
+from instruments.wire.scpi import scpi_session
+from instruments.wire.stream import serial_stream, tcp_stream
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_an_exception():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted(step, after):
+    """Do `step` with 0, 1, 2, ... until Ctrl-C comes; the last number.
+
+    It comes again if it was swallowed, as Python does where it hits a destructor.
+    """
+    main = threading.main_thread().ident
+    over = threading.Event()
+
+    def press():
+        delay = after
+        while not over.wait(delay):
+            signal.pthread_kill(main, signal.SIGINT)
+            delay = 0.5
+
+    fingers = threading.Thread(target=press)
+    number = 0
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it may come at any point
+        fingers.start()
+        while True:
+            number += 1
+            step(number)
+    over.set()
+    fingers.join()
+    return number
+
+
+def asker(wire, clock, server, instrument):
+    if wire == "scpi":
+        session = scpi_session("m", Way("scpi", *server.listen(instrument.session)), clock)
+        return lambda n: session.query(f"Q{n}?", 5_000 * MS).text, session.close
+    if wire == "serial":
+        device = server.serial_line(instrument.session)
+        exchange = Exchange(
+            "m",
+            lambda: serial_stream("m", device, clock, baud=9600),
+            clock,
+            framing.Lines(),
+            resync=Resync(5 * MS, b"ID\n", b"IDENTITY".__eq__),
+        )
+    else:
+        host, port = server.listen(instrument.session)
+        exchange = Exchange("m", lambda: tcp_stream("m", host, port, clock), clock, framing.Lines())
+    return lambda n: exchange.ask(b"Q%d\n" % n).data.decode(), exchange.close
+
+
+@pytest.mark.parametrize("wire", ["tcp", "scpi", "serial"])
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_the_next_answer_is_its_own(wire, kind):
+    for trial in range(12):
+        clock = VirtualClock(patience=20) if kind == "virtual" else SystemClock()
+        server = PeerServer(clock)
+        instrument = Faulty(clock, Lines(), iter(lambda: Fault(after=MS // 10), None))
+        ask, close = asker(wire, clock, server, instrument)
+        ask(0)
+        last = interrupted(lambda n, ask=ask: ask(n), 0.003 + trial * 0.00037)
+        for number in (last + 1000, last + 2000):
+            assert ask(number) == f"A{number}"
+        close()
+        server.close()
+        clock.close()
