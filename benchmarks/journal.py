@@ -1,4 +1,8 @@
-"""Rows a second into the journal, one flush a row; the limit is 150,000."""
+"""Rows a second into the journal, one flush a row; the limit is 150,000.
+
+The second figure is the same by the processor's time, which other work on the machine does not
+lengthen.
+"""
 
 import statistics
 import tempfile
@@ -18,18 +22,22 @@ def main() -> None:
         Row("ocs.35", "light_back", 1000 + n, 900 + n, 1100 + n, "ns", n, {"event": n})
         for n in range(ROWS)
     ]
-    rates = []
+    by_wall, by_processor = [], []
     for _ in range(REPETITIONS):
         with tempfile.TemporaryDirectory() as folder:
             journal = Journal(Path(folder) / "j.jsonl", {"run": "r", "night": "2026-01-01"})
-            start = time.perf_counter()
+            wall, processor = time.perf_counter(), time.process_time()
             for row in rows:
                 journal.append(context, row)
-            rates.append(ROWS / (time.perf_counter() - start))
+            by_wall.append(ROWS / (time.perf_counter() - wall))
+            by_processor.append(ROWS / (time.process_time() - processor))
             journal.close()
-    rate = statistics.median(rates)
-    print(f"{rate:,.0f} rows/s (median of {REPETITIONS}; {min(rates):,.0f} to {max(rates):,.0f})")
-    print(f"  {rate / LIMIT:.2f} times the limit of {LIMIT:,}")
+    for name, rates in (("", by_wall), (" of processor time", by_processor)):
+        rate = statistics.median(rates)
+        print(
+            f"{rate:,.0f} rows/s{name} (median of {REPETITIONS}; "
+            f"{min(rates):,.0f} to {max(rates):,.0f}), {rate / LIMIT:.2f} times the limit"
+        )
 
 
 if __name__ == "__main__":

@@ -1,30 +1,66 @@
 """One run: its name, its folder, its journal, and what becomes of them at the end."""
 
-import os
+import json
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.bench import Bench
-from harness.record import Context, Journal, Row, RunRecord, Scalar, read_journal, write_dataset
-from instruments.clock import wall_time
+from harness.record import (
+    Context,
+    Journal,
+    RecordError,
+    Row,
+    RunRecord,
+    Scalar,
+    TestOutcome,
+    keep_descriptions,
+    publish,
+    read_journal,
+    settle,
+)
+from harness.record.places import Place
+from instruments.clock import SystemClock, wall_time
 
 
 class Run:
     """What one session measures, kept in `results/runs/<name>` from the first row on.
 
     Args:
-        results: the folder of all runs.
-        header: what the journal says of the run besides its name and night.
+        results: the folder of all runs; several sessions, also of several hosts, may share it.
+        header: what the journal says of the run besides its name and night. The files that
+            `testbeds` names are copied into the run's folder.
+        location: where `publish` brings the run, a path or URL.
+
+    Raises `RecordError` for what cannot be written, or for a location that cannot be.
     """
 
-    def __init__(self, results: Path, header: Mapping[str, Any]) -> None:
+    def __init__(
+        self, results: Path, header: Mapping[str, Any], location: str | None = None
+    ) -> None:
+        if location is not None:
+            Place(location)  # a night is not measured first and then brought nowhere
         now = wall_time()
-        self.name = f"{now:%Y%m%d-%H%M%S}-{os.getpid():x}"
+        self._clock = SystemClock()
+        self._began = self._clock.now()
+        self._location = location
+        self.name = f"{now:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
         self.folder = results / "runs" / self.name
-        self._results = results
+        try:
+            self.folder.mkdir(parents=True)
+        except OSError as error:
+            raise RecordError(f"{self.folder}: {error.strerror}") from error
         self._journal = Journal(
-            self.folder / "journal.jsonl", {"run": self.name, "night": f"{now:%F}", **header}
+            self.folder / "journal.jsonl",
+            {
+                "run": self.name,
+                "night": f"{now:%F}",
+                "started": f"{now:%FT%TZ}",
+                "descriptions": keep_descriptions(header.get("testbeds", {}), self.folder),
+                **({"publish": location} if location else {}),
+                **header,
+            },
         )
 
     @property
@@ -45,11 +81,31 @@ class Run:
         )
         return lambda rows: self._journal.append_many(context, rows)
 
+    def test_finished(
+        self, nodeid: str, outcome: str, duration_s: float, details: Mapping[str, Any]
+    ) -> None:
+        """Keep how a test has ended; see `TestOutcome`.
+
+        Failures quote what was on a wire: what JSON or Unicode does not know is written as text.
+        """
+        text = json.dumps(details, default=str, ensure_ascii=False).encode(errors="replace")
+        self._journal.note_test(TestOutcome(nodeid, outcome, duration_s, json.loads(text)))
+
     def record(self) -> RunRecord:
         """The run as its journal tells it."""
         return read_journal(self._journal.path)
 
     def close(self, summary: Mapping[str, Any]) -> None:
         """End the journal and add its rows to the data set in `results/rows`."""
-        self._journal.close(summary)
-        write_dataset(self._journal.path, self._results / "rows")
+        duration_s = (self._clock.now() - self._began) / 1e9
+        self._journal.close({"duration_s": duration_s, **summary})
+        settle(self.folder)
+
+    def publish(self) -> None:
+        """Copy the run, its report included, to the location that it was given, if any.
+
+        What cannot be brought there now, `lightrig results recover` brings later. Raises
+        `RecordError`.
+        """
+        if self._location is not None:
+            publish(self.folder, self._location)

@@ -10,19 +10,19 @@ The file's metadata holds `lightrig.schema`, `lightrig.header`, `lightrig.summar
 `lightrig.complete` ("true" where the run ended by itself).
 """
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 
 from harness.record.errors import RecordError
-from harness.record.format import SCHEMA, to_json
+from harness.record.files import appearing
+from harness.record.format import to_json
 from harness.record.reading import RunRecord, read_journal
 from harness.record.row import Context, Row
 
@@ -51,8 +51,10 @@ def write_dataset(journal_path: Path, root: Path) -> tuple[Path, ...]:
     """Write the rows of a journal below `root`, one file for each testbed, and name the files.
 
     A journal written again replaces its files, with the same bytes if it has not changed.
-    Each file appears whole or not at all. Raises `JournalDamagedError` for a damaged journal,
-    before any file is replaced, and `RecordError` for a file that cannot be written.
+    Each file appears whole or not at all, and has the run's name: any number of runs may be
+    written at once, from any number of hosts, and read meanwhile. Raises
+    `JournalDamagedError` for a damaged journal, before any file is replaced, and
+    `RecordError` for a file that cannot be written.
     """
     record = read_journal(journal_path)
     run = str(record.header["run"])
@@ -69,52 +71,45 @@ def write_dataset(journal_path: Path, root: Path) -> tuple[Path, ...]:
                         / f"night={record.header['night']}"
                         / f"{run}.parquet"
                     )
-                    part = parts[context.testbed] = _Part(path, run, schema)
-                    stack.callback(part.discard)
+                    hidden = stack.enter_context(appearing(path))
+                    part = parts[context.testbed] = _Part(path, hidden, run, schema)
+                    stack.callback(part.close)
                 part.add(context, row)
             for part in parts.values():
                 part.finish()
-            return tuple(sorted(part.publish() for part in parts.values()))
+        return tuple(sorted(part.path for part in parts.values()))
     except OSError as error:
         raise RecordError(f"{root}: {error}") from error
 
 
-def read_dataset(root: Path) -> pd.DataFrame:
-    """All rows below `root`, with the columns of `COLUMNS`, `testbed` and `night` (a date).
+def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.dataset.Dataset:
+    """The rows of `files`, all below `root`, with the columns of `COLUMNS` and `PARTITIONS`.
 
-    Rows come by testbed, night and run, and as written within a run. Raises `RecordError` if
-    `root` is no folder or a file in it cannot be read.
+    Nothing is read yet. `filesystem` is fsspec's, or None for this machine's. A file of an
+    older schema lacks columns, which are null.
     """
-    if not root.is_dir():
-        raise RecordError(f"{root}: no such folder")
     schema = pa.unify_schemas([COLUMNS, PARTITIONS])
-    files = sorted(map(str, root.glob("testbed=*/night=*/*.parquet")))
     if not files:
-        return schema.empty_table().to_pandas(date_as_object=False)
-    try:
-        table = pa.dataset.dataset(
-            files,
-            schema=schema,
-            format="parquet",
-            partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
-            partition_base_dir=str(root),
-        ).to_table()
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{root}: {error}") from error
-    return table.to_pandas(date_as_object=False)
+        return pa.dataset.dataset(schema.empty_table())
+    return pa.dataset.dataset(
+        list(files),
+        schema=schema,
+        filesystem=filesystem,
+        format="parquet",
+        partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
+        partition_base_dir=root,
+    )
 
 
 class _Part:
-    """The file of one testbed: written under a hidden name, then renamed."""
+    """The file of one testbed, written at `hidden` until it is whole."""
 
-    def __init__(self, path: Path, run: str, schema: pa.Schema) -> None:
-        self._path = path
-        self._hidden = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    def __init__(self, path: Path, hidden: Path, run: str, schema: pa.Schema) -> None:
+        self.path = path
         self._run = run
         self._rows: list[tuple[Context, Row]] = []
         self._contexts: dict[int, tuple[list[str], str]] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pa.parquet.ParquetWriter(self._hidden, schema, compression="zstd")
+        self._writer = pa.parquet.ParquetWriter(hidden, schema, compression="zstd")
 
     def add(self, context: Context, row: Row) -> None:
         self._rows.append((context, row))
@@ -124,20 +119,9 @@ class _Part:
     def finish(self) -> None:
         self._flush()
         self._writer.close()
-        with self._hidden.open("rb") as file:
-            os.fsync(file.fileno())
 
-    def publish(self) -> Path:
-        self._hidden.replace(self._path)
-        return self._path
-
-    def discard(self) -> None:
-        """Remove what is left of a file that was not published."""
-        if self._hidden.exists():
-            try:
-                self._writer.close()
-            finally:
-                self._hidden.unlink()
+    def close(self) -> None:
+        self._writer.close()
 
     def _flush(self) -> None:
         if self._rows:
@@ -183,7 +167,7 @@ class _Part:
 
 def _metadata(record: RunRecord) -> dict[str, str]:
     return {
-        "lightrig.schema": str(SCHEMA),
+        "lightrig.schema": str(record.header["schema"]),
         "lightrig.header": to_json("header", record.header),
         "lightrig.summary": to_json("summary", record.summary),
         "lightrig.complete": "true" if record.complete else "false",

@@ -9,6 +9,10 @@ class RecordError(LightrigError):
     """A journal or data set that cannot be written or read."""
 
 
+class QuestionError(RecordError):
+    """A question that no results could answer: no such place, no such run, no such SQL."""
+
+
 class RowError(RecordError):
     """A row, context or header with a value that no record may hold."""
 
@@ -21,3 +25,11 @@ class JournalDamagedError(RecordError):
         self.path = path
         self.line = line
         self.problem = problem
+
+
+class JournalEmptyError(JournalDamagedError):
+    """A journal of a process that was killed before it could record anything."""
+
+
+class JournalInUseError(RecordError):
+    """A journal that a process still writes."""

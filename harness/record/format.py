@@ -1,11 +1,13 @@
 """The lines of a journal, both ways.
 
-Line 1      {"night":"2026-03-14","run":"r1","schema":1, ...}   the run header
+Line 1      {"night":"2026-03-14","run":"r1","schema":2, ...}   the run header
 a context   {"context":0,"test":...,"testbed":..., ...}         before its first row
 a row       [0,subject,quantity,value,lower,upper,unit,time_ns,{conditions}]
+a test      {"test":{"nodeid":...,"outcome":..., ...}}          when it has ended
 the end     {"end":{summary}}                                   only after a run that closed
 
 Objects have sorted keys and floats their shortest exact form, so equal input gives equal bytes.
+Schema 1 is the same without the lines of tests, and stays readable.
 """
 
 import datetime
@@ -16,14 +18,17 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from harness.record.errors import RowError
+from harness.record.outcome import TestOutcome
 from harness.record.row import Context, Number, Row, Scalar, check_text
 
-SCHEMA = 1
+SCHEMA = 2
+READABLE = (1, SCHEMA)
 
 Json: TypeAlias = Mapping[str, Any]
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 _ROW_FIELDS = 9
+_TEST_FIELDS = frozenset(("nodeid", "outcome", "duration_s", "details"))
 
 _encode = json.JSONEncoder(
     separators=(",", ":"), sort_keys=True, allow_nan=False, ensure_ascii=False
@@ -134,3 +139,24 @@ def parse_row(fields: object) -> tuple[int, Row]:
     if type(fields[0]) is not int:
         raise RowError(f"context: found {fields[0]!r}, expected an integer")
     return fields[0], Row(*fields[1:])
+
+
+def test_line(outcome: TestOutcome) -> str:
+    """Write the line of a test that has ended; raises `RowError` if no JSON holds its details."""
+    fields = {
+        "nodeid": outcome.nodeid,
+        "outcome": outcome.outcome,
+        "duration_s": outcome.duration_s,
+        "details": outcome.details,
+    }
+    return to_json("test", {"test": fields})
+
+
+def parse_test(line: Json) -> TestOutcome:
+    """Read the line of a test; raises `RowError`."""
+    fields = line["test"]
+    if not isinstance(fields, dict) or set(fields) != _TEST_FIELDS:
+        raise RowError(
+            f"test: found {fields!r}, expected the fields {', '.join(sorted(_TEST_FIELDS))}"
+        )
+    return TestOutcome(**fields)

@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from harness.record.errors import RecordError
-from harness.record.format import SCHEMA, context_line, header_line, row_line, to_json
+from harness.record.format import SCHEMA, context_line, header_line, row_line, test_line, to_json
+from harness.record.locks import lock
+from harness.record.outcome import TestOutcome
 from harness.record.row import Context, Row
 
 __all__ = ["SCHEMA", "Journal"]
@@ -24,7 +26,7 @@ class Journal:
     When `append` returns, the kernel has the row: a process killed after that loses nothing.
     A power failure can, until `close`. An `append` that raises leaves no part of its rows.
     May be shared by threads. As a context manager it is closed at the end, and left without
-    its closing line after an exception.
+    its closing line after an exception. While it is open, others can tell by its lock.
 
     Raises `RecordError` if the file exists or cannot be written, `RowError` for a bad header.
     """
@@ -44,6 +46,7 @@ class Journal:
             raise RecordError(f"{path}: exists, and a journal is never overwritten") from error
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}") from error
+        lock(self._file)
         self._write(first + "\n")
 
     def append(self, context: Context, row: Row) -> None:
@@ -65,6 +68,12 @@ class Journal:
             self._write(head + "".join([row_line(number, row) + "\n" for row in rows]))
             self._known[key] = number
             self._recent = (context, number)
+
+    def note_test(self, outcome: TestOutcome) -> None:
+        """Append how a test has ended; raises like `append`, and `RowError` for its details."""
+        line = test_line(outcome) + "\n"
+        with self._lock:
+            self._write(line)
 
     def close(self, summary: Mapping[str, Any] | None = None) -> None:
         """Write the closing line, with `summary`, to the disk itself, and close the file.

@@ -1,13 +1,15 @@
 """Reading a journal back, whole or torn."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.record.errors import JournalDamagedError, RecordError, RowError
-from harness.record.format import SCHEMA, check_header, parse_context, parse_row
+from harness.record.errors import JournalDamagedError, JournalEmptyError, RecordError, RowError
+from harness.record.format import READABLE, check_header, parse_context, parse_row, parse_test
+from harness.record.outcome import TestOutcome
 from harness.record.row import Context, Row
 
 
@@ -17,6 +19,8 @@ class RunRecord:
 
     header: the run header, with `run`, `night` and `schema`.
     contexts: by the number that the journal gave them.
+    counts: how many rows each context has, by its number; the rows are not looked at.
+    tests: those that have ended, in that order.
     summary: of the closing line; None without one.
     complete: whether there is a closing line: the run ended by itself.
     torn: whether the last line was cut short, and left out.
@@ -25,6 +29,8 @@ class RunRecord:
     path: Path
     header: Mapping[str, Any]
     contexts: Mapping[int, Context]
+    counts: Mapping[int, int]
+    tests: tuple[TestOutcome, ...]
     summary: Mapping[str, Any] | None
     complete: bool
     torn: bool
@@ -53,11 +59,14 @@ def read_journal(path: Path) -> RunRecord:
     """Read all of a journal but its rows, which `RunRecord.rows` reads when asked.
 
     A last line without its end was being written when the process was killed: it is left
-    out, and the record says `torn`. Any other damage raises `JournalDamagedError` with the
-    line; a file that cannot be read, or of another schema, `RecordError`.
+    out, and the record says `torn`. Where that is the header, nothing was recorded, which
+    raises `JournalEmptyError`. Any other damage raises `JournalDamagedError` with the line; a
+    file that cannot be read, or of another schema, `RecordError`.
     """
     header: Mapping[str, Any] = {}
     contexts: dict[int, Context] = {}
+    found: Counter[bytes] = Counter()
+    tests: list[TestOutcome] = []
     summary: Mapping[str, Any] | None = None
     torn, size, number = False, 0, 0
     for number, line in _lines(path):
@@ -68,6 +77,7 @@ def read_journal(path: Path) -> RunRecord:
             break
         size += len(line)
         if line.startswith(b"[") and number > 1:
+            found[line[1 : line.find(b",")]] += 1
             continue
         try:
             fields = _parse(line)
@@ -80,25 +90,30 @@ def read_journal(path: Path) -> RunRecord:
                 if reference in contexts:
                     raise RowError(f"context {reference} is defined twice")
                 contexts[reference] = context
+            elif "test" in fields and header["schema"] > 1:
+                tests.append(parse_test(fields))
             elif isinstance(fields.get("end"), dict):
                 summary = fields["end"]
             else:
-                raise RowError("found an object that is neither context nor closing line")
+                raise RowError("found an object that is neither context, test nor closing line")
         except RowError as error:
             raise JournalDamagedError(path, number, str(error)) from error
     if size == 0:
-        raise JournalDamagedError(path, max(1, number), "the run header is missing or torn")
-    return RunRecord(path, header, contexts, summary, summary is not None, torn, size)
+        raise JournalEmptyError(path, max(1, number), "the run header is missing or torn")
+    counts = {reference: found[b"%d" % reference] for reference in contexts}
+    return RunRecord(
+        path, header, contexts, counts, tuple(tests), summary, summary is not None, torn, size
+    )
 
 
 def _checked(path: Path, header: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "schema" in header and header["schema"] != SCHEMA:
-        raise RecordError(
-            f"{path}:1: found journal schema {header['schema']}, expected {SCHEMA}; "
-            "read it with the version of Lightrig that wrote it"
-        )
     if "schema" not in header:
         raise RowError("the run header has no schema")
+    if header["schema"] not in READABLE:
+        raise RecordError(
+            f"{path}:1: found journal schema {header['schema']}, expected one of "
+            f"{', '.join(map(str, READABLE))}; read it with the version of Lightrig that wrote it"
+        )
     check_header(header)
     return header
 

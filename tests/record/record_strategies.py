@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from harness.record import Context, Row
+from harness.record import Context, Row, TestOutcome
 
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 INTEGERS = st.integers(-(2**63) + 1, 2**63 - 1)
@@ -36,4 +36,20 @@ contexts = st.builds(
     instruments=st.lists(WORDS | CONDITIONS, max_size=2).map(tuple),
     simulated=st.booleans(),
     conditions=CONDITIONS,
+)
+
+outcomes = st.builds(
+    TestOutcome,
+    nodeid=WORDS,
+    outcome=WORDS,
+    duration_s=st.floats(0, 1e9),
+    details=st.dictionaries(
+        WORDS,
+        st.recursive(
+            SCALARS | st.none(),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
+            max_leaves=4,
+        ),
+        max_size=3,
+    ),
 )

@@ -20,12 +20,17 @@ from harness.record import (
     JournalDamagedError,
     RecordError,
     Row,
-    read_dataset,
     read_journal,
     write_dataset,
 )
+from harness.record.dataset import open_dataset
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
+
+
+def read_dataset(root):
+    files = sorted(map(str, root.glob("testbed=*/night=*/*.parquet")))
+    return open_dataset(files, str(root)).to_table().to_pandas(date_as_object=False)
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,8 +84,8 @@ def test_one_file_a_testbed_in_its_place_with_the_header_inside(fresh, tmp_path,
         "testbed=opus/night=2026-03-14/r1.parquet",
     ]
     metadata = pq.read_schema(files[0]).metadata
-    assert metadata[b"lightrig.schema"] == b"1"
-    assert json.loads(metadata[b"lightrig.header"]) == {**HEADER, "schema": 1}
+    assert metadata[b"lightrig.schema"] == b"2"
+    assert json.loads(metadata[b"lightrig.header"]) == {**HEADER, "schema": 2}
     assert json.loads(metadata[b"lightrig.summary"]) == {"passed": 2}
     assert metadata[b"lightrig.complete"] == b"true"
 
@@ -186,14 +191,21 @@ def test_no_rows_are_no_file_and_an_empty_frame(fresh, tmp_path):
     assert {"testbed", "night", "value"} <= set(frame.columns)
 
 
-def test_what_cannot_be_read_or_written_is_named(fresh, tmp_path, context, row):
-    with pytest.raises(RecordError, match="no such folder"):
-        read_dataset(tmp_path / "none")
+def test_what_cannot_be_written_is_named(fresh, context, row):
     path = filled(fresh, context, row)
     with pytest.raises(RecordError, match="Not a directory"):
         write_dataset(path, path / "set")
-    bad = tmp_path / "set" / "testbed=a" / "night=2026-03-14"
-    bad.mkdir(parents=True)
-    (bad / "x.parquet").write_text("no Parquet")
-    with pytest.raises(RecordError, match=r"x\.parquet"):
-        read_dataset(tmp_path / "set")
+
+
+def test_a_disk_that_is_full_keeps_what_was_there(fresh, tmp_path, context, row, monkeypatch):
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    root, path = tmp_path / "set", filled(fresh, context, row)
+    files = write_dataset(path, root)
+    before = [file.read_bytes() for file in files]
+    monkeypatch.setattr("harness.record.files.os.fsync", fails)
+    with pytest.raises(RecordError, match="No space left"):
+        write_dataset(path, root)
+    assert [file.read_bytes() for file in files] == before
+    assert sorted(p for p in root.rglob("*") if p.is_file()) == sorted(files)

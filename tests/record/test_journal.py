@@ -3,9 +3,6 @@
 import dataclasses
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -14,25 +11,31 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import contexts, rows
+from record_strategies import contexts, outcomes, rows
 
 from harness.record import (
     Context,
     Journal,
     JournalDamagedError,
+    JournalEmptyError,
+    JournalInUseError,
     RecordError,
     Row,
     RowError,
+    TestOutcome,
     read_journal,
 )
 from harness.record.format import row_line
+from harness.record.locks import is_written, locked
 
 HEADER = {"run": "r1", "night": "2026-03-14"}
 RUNS = st.lists(st.tuples(contexts, st.lists(rows(), max_size=3)), max_size=4)
 
 
-def write(path, run):
+def write(path, run, outcomes=()):
     with Journal(path, HEADER) as journal:
+        for outcome in outcomes:
+            journal.note_test(outcome)
         for context, found in run:
             journal.append_many(context, found[1:])
             for row in found[:1]:
@@ -46,19 +49,21 @@ def read(path):
 
 
 @settings(deadline=None)
-@given(RUNS)
-def test_what_is_read_is_what_was_written_and_bytes_are_reproducible(run):
+@given(RUNS, st.lists(outcomes, max_size=2))
+def test_what_is_read_is_what_was_written_and_bytes_are_reproducible(run, outcomes):
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, "1"), Path(folder, "2")
-        write(one, run)
-        write(two, run)
+        write(one, run, outcomes)
+        write(two, run, outcomes)
         assert one.read_bytes() == two.read_bytes()
         for line in one.read_text().split("\n")[:-1]:
             json.loads(line)
         record, found = read(one)
     assert found == [(c, r) for c, rs in run for r in (*rs[1:], *rs[:1])]
     assert (record.complete, record.torn, record.summary) == (True, False, {"passed": 1})
-    assert record.header == {**HEADER, "schema": 1}
+    assert record.header == {**HEADER, "schema": 2}
+    assert sum(record.counts.values()) == len(found)
+    assert record.tests == tuple(outcomes)
 
 
 @settings(deadline=None)
@@ -74,12 +79,15 @@ def test_the_file_reads_like_this(fresh, context, row):
     with fresh() as journal:
         journal.append(context, row)
         journal.append(dataclasses.replace(context), dataclasses.replace(row, lower=None, value=0))
+        journal.note_test(TestOutcome("test_pairs", "failed", 1.5, {"repeat": "pytest -k pairs"}))
     assert journal.path.read_text().splitlines() == [
-        '{"night":"2026-03-14","run":"r1","schema":1,"seed":7}',
+        '{"night":"2026-03-14","run":"r1","schema":2,"seed":7}',
         '{"conditions":{"temperature_c":23.5},"context":0,"instruments":["Polatis 21877"],'
         '"simulated":true,"test":"test_pairs","testbed":"opus"}',
         '[0,"ocs 1->17","outage",41440000,41000000,42000000,"ns",5,{"moved":4}]',
         '[0,"ocs 1->17","outage",0,null,42000000,"ns",5,{"moved":4}]',
+        '{"test":{"details":{"repeat":"pytest -k pairs"},"duration_s":1.5,"nodeid":"test_pairs",'
+        '"outcome":"failed"}}',
         '{"end":{}}',
     ]
 
@@ -254,7 +262,7 @@ def filled(fresh, context, row):
         (2, '{"context":0}', "instruments: found None"),
         (2, '{"context":"0","instruments":[]}', "expected an integer"),
         (2, '{"context":0,"instruments":[]}', "testbed: found ''"),
-        (2, '{"con":0}', "neither context nor closing"),
+        (2, '{"con":0}', "neither context, test nor closing"),
         (3, "[0,x]", "no JSON at column 4: Expecting value"),
         (3, "[0,1]", "expected a list of 9"),
         (3, "[[],1,2,3,4,5,6,7,8]", "context: found"),
@@ -264,6 +272,9 @@ def filled(fresh, context, row):
         (3, "[" * 100_000, "no JSON: maximum recursion"),
         (3, "[" + "1" * 5000 + "]", "no JSON: Exceeds the limit"),
         (3, "[0,\udcff]", "no JSON: 'utf-8' codec"),
+        (3, '{"test":{"nodeid":"t"}}', "expected the fields details, duration_s, nodeid, outcome"),
+        (3, '{"test":{"details":0,"duration_s":1,"nodeid":"t","outcome":"x"}}', "details: found 0"),
+        (3, '{"test":{"details":{},"duration_s":-1,"nodeid":"t","outcome":"x"}}', "seconds from 0"),
         (3, '{"end":{}}', "after the closing line"),
         (4, '{"context":0}', "instruments"),
     ],
@@ -301,15 +312,38 @@ def test_a_changed_byte_is_a_located_error_or_another_record(data):
 def test_a_journal_without_header_says_so(tmp_path, content):
     path = tmp_path / "j"
     path.write_bytes(content)
-    with pytest.raises(JournalDamagedError, match=":1: the run header is missing or torn"):
+    with pytest.raises(JournalEmptyError, match=":1: the run header is missing or torn"):
         read_journal(path)
 
 
 def test_a_newer_schema_is_no_damage(tmp_path):
     path = tmp_path / "j"
-    path.write_text('{"run":"r","night":"2026-03-14","schema":2}\n')
-    with pytest.raises(RecordError, match="found journal schema 2, expected 1"):
+    path.write_text('{"run":"r","night":"2026-03-14","schema":3}\n')
+    with pytest.raises(RecordError, match="found journal schema 3, expected one of 1, 2; read it"):
         read_journal(path)
+
+
+def test_the_first_schema_knew_no_lines_of_tests(tmp_path):
+    path = tmp_path / "j"
+    header = '{"run":"r","night":"2026-03-14","schema":1}\n'
+    path.write_text(header + '{"test":{"details":{},"duration_s":1,"nodeid":"t","outcome":"x"}}\n')
+    with pytest.raises(JournalDamagedError, match="neither context, test nor closing"):
+        read_journal(path)
+    path.write_text(header)
+    assert read_journal(path).tests == ()
+
+
+def test_a_journal_says_whether_somebody_writes_it(fresh, context, row):
+    journal = fresh()
+    assert is_written(journal.path)
+    with pytest.raises(JournalInUseError, match="still goes on"), locked(journal.path):
+        raise AssertionError
+    journal.append(context, row)
+    journal.close()
+    assert not is_written(journal.path)
+    with locked(journal.path):
+        assert is_written(journal.path)
+    assert not is_written(journal.path)
 
 
 def test_no_file_is_no_journal(tmp_path):
@@ -317,57 +351,3 @@ def test_no_file_is_no_journal(tmp_path):
         read_journal(tmp_path / "j")
     with pytest.raises(RecordError, match="Is a directory"):
         read_journal(tmp_path)
-
-
-APPENDER = """
-import os, sys
-from pathlib import Path
-from harness.record import Context, Journal, Row
-children = []
-for n in range(int(sys.argv[2])):
-    child = os.fork()
-    if child:
-        children.append(child)
-        continue
-    journal = Journal(Path(sys.argv[1], f"{n}.jsonl"), {"run": "r", "night": "2026-03-14"})
-    acknowledged = os.open(Path(sys.argv[1], f"{n}.ack"), os.O_WRONLY | os.O_CREAT)
-    contexts = [Context("t", f"test_{i}", (), True) for i in range(5)]
-    number = 0
-    while True:
-        row = Row("ocs", "loss", number, None, None, "dB", number)
-        journal.append(contexts[number // 100 % 5], row)
-        os.pwrite(acknowledged, b"%12d" % number, 0)
-        number += 1
-print(*children, flush=True)
-for child in children:
-    os.waitpid(child, 0)
-"""
-
-
-def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path):
-    """Thirty processes, each killed at a moment of its own."""
-    count = 30
-    with subprocess.Popen(
-        [sys.executable, "-c", APPENDER, str(tmp_path), str(count)],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as parent:
-        children = [int(pid) for pid in parent.stdout.readline().split()]
-        waiting = set(children)
-        try:
-            for number, child in enumerate(children):
-                path = tmp_path / f"{number}.ack"
-                while not path.exists() or path.stat().st_size < 12:
-                    assert parent.poll() is None
-                waiting.discard(child)
-                os.kill(child, signal.SIGKILL)
-        finally:
-            for child in waiting:
-                os.kill(child, signal.SIGKILL)
-        assert parent.wait() == 0
-    for number in range(count):
-        acknowledged = int((tmp_path / f"{number}.ack").read_bytes())
-        record, found = read(tmp_path / f"{number}.jsonl")
-        assert [r.value for _, r in found] == list(range(len(found)))
-        assert acknowledged < len(found) <= acknowledged + 2
-        assert not record.complete

@@ -1,0 +1,98 @@
+"""Where results lie: a folder of this machine, a shared one, or anything that fsspec reaches."""
+
+import re
+import urllib.parse
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from harness.record.errors import QuestionError, RecordError
+from harness.record.files import appearing
+
+# Of these a rename is one step; elsewhere, as in an object store, writing a file is.
+_RENAMING = frozenset(("ftp", "hdfs", "sftp", "smb", "ssh", "webhdfs"))
+
+
+class Place:
+    """A folder by its path or URL, such as `results` or `s3://lab/results`.
+
+    Raises `QuestionError` for a URL that names a password, or whose scheme is unknown or wants
+    a package that is not installed. Each method raises `RecordError` for what cannot be read or
+    written.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        self.name = str(location)
+        if urllib.parse.urlsplit(self.name).password:
+            raise QuestionError(
+                "the location of results names a password, and would be recorded; give it as "
+                "the storage's own configuration or environment does"
+            )
+        self._fs: Any
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(self.name)
+        except (OSError, ValueError, ImportError) as error:
+            raise QuestionError(f"{self.name}: {error}") from error
+        known = self._fs.protocol
+        self._protocols = frozenset((known,) if isinstance(known, str) else known)
+
+    @property
+    def filesystem(self) -> Any:
+        """What fsspec reads it with."""
+        return self._fs
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if it is one of this machine's, mounted or its own."""
+        return Path(self._root) if "file" in self._protocols else None
+
+    def path(self, name: str = "") -> str:
+        """What its file system calls `name`, which lies below this place."""
+        return f"{self._root.rstrip('/')}/{name}" if name else self._root
+
+    def files(self, below: str) -> list[str]:
+        """All files below the folder `below`, hidden ones apart, named from this place on."""
+        with self._trouble():
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.find(self.path(below))
+            except FileNotFoundError:
+                return []
+        names = (name[len(self.path()) :].lstrip("/") for name in found)
+        return sorted(name for name in names if not re.search(r"(^|/)\.", name))
+
+    def read(self, names: Iterable[str]) -> Mapping[str, bytes]:
+        """The content of each of these files."""
+        paths = {self.path(name): name for name in names}
+        if not paths:
+            return {}
+        with self._trouble():
+            return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
+
+    def put(self, file: Path, name: str) -> None:
+        """Copy a file of this machine; it appears whole or not at all."""
+        target = self.path(name)
+        with self._trouble():
+            if self.folder is not None:
+                with appearing(Path(target)) as hidden:
+                    hidden.write_bytes(file.read_bytes())
+                return
+            folder, _, last = target.rpartition("/")
+            self._fs.makedirs(folder, exist_ok=True)
+            if _RENAMING.isdisjoint(self._protocols):
+                self._fs.put_file(str(file), target)
+                return
+            draft = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
+            self._fs.put_file(str(file), draft)
+            self._fs.mv(draft, target)
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{self.name}: {error}") from error

@@ -1,0 +1,90 @@
+"""Bringing a run to its end: by itself, or later where its own process could not."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from harness.record.dataset import write_dataset
+from harness.record.descriptions import kept_descriptions
+from harness.record.errors import RecordError
+from harness.record.facts import FACTS, RunFacts, facts_of, parse_facts, write_facts
+from harness.record.files import left_by_the_killed
+from harness.record.locks import is_written, locked
+from harness.record.publishing import is_published, publish
+from harness.record.reading import RunRecord, read_journal
+from testbeds import Testbed
+
+JOURNAL = "journal.jsonl"
+REPORT = "report.html"
+
+WritePage: TypeAlias = Callable[[RunRecord, Mapping[str, Testbed], Path], None]
+"""Writes a run's report to a path, whole: of its record and its testbeds, as described then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A run that is whole again, as far as it went.
+
+    files: its part of the data set. report: its HTML report, if there is one.
+    """
+
+    record: RunRecord
+    facts: RunFacts
+    files: tuple[Path, ...]
+    report: Path | None
+
+
+def settle(folder: Path, write_page: WritePage | None = None) -> Recovered:
+    """Bring what the journal in `folder` says to the data set, and note that in `run.json`.
+
+    With `write_page` the report is made too, if there is none or it was made before the run
+    had ended. Doing it again does the same again.
+    """
+    journal, report = folder / JOURNAL, folder / REPORT
+    results = folder.parent.parent
+    files = write_dataset(journal, results / "rows")
+    record = read_journal(journal)
+    if write_page is not None and not (record.complete and report.exists()):
+        try:
+            write_page(record, kept_descriptions(record), report)
+        except OSError as error:
+            raise RecordError(f"{report}: {error.strerror}") from error
+    facts = facts_of(record, "complete" if record.complete else "recovered")
+    write_facts(facts, folder)
+    return Recovered(record, facts, files, report if report.exists() else None)
+
+
+def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
+    """Bring a run to its end whose process was killed: data set, report, and publication.
+
+    `folder` is the run's, with its journal. Nothing that had been acknowledged is missing, and
+    half-written files are removed. A run that ended by itself is settled again.
+
+    Raises `JournalInUseError` for a run that still goes on, `JournalEmptyError` for one that was
+    killed before it could record anything, `JournalDamagedError` for one whose journal is
+    not what was written, and `RecordError` for what cannot be reached or written.
+    """
+    with locked(folder / JOURNAL):
+        for place in (folder, *(folder.parent.parent / "rows").glob("testbed=*/night=*")):
+            for name in (FACTS, REPORT, f"{folder.name}.parquet"):
+                for left in left_by_the_killed(place, name):
+                    left.unlink(missing_ok=True)
+        recovered = settle(folder, write_page)
+        if location := recovered.record.header.get("publish"):
+            publish(folder, location)
+    return recovered
+
+
+def to_recover(results: Path) -> Iterator[Path]:
+    """The folders of runs that were killed, or could not be published, below `results`."""
+    for journal in sorted(results.glob(f"runs/*/{JOURNAL}")):
+        folder = journal.parent
+        try:
+            facts = parse_facts(str(folder / FACTS), (folder / FACTS).read_bytes())
+        except (FileNotFoundError, RecordError):
+            done = False
+        else:
+            done = not facts.header.get("publish") or is_published(folder)
+        if not done and not is_written(journal):
+            yield folder

@@ -1,0 +1,202 @@
+"""`lightrig results`: what is printed, and the exit status, which says what happened."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from record.recorded import begin, context, record, times
+from typer.testing import CliRunner
+
+from harness.cli.results import results
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A results folder with a run of opus, one of hardware, and one that was killed."""
+    place = tmp_path / "results"
+    record(place, "r1", "2026-03-14")
+    record(place, "r2", "2026-03-15", testbed="mixnet", simulated=False, rows=5)
+    killed = begin(place, "r3", "2026-03-15")
+    killed.append_many(context(), times(1234))
+    with pytest.raises(ZeroDivisionError), killed:
+        raise ZeroDivisionError
+    return place
+
+
+@pytest.fixture
+def run(lab):
+    return lambda *words: CliRunner().invoke(results, [*map(str, words), "--results", str(lab)])
+
+
+def words(text):
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+
+
+def test_list_says_what_was_measured_and_how_it_ended(run):
+    result = run("list")
+    assert result.exit_code == 0
+    head, one, two, three = words(result.stdout)
+    assert head == [
+        "run",
+        "night",
+        "testbeds",
+        "rows",
+        "passed",
+        "failed",
+        "skipped",
+        "took",
+        "state",
+    ]
+    assert one == ["r1", "2026-03-14", "opus (simulated)", "20", "1", "0", "1", "12 s", "complete"]
+    assert two[2:4] == ["opus, mixnet", "5"]
+    assert three == ["r3", "2026-03-15", "opus (simulated)", "1,234", "0", "0", "0", "killed"]
+
+
+def test_list_as_json_filtered(run):
+    (found,) = json.loads(run("list", "--json", "--testbed", "mix*").stdout)
+    assert (found["run"], found["simulated"], found["rows"]) == ("r2", False, 5)
+    assert [one["run"] for one in json.loads(run("list", "--json", "--night", "*-15").stdout)] == [
+        *("r2", "r3")
+    ]
+
+
+def test_list_of_nothing(tmp_path):
+    result = CliRunner().invoke(results, ["list", "--results", str(tmp_path / "none")])
+    assert result.exit_code == 0
+    assert "no runs" in result.stdout
+
+
+def test_a_damaged_run_is_trouble_but_the_others_are_listed(run, lab):
+    (lab / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
+    result = run("list")
+    assert result.exit_code == 3
+    assert "r1" in result.stdout
+    assert "r3/journal.jsonl:1: the run header has no schema" in result.stderr
+
+
+def test_query(run):
+    sql = "SELECT night, testbed, count(*) AS n, 1e-20 AS tiny FROM rows GROUP BY ALL ORDER BY n"
+    result = run("query", sql)
+    assert result.exit_code == 0
+    assert words(result.stdout) == [
+        ["night", "testbed", "n", "tiny"],
+        ["2026-03-15", "mixnet", "5", "1e-20"],
+        ["2026-03-14", "opus", "20", "1e-20"],
+    ]
+    assert json.loads(run("query", sql, "--json").stdout)[0] == {
+        "night": "2026-03-15",
+        "testbed": "mixnet",
+        "n": 5,
+        "tiny": 1e-20,
+    }
+    wrong = run("query", "SELECT x FROM rows")
+    assert wrong.exit_code == 2
+    assert 'Referenced column "x" not found' in wrong.stderr
+    assert run("query", "DROP VIEW rows").exit_code == 2
+
+
+def test_rows_that_cannot_be_read_are_trouble(run, lab):
+    (lab / "rows" / "testbed=opus" / "night=2026-03-14" / "r1.parquet").write_text("none")
+    result = run("export", "r1")
+    assert result.exit_code == 3
+    assert "r1.parquet" in result.stderr
+
+
+def test_export(run, tmp_path):
+    printed = run("export", "r1")
+    assert printed.exit_code == 0
+    lines = list(csv.DictReader(io.StringIO(printed.stdout)))
+    assert len(lines) == 20
+    assert lines[2]["value"] == "62000000.0"
+    file = tmp_path / "out.json"
+    assert run("export", "r1", "--format", "json", "--output", file).stdout == ""
+    assert len(json.loads(file.read_text())) == 20
+    unwritable = run("export", "r1", "--output", tmp_path / "no" / "where")
+    assert (unwritable.exit_code, "No such file" in unwritable.stderr) == (2, True)
+    unknown = run("export", "x")
+    assert unknown.exit_code == 2
+    assert "'x' is no run; the last are r1, r2, r3" in unknown.stderr
+
+
+def test_recover_brings_every_killed_run_to_its_end(run, lab):
+    empty = lab / "runs" / "r0"
+    empty.mkdir()
+    (empty / "journal.jsonl").touch()
+    result = run("recover")
+    assert result.exit_code == 0
+    report = str(lab / "runs" / "r3" / "report.html")
+    assert words(result.stdout)[1:] == [
+        ["r0", "empty", "0", "killed before anything was recorded"],
+        ["r3", "recovered", "1234", report],
+    ]
+    assert "<html" in (lab / "runs" / "r3" / "report.html").read_text()
+    assert [one["state"] for one in json.loads(run("list", "--json").stdout)] == [
+        *("complete", "complete", "recovered")
+    ]
+    empty.joinpath("journal.jsonl").unlink()
+    assert "nothing to recover" in run("recover").stdout
+
+
+def test_recover_one_run_by_name(run):
+    (told,) = json.loads(run("recover", "r1", "--json").stdout)
+    assert (told["run"], told["state"], told["rows"], told["problem"]) == (
+        "r1",
+        "complete",
+        20,
+        None,
+    )
+    unknown = run("recover", "r9")
+    assert unknown.exit_code == 2
+    assert "r9: no such run" in unknown.stderr
+
+
+def test_what_cannot_be_recovered_is_trouble(run, lab):
+    journal = lab / "runs" / "r3" / "journal.jsonl"
+    journal.write_text(journal.read_text() + "[0]\n")
+    result = run("recover", "--json")
+    assert result.exit_code == 3
+    (told,) = json.loads(result.stdout)
+    assert told["state"] == "not recovered"
+    assert "journal.jsonl:1237: found [0]" in told["problem"]
+    elsewhere = CliRunner().invoke(results, ["recover", "--results", "memory://x"])
+    assert elsewhere.exit_code == 2
+    assert "give a folder" in elsewhere.stderr
+
+
+def test_compare_says_what_changed(run, lab):
+    for number in range(1, 13):
+        middle = 60 + number % 3 / 10 + (9 if number == 12 else 0)
+        record(lab, f"n{number:02}", f"2026-02-{number:02}", rows=40, middle_ms=middle)
+    same = run("compare", "n10", "n11")
+    assert same.exit_code == 0
+    (line,) = words(same.stdout)[1:]
+    assert line[:3] == [
+        "opus (simulated)",
+        "test_between_plans[opus-east-west-north-south]",
+        "reconfiguration.light_back",
+    ]
+    assert line[3].startswith("63.1 ms [57.")
+    assert line[3].endswith("] n 40")
+    assert line[5] == "unchanged"
+    other = run("compare", "n11", "n12")
+    assert other.exit_code == 1
+    assert "reconfiguration.light_back: Tonight's 40 samples are 1.1" in other.stdout
+    (found,) = json.loads(run("compare", "n11", "n12", "--json").stdout)
+    assert found["drift"]["outcome"] == "changed"
+    assert found["after"]["n"] == 40
+    assert (found["quantity"], found["simulated"]) == ("reconfiguration.light_back", True)
+    few = run("compare", "n01", "r1")
+    assert (few.exit_code, "not enough data" in few.stdout) == (0, True)
+    nothing = run("compare", "r1", "r2")
+    assert nothing.exit_code == 2
+    assert "nothing in common" in nothing.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "query", "compare", "recover", "export"])
+def test_every_command_has_help_with_an_example(command):
+    result = CliRunner().invoke(results, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: lightrig results {command}" in result.stdout
+    assert "Exit 0" in result.stdout

@@ -1,0 +1,27 @@
+"""A process that records and says so, until it is killed."""
+
+import os
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from record.recorded import begin, context
+
+from harness.record import Row, TestOutcome
+
+TESTS_EVERY = 10
+
+
+def write_until_killed(results: str, run: str, acknowledge: Connection) -> None:
+    """Every tenth thing is a test that has ended, the others are rows; each is acknowledged."""
+    journal = begin(Path(results), run)
+    contexts = [context(moving=moved) for moved in (1, 4, 16)]
+    number = 0
+    while True:
+        if number % TESTS_EVERY == TESTS_EVERY - 1:
+            journal.note_test(TestOutcome(f"test_{number}", "passed", 0.0))
+        else:
+            conditions = {"event": number}
+            row = Row("opus", "reconfiguration.light_back", number, 0, number, "ns", 0, conditions)
+            journal.append(contexts[number // 100 % 3], row)
+        number += 1
+        os.write(acknowledge.fileno(), number.to_bytes(8, "big"))

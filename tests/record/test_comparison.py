@@ -1,0 +1,147 @@
+"""Two runs side by side, and drift by the nights before."""
+
+import pytest
+from record.recorded import MS, OPUS, begin, context, record
+
+from harness.record import QuestionError, Results, Row, keep_descriptions, settle
+from harness.record.comparison import compare
+from harness.statistics import NotEnough
+from testbeds import TestbedError
+
+
+def night(results, number, *, rows=40, shift_ms=0.0, simulated=True, run=None, **header):
+    """A run of one night; nights differ by a little, as they do."""
+    middle = 60.0 + 0.1 * (number % 3) + shift_ms
+    name, date = run or f"n{number:02}", f"2026-03-{number:02}"
+    return record(results, name, date, rows=rows, middle_ms=middle, simulated=simulated, **header)
+
+
+@pytest.fixture
+def nights(tmp_path):
+    for number in range(1, 12):
+        night(tmp_path, number)
+    return tmp_path
+
+
+def test_nights_alike_are_unchanged_and_one_apart_is_changed(nights):
+    night(nights, 12)
+    night(nights, 13, shift_ms=8)
+    results = Results(nights)
+    (alike,) = compare(results, "n11", "n12")
+    (apart,) = compare(results, "n12", "n13")
+    assert alike.case.quantity == "reconfiguration.light_back"
+    assert (alike.case.testbed, alike.case.unit, alike.case.simulated) == ("opus", "ns", True)
+    assert alike.case.held == '{"before": "east-west"}'
+    assert alike.drift.outcome == "unchanged"
+    assert apart.drift.outcome == "changed"
+    assert (apart.drift.nights, apart.drift.n) == (10, 40)
+    assert apart.before == alike.after
+    assert (apart.after.value - apart.before.value) == pytest.approx(8.1 * MS)
+    assert apart.after.lower <= apart.after.value <= apart.after.upper
+
+
+def test_few_nights_and_few_samples_are_not_enough(tmp_path):
+    night(tmp_path, 1, rows=3)
+    night(tmp_path, 2, shift_ms=30)
+    (found,) = compare(Results(tmp_path), "n01", "n02")
+    assert found.drift.outcome == "not enough data"
+    assert found.drift.needed_nights == 10
+    assert isinstance(found.before, NotEnough)
+    assert found.after.n == 40
+
+
+def test_a_simulated_run_is_never_compared_with_hardware(nights):
+    night(nights, 12, simulated=False)
+    results = Results(nights)
+    with pytest.raises(QuestionError, match="n11 and n12 have nothing in common"):
+        compare(results, "n11", "n12")
+    night(nights, 13, simulated=False, shift_ms=8)
+    (found,) = compare(results, "n12", "n13")
+    assert (found.drift.nights, found.drift.needed_nights) == (1, 9)
+
+
+def test_the_runs_of_one_night_are_one_night(nights):
+    night(nights, 11, run="n11b", rows=10, shift_ms=1)
+    night(nights, 12)
+    (found,) = compare(Results(nights), "n11b", "n12")
+    assert found.drift.nights == 10
+    assert found.before.n == 10
+
+
+def test_the_rules_are_those_that_the_run_kept(nights, tmp_path):
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "opus").mkdir()
+    (lab / "opus.yaml").write_text(OPUS.read_text())
+    maps = "opus/crossconnect.yaml"
+    (lab / maps).write_text((OPUS.parent / maps).read_text())
+    rules = lab / "opus.baselines.yaml"
+    rules.write_text("quantities:\n  reconfiguration.*: {guard: {max: 50 ms}}\n")
+
+    def described(number):
+        run = f"n{number}"
+        kept = keep_descriptions({"opus": str(lab / "opus.yaml")}, nights / "runs" / run)
+        return night(nights, number, descriptions=kept)
+
+    described(12)
+    (found,) = compare(Results(nights), "n11", "n12")
+    assert found.drift.outcome == "guard broken"
+    rules.write_text("quantities:\n  outage.*: {}\n")
+    described(13)
+    assert compare(Results(nights), "n11", "n13") == []
+    rules.write_text("quantities:\n  outage.*: {nights: 1}\n")
+    described(14)
+    with pytest.raises(TestbedError, match="expected at least 5"):
+        compare(Results(nights), "n11", "n14")
+
+
+def write(results, run, date, quantities):
+    journal = begin(results, run, date)
+    rows = [
+        Row(f"port{port}", quantity, value, value, value, unit, 0, {"event": event})
+        for quantity, unit, scale in quantities
+        for event in range(35)
+        for port in range(2)
+        for value in [scale * (10 * event + port)]
+    ]
+    journal.append_many(context(), rows)
+    journal.close()
+    settle(journal.path.parent)
+
+
+def test_one_sample_an_event_its_worst_and_nothing_twice(tmp_path):
+    quantities = [
+        ("reconfiguration.carrier_up", "ns", 1),
+        ("carrier_up", "ns", 1),
+        ("closure.carrier_up", "1", 1),
+        ("harness.carrier_stamp", "ns", 1),
+        ("received_power", "dBm", -0.25),
+        ("outage.carrier", "ns", 0),
+    ]
+    for number in range(10, 22):
+        write(tmp_path, f"n{number}", f"2026-03-{number}", quantities)
+    results = Results(tmp_path)
+    found = {one.case.quantity: one for one in compare(results, "n20", "n21")}
+    assert set(found) == {"reconfiguration.carrier_up", "received_power", "outage.carrier"}
+    assert found["reconfiguration.carrier_up"].after.n == 35
+    assert found["reconfiguration.carrier_up"].after.upper % 10 == 1
+    assert found["received_power"].after.n == 35
+    (only,) = compare(results, "n20", "n21", quantity="received_power")
+    assert only == found["received_power"]
+    assert only.drift.outcome == "unchanged"
+    # There is no ratio of nothing, which is no reason to be silent about the rest.
+    assert found["outage.carrier"].drift.outcome == "not enough data"
+    assert found["outage.carrier"].drift.reason.startswith("Cannot be judged: found 0")
+
+
+def test_a_bound_that_is_missing_is_no_bound(tmp_path):
+    for run in ("n1", "n2"):
+        journal = begin(tmp_path, run)
+        for number in range(20):
+            journal.append(context(), Row("ocs", "reconfiguration.x", 5, None, None, "ns", number))
+            journal.append(context(), Row("ocs", "insertion_loss", 1.5, None, None, "dB", number))
+        journal.close()
+        settle(journal.path.parent)
+    time, loss = compare(Results(tmp_path), "n1", "n2")
+    assert (time.after.lower, time.after.upper, time.after.n) == (0, float("inf"), 20)
+    assert (loss.after.lower, loss.after.upper, loss.after.n) == (1.5, 1.5, 20)

@@ -1,0 +1,56 @@
+"""Killed at any moment, a run keeps what it acknowledged and is whole again afterwards."""
+
+import multiprocessing
+import os
+import random
+import time
+
+import pytest
+from record.killed_writer import TESTS_EVERY, write_until_killed
+
+from harness.record import Results, read_journal, recover, to_recover
+from harness.report import write_page
+
+KILLS = range(12)
+
+
+def acknowledged(context, results, run, after_s):
+    """Kill a writer `after_s` after its first word; returns how many things it said are kept."""
+    receive, send = context.Pipe(duplex=False)
+    writer = context.Process(target=write_until_killed, args=(str(results), run, send))
+    writer.start()
+    send.close()
+    said, deadline = 0, None
+    while deadline is None or time.monotonic() < deadline:
+        said += len(os.read(receive.fileno(), 1 << 16))
+        deadline = deadline or time.monotonic() + after_s
+    writer.kill()
+    while more := os.read(receive.fileno(), 1 << 16):
+        said += len(more)
+    writer.join()
+    receive.close()
+    return said // 8
+
+
+@pytest.mark.timeout(60)
+def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path):
+    dice = random.Random(5)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["harness.record"])
+    said = {f"r{n}": acknowledged(context, tmp_path, f"r{n}", dice.uniform(0, 0.04)) for n in KILLS}
+    folders = list(to_recover(tmp_path))
+    assert [folder.name for folder in folders] == sorted(said)
+    for folder in folders:
+        kept = read_journal(folder / "journal.jsonl")
+        rows = [int(row.value) for _, row in kept.rows()]
+        tests = [int(test.nodeid.removeprefix("test_")) for test in kept.tests]
+        count = len(rows) + len(tests)
+        assert said[folder.name] <= count <= said[folder.name] + 1
+        assert sorted(rows + tests) == list(range(count))
+        assert all(number % TESTS_EVERY == TESTS_EVERY - 1 for number in tests)
+        recovered = recover(folder, write_page)
+        assert recovered.facts.state == "recovered"
+        assert len(recovered.facts.tests) == len(tests)
+        assert Results(tmp_path).frame(run=folder.name)["value"].tolist() == rows
+        assert "made from its journal" in recovered.report.read_text()
+    assert [one.state for one in Results(tmp_path).runs()] == ["recovered"] * len(said)
