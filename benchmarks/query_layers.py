@@ -1,0 +1,229 @@
+"""One layer of software asking an instrument, and that instrument: each a process of its own.
+
+Run by `benchmarks.queries`, also with the Python of another environment, where a layer is
+installed that is not in this one. So nothing is imported before it is known to be wanted.
+
+    query_layers.py serve CPU           prints its port, then answers until stdin ends
+    query_layers.py ask LAYER PORT CPU  prints `ready` or why not, then for each line
+                                        `time COMMAND COUNT` or `fault COMMAND` one JSON line
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TIMEOUT = 2.0
+"""Seconds that every layer waits for an answer."""
+SHORT = "SENS1:POW:READ?"
+LONG = "TRAC:DATA?"
+FAULTS = ("CLOSE?", "HALF?", "RESET?", "SILENT?")
+_LONG_ANSWER = b"1" * 99_999 + b"\n"
+Ask = Callable[[str], object]
+_numbers = itertools.count()
+
+
+# ------------------------------------------------------------------------ the instrument
+
+
+def serve() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+
+    def accept() -> None:
+        while True:
+            line, _ = listener.accept()
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_answer, args=(line,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    sys.stdin.read()
+
+
+def _answer(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := line.recv(4096):
+            question = data.split(b"\n", 1)[0].rstrip()
+            if data.startswith(b"RTRV"):
+                tag = data.split(b":")[3].rstrip(b";")
+                line.sendall(
+                    b'\r\n\n   ocs 26-01-02 03:04:05\r\nM  %b COMPLD\r\n   "33:-3.25"\r\n;' % tag
+                )
+            elif question == LONG.encode():
+                line.sendall(_LONG_ANSWER)
+            elif question == b"CLOSE?":
+                break
+            elif question == b"HALF?":
+                line.sendall(b"-3.2")
+                break
+            elif question == b"RESET?":
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                break
+            elif question != b"SILENT?":
+                line.sendall(b"-3.25000000E+000\n")
+    line.close()
+
+
+# ------------------------------------------------------------------------------ layers
+
+
+def raw(port: int) -> Ask:
+    line = socket.create_connection(("127.0.0.1", port), TIMEOUT)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    answers = line.makefile("rb")
+
+    def ask(command: str) -> bytes:
+        line.sendall(command.encode() + b"\n")
+        answer = answers.readline()
+        if not answer.endswith(b"\n"):
+            raise ConnectionError("the peer closed the connection")
+        return answer
+
+    return ask
+
+
+def lightrig(port: int) -> Ask:
+    from instruments.clock import SystemClock
+    from instruments.way import Way
+    from instruments.wire.scpi import scpi_session
+
+    session = scpi_session("meter", Way("scpi", "127.0.0.1", port), SystemClock())
+    return lambda command: session.query(command, int(TIMEOUT * 1e9)).text
+
+
+def recorded(port: int) -> Ask:
+    from instruments.clock import SystemClock
+    from instruments.way import Way
+    from instruments.wire.recording import record
+    from instruments.wire.scpi import scpi_session
+
+    clock = SystemClock()
+    record(clock, Path(tempfile.mkdtemp(prefix="lightrig-recorded-")))
+    session = scpi_session("meter", Way("scpi", "127.0.0.1", port), clock)
+    return lambda command: session.query(command, int(TIMEOUT * 1e9)).text
+
+
+def tl1(port: int) -> Ask:
+    from instruments.clock import SystemClock
+    from instruments.wire.tl1 import Tl1Session
+
+    session = Tl1Session("ocs", "127.0.0.1", port, SystemClock())
+    return lambda _: session.command("RTRV-PORT-POWER", "33").lines
+
+
+def pyvisa_py(port: int) -> Ask:
+    import pyvisa
+
+    return _visa(pyvisa.ResourceManager("@py"), port).query
+
+
+def _visa(manager: Any, port: int) -> Any:
+    instrument = manager.open_resource(f"TCPIP::127.0.0.1::{port}::SOCKET")
+    instrument.read_termination = instrument.write_termination = "\n"
+    instrument.timeout = TIMEOUT * 1000
+    return instrument
+
+
+def pymeasure(port: int) -> Ask:
+    from pymeasure.adapters import VISAAdapter
+    from pymeasure.instruments import Instrument
+
+    adapter = VISAAdapter(
+        f"TCPIP::127.0.0.1::{port}::SOCKET",
+        visa_library="@py",
+        read_termination="\n",
+        write_termination="\n",
+        timeout=TIMEOUT * 1000,
+    )
+    return Instrument(adapter, "meter", includeSCPI=False).ask
+
+
+def qcodes(port: int) -> Ask:
+    from qcodes.instrument import VisaInstrument
+
+    address = f"TCPIP::127.0.0.1::{port}::SOCKET"
+    name = f"meter{next(_numbers)}"
+    meter = VisaInstrument(name, address, visalib="@py", terminator="\n", timeout=TIMEOUT)
+    for parameter, command in (("power", SHORT), ("trace", LONG)):
+        meter.add_parameter(parameter, get_cmd=command)
+    parameters = {SHORT: meter.parameters["power"], LONG: meter.parameters["trace"]}
+    return lambda command: parameters[command]() if command in parameters else meter.ask(command)
+
+
+LAYERS = {
+    "raw socket": raw,
+    "lightrig": lightrig,
+    "pyvisa-py": pyvisa_py,
+    "pymeasure": pymeasure,
+    "qcodes": qcodes,
+    "lightrig, recorded": recorded,
+    "lightrig TL1": tl1,
+}
+
+
+def ask(layer: str, port: int) -> None:
+    try:
+        question = LAYERS[layer](port)
+    except ImportError as error:
+        print(f"not installed: {error}", flush=True)
+        return
+    print("ready", flush=True)
+    for line in sys.stdin:
+        what, command, *count = line.split()
+        if what == "time":
+            result = _timed(question, command, int(count[0]))
+        else:
+            result = _failing(LAYERS[layer](port), command)
+        print(json.dumps(result), flush=True)
+
+
+def _timed(question: Ask, command: str, count: int) -> dict[str, Any]:
+    question(command)
+    cpu, start = time.process_time_ns(), time.perf_counter_ns()
+    for _ in range(count):
+        question(command)
+    end = time.perf_counter_ns()
+    return {
+        "wall_us": (end - start) / count / 1e3,
+        "cpu_us": (time.process_time_ns() - cpu) / count / 1e3,
+    }
+
+
+def _failing(question: Ask, command: str) -> dict[str, Any]:
+    question(SHORT)
+    _before_all_others(False)  # some layers keep a processor busy until their timeout
+    cpu, start = time.process_time_ns(), time.perf_counter_ns()
+    said = "an answer"
+    try:
+        question(command)
+    except Exception as error:
+        said = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return {
+        "wall_ms": (time.perf_counter_ns() - start) / 1e6,
+        "cpu_ms": (time.process_time_ns() - cpu) / 1e6,
+        "said": said,
+    }
+
+
+def _before_all_others(wanted: bool) -> None:
+    """Whether this process comes before whatever else the machine does, where that is allowed."""
+    policy, priority = (os.SCHED_RR, 1) if wanted else (os.SCHED_OTHER, 0)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, policy, os.sched_param(priority))
+
+
+if __name__ == "__main__":
+    os.sched_setaffinity(0, {int(sys.argv[-1])})
+    _before_all_others(True)
+    if sys.argv[1] == "serve":
+        serve()
+    else:
+        ask(sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,418 @@
+"""A session that was recorded can be had again: its answers, its delays and its faults."""
+
+import contextlib
+import json
+
+import pytest
+
+from instruments.clock import SystemClock
+from instruments.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    NoReplyError,
+)
+from instruments.simulated.peer_server import PeerServer
+from instruments.simulated.replay_peer import ReplayPeer
+from instruments.simulated.scpi_peer import Later, ScpiCommands, ScpiDialogue, block, number, one
+from instruments.simulated.services import serve
+from instruments.simulated.tl1_peer import Answer, Refusal, Tl1Dialogue
+from instruments.transcript import Piece, Transcript, TranscriptError, read
+from instruments.virtual_clock import VirtualClock
+from instruments.way import Way
+from instruments.wire.recording import record, recorder_of
+from instruments.wire.scpi import scpi_session
+from instruments.wire.tl1 import Tl1Session
+
+MS = 1_000_000
+PASSWORD = "hunter2-and-more"
+DATA = bytes(range(256)) * 3
+
+
+@pytest.fixture
+def clock():
+    made = VirtualClock(patience=20)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stage(clock, tmp_path):
+    """Lets instruments be recorded, and recordings be asked."""
+    return Stage(clock, tmp_path / "traces")
+
+
+class Stage:
+    def __init__(self, clock, folder):
+        self.clock = clock
+        self.folder = folder
+        self.unknown = []
+
+    @contextlib.contextmanager
+    def recording(self, session):
+        """Serve `session` and record what is asked of it."""
+        server = PeerServer(self.clock)
+        recorder = record(self.clock, self.folder)
+        yield server
+        recorder.close()
+        server.close()
+
+    @contextlib.contextmanager
+    def replaying(self, transcript=None):
+        """A way to the recorded instrument."""
+        server = PeerServer(self.clock)
+        transcript = transcript or read(next(self.folder.iterdir()))
+        peer = ReplayPeer(transcript, self.clock, self.unknown.append)
+        service = serve(peer.name, peer, peer.scheme, server, ("", ""), resource=peer.resource)
+        yield Way(service.scheme, service.host, service.port or None, resource=service.resource)
+        server.close()
+
+
+def laser(clock):
+    power = {"dBm": 0.0}
+    commands = ScpiCommands("Maker,Laser,SIM-1,1.0")
+    commands.add("POWer", lambda request: power.update(dBm=number(one(request))))
+    commands.add("POWer?", lambda _: f"{power['dBm']:.3f}")
+    commands.add("TRACe?", lambda _: block(DATA))
+    commands.add("SLOW?", lambda _: Later(70 * MS, "slow"))
+    return lambda connection, index: ScpiDialogue(connection, clock, f"laser#{index}", commands)
+
+
+def script(session):
+    """What a driver might do; everything that it learns."""
+    learnt = [session.query("*IDN?").text, session.query("POW?").text]
+    for power in (1.5, -3):
+        session.do(f"POW {power}")
+        reply = session.query("POW?")
+        learnt += [reply.text, reply.received - reply.sent.earliest]
+    learnt.append(session.query_block("TRAC?"))
+    with pytest.raises(DeniedError) as raised:
+        session.do("NONSENSE")
+    learnt.append(raised.value.code)
+    reply = session.query("SLOW?")
+    return [*learnt, reply.text, reply.received - reply.sent.earliest]
+
+
+@pytest.mark.parametrize("wire", ["scpi", "serial", "visa", "asrl"])
+def test_the_same_questions_have_the_same_answers_after_the_same_time(stage, clock, wire):
+    peer = type("Laser", (), {"wires": lambda _: {"scpi": laser(clock), "serial": laser(clock)}})
+    with stage.recording(None) as server:
+        scheme = "visa" if wire == "asrl" else wire
+        resource = "ASRL::INSTR" if wire == "asrl" else ""
+        service = serve("laser", peer(), scheme, server, ("", ""), resource=resource)
+        way = Way(service.scheme, service.host, service.port or None, resource=service.resource)
+        session = scpi_session("laser", way, clock)
+        before = script(session)
+        session.close()
+    transcript = read(stage.folder / "laser.jsonl")
+    assert transcript.about["instrument"] == "laser"
+    assert transcript.about["clock"] == "virtual"
+    with stage.replaying() as way:
+        assert way.scheme == scheme
+        session = scpi_session("other", way, clock)
+        again = script(session)
+        session.close()
+    assert again == before
+    assert stage.unknown == []
+
+
+def switch(clock):
+    circuits = {}
+
+    def execute(session, request):
+        match request.verb:
+            case "ACT-USER":
+                if request.blocks[1].strip('"') != PASSWORD:
+                    raise Refusal("PICC", "Authentication failure")
+                return Answer()
+            case "ENT-PATCH":
+                circuits.update([request.aid.split(",")])
+                return Answer((), 40 * MS)
+            case "RTRV-PATCH":
+                return Answer([f"{i},{e}" for i, e in sorted(circuits.items())])
+        raise Refusal("IICC", "Invalid command")
+
+    return lambda connection, index: Tl1Dialogue(connection, clock, f"o#{index}", "ocs", execute)
+
+
+def move(session):
+    found = [session.command("RTRV-PATCH").lines]
+    for circuit in ("1,17", "2,18"):
+        began = session.submit("ENT-PATCH", circuit)
+        listed = session.submit("RTRV-PATCH")
+        found += [began.result().received - began.sent.earliest, listed.result().lines]
+    with pytest.raises(DeniedError) as raised:
+        session.command("NONSENSE")
+    return [*found, raised.value.code, raised.value.text, str(raised.value).splitlines()[2]]
+
+
+def test_tl1_under_other_tags_and_without_the_password(stage, clock):
+    with stage.recording(None) as server:
+        address = server.listen(switch(clock))
+        session = Tl1Session("ocs", *address, clock, ("bench", PASSWORD))
+        before = move(session)
+        session.close()
+    assert PASSWORD not in (stage.folder / "ocs.jsonl").read_text()
+    assert "DENY IICC Invalid command" in before[-1]
+    with stage.replaying() as way:
+        assert way.scheme == "tl1"
+        session = Tl1Session("ocs", way.host, way.port, clock, ("bench", "another password"))
+        for _ in range(3):
+            with pytest.raises(DeniedError, match="Not in the recording"):
+                session.command("RTRV-HDR")
+        assert move(session) == before
+        session.close()
+    assert [question.split(b":")[0] for question in stage.unknown] == [b"RTRV-HDR"] * 3
+
+
+def test_reports_are_sent_again(stage, clock):
+    class Reporting(Tl1Dialogue):
+        def received(self, data):
+            super().received(data)
+            clock.schedule(clock.now() + 3 * MS, "ocs", lambda: self.report("FAN-FAIL"))
+
+    def session(connection, index):
+        made = Reporting(connection, clock, "o", "ocs", lambda *_: Answer((), 10 * MS))
+        made.user = "bench"
+        return made
+
+    with stage.recording(None) as server:
+        one_ = Tl1Session("ocs", *server.listen(session), clock)
+        one_.command("RTRV-HDR")
+        assert len(one_.reports) == 1
+        one_.close()
+    with stage.replaying() as way:
+        again = Tl1Session("ocs", way.host, way.port, clock)
+        again.command("RTRV-HDR")
+        assert ["FAN-FAIL" in report for report in again.reports] == [True]
+        again.close()
+
+
+# ------------------------------------------------------------------------------- faults
+
+
+class Failing:
+    """Answers *IDN?, and then fails as it is asked to."""
+
+    def __init__(self, connection, clock):
+        self.connection = connection
+        self.clock = clock
+
+    def received(self, data):
+        self.clock.schedule(self.clock.now() + 5 * MS, "f", lambda: self.answer(data))
+
+    def answer(self, data):
+        say, end = self.connection.send, self.connection.close
+        match data.strip():
+            case b"*IDN?":
+                say(b"Maker,Meter,SIM-1,1.0\n")
+            case b"CLOSE?":
+                say(b"-3.2")
+                end()
+            case b"RESET?":
+                end(abruptly=True)
+            case b"GARBAGE?":
+                say(b"\xff\x00\xfe\n")
+            case b"BAD:BLOCK?":
+                say(b"#3abc\n")
+            case b"LATE?":
+                self.clock.schedule(self.clock.now() + 80 * MS, "f", lambda: say(b"late\n"))
+            case b"ONCE?":
+                say(b"once\n")
+
+    def closed(self):
+        pass
+
+
+def fail(session, clock):
+    told = [session.query("*IDN?").text]
+    for question, kind in (
+        ("CLOSE?", DisconnectedError),
+        ("RESET?", DisconnectedError),
+        ("SILENT?", NoReplyError),
+        ("BAD:BLOCK?", GarbledError),
+        ("LATE?", NoReplyError),
+    ):
+        before = clock.now()
+        with pytest.raises(kind) as raised:
+            session.query(question, 50 * MS)
+        told += [str(raised.value).splitlines()[:3], clock.now() - before]
+        told.append(session.query("*IDN?").text)
+    return [*told, session.query("GARBAGE?").text]
+
+
+@pytest.mark.parametrize("wire", ["scpi", "serial"])
+def test_a_fault_that_was_recorded_comes_again(stage, clock, wire):
+    def session(connection, _):
+        return Failing(connection, clock)
+
+    with stage.recording(None) as server:
+        if wire == "scpi":
+            way = Way("scpi", *server.listen(session))
+        else:
+            way = Way("serial", resource=server.serial_line(session))
+        asker = scpi_session("meter", way, clock)
+        before = (fail if wire == "scpi" else fail_silently)(asker, clock)
+        asker.close()
+    with stage.replaying() as way:
+        asker = scpi_session("meter", way, clock)
+        assert (fail if wire == "scpi" else fail_silently)(asker, clock) == before
+        asker.close()
+    assert stage.unknown == []
+
+
+def fail_silently(session, clock):
+    """On a line that cannot hang up."""
+    told = []
+    for question in ("SILENT?", "LATE?"):
+        with pytest.raises(NoReplyError) as raised:
+            session.query(question, 50 * MS)
+        told.append(str(raised.value).splitlines()[:3])
+        told.append(session.query("*IDN?").text)
+    return told
+
+
+def test_an_instrument_that_hangs_up_on_everybody(stage, clock):
+    class Door:
+        def __init__(self, connection):
+            clock.schedule(clock.now() + MS, "door", connection.close)
+
+        def received(self, data):
+            pass
+
+        def closed(self):
+            pass
+
+    def knock(way):
+        session = scpi_session("meter", way, clock)
+        with pytest.raises(DisconnectedError):
+            session.query("*IDN?")
+        session.close()
+
+    with stage.recording(None) as server:
+        knock(Way("scpi", *server.listen(lambda connection, _: Door(connection))))
+    with stage.replaying() as way:
+        knock(way)
+        knock(way)
+
+
+# ------------------------------------------------------------------------- many questions
+
+
+def transcript_of(*pieces, wire="scpi://127.0.0.1:1"):
+    found = [Piece(0, 1, "open", wire.encode())]
+    for at, (question, answer) in enumerate(pieces, 1):
+        found.append(Piece(at * MS, 1, ">", question))
+        if answer is not None:
+            found.append(Piece(at * MS + 1000, 1, "<", answer))
+    return Transcript({"instrument": "meter"}, tuple(found))
+
+
+def test_answers_follow_the_order_of_the_recording(stage, clock):
+    pieces = [(b"P?\n", b"1\n"), (b"SET 2\n", None), (b"P?\n", b"2\n"), (b"P?\n", b"3\n")]
+    with stage.replaying(transcript_of(*pieces)) as way:
+        session = scpi_session("meter", way, clock, error_query=None)
+        assert session.query("P?").text == "1"
+        session.write("SET 2")
+        assert [session.query("P?").text for _ in range(4)] == ["2", "3", "3", "3"]
+        session.close()
+
+
+def test_a_question_that_is_part_of_another(stage, clock):
+    pieces = [(b"A?\n", b"a\n"), (b"A?\nB?\n", b"ab\n"), (b"A?\nB?\nC?\n", b"abc\n")]
+    with stage.replaying(transcript_of(*pieces)) as way:
+        session = scpi_session("meter", way, clock, error_query=None)
+        for question, answer in pieces[::-1]:
+            assert session.query(question.decode().rstrip()).text == answer.decode().rstrip()
+        session.close()
+
+
+def test_what_was_never_asked_is_told_and_not_answered(stage, clock):
+    with stage.replaying(transcript_of((b"P?\n", b"1\n"))) as way:
+        session = scpi_session("meter", way, clock, error_query=None)
+        session.write("SET 3")
+        assert session.query("P?").text == "1"
+        with pytest.raises(NoReplyError):
+            session.query("Q?", 50 * MS)
+        session.close()
+    assert stage.unknown == [b"SET 3\n", b"Q?\n"]
+
+
+def test_a_secret_may_be_any_word(stage, clock):
+    pieces = [(b"LOGIN bench,***\n", b"OK\n"), (b"P?\n", b"1\n")]
+    with stage.replaying(transcript_of(*pieces)) as way:
+        session = scpi_session("meter", way, clock, error_query=None)
+        assert session.query("LOGIN bench,swordfish").text == "OK"
+        assert session.query("P?").text == "1"
+        session.close()
+    assert stage.unknown == []
+
+
+@pytest.mark.parametrize("wire", ["ssh://host", "netconf://host:830", ""])
+def test_wires_that_cannot_be_replayed(clock, wire):
+    with pytest.raises(TranscriptError, match="what can be replayed is tl1, scpi, serial, visa"):
+        ReplayPeer(transcript_of(wire=wire), clock)
+
+
+# ----------------------------------------------------------------------------- recording
+
+
+def test_a_recording_is_begun_and_ended(stage, clock, tmp_path):
+    server = PeerServer(clock)
+    way = Way("scpi", *server.listen(laser(clock)))
+    first = scpi_session("laser", way, clock)
+    first.query("*IDN?")  # before anybody recorded
+    recorder = record(clock, stage.folder)
+    assert recorder_of(clock) is recorder
+    assert not stage.folder.exists()
+    recorder.describe("laser", model="some-laser", identity="Maker Laser, serial 1")
+    sessions = [scpi_session("laser", way, clock) for _ in range(2)]
+    for session in sessions:
+        session.query("*IDN?")
+    first.query("POW?")  # its way was open already
+    recorder.close()
+    assert recorder_of(clock) is None
+    sessions[0].query("POW?")
+    for session in (first, *sessions):
+        session.close()
+    server.close()
+    transcript = read(stage.folder / "laser.jsonl")
+    assert transcript.about["model"] == "some-laser"
+    assert [(piece.session, piece.kind) for piece in transcript.pieces] == [
+        (1, "open"), (1, ">"), (1, "<"), (2, "open"), (2, ">"), (2, "<"),
+    ]  # fmt: skip
+    assert transcript.pieces[0].data.decode() == str(way)
+
+
+def test_a_second_recording_does_not_overwrite_the_first(clock, tmp_path):
+    for _ in range(3):
+        recorder = record(clock, tmp_path)
+        recorder.describe("../ocs 1", model="polatis")
+        recorder.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".._ocs_1-2.jsonl",
+        ".._ocs_1-3.jsonl",
+        ".._ocs_1.jsonl",
+    ]
+
+
+def test_a_recording_that_is_killed_is_there_line_by_line(stage, clock):
+    server = PeerServer(clock)
+    recorder = record(clock, stage.folder)
+    session = scpi_session("laser", Way("scpi", *server.listen(laser(clock))), clock)
+    session.query("*IDN?")
+    lines = (stage.folder / "laser.jsonl").read_text().splitlines()
+    kinds = [json.loads(line).get("kind") for line in lines]
+    assert kinds == [None, "open", ">", "<"]
+    recorder.close()
+    session.close()
+    server.close()
+
+
+def test_clocks_are_recorded_apart(clock, tmp_path):
+    other = SystemClock()
+    recorder = record(other, tmp_path)
+    assert recorder_of(clock) is None
+    assert recorder_of(other) is recorder
+    recorder.close()
+    other.close()

@@ -1,0 +1,118 @@
+"""`lightrig replay`: a trace as an instrument on loopback."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from harness.cli.replay import replay
+from instruments.clock import SystemClock
+from instruments.errors import NoReplyError
+from instruments.transcript import Piece, first_line
+from instruments.way import Way
+from instruments.wire.scpi import scpi_session
+
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import typer; from harness.cli.replay import replay as r; typer.run(r)",
+]
+MS = 1_000_000
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "meter.jsonl"
+    pieces = [
+        Piece(0, 1, "open", b"scpi://meter.lab:5025"),
+        Piece(1 * MS, 1, ">", b"POW?\n"),
+        Piece(2 * MS, 1, "<", b"-3.25\n"),
+    ]
+    about = {"instrument": "meter", "model": "some-meter", "when": "2026-01-05T01:30:00Z"}
+    lines = [first_line(about), *(piece.line() for piece in pieces)]
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def started():
+    running = []
+
+    def start(*arguments):
+        running.append(
+            subprocess.Popen(
+                [*COMMAND, *map(str, arguments)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_it_answers_until_ctrl_c(started, trace):
+    process = started(trace, "--json")
+    (row,) = json.loads(process.stdout.readline())
+    assert (row["name"], row["model"]) == ("meter", "some-meter")
+    clock = SystemClock()
+    session = scpi_session("meter", Way.parse(row["address"], None), clock)
+    assert session.query("POW?").text == "-3.25"
+    with pytest.raises(NoReplyError):
+        session.query("WAV?", 100 * MS)
+    session.close()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "not in the trace: b'WAV?" in told
+
+
+def test_it_says_where_it_is(started, trace):
+    process = started(trace)
+    assert "instrument meter, model some-meter" in process.stdout.readline().replace("\n", "")
+    assert process.stdout.readline().startswith("scpi://127.0.0.1:")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nonsense\n", ":1: no line of a trace"),
+        (None, "No such file"),
+        ("ssh", "what can be replayed"),
+    ],
+)
+def test_bad_input(trace, text, why):
+    if text is None:
+        trace.unlink()
+    elif text == "ssh":
+        trace.write_text(trace.read_text().replace("scpi://", "ssh://"))
+    else:
+        trace.write_text(text)
+    app = typer.Typer()
+    app.command()(replay)
+    result = CliRunner().invoke(app, [str(trace)])
+    assert result.exit_code == 2
+    assert why in result.output
+
+
+def test_a_port_that_is_taken(trace):
+    app = typer.Typer()
+    app.command()(replay)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(app, [str(trace), "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"port {port}: Address already in use" in result.output
+    assert "try another --port" in result.output
