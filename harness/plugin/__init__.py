@@ -4,6 +4,7 @@ Without `--testbed` the plugin is its options and a skip for suites that need on
 projects' tests are left alone, and pay no second for plotting and data frames.
 """
 
+from argparse import ArgumentError
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--results", type=Path, default=None, metavar="DIR", help="folder of runs (results/)"
     )
+    group.addoption(
+        "--publish",
+        default=None,
+        metavar="PLACE",
+        help="path or URL of a lab's data set that the run is copied to at its end",
+    )
+    # Another plugin may have taken the short name; see docs/events.md.
+    for name in ("--json", "--lightrig-json"):
+        try:
+            group.addoption(
+                name,
+                dest="lightrig_json",
+                default=None,
+                metavar="FILE",
+                help="write events for other tools, one JSON object a line; - is standard output",
+            )
+        except (ValueError, ArgumentError):
+            continue
+        break
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.session import TESTBEDS
+from harness.plugin.keys import TESTBEDS
 from testbeds import PlanPair, Testbed, plan_pairs
 
 MOST_COUNTS = 2

@@ -1,6 +1,7 @@
 """What tests take: a testbed come alive, its parts, and measurements."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from harness.bench.keeping import FoundState, Lease, LeaseHeldError, state_folde
 from harness.measure.links import LinkObservation
 from harness.measure.measure import Measure, NotEnoughDataError
 from harness.modes import SAMPLES, Mode
-from harness.plugin.session import RUN, uninterrupted
+from harness.plugin.keys import BENCHES, NOTES, RUN
+from harness.plugin.patience import uninterrupted
+from harness.statistics import Verdict
 from instruments.capabilities import OpticalSwitch, Server
-from testbeds import PlanPair, Testbed
+from testbeds import Limit, PlanPair, Testbed
 
 LAB_TROUBLE = 3
 """Exit status when hardware was asked for and did not answer."""
@@ -56,10 +59,12 @@ def bench(testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
         except LeaseHeldError as error:
             bound.close()
             pytest.exit(str(error), LAB_TROUBLE)
-    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
-    for note in bound.notes if reporter else ():
-        reporter.write_line(f"{testbed.name}: {note}")
+    pytestconfig.stash[BENCHES][testbed.name] = bound
+    pytestconfig.stash[NOTES][testbed.name] = list(bound.notes)
+    for note in bound.notes:
+        pytestconfig.stash[RUN].note(testbed.name, note)
     yield bound
+    del pytestconfig.stash[BENCHES][testbed.name]
     bound.close()
     if lease is not None:
         lease.release()
@@ -102,9 +107,13 @@ def samples(bench: Bench, pytestconfig: pytest.Config) -> int:
 
 
 class _Measure(Measure):
-    """A measurement whose lack of data skips the test instead of failing it."""
+    """A measurement that tells of its verdicts, and whose lack of data skips the test."""
+
+    told: Callable[[Limit, Verdict], None]
 
     def judge(self, family: str) -> None:
+        for limit, verdict in self.verdicts(family):
+            self.told(limit, verdict)
         try:
             super().judge(family)
         except NotEnoughDataError as error:
@@ -127,4 +136,7 @@ def measure(
         elif isinstance(value, str | int | float):
             conditions[name] = value
     run = pytestconfig.stash[RUN]
-    return _Measure(fabric, links, run.recorder(fabric.bench, request.node.nodeid, conditions))
+    test = request.node.nodeid
+    measure = _Measure(fabric, links, run.recorder(fabric.bench, test, conditions))
+    measure.told = partial(run.judged, test)
+    return measure

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from harness.record import Instrument
+from harness.report.drawing import tone
 from harness.report.frames import TestbedFrame
 from harness.report.links import link_diagram
 from harness.report.markup import heading, mark, row, table, text
-from harness.report.plotting import variable
 from harness.report.wiring import wiring
 from testbeds import ServerSpec, Testbed
 
@@ -87,6 +87,7 @@ def _wiring(testbed: Testbed, prefix: str) -> str:
     for index, (name, plan) in enumerate(testbed.plans.items()):
         links = len(testbed.links(plan))
         checked = " checked" if index == 0 else ""
+        drawn = link_diagram(testbed, name, f"lr-link {tone(index)}")
         picks.append(
             f'<input class="lr-pick lr-pick{index}" type="radio" name="{prefix}-plan" '
             f'id="{prefix}-plan{index}" aria-label="Show plan {text(name)}"{checked}>'
@@ -94,7 +95,7 @@ def _wiring(testbed: Testbed, prefix: str) -> str:
         cards.append(
             f'<label class="lr-l{index}" for="{prefix}-plan{index}"><b>{text(name)}</b> '
             f'<span class="lr-with">{links} links, {len(plan)} circuits</span>'
-            f"{link_diagram(testbed, name, variable(index))}</label>"
+            f"{drawn}</label>"
         )
     fibers = len(testbed.fibers)
     about = (

@@ -23,16 +23,17 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One quantity, in ns, of one test; one sample an event.
+    """One quantity of one test, in its own unit; see `Series.samples`.
 
-    n: events with a sample, of `events` that the test recorded.
-    width: mean of latest - earliest, in ns.
+    n: samples, of `events` that the test recorded.
+    width: mean of latest - earliest.
     median: two-sided interval; p99: one-sided upper bound.
     limit, verdict: where the testbed states a limit on the quantity.
     """
 
     test: TestFrame
     quantity: str
+    unit: str
     n: int
     events: int
     width: float
@@ -43,14 +44,17 @@ class Estimate:
 
 
 def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Estimate | None:
-    """Estimate a time of `test`, by the last subject of each event; None if it recorded none."""
+    """Estimate a quantity of `test`, by the greatest of each event; None if it recorded none."""
     series = test.series.get(quantity)
-    if series is None or series.unit != "ns":
+    if series is None:
         return None
-    low, high = series.each_event()
+    low, high = series.samples()
+    if limit is not None and limit.unit != series.unit:
+        limit = None
     return Estimate(
         test=test,
         quantity=quantity,
+        unit=series.unit,
         n=low.size,
         events=max(test.events, low.size),
         width=float(np.mean(high - low)),
@@ -63,8 +67,6 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
 
 def estimates(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterator[Estimate]:
     """Estimate `quantity` for each test of a testbed that recorded it."""
-    if limit is not None and limit.unit != "ns":
-        limit = None
     for test in frame.tests:
         found = estimate(test, quantity, limit)
         if found is not None:
@@ -73,5 +75,5 @@ def estimates(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterat
 
 def _judge(limit: Limit, test: TestFrame) -> Verdict:
     """Judge as the test itself does; an event's worst subject speaks for the event."""
-    low, high = test.series[limit.quantity].each_event(greatest=limit.side == "upper")
+    low, high = test.series[limit.quantity].samples(greatest=limit.side == "upper")
     return judge(limit, low, high)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.record import Context, RecordError, Row, RunRecord
+from harness.record import Context, RecordError, Row, RunRecord, Scalar
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
+COUNTERS = frozenset(("event", "n", "repetition", "sample"))
+"""Conditions that number what was measured; they set nothing."""
 _HIDDEN = {"before", "after", "clock", "testbed"}
 
 
@@ -23,9 +25,11 @@ class Series:
 
     subject: what each row is about.
     event: which event of the test; -1 where a row names none.
-    lower, value, upper: in `unit`. Where a row has no upper bound it is infinite; where it has
-        no lower bound it is 0 for a time, since nothing happens before the command, else -inf.
+    lower, value, upper: in `unit`. A time without upper bound is endless, one without lower
+        bound begins at 0, since nothing happens before the command; any other value without a
+        bound is its own.
     count: how many intervals a closure row speaks of; 1 elsewhere.
+    conditions: numbers that held for each row alone, by name; NaN where a row has none.
     """
 
     unit: str
@@ -35,6 +39,7 @@ class Series:
     value: Numbers
     upper: Numbers
     count: Numbers
+    conditions: Mapping[str, Numbers] = field(default_factory=dict)
 
     @property
     def events(self) -> int:
@@ -52,6 +57,12 @@ class Series:
         pick.at(lower, place, self.lower)
         pick.at(upper, place, self.upper)
         return lower, upper
+
+    def samples(self, *, greatest: bool = True) -> tuple[Numbers, Numbers]:
+        """Lower and upper bound of each sample: one an event, or one a row if none has events."""
+        if (self.event >= 0).all():
+            return self.each_event(greatest=greatest)
+        return self.lower, self.upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +139,37 @@ class _Columns:
     value: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
+    conditions: dict[str, dict[int, float]] = field(default_factory=dict)
 
-    def add(self, row: Row, least: float) -> None:
+    def add(self, row: Row) -> None:
         event, count = row.conditions.get("event"), row.conditions.get("n")
-        self.subject.append(row.subject)
+        subject = row.subject
+        if len(row.conditions) > (event is not None) + (count is not None):
+            subject = self._held(row)
+        self.subject.append(subject)
         self.event.append(event if isinstance(event, int) else -1)
+        least, most = (0.0, np.inf) if self.unit == "ns" else (row.value, row.value)
         self.lower.append(least if row.lower is None else row.lower)
         self.value.append(row.value)
-        self.upper.append(np.inf if row.upper is None else row.upper)
+        self.upper.append(most if row.upper is None else row.upper)
         self.count.append(count if isinstance(count, int) else 1)
 
+    def _held(self, row: Row) -> str:
+        """Keep the numbers that held for `row`; words that held are part of its subject."""
+        words = []
+        for name, value in row.conditions.items():
+            if name in COUNTERS or isinstance(value, bool):
+                continue
+            if isinstance(value, str):
+                words.append(value)
+            else:
+                self.conditions.setdefault(name, {})[len(self.value)] = value
+        return ", ".join([row.subject, *words])
+
     def series(self) -> Series:
+        held = {name: np.full(len(self.value), np.nan) for name in self.conditions}
+        for name, found in self.conditions.items():
+            held[name][list(found)] = list(found.values())
         return Series(
             self.unit,
             tuple(self.subject),
@@ -147,6 +178,7 @@ class _Columns:
             np.array(self.value, dtype=np.float64),
             np.array(self.upper, dtype=np.float64),
             np.array(self.count, dtype=np.int64),
+            held,
         )
 
 
@@ -171,7 +203,7 @@ def collect(record: RunRecord) -> RunFrame:
             columns = test.columns.get(row.quantity)
             if columns is None:
                 columns = test.columns[row.quantity] = _Columns(row.unit)
-            columns.add(row, 0.0 if columns.unit == "ns" else -np.inf)
+            columns.add(row)
             count += 1
     except RecordError as error:
         damage = str(error)
@@ -202,11 +234,14 @@ def _frames(tests: list[_Test]) -> Iterable[TestFrame]:
         yield TestFrame(context.test, label, context.simulated, tuple(test.contexts), series)
 
 
-def label_of(context: Context) -> str:
-    """Name a test for people: its function, the plans it moves between, what else held."""
+def label_of(context: Context, conditions: Mapping[str, Scalar] | None = None) -> str:
+    """Name a test for people: its function, the plans it moves between, what else held.
+
+    conditions: those to name; all of them if None.
+    """
     name = context.test.rpartition("::")[2].partition("[")[0]
     name = name.removeprefix("test_").replace("_", " ") or context.test
-    conditions = context.conditions
+    conditions = context.conditions if conditions is None else conditions
     parts = []
     if "before" in conditions and "after" in conditions:
         parts.append(f"{conditions['before']} → {conditions['after']}")

@@ -12,15 +12,18 @@ from testbeds import Link, Testbed
 _WIDTH, _HEIGHT, _APART = 190.0, 150.0, 9.0
 
 
-def link_diagram(testbed: Testbed, plan: str, colour: str) -> str:
-    """The links that `plan` closes between the servers of `testbed`, as SVG."""
+def link_diagram(testbed: Testbed, plan: str, kind: str) -> str:
+    """The links that `plan` closes between the servers of `testbed`, as SVG.
+
+    kind: the classes of its lines.
+    """
     links = testbed.links(plan)
     places = _places(list(testbed.servers))
     between: defaultdict[tuple[str, str], list[Link]] = defaultdict(list)
     for link in links:
         between[link.a.owner, link.b.owner].append(link)
     lines = "".join(
-        _lines(places, ends, parallel, colour)
+        _lines(places, ends, parallel, kind)
         for ends, parallel in between.items()
         if set(ends) <= set(places)
     )
@@ -51,7 +54,7 @@ def _lines(
     places: dict[str, tuple[float, float]],
     ends: tuple[str, str],
     parallel: Sequence[Link],
-    colour: str,
+    kind: str,
 ) -> str:
     (ax, ay), (bx, by) = places[ends[0]], places[ends[1]]
     length = math.hypot(bx - ax, by - ay)
@@ -66,10 +69,7 @@ def _lines(
             x = (ax + bx) / 2 - (by - ay) * aside
             y = (ay + by) / 2 + (bx - ax) * aside
             path = f"M{ax:.1f} {ay:.1f}Q{x:.1f} {y:.1f} {bx:.1f} {by:.1f}"
-        drawn.append(
-            f'<path d="{path}" fill="none" stroke-width="1.8" style="stroke:{colour}">'
-            f"<title>{text(link)}</title></path>"
-        )
+        drawn.append(f'<path class="{kind}" d="{path}"><title>{text(link)}</title></path>')
     return "".join(drawn)
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from html import escape
+from urllib.parse import quote
 
 from harness.report.estimates import CONFIDENCE
+from harness.report.units import shown, span
 from harness.statistics import NotEnough, Quantile, Verdict
-from testbeds import format_duration, format_share
+from testbeds import format_share
 
 SIMULATED = '<span class="lr-sim">simulated</span>'
 """The one mark of everything that no hardware made."""
 
 LEGEND = "proves the harness, says nothing about a device"
 
-_SIGNS = {"pass": "✓", "fail": "✗", "not enough data": "?"}
+SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
+"""Of each outcome of a verdict, the worst first."""
 
 
 def text(value: object) -> str:
     """`value` as text that HTML shows as it is, also inside an attribute."""
     return escape(str(value), quote=True)
+
+
+def test_link(nodeid: str) -> str:
+    """Where a test is on the page, as the value of an attribute."""
+    return text("#test=" + quote(nodeid, safe="-_.~/[]:", errors="replace"))
 
 
 def mark(simulated: bool) -> str:
@@ -30,17 +37,12 @@ def mark(simulated: bool) -> str:
 
 def duration(ns: float) -> str:
     """Write nanoseconds with their unit; "no bound" where there is none."""
-    return format_duration(ns) if math.isfinite(ns) else "no bound"
+    return shown(ns, "ns")
 
 
 def interval(lower: float, upper: float, beside: str = "") -> str:
     """Write two durations in ns; their unit once, or not at all if `beside` has it."""
-    low, high = "0" if lower == 0 else duration(lower), duration(upper)
-    unit = high.partition(" ")[2]
-    if low.partition(" ")[2] != unit or not math.isfinite(upper):
-        return f"{low} … {high}"
-    number = high if beside.partition(" ")[2] != unit else high.partition(" ")[0]
-    return f"{low.partition(' ')[0]} … {number}"
+    return span(lower, upper, "ns", beside)
 
 
 def figure(value: str, company: Iterable[str]) -> str:
@@ -53,31 +55,31 @@ def figure(value: str, company: Iterable[str]) -> str:
     )
 
 
-def median_figure(found: Quantile | NotEnough, simulated: bool) -> str:
-    """A median in ns with its two-sided interval."""
+def median_figure(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -> str:
+    """A median with its two-sided interval."""
     if isinstance(found, NotEnough):
         return not_enough(found)
-    value, sure = duration(found.value), format_share(found.confidence)
+    value, sure = shown(found.value, unit), format_share(found.confidence)
     assert found.lower is not None
     return figure(
         value,
         (
             f"median of {found.n:,}",
-            f"{sure} interval {interval(found.lower, found.upper, value)}",
+            f"{sure} interval {span(found.lower, found.upper, unit, value)}",
             "simulated" if simulated else "",
         ),
     )
 
 
-def p99_figure(found: Quantile | NotEnough, simulated: bool) -> str:
-    """A p99 in ns with its one-sided upper bound."""
+def p99_figure(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -> str:
+    """A p99 with its one-sided upper bound."""
     if isinstance(found, NotEnough):
         return not_enough(found)
     return figure(
-        duration(found.value),
+        shown(found.value, unit),
         (
             f"p99 of {found.n:,}",
-            f"{format_share(found.confidence)} upper bound {duration(found.upper)}",
+            f"{format_share(found.confidence)} upper bound {shown(found.upper, unit)}",
             "simulated" if simulated else "",
         ),
     )
@@ -90,16 +92,22 @@ def not_enough(found: NotEnough) -> str:
 
 def verdict_mark(verdict: Verdict) -> str:
     """A verdict by sign, word and colour; its reason on hover, and in sight unless it passed."""
-    kind = verdict.outcome.split(maxsplit=1)[0]
     more = ""
-    if verdict.outcome == "fail":
+    if verdict.outcome in {"fail", "marginal"}:
         more = f'<span class="lr-with">{text(verdict.reason)}</span>'
     elif verdict.needed is not None:
         more = f'<span class="lr-with">{verdict.needed:,} more needed</span>'
-    sign = _SIGNS[verdict.outcome]
+    return f"{chip(verdict.outcome, title=verdict.reason)} {more}"
+
+
+def chip(outcome: str, count: int | None = None, title: str = "") -> str:
+    """An outcome of verdicts by sign, word and colour; one that is not known stands out."""
+    kind = outcome.split(maxsplit=1)[0] if outcome in SIGNS else "unknown"
+    told = f' title="{text(title)}"' if title else ""
+    counted = "" if count is None else f"{count} "
     return (
-        f'<span class="lr-verdict lr-{kind}" title="{text(verdict.reason)}">'
-        f"{sign} {verdict.outcome}</span> {more}"
+        f'<span class="lr-verdict lr-{kind}"{told}>{SIGNS.get(outcome, "‼")} {counted}'
+        f"{text(outcome)}</span>"
     )
 
 

@@ -24,14 +24,25 @@ def sections(
     """
     run = run or collect(record)
     measured = {frame.name: frame for frame in run.testbeds}
-    names = list(dict.fromkeys([*testbeds, *measured]))
-    cards = [
-        card(measured.get(name, TestbedFrame(name, ())), testbeds.get(name), f"lr-{index}")
-        for index, name in enumerate(names)
-    ]
+    notes = (record.summary or {}).get("notes", {})
+    cards = []
+    for name, prefix in _prefixes(testbeds, run).items():
+        frame = measured.get(name, TestbedFrame(name, ()))
+        cards.append(card(frame, testbeds.get(name), prefix, notes.get(name)))
     plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
     head = _head(record, run)
     return f'{style(plans)}<div class="lr-report">{head}{"".join(cards)}</div>'
+
+
+def card_ids(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
+    """Where on the page is what a test measured: the id of a section, by the test's name."""
+    prefixes = _prefixes(testbeds, run)
+    return {test.name: prefixes[frame.name] for frame in run.testbeds for test in frame.tests}
+
+
+def _prefixes(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
+    names = dict.fromkeys([*testbeds, *(frame.name for frame in run.testbeds)])
+    return {name: f"lr-{index}" for index, name in enumerate(names)}
 
 
 def _head(record: RunRecord, run: RunFrame) -> str:
@@ -68,6 +79,12 @@ def _warnings(record: RunRecord, run: RunFrame) -> str:
             "The record is incomplete: the run did not end by itself, and what it would have "
             "measured after this is missing."
         )
+    summary = record.summary or {}
+    if summary.get("ended"):
+        found.append(f"The run ended before its tests did: {summary['ended']}")
+    collected, ended = summary.get("tests"), len(record.tests)
+    if isinstance(collected, int) and 0 < ended < collected:
+        found.append(f"{collected - ended:,} of {collected:,} tests were not run.")
     if run.damage is not None:
         found.append(f"The journal is damaged, rows after this are missing: {run.damage}")
     return "".join(f'<p class="lr-warn" role="alert">{text(one)}</p>' for one in found)

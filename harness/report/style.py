@@ -1,8 +1,7 @@
 """The style of the report's sections, light and dark, narrow and wide.
 
 All classes begin with `lr-`. The colours of series are those of Okabe and Ito (2008), two of
-them darkened or lightened to stand out from the ground. What surrounds the sections, the page
-of pytest-html, is given the same colours, and loses its least width of 800 pixels.
+them darkened or lightened to stand out from the ground.
 """
 
 _LIGHT = """
@@ -41,11 +40,15 @@ _SECTIONS = """
  var(--lr-sim-ground) 0 5px,var(--lr-sim-stripe) 5px 7px)}
 .lr-warn{border-left:4px solid var(--lr-fail);background:var(--lr-fail-ground);
  color:var(--lr-fail);padding:6px 12px;border-radius:4px;overflow-wrap:anywhere}
-.lr-report p.lr-warn{color:var(--lr-fail)}
+.lr-note{border-left:4px solid var(--lr-sim-ink);padding:2px 12px;overflow-wrap:anywhere}
+.lr-report p.lr-warn{white-space:pre-line;color:var(--lr-fail)}
 .lr-verdict{display:inline-block;border-radius:3px;padding:0 7px;font-weight:600;
  white-space:nowrap;border:1px solid transparent}
 .lr-pass{color:var(--lr-pass);background:var(--lr-pass-ground)}
 .lr-fail{color:var(--lr-fail);background:var(--lr-fail-ground);border-color:var(--lr-fail)}
+.lr-marginal{color:var(--lr-sim-ink);background:var(--lr-sim-ground);
+ border-color:var(--lr-sim-ink)}
+.lr-unknown{color:var(--lr-ground);background:var(--lr-ink)}
 .lr-not{color:var(--lr-muted);background:var(--lr-soft);border-color:var(--lr-line)}
 .lr-scroll{overflow-x:auto;max-width:100%;margin:4px 0 10px}
 .lr-scroll:focus-visible{outline:2px solid var(--lr-s0)}
@@ -67,6 +70,7 @@ _SECTIONS = """
 .lr-legend{display:flex;flex-wrap:wrap;gap:2px 20px;list-style:none;padding:0;margin:6px 0}
 .lr-legend li{display:flex;gap:6px;align-items:center}
 .lr-key{width:26px;height:8px;flex:none;display:inline-block;vertical-align:middle}
+.lr-key path{stroke-width:3}
 .lr-panels{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(290px,100%),1fr));
  gap:14px 22px}
 .lr-panels figure,.lr-wiring figure{margin:0;min-width:0}
@@ -76,6 +80,25 @@ _SECTIONS = """
  font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif;stroke-linejoin:round}
 .lr-scroll>.lr-svg{max-width:none}
 .lr-panels .lr-svg{max-width:400px}
+.lr-svg .lr-t{fill:var(--lr-muted);font-size:9px}.lr-svg .lr-said{fill:var(--lr-ink)}
+.lr-mid{text-anchor:middle}.lr-end{text-anchor:end}
+.lr-grid{stroke:var(--lr-grid);stroke-width:.6;fill:none}
+.lr-axis{stroke:var(--lr-muted);stroke-width:.7;fill:none}
+.lr-rule{stroke:var(--lr-ink);stroke-dasharray:3 2;fill:none}
+.lr-line{stroke:var(--lr-k);stroke-width:1.5;fill:none}
+.lr-area{stroke:var(--lr-k);stroke-width:1.1;fill:var(--lr-k);fill-opacity:.16}
+.lr-faint{stroke:var(--lr-k);stroke-width:1.1;fill:var(--lr-k);fill-opacity:.07}
+.lr-band{fill:var(--lr-k);fill-opacity:.16;stroke:none}
+.lr-range{stroke:var(--lr-k);stroke-width:1.5;fill:none}
+.lr-bar{stroke:var(--lr-k);fill:var(--lr-k)}
+.lr-dot{stroke:var(--lr-k);stroke-width:5;stroke-linecap:round;fill:none}
+.lr-frame{fill:none;stroke:var(--lr-line)}.lr-told{fill:transparent}
+.lr-told:hover{stroke:var(--lr-ink);stroke-width:1.5}
+.lr-k0{--lr-k:var(--lr-s0)}.lr-k1{--lr-k:var(--lr-s1)}.lr-k2{--lr-k:var(--lr-s2)}
+.lr-k3{--lr-k:var(--lr-s3)}.lr-k4{--lr-k:var(--lr-s4)}.lr-k5{--lr-k:var(--lr-s5)}
+:is(.lr-line,.lr-area,.lr-faint).lr-d1{stroke-dasharray:4 2}
+:is(.lr-line,.lr-area,.lr-faint).lr-d2{stroke-dasharray:1 1.5}
+:is(.lr-line,.lr-area,.lr-faint).lr-d3{stroke-dasharray:6 1.5 1 1.5}
 .lr-pick{position:absolute;opacity:0;pointer-events:none}
 .lr-wiring{position:relative}
 .lr-plans{display:flex;flex-wrap:wrap;gap:10px;margin:6px 0 12px}
@@ -87,30 +110,63 @@ _SECTIONS = """
 .lr-name{fill:var(--lr-ink);font-size:10.5px;font-weight:600;text-anchor:middle}
 .lr-word{fill:var(--lr-muted);font-size:9.5px}
 .lr-fiber{stroke:var(--lr-muted);stroke-width:.8;fill:none;opacity:.8}
-.lr-circuit{stroke-width:1.6;fill:none}
+.lr-circuit{stroke:var(--lr-k);stroke-width:1.6;fill:none}
+.lr-link{stroke:var(--lr-k);stroke-width:1.8;fill:none}
 .lr-of{display:none}
 """
 _PAGE = """
-body:has(.lr-report){min-width:0;margin:12px;background:var(--lr-page);color:var(--lr-muted)}
-body:has(.lr-report) :is(h1,h2,p){color:var(--lr-ink)}
-body:has(.lr-report) a{color:var(--lr-s0)}
-body:has(.lr-report) .summary__data{min-width:0}
-body:has(.lr-report) .summary{display:block}
-@media (max-width:800px){body:has(.lr-report) :is(#environment,#results-table){display:block;
- overflow-x:auto;max-width:100%}}
-body:has(.lr-report) :is(.logwrapper,.logexpander){background:var(--lr-soft)}
-body:has(.lr-report) :is(.log,.logexpander,.logexpander:hover){color:var(--lr-ink);
- border-color:var(--lr-line)}
-body:has(.lr-report) .log .error{color:var(--lr-fail)}
-body:has(.lr-report) :is(span.passed,.passed .col-result){color:var(--lr-pass)}
-body:has(.lr-report) :is(span.skipped,span.xfailed,span.rerun,.skipped .col-result,
- .xfailed .col-result,.rerun .col-result){color:var(--lr-sim-ink)}
-body:has(.lr-report) :is(span.error,span.failed,span.xpassed,.error .col-result,
- .failed .col-result,.xpassed .col-result){color:var(--lr-fail)}
-body:has(.lr-report) :is(.controls,.filters){flex-wrap:wrap}
-body:has(.lr-report) #environment tr:nth-child(odd){background:var(--lr-soft)}
-body:has(.lr-report) :is(#environment td,#results-table,#results-table td,#results-table th){
- border-color:var(--lr-line);color:var(--lr-muted)}
+.lr-page{margin:0;padding:16px;background:var(--lr-page);color:var(--lr-ink);
+ font:14px/1.45 system-ui,"Segoe UI",Helvetica,Arial,sans-serif}
+.lr-page>*{max-width:1240px;margin-left:auto;margin-right:auto}
+.lr-page a{color:var(--lr-s0)}
+.lr-title h1{font-size:26px;margin:0}.lr-title p{margin:0 0 12px;color:var(--lr-muted)}
+.lr-overview ul{list-style:none;padding:0;margin:0 0 10px}
+.lr-counts{display:flex;flex-wrap:wrap;gap:6px 10px;align-items:center}
+.lr-wrong{border-left:4px solid var(--lr-fail);overflow-wrap:anywhere}
+.lr-wrong li{padding:1px 0 1px 10px}
+.lr-outcome{display:inline-block;border-radius:3px;padding:0 7px;font-weight:600;
+ white-space:nowrap;color:var(--lr-ink);background:var(--lr-soft);border:1px solid var(--lr-line)}
+.lr-outcome.lr-o-passed{color:var(--lr-pass);background:var(--lr-pass-ground)}
+.lr-outcome:is(.lr-o-failed,.lr-o-error){color:var(--lr-fail);background:var(--lr-fail-ground);
+ border-color:var(--lr-fail)}
+.lr-outcome:is(.lr-o-xpassed,.lr-o-rerun){color:var(--lr-sim-ink);
+ background:var(--lr-sim-ground);border-color:var(--lr-sim-ink)}
+.lr-controls{display:flex;flex-wrap:wrap;gap:8px 16px;align-items:center;margin:8px 0}
+.lr-filters{display:flex;flex-wrap:wrap;gap:4px 14px}
+.lr-controls label{white-space:nowrap}.lr-filter{cursor:pointer}
+.lr-page :is(input,select,button){font:inherit;color:inherit;background:var(--lr-soft);
+ border:1px solid var(--lr-line);border-radius:4px;padding:2px 8px}
+.lr-page button{cursor:pointer}.lr-page :is(a,input,select,button,summary,pre):focus-visible{
+ outline:2px solid var(--lr-s0);outline-offset:1px}
+#lr-search{width:min(22em,60vw)}#lr-shown{color:var(--lr-muted)}
+.lr-card>summary{cursor:pointer;font-weight:600}
+.lr-test{border-top:1px solid var(--lr-grid);overflow-wrap:anywhere}
+.lr-test>summary{display:grid;grid-template-columns:6.5em minmax(0,1fr) max-content;gap:0 10px;
+ align-items:baseline;padding:4px 2px;cursor:pointer;list-style:none}
+.lr-test>summary::-webkit-details-marker{display:none}
+.lr-test>summary:hover{background:var(--lr-soft)}
+.lr-why{grid-column:2;grid-row:2;color:var(--lr-muted);font-size:12.5px}
+.lr-test[open]>summary>.lr-why{display:none}
+.lr-took{color:var(--lr-muted);grid-column:3;grid-row:1;font-variant-numeric:tabular-nums}
+.lr-test-body{padding:2px 0 12px 10px;border-left:3px solid var(--lr-line)}
+.lr-report .lr-why-whole{white-space:pre-wrap;font-weight:600}
+.lr-command{display:flex;gap:8px;align-items:start;margin:4px 0}
+.lr-command code{flex:1;min-width:0;padding:4px 8px;background:var(--lr-soft);border-radius:4px;
+ font:12.5px/1.5 ui-monospace,"DejaVu Sans Mono",Menlo,monospace}
+.lr-log{margin:6px 0;padding:6px 8px;max-height:24em;overflow:auto;background:var(--lr-soft);
+ border-radius:4px;font:12px/1.45 ui-monospace,"DejaVu Sans Mono",Menlo,monospace;
+ white-space:pre-wrap}
+.lr-wire .lr-log{white-space:pre}.lr-wire>summary{cursor:pointer}.lr-e{color:var(--lr-fail)}
+.lr-extra{overflow-x:auto}.lr-extra :is(img,video){max-width:100%}
+.lr-extra>.lr-svg{max-width:560px}
+.lr-figures{display:flex;flex-wrap:wrap;gap:14px 26px}
+.lr-figures figure{margin:6px 0;min-width:0}.lr-wide{flex:0 1 560px}.lr-narrow{flex:0 1 380px}
+#lr-more{margin:8px auto;display:block}#lr-more[hidden]{display:none}
+@media (max-width:600px){.lr-page{padding:8px}.lr-head,.lr-card{padding:10px 12px}
+.lr-test>summary{grid-template-columns:minmax(0,1fr) max-content}
+.lr-test-name{grid-column:1/3;grid-row:2}.lr-why{grid-column:1/3;grid-row:3}
+.lr-took{grid-column:2}.lr-test .lr-outcome{justify-self:start}.lr-command{flex-direction:column}
+.lr-command code{align-self:stretch}}
 """
 
 
@@ -129,5 +185,10 @@ def style(plans: int) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>:root{{color-scheme:light dark;{_LIGHT}}}"
         f"@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-        f"{_SECTIONS}{picked}{_PAGE}</style>"
+        f"{_SECTIONS}{picked}</style>"
     )
+
+
+def page_style(css: str = "") -> str:
+    """The style element of a whole page around a report's sections; `css` comes last."""
+    return f"<style>{_PAGE}{css}</style>"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from harness.report.drawing import tone
 from harness.report.estimates import CONFIDENCE, Estimate, estimates
 from harness.report.frames import TestbedFrame, TestFrame
 from harness.report.markup import (
@@ -18,10 +19,10 @@ from harness.report.markup import (
     row,
     share_interval,
     table,
+    test_link,
     text,
     verdict_mark,
 )
-from harness.report.plotting import dashes, variable
 from harness.report.stages import MEANING, ordered
 from harness.statistics import quantile
 from harness.statistics.binomial import clopper_pearson
@@ -36,12 +37,10 @@ _COSTS = {
 
 
 def key(index: int) -> str:
-    """A short line in the colour and dashes of the test of that number."""
-    pattern = " ".join(f"{2 * part:g}" for part in dashes(index))
-    dashed = f' stroke-dasharray="{pattern}"' if pattern else ""
+    """A short line in the colour and stroke of the series of that number."""
     return (
-        '<svg class="lr-key" viewBox="0 0 26 8" aria-hidden="true"><path d="M0 4H26" '
-        f'stroke-width="3"{dashed} style="stroke:{variable(index)}"/></svg>'
+        '<svg class="lr-key" viewBox="0 0 26 8" aria-hidden="true">'
+        f'<path class="lr-line {tone(index)}" d="M0 4H26"/></svg>'
     )
 
 
@@ -83,7 +82,7 @@ def _time_rows(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> Iter
         for one in each:
             yield row(
                 (
-                    _named(one.test, index[id(one.test)]),
+                    named(one.test, index[id(one.test)]),
                     _events(one),
                     median_figure(one.median, one.test.simulated),
                     p99_figure(one.p99, one.test.simulated),
@@ -93,9 +92,11 @@ def _time_rows(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> Iter
             )
 
 
-def _named(test: TestFrame, index: int) -> str:
+def named(test: TestFrame, index: int) -> str:
+    """A test by colour, label and whether it was simulated."""
     return (
-        f'<span class="lr-what" title="{text(test.name)}">{key(index)} {text(test.label)}</span>'
+        f'<span class="lr-what" title="{text(test.name)}">{key(index)} '
+        f'<a href="{test_link(test.name)}">{text(test.label)}</a></span>'
         f"<br>{mark(test.simulated) or 'hardware'}"
     )
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from harness.report.frames import Numbers, Series, TestFrame, natural
+from harness.report.drawing import Axis, Numbers, Plot, from_zero
+from harness.report.frames import Series, TestFrame, natural
 from harness.report.markup import duration
-from harness.report.plotting import INK, MUTED, canvas, colour, decade_below, inline, styled
 from harness.report.stages import end_word, ordered
 
-_LEFT, _RIGHT, _GAP, _LEAST_GROUP = 112.0, 156.0, 6.0, 15.0
+_LEFT, _RIGHT, _GAP, _LEAST_GROUP = 112.0, 166.0, 6.0, 15.0
 
 
 def middle_event(test: TestFrame) -> int | None:
@@ -27,48 +22,36 @@ def middle_event(test: TestFrame) -> int | None:
     return None
 
 
-def timeline(test: TestFrame, event: int, index: int, prefix: str) -> str:
+def timeline(test: TestFrame, event: int, index: int) -> str:
     """Every stage of every subject in one event as SVG; the command is at 0.
 
     A bar runs from the earliest to the latest moment that it can have been; it is never drawn
-    thinner than a hair. The axis is linear up to its first mark, then logarithmic.
+    thinner than a hair. The axis is even up to its first mark, then logarithmic.
     """
-    with styled():
-        return inline(
-            _drawn(test, event, colour(index)),
-            prefix,
-            f"Timeline of event {event} of {test.label}",
-            least_width=640,
-        )
-
-
-def _drawn(test: TestFrame, event: int, shade: str) -> Figure:
     groups = _groups(test, event)
     total = sum(lower.size for lower, _ in groups.values())
     step = float(np.clip(420 / max(total, 1), 1.8, 4))
-    height = sum(max(step * g[0].size, _LEAST_GROUP) + _GAP for g in groups.values())
-    figure, axes = canvas(760, height + 44, left=_LEFT, bottom=30, right=_RIGHT)
+    sizes = {stage: max(step * low.size, _LEAST_GROUP) for stage, (low, _) in groups.items()}
+    height = sum(sizes.values()) + _GAP * len(sizes)
     ends = np.concatenate([upper for _, upper in groups.values()])
     ends = ends[np.isfinite(ends) & (ends > 0)]
     first, last = (float(ends.min()), float(ends.max())) if ends.size else (1e6, 1e6)
-    _axis(axes, decade_below(first), last)
-    top = 0.0
-    marks = []
-    for stage, (lower, upper) in groups.items():
-        size = max(step * lower.size, _LEAST_GROUP)
-        _bars(axes, lower, np.minimum(upper, last * 1.4), top, size / lower.size, shade)
-        middle = top + size / 2
-        marks.append((middle, stage))
-        _whole(axes, test.series[f"reconfiguration.{stage}"], event, stage, middle)
+    across = from_zero(first, last * 1.4)
+    marks, top = {}, 0.0
+    for stage, size in sizes.items():
+        marks[stage] = top + size / 2
         top += size + _GAP
-        axes.axhline(top - _GAP / 2, color=MUTED, linewidth=0.3, clip_on=False)
-    axes.axvline(0, color=INK, linewidth=1.2, clip_on=False)
-    axes.set_ylim(top, -2)
-    axes.set_yticks([at for at, _ in marks], [stage for _, stage in marks])
-    axes.tick_params(axis="y", labelcolor=INK)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("after the command", labelpad=1, fontsize=8)
-    return figure
+    # Heights count downwards, in pixels.
+    upright = Axis(-height, 0, tuple((-middle, stage) for stage, middle in marks.items()))
+    said = Axis(across.low, across.high, across.ticks, "after the command", across.warp)
+    plot = Plot(760, height + 40, said, upright, left=_LEFT, right=_RIGHT, top=6, bottom=34)
+    for stage, (lower, upper) in groups.items():
+        each = sizes[stage] / lower.size
+        heights = -(marks[stage] - sizes[stage] / 2 + each * (np.arange(lower.size) + 0.5))
+        plot.boxes(lower, np.minimum(upper, last * 1.4), heights, each * 0.55, index)
+        whole = test.series[f"reconfiguration.{stage}"]
+        plot.beside(-marks[stage], _whole(whole, event, stage))
+    return plot.svg(f"Timeline of event {event} of {test.label}", least_width=640)
 
 
 def _groups(test: TestFrame, event: int) -> Mapping[str, tuple[Numbers, Numbers]]:
@@ -87,37 +70,8 @@ def _groups(test: TestFrame, event: int) -> Mapping[str, tuple[Numbers, Numbers]
     return found
 
 
-def _axis(axes: Axes, first: float, last: float) -> None:
-    axes.set_xscale("symlog", linthresh=first, linscale=0.6)
-    axes.set_xlim(0, last * 1.4)
-    decades = [0.0]
-    while first <= last * 1.4:
-        decades.append(first)
-        first *= 10
-    axes.xaxis.set_major_locator(FixedLocator(decades))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ns, _: duration(ns) if ns else "0"))
-
-
-def _bars(
-    axes: Axes, lower: Numbers, upper: Numbers, offset: float, step: float, shade: str
-) -> None:
-    thick = step * 0.55
-    vertices: list[tuple[float, float]] = []
-    codes: list[np.uint8] = []
-    for place, (low, high) in enumerate(zip(lower.tolist(), upper.tolist(), strict=True)):
-        y = offset + step * place + (step - thick) / 2
-        vertices += [(low, y), (high, y), (high, y + thick), (low, y + thick), (low, y)]
-        codes += [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    patch = PathPatch(
-        Path(vertices, codes), facecolor=shade, edgecolor=shade, linewidth=1, clip_on=False
-    )
-    axes.add_patch(patch)
-
-
-def _whole(axes: Axes, series: Series, event: int, stage: str, y: float) -> None:
-    """Write the whole event's time beside its group."""
+def _whole(series: Series, event: int, stage: str) -> str:
+    """The whole event's time in words."""
     at = int(np.flatnonzero(series.event == event)[0])
     width = duration(float(series.upper[at] - series.lower[at]))
-    told = f"{end_word(stage)} at {duration(float(series.value[at]))}, within {width}"
-    axes.text(1.01, y, told, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+    return f"{end_word(stage)} at {duration(float(series.value[at]))}, within {width}"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from harness.report.drawing import tone
 from harness.report.markup import text
-from harness.report.plotting import variable
 from testbeds import Plan, Port, Testbed
 
 _ROW, _GAP, _HEAD = 14.0, 8.0, 18.0
@@ -159,7 +159,7 @@ def _circuits(plan: Plan, layout: _Layout, index: int) -> str:
             path = _curve(_SWITCH_LEFT + _LABEL, start, _SWITCH_RIGHT - _LABEL, end)
             name = text(f"{switch} {circuit}")
             drawn.append(f'<path class="lr-circuit" d="{path}"><title>{name}</title></path>')
-    return f'<g class="lr-of lr-p{index}" style="stroke:{variable(index)}">{"".join(drawn)}</g>'
+    return f'<g class="lr-of lr-p{index} {tone(index)}">{"".join(drawn)}</g>'
 
 
 def _curve(x: float, y: float, to_x: float, to_y: float) -> str:

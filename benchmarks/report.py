@@ -1,0 +1,170 @@
+"""The report of 5,000 tests with 20 log lines each and 50 plots, beside pytest-html's own.
+
+Limits: 10 MB, built in 1.5 times the bare run of pytest, ready in Chromium within 2 s. The
+plots are drawn from rows in our report; pytest-html alone is handed them finished. The ways take
+turns, and the least of each way's times counts: other work on the machine only adds to them.
+"""
+
+import importlib.util
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from harness.report.distributions import Curve, panel
+
+TESTS, LINES, PLOTS = 5_000, 20, 50
+REPETITIONS = 5
+MOST_BYTES, MOST_TIMES, MOST_SECONDS = 10_000_000, 1.5, 2.0
+
+SUITE = f"""
+import logging, os, pathlib, types
+import pytest
+
+log = logging.getLogger("bench")
+
+@pytest.mark.parametrize("number", range({TESTS}))
+def test_many(number, request):
+    for line in range({LINES}):
+        log.info("event %d: circuit %d of test %d is up after %.3f ms",
+                 line, line * 7 % 16, number, 41 + number * 13 % 997 / 1000)
+    if number % {TESTS // PLOTS} == 0:
+        plot(request, number)
+
+def plot(request, number):
+    if os.environ["PLOTS"] == "rows":
+        from harness.plugin.keys import RUN
+        from harness.record import Row
+        bench = types.SimpleNamespace(
+            testbed=types.SimpleNamespace(name="small"), participants=lambda: ("ocs: a switch",),
+            simulated=True, clock=types.SimpleNamespace(virtual=True))
+        record = request.config.stash[RUN].recorder(bench, request.node.nodeid, {{}})
+        middle = 41_000_000 + 1000 * number
+        record([Row("ocs", f"plot.q{{number:04}}", middle + d, middle + d - 5000, middle + d + 5000,
+                    "ns", d, {{"event": d}}) for d in (k * k * 37 % 900_000 for k in range(300))])
+    elif os.environ["PLOTS"] == "finished":
+        from pytest_html import extras
+        drawn = pathlib.Path(__file__).with_name("plot.svg").read_text()
+        request.getfixturevalue("extras").append(extras.html(drawn))
+"""
+TESTBED = """\
+name: small
+switches:
+  ocs: {model: polatis, address: tl1://ocs.invalid, size: 4x4}
+servers:
+  server[0-1]:
+    address: ssh://bench@{name}.invalid
+    nics: {nic0: {ports: 2, netdev: "ens{p}", rate: 100G, transceiver: lr4}}
+transceivers:
+  lr4: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -10 dBm, max: 4 dBm}}
+fibers:
+  - server[0-1].nic0.p[0-1] <-> ocs
+"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "test_many.py").write_text(SUITE)
+        (folder / "pytest.ini").write_text("[pytest]\nlog_level = INFO\n")
+        (folder / "small.yaml").write_text(TESTBED)
+        (folder / "plot.svg").write_text(_plot())
+        html = folder / "theirs.html"
+        ways: dict[str, tuple[str, list[str]]] = {
+            "bare": ("none", ["-p", "no:html", "-p", "no:metadata"]),
+            "pytest-html": ("finished", [f"--html={html}", "--self-contained-html"]),
+            "lightrig": (
+                "rows",
+                ["--testbed=small.yaml", "--instruments=simulated", "--results=results"],
+            ),
+        }
+        wall: dict[str, list[float]] = {way: [] for way in ways}
+        cpu: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(REPETITIONS):
+            for way, (plots, options) in ways.items():
+                seconds, used = _run(folder, plots, options)
+                wall[way].append(seconds)
+                cpu[way].append(used)
+        ours = sorted((folder / "results" / "runs").glob("*/report.html"))[-1]
+        pages = {"pytest-html": html, "lightrig": ours}
+        ready = _ready(pages)
+        for way in ways:
+            page = pages.get(way)
+            size = f"{page.stat().st_size / 1e6:.2f} MB" if page else "no page"
+            opened = f"ready in {ready[way]:.2f} s" if way in ready else ""
+            print(
+                f"{way:<12} {min(wall[way]):.2f} s of wall, {min(cpu[way]):.2f} s of processor "
+                f"(least of {REPETITIONS}), {size}, {opened}"
+            )
+        _judge("MB", ours.stat().st_size / 1e6, MOST_BYTES / 1e6)
+        for what, each in (("wall", wall), ("processor", cpu)):
+            ratio = min(each["lightrig"]) / min(each["bare"])
+            _judge(f"times the bare run ({what})", ratio, MOST_TIMES)
+        if "lightrig" in ready:
+            _judge("s until ready in Chromium", ready["lightrig"], MOST_SECONDS)
+
+
+def _judge(what: str, found: float, limit: float) -> None:
+    verdict = "within" if found <= limit else "BEYOND"
+    print(f"  {found:.2f} {what}: {verdict} the limit of {limit:g}")
+
+
+def _run(folder: Path, plots: str, options: list[str]) -> tuple[float, float]:
+    """Seconds of wall and of processor that one run takes."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+    subprocess.run(
+        command, cwd=folder, env={**os.environ, "PLOTS": plots}, check=True, capture_output=True
+    )
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def _plot() -> str:
+    values = np.arange(300.0) ** 2 * 37 % 900_000 + 41e6
+    return panel([Curve(0, values - 5000, values + 5000)], None, "a plot")
+
+
+def _ready(pages: dict[str, Path]) -> dict[str, float]:
+    """Seconds from asking for each page until it has drawn its tests; median of three."""
+    module = _browser()
+    if module.program() is None:
+        print("no chromium on this machine: nothing is opened")
+        return {}
+    seen = (
+        "document.documentElement.dataset.ready || document.querySelector('#results-table tbody')"
+    )
+    drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    found = {}
+    with module.Browser() as browser:
+        for way, page in pages.items():
+            times = []
+            for _ in range(3):
+                start = time.perf_counter()
+                browser.open(page)
+                browser.wait_for(f"!!({seen})", 60)
+                browser.evaluate(drawn)
+                times.append(time.perf_counter() - start)
+            found[way] = statistics.median(times)
+    return found
+
+
+def _browser() -> ModuleType:
+    path = Path(__file__).parents[1] / "tests" / "browser" / "browser.py"
+    spec = importlib.util.spec_from_file_location("browser", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Does what was measured agree with what was published?"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from harness.claims.published import Figure, Statistic
+from harness.statistics import NotEnough, quantile
+
+CONFIDENCE = 0.95
+FEWEST = 10
+"""Of the samples of a mean: with fewer, its interval hangs on their being normal."""
+
+ClaimOutcome: TypeAlias = Literal[
+    "agrees", "differs", "cannot tell", "not enough data", "not measured"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic of ours with its two-sided interval at `CONFIDENCE`, from `n` events."""
+
+    value: float
+    lower: float
+    upper: float
+    n: int
+
+
+def estimate(
+    statistic: Statistic, earliest: npt.ArrayLike, latest: npt.ArrayLike
+) -> Estimate | NotEnough:
+    """The statistic of samples that each lie between two bounds, one sample an event.
+
+    A quantile has the interval of `harness.statistics.quantile`. A mean has Student's, from
+    that of the earliest to that of the latest, for means of samples that are not too skewed.
+    Raises `SampleError` for samples that make no sense.
+    """
+    if statistic == "mean":
+        return _mean(np.asarray(earliest, dtype=float), np.asarray(latest, dtype=float))
+    found = quantile(earliest, latest, 0.5 if statistic == "median" else 0.99, CONFIDENCE)
+    if isinstance(found, NotEnough):
+        return found
+    assert found.lower is not None
+    return Estimate(found.value, found.lower, found.upper, found.n)
+
+
+def _mean(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> Estimate | NotEnough:
+    n = low.size
+    if n < FEWEST:
+        return NotEnough(n, FEWEST)
+    reach = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
+    first, last = float(low.mean()), float(high.mean())
+    if not math.isfinite(last):
+        return Estimate(last, first - reach * float(low.std(ddof=1)), last, n)
+    return Estimate(
+        (first + last) / 2,
+        first - reach * float(low.std(ddof=1)),
+        last + reach * float(high.std(ddof=1)),
+        n,
+    )
+
+
+def compare(figure: Figure, ours: Estimate | NotEnough | None) -> tuple[ClaimOutcome, str]:
+    """The verdict on a published figure, and why, in a sentence.
+
+    They agree where our interval and the values that the printed digits stand for have a value
+    in common: the true one may be both. They differ where they have none. Where our interval
+    is wider than the figure is large, agreeing would mean nothing, and nobody can tell.
+    """
+    if ours is None:
+        return "not measured", "Nothing was measured yet that answers it."
+    if isinstance(ours, NotEnough):
+        return "not enough data", f"{ours.n:,} events, {ours.needed:,} needed."
+    if ours.lower > figure.high:
+        return "differs", "Ours is surely greater."
+    if ours.upper < figure.low:
+        return "differs", "Ours is surely less."
+    inside = figure.low <= ours.lower and ours.upper <= figure.high
+    ends = [abs(end) for end in (figure.low, figure.high) if math.isfinite(end)]
+    if not inside and ours.upper - ours.lower > max(ends):
+        return "cannot tell", "Our interval is wider than the figure itself."
+    if inside:
+        return "agrees", "Our whole interval is within what the printed digits stand for."
+    return "agrees", "What the printed digits stand for and our interval overlap."

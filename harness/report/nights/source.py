@@ -1,0 +1,121 @@
+"""Where the nights come from: the data set in DuckDB, and what the runs kept beside it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from harness.record import RecordError
+from harness.record.dataset import open_dataset
+from harness.record.places import Place
+from testbeds import LightrigError, Testbed, load
+
+_ELSEWHERE = """
+CREATE VIEW found AS
+SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number FROM elsewhere
+"""
+
+
+class Source:
+    """The results at a path or URL; raises `RecordError` for what cannot be reached or read."""
+
+    def __init__(self, location: str | Path) -> None:
+        self._place = Place(location)
+        self._files = [name for name in self._place.files("rows") if name.endswith(".parquet")]
+
+    @contextmanager
+    def connected(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection with the data set as its view `found`.
+
+        Its columns are those of the data set and `file_row_number`, which is 0 in the first row
+        of each file.
+        """
+        with duckdb.connect() as connection:
+            try:
+                # It would write over whatever the program prints.
+                connection.execute("SET enable_progress_bar = false")
+                paths = [self._place.path(name) for name in self._files]
+                if self._place.folder is not None and paths:
+                    # Twice as fast as what also reads from elsewhere.
+                    connection.execute(f"CREATE VIEW found AS FROM {_parquet(paths)}")
+                else:
+                    root, files = self._place.path("rows"), self._place.filesystem
+                    connection.register("elsewhere", open_dataset(paths, root, files))
+                    connection.execute(_ELSEWHERE)
+                yield connection
+            except duckdb.Error as error:
+                raise RecordError(f"{self._place.name}: {error}") from error
+
+    def descriptions(self, connection: duckdb.DuckDBPyConnection) -> "Descriptions":
+        """What the runs kept of their testbeds; nothing where the results are not a folder."""
+        return Descriptions(self, self._headers(connection))
+
+    def folder(self, run: str) -> Path | None:
+        """The folder of a run, if it is still there."""
+        if self._place.folder is None:
+            return None
+        folder = self._place.folder / "runs" / run
+        return folder if folder.is_dir() else None
+
+    def reported(self, run: str) -> bool:
+        """Whether the report of a run is still there."""
+        folder = self.folder(run)
+        return folder is not None and (folder / "report.html").is_file()
+
+    def _headers(self, connection: duckdb.DuckDBPyConnection) -> Mapping[str, Mapping[str, Any]]:
+        if self._place.folder is None or not self._files:
+            return {}
+        paths = [self._place.path(name) for name in self._files]
+        found = connection.execute(
+            "SELECT DISTINCT decode(value) FROM parquet_kv_metadata($paths)"
+            " WHERE decode(key) = 'lightrig.header'",
+            {"paths": paths},
+        ).fetchall()
+        headers = [json.loads(text) for (text,) in found]
+        return {str(header["run"]): header for header in headers}
+
+
+class Descriptions:
+    """The descriptions of testbeds that runs kept beside their journals, by testbed and run.
+
+    headers: of the runs, by their names.
+    """
+
+    def __init__(self, source: Source, headers: Mapping[str, Mapping[str, Any]]) -> None:
+        self._source, self._headers = source, headers
+        self._loaded: dict[bytes, Testbed | None] = {}
+
+    def differ(self, testbed: str, run: str, other: str) -> bool:
+        """Whether both runs kept a description, and not the same."""
+        ours, theirs = self._path(testbed, run), self._path(testbed, other)
+        if ours is None or theirs is None:
+            return False
+        return ours.read_bytes() != theirs.read_bytes()
+
+    def load(self, testbed: str, run: str) -> Testbed | None:
+        """The testbed as it was then; None if nothing was kept that this version can read."""
+        path = self._path(testbed, run)
+        if path is None:
+            return None
+        # Most nights have the same description, and a file takes a tenth of a second.
+        content = path.read_bytes()
+        if content not in self._loaded:
+            try:
+                self._loaded[content] = load(path)
+            except (LightrigError, OSError):
+                self._loaded[content] = None
+        return self._loaded[content]
+
+    def _path(self, testbed: str, run: str) -> Path | None:
+        name = self._headers.get(run, {}).get("descriptions", {}).get(testbed)
+        folder = self._source.folder(run) if name else None
+        return folder / name if folder is not None and (folder / name).is_file() else None
+
+
+def _parquet(paths: Sequence[str]) -> str:
+    names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    types = "hive_partitioning = true, hive_types = {testbed: VARCHAR, night: DATE}"
+    return f"read_parquet([{names}], {types}, file_row_number = true)"

@@ -1,0 +1,70 @@
+"""Values with their units, for people: in text, and along an axis."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+
+from testbeds import format_db, format_dbm, format_duration, format_rate, format_share
+
+
+def plain(value: float) -> str:
+    """Write a number with three digits: "0.0123", "1.2e-9"."""
+    return re.sub(r"e([+-])0*", lambda m: "e" + m[1].strip("+"), f"{value:.3g}")
+
+
+_FORMATS: Mapping[str, Callable[[float], str]] = {
+    "ns": format_duration,
+    "dB": format_db,
+    "dBm": format_dbm,
+    "bit/s": format_rate,
+    "share": format_share,
+    "1": plain,
+    "": plain,
+}
+_STEPS: Mapping[str, tuple[tuple[float, str], ...]] = {
+    "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+    "bit/s": ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")),
+    "share": ((0.01, "%"),),
+    "1": ((1.0, ""),),
+}
+
+ENDLESS = 1e300
+"""A bound at least this far away is none."""
+
+
+def shown(value: float, unit: str) -> str:
+    """Write a value in `unit` with its unit; "no bound" where there is none."""
+    if not abs(value) < ENDLESS:
+        return "no bound"
+    write = _FORMATS.get(unit)
+    return write(value) if write is not None else f"{plain(value)} {unit}"
+
+
+def span(lower: float, upper: float, unit: str, beside: str = "") -> str:
+    """Write two values; their unit once, or not at all if `beside` has it."""
+    low, high = "0" if lower == 0 else shown(lower, unit), shown(upper, unit)
+    ending = high.partition(" ")[2]
+    if low.partition(" ")[2] != ending or not abs(upper) < ENDLESS:
+        return f"{low} … {high}"
+    number = high if beside.partition(" ")[2] != ending else high.partition(" ")[0]
+    return f"{low.partition(' ')[0]} … {number}"
+
+
+def scale(unit: str, greatest: float) -> tuple[float, str]:
+    """The factor and the name of the unit that suits an axis up to `greatest`, in `unit`."""
+    steps = _STEPS.get(unit, ((1.0, unit),))
+    return next((step for step in steps if greatest >= step[0]), steps[-1])
+
+
+def round_steps(low: float, high: float, most: int = 5) -> list[float]:
+    """At most `most` round numbers from `low` to `high`, evenly spaced."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * power for size in (1, 2, 2.5, 5, 10) if size * power >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    # Rounded, so that 3 * 0.1 is written 0.3.
+    return [float(f"{count * step:.12g}") for count in range(first, last + 1)]

@@ -1,0 +1,221 @@
+"""Claims looked up in results, and the command that does so."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from harness.claims import check_claims, load_published
+from harness.claims.checking import ClaimError
+from harness.cli.claims import claims
+from harness.record import Context, Journal, Results, Row, write_dataset
+
+MS = 1_000_000
+YAML = """\
+system: mine
+paper: A paper of ours
+testbed: bench
+claims:
+  turnaround:
+    says: It takes so long.
+    printed: ≈ 40 ms
+    holds: {from: 35 ms, to: 45 ms}
+    source: §6, Fig. 21
+    ours: {quantity: reconfiguration.acknowledged, statistic: median, conditions: {moving: 4}}
+  wait:
+    says: From firmware to carrier.
+    printed: 70 to 80 µs
+    holds: {from: 70 us, to: 80 us}
+    source: §7
+    erratum: printed twice
+    ours: {quantity: carrier_up, since: firmware_up, statistic: median, pick: turn}
+  price:
+    says: It costs so much.
+    printed: "4"
+    holds: {to: 4}
+    source: Table 2
+    unmeasured: computed
+"""
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """Results, and what writes a run into them: rows by (subject, quantity, event, low, high)."""
+
+    def lab(*rows, run="r1", night="2026-03-14", simulated=False, unit="ns", **held):
+        path = tmp_path / "runs" / run / "journal.jsonl"
+        path.parent.mkdir(parents=True)
+        with Journal(path, {"run": run, "night": night}) as journal:
+            for subject, quantity, event, low, high in rows:
+                value = (low + high) // 2
+                row = Row(subject, quantity, value, low, high, unit, 1, {"event": event})
+                context = Context("bench", "test_it", ("ocs: x",), simulated, held)
+                journal.append(context, row)
+        write_dataset(path, tmp_path / "rows")
+
+    return lab
+
+
+@pytest.fixture
+def check(tmp_path):
+    """The claims of `YAML`, checked, by name."""
+
+    def check(text=YAML):
+        path = tmp_path / "mine.yaml"
+        path.write_text(text)
+        found = check_claims(load_published(path), Results(tmp_path))
+        return {one.claim.name: one for one in found}
+
+    return check
+
+
+def acknowledged(milliseconds, events=20):
+    return (
+        ("bench", "reconfiguration.acknowledged", n, milliseconds * MS, milliseconds * MS + n)
+        for n in range(events)
+    )
+
+
+def test_without_results_nothing_is_measured(check):
+    assert {name: one.outcome for name, one in check().items()} == {
+        "turnaround": "not measured",
+        "wait": "not measured",
+        "price": "not measured",
+    }
+    assert check()["price"].reason == "computed"
+
+
+def test_rows_answer_where_their_conditions_hold(lab, check):
+    lab(*acknowledged(41), moving=4)
+    lab(*acknowledged(80), run="r2", moving=8)
+    found = check()["turnaround"]
+    assert (found.outcome, found.kind, found.night) == ("agrees", "measurement", "2026-03-14")
+    assert found.ours.n == 20
+    assert found.ours.value == pytest.approx(41 * MS, rel=1e-6)
+
+
+def test_what_differs_differs(lab, check):
+    lab(*acknowledged(46), moving=4)
+    assert check()["turnaround"].outcome == "differs"
+
+
+def test_too_few_events_are_no_verdict(lab, check):
+    lab(*acknowledged(41, events=5), moving=4)
+    assert check()["turnaround"].outcome == "not enough data"
+
+
+def test_the_last_night_answers(lab, check):
+    lab(*acknowledged(80), moving=4)
+    lab(*acknowledged(41), run="r2", night="2026-03-15", moving=4)
+    assert (check()["turnaround"].outcome, check()["turnaround"].night) == ("agrees", "2026-03-15")
+
+
+def test_hardware_speaks_before_any_simulation(lab, check):
+    lab(*acknowledged(46), moving=4)
+    lab(*acknowledged(41), run="r2", night="2026-03-15", simulated=True, moving=4)
+    assert (check()["turnaround"].outcome, check()["turnaround"].kind) == ("differs", "measurement")
+
+
+def test_a_simulation_is_closure(lab, check):
+    lab(*acknowledged(41), simulated=True, moving=4)
+    assert (check()["turnaround"].outcome, check()["turnaround"].kind) == ("agrees", "closure")
+
+
+def waits(width):
+    for event in range(20):
+        for port in ("a", "b"):
+            up = 3_000 * MS + event
+            # Of two ports, b waits ten times as long; events take them in turn.
+            wait = 75_000 if port == "a" else 750_000
+            yield port, "firmware_up", event, up, up + width
+            yield port, "carrier_up", event, up + wait, up + wait + width
+
+
+def test_a_time_counts_from_another_one_port_an_event(lab, check):
+    lab(*waits(width=0))
+    found = check()["wait"]
+    assert found.ours.n == 20
+    assert (found.ours.lower, found.ours.upper) == (75_000, 750_000)
+
+
+def test_what_the_observers_cannot_tell_is_no_agreement(lab, check):
+    lab(*waits(width=MS))
+    assert check()["wait"].outcome == "cannot tell"
+
+
+def test_a_unit_that_does_not_fit_is_named(lab, check):
+    lab(*acknowledged(41), unit="dB", moving=4)
+    with pytest.raises(ClaimError, match="turnaround: the published figure is in ns"):
+        check()
+
+
+# ------------------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def run(tmp_path):
+    app = typer.Typer()
+    app.command()(claims)
+    path = tmp_path / "mine.yaml"
+    path.write_text(YAML)
+    options = ("--results", str(tmp_path))
+    # As wide as no word has to be cut.
+    environment = {"COLUMNS": "200"}
+    return lambda *arguments: CliRunner().invoke(
+        app, [*(arguments or [str(path)]), *options], env=environment
+    )
+
+
+def test_the_table_shows_both_sides_and_the_source(run, lab):
+    lab(*acknowledged(41), simulated=True, moving=4)
+    result = run()
+    assert result.exit_code == 0
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("turnaround"))
+    for word in ("≈ 40 ms", "41 ms (closure)", "20", "agrees", "§6, Fig. 21"):
+        assert word in line
+    assert "1 agrees, 2 not measured" in result.stdout
+    assert "says nothing about a device" in result.stdout
+
+
+def test_what_differs_is_status_1(run, lab):
+    lab(*acknowledged(46), moving=4)
+    assert run().exit_code == 1
+
+
+def test_as_json_it_is_a_list_of_objects(run, lab, tmp_path):
+    lab(*acknowledged(41), moving=4)
+    first, *others = json.loads(run(str(tmp_path / "mine.yaml"), "--json").stdout)
+    assert first["verdict"] == "agrees"
+    assert (first["published_low"], first["published_high"]) == (35 * MS, 45 * MS)
+    assert first["lower"] <= first["ours"] <= first["upper"]
+    assert (first["simulated"], first["kind"], first["n"]) == (False, "measurement", 20)
+    assert [one["ours"] for one in others] == [None, None]
+    assert others[1]["published_low"] is None
+
+
+def test_a_system_that_nobody_knows_is_bad_use(run, tmp_path):
+    result = run("nonesuch")
+    assert result.exit_code == 2
+    assert "known are: acos, infinitehbd, mixnet, opus, railx" in result.stderr
+    (tmp_path / "mine.yaml").write_text("system: [")
+    assert run(str(tmp_path / "mine.yaml")).exit_code == 2
+
+
+def test_results_that_cannot_be_read_are_trouble(run, tmp_path):
+    bad = tmp_path / "rows" / "testbed=bench" / "night=2026-03-14" / "bad.parquet"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("no")
+    assert run().exit_code == 3
+
+
+def test_the_page_never_shows_published_as_ours(run, lab, tmp_path):
+    lab(*acknowledged(41), simulated=True, moving=4)
+    page = tmp_path / "claims.html"
+    assert run(str(tmp_path / "mine.yaml"), "--html", str(page)).exit_code == 0
+    html = page.read_text()
+    assert '<span class="lc-published">≈ 40 ms</span>' in html
+    assert "✓ agrees (closure)" in html
+    assert "closure, simulated" in html
+    assert "Erratum: printed twice" in html
+    assert "http" not in html.partition("<body")[2]

@@ -1,0 +1,84 @@
+"""Published against ours, as plain values."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.claims import Estimate, Figure, compare
+from harness.claims.verdicts import FEWEST, estimate
+from harness.statistics import NotEnough, quantile
+
+ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")
+WITHIN_100 = Figure("within 100 ms", -math.inf, 100e6, "ns")
+EXACT = Figure("41.44 ms", 41.435e6, 41.445e6, "ns")
+
+
+@pytest.mark.parametrize(
+    ("figure", "lower", "upper", "outcome"),
+    [
+        (ABOUT_200, 196e6, 198e6, "agrees"),
+        (ABOUT_200, 140e6, 160e6, "agrees"),
+        (ABOUT_200, 240e6, 300e6, "agrees"),
+        (ABOUT_200, 251e6, 300e6, "differs"),
+        (ABOUT_200, 100e6, 149e6, "differs"),
+        (EXACT, 41.2e6, 41.6e6, "agrees"),
+        (EXACT, 41.5e6, 41.6e6, "differs"),
+        (WITHIN_100, 40e6, 60e6, "agrees"),
+        (WITHIN_100, 90e6, 110e6, "agrees"),
+        (WITHIN_100, 101e6, 110e6, "differs"),
+        (EXACT, 0, 100e6, "cannot tell"),
+        (WITHIN_100, 50e6, math.inf, "cannot tell"),
+    ],
+)
+def test_the_two_agree_where_they_have_a_value_in_common(figure, lower, upper, outcome):
+    assert compare(figure, Estimate((lower + upper) / 2, lower, upper, 60))[0] == outcome
+
+
+def test_without_rows_or_with_too_few_there_is_no_verdict():
+    assert compare(EXACT, None)[0] == "not measured"
+    outcome, reason = compare(EXACT, NotEnough(7, 368))
+    assert (outcome, reason) == ("not enough data", "7 events, 368 needed.")
+
+
+@given(st.floats(1, 1e9), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1))
+def test_they_never_differ_where_a_value_is_common_to_both(low, width, lower, spread):
+    figure = Figure("x", low, low * (1 + width), "ns")
+    ours = Estimate(lower, lower, lower * (1 + spread), 60)
+    apart = ours.lower > figure.high or ours.upper < figure.low
+    assert (compare(figure, ours)[0] == "differs") == apart
+
+
+def test_a_median_and_a_p99_are_those_of_the_statistics():
+    low = np.arange(400) * 1.0
+    for statistic, q in (("median", 0.5), ("p99", 0.99)):
+        found, ours = quantile(low, low + 3, q), estimate(statistic, low, low + 3)
+        assert (ours.value, ours.lower, ours.upper) == (found.value, found.lower, found.upper)
+    assert isinstance(estimate("p99", low[:367], low[:367]), NotEnough)
+    assert isinstance(estimate("p99", low[:368], low[:368]), Estimate)
+
+
+def test_a_mean_s_interval_holds_the_mean_as_often_as_it_says():
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(1000):
+        sample = random.normal(5, 2, 20)
+        found = estimate("mean", sample, sample)
+        held += found.lower <= 5 <= found.upper
+    assert 930 <= held <= 970
+
+
+def test_what_the_observer_could_not_tell_widens_a_mean():
+    sample = np.random.default_rng(1).normal(5, 2, 20)
+    sharp, blurred = estimate("mean", sample, sample), estimate("mean", sample - 1, sample + 1)
+    assert blurred.lower == pytest.approx(sharp.lower - 1)
+    assert blurred.upper == pytest.approx(sharp.upper + 1)
+    assert blurred.value == pytest.approx(sharp.value)
+    never = estimate("mean", sample, np.append(sample[1:], math.inf))
+    assert never.upper == math.inf
+
+
+def test_a_mean_takes_a_few_samples():
+    assert estimate("mean", [1.0] * (FEWEST - 1), [1.0] * (FEWEST - 1)) == NotEnough(9, FEWEST)

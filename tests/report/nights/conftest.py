@@ -1,0 +1,63 @@
+"""Nights that were planted once for all tests that only look."""
+
+import re
+
+import pytest
+from planted_nights import two_testbeds
+
+from harness.report.nights import write_nights
+from harness.report.nights.moved import find_moved
+from harness.report.nights.series import read
+from harness.report.nights.source import Source
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory):
+    """A simulated testbed whose firmware becomes slow, one of hardware with a dirty fiber."""
+    root = tmp_path_factory.mktemp("planted")
+    two_testbeds(root, reports=True)
+    return root
+
+
+@pytest.fixture(scope="session")
+def page(planted):
+    """Their page."""
+    return write_nights(planted, planted / "nights.html").read_text()
+
+
+@pytest.fixture
+def history_of():
+    """Read the nights of a folder."""
+
+    def history_of(root, last=90):
+        with Source(root).connected() as connection:
+            return read(connection, last)
+
+    return history_of
+
+
+@pytest.fixture
+def marks_of(history_of):
+    """Each change that is found: testbed, simulated, quantity, subject and night."""
+
+    def marks_of(root):
+        history = history_of(root)
+        return {
+            (lab.testbed, lab.simulated, one.series.quantity, one.series.subject, change.index)
+            for lab, moved in zip(history.labs, find_moved(history.labs), strict=True)
+            for one in moved
+            for change in one.changes
+        }
+
+    return marks_of
+
+
+@pytest.fixture
+def fold():
+    """What a page has in the fold of a quantity, from the number of its lab and its name."""
+
+    def fold(page, lab, quantity):
+        start = page.index(f'<details class="ln-quantity" id="n{lab}-{quantity}"')
+        return re.split('<details class="ln-quantity"|</section>', page[start + 9 :])[0]
+
+    return fold

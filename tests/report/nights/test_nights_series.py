@@ -1,0 +1,135 @@
+"""From the data set to series: what belongs together, and the numbers of each night."""
+
+import datetime
+import random
+
+import numpy as np
+import pytest
+from planted_nights import CASE, FIRST, Grown, write_nights_of
+
+from harness.record import Context, Journal, RecordError, Row, write_dataset
+from harness.report.nights import write_nights
+from harness.statistics import NotEnough, quantile
+
+
+def measured(root, *rows, night="2026-03-14", run="r1", simulated=True, testbed="bench", **held):
+    """One run of `rows` through the journal itself, as (subject, value, lower, upper, more)."""
+    context = Context(testbed, "test_it", ("ocs: x",), simulated, held)
+    path = root / "runs" / run / "journal.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Journal(path, {"run": run, "night": night}) as journal:
+        journal.append_many(
+            context,
+            [
+                Row(subject, "q", value, lower, upper, unit, number, more)
+                for number, (subject, value, lower, upper, unit, more) in enumerate(rows)
+            ],
+        )
+    write_dataset(path, root / "rows")
+
+
+def in_db(subject, value, **more):
+    return subject, value, value - 0.1, value + 0.1, "dB", more
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 7, 20, 298, 299, 300])
+def test_a_night_s_numbers_are_those_of_the_statistics(tmp_path, history_of, n):
+    draw = random.Random(n)
+    rows = []
+    for event in range(n):
+        low = draw.uniform(1, 2)
+        high = low + draw.random() / 3
+        rows.append(("a", (low + high) / 2, low, high, "dB", {"event": event}))
+    measured(tmp_path, *rows)
+    (series,) = history_of(tmp_path).labs[0].series
+    low, high = zip(*((row[2], row[3]) for row in rows), strict=True)
+    median, p99 = quantile(low, high, 0.5), quantile(low, high, 0.99, sides="upper")
+    assert series.n[0] == n
+    if isinstance(median, NotEnough):
+        assert series.lower[0] == min(low)
+        assert series.upper[0] == max(high)
+    else:
+        assert (series.median[0], series.lower[0], series.upper[0]) == pytest.approx(
+            (median.value, median.lower, median.upper), rel=1e-12
+        )
+    if isinstance(p99, NotEnough):
+        assert np.isnan(series.p99[0])
+        assert np.isnan(series.p99_upper[0])
+    else:
+        assert series.p99[0] == pytest.approx(p99.value, rel=1e-12)
+        assert series.p99_upper[0] == p99.upper
+
+
+def test_what_was_never_seen_has_no_bound_and_a_level_all_the_same(tmp_path, history_of):
+    measured(tmp_path, *(("a", 5, None, None, "ns", {"event": event}) for event in range(8)))
+    (series,) = history_of(tmp_path).labs[0].series
+    assert (series.lower[0], series.upper[0], series.level[0]) == (0, np.inf, 5)
+
+
+def test_a_value_without_bounds_is_its_own(tmp_path, history_of):
+    measured(tmp_path, *(("a", 5.0, None, None, "dB", {"event": event}) for event in range(8)))
+    (series,) = history_of(tmp_path).labs[0].series
+    assert (series.lower[0], series.median[0], series.upper[0]) == (5, 5, 5)
+
+
+def test_hardware_and_simulated_are_never_one_series(tmp_path, history_of):
+    measured(tmp_path, in_db("a", 1.0), run="r1")
+    measured(tmp_path, in_db("a", 2.0), run="r2", simulated=False)
+    labs = history_of(tmp_path).labs
+    assert {(lab.simulated, lab.series[0].median[0]) for lab in labs} == {(True, 1.0), (False, 2.0)}
+    assert [lab.runs for lab in labs] == [(("r2",),), (("r1",),)]
+
+
+def test_subjects_and_cases_are_series_of_their_own(tmp_path, history_of):
+    measured(tmp_path, in_db("a", 1.0), in_db("b", 2.0), moving=4)
+    measured(tmp_path, in_db("a", 3.0), run="r2", moving=8)
+    (lab,) = history_of(tmp_path).labs
+    found = [(one.subject, one.case, one.median[0]) for one in lab.series]
+    assert found == [
+        ("a", "it: moving 4", 1.0),
+        ("a", "it: moving 8", 3.0),
+        ("b", "it: moving 4", 2.0),
+    ]
+
+
+def test_counters_and_what_was_measured_beside_are_no_case(tmp_path, history_of):
+    rows = [in_db("a", 1.0, event=0, temperature=23.4), in_db("a", 2.0, event=1, temperature=24.0)]
+    measured(tmp_path, *rows)
+    (series,) = history_of(tmp_path).labs[0].series
+    assert series.n[0] == 2
+
+
+def test_nights_without_data_keep_their_place(tmp_path, history_of):
+    measured(tmp_path, in_db("a", 1.0), night="2026-03-14", run="r1")
+    measured(tmp_path, in_db("a", 2.0), night="2026-03-17", run="r2")
+    history = history_of(tmp_path)
+    assert (history.first, history.nights) == (datetime.date(2026, 3, 14), 4)
+    (series,) = history.labs[0].series
+    np.testing.assert_array_equal(series.median, [1, np.nan, np.nan, 2])
+    assert history.labs[0].runs == (("r1",), (), (), ("r2",))
+
+
+def test_only_the_last_nights_are_read(tmp_path, history_of):
+    one = Grown("q", "a", 1.0, 0.1, 0.1, "dB", 6, conditions=CASE)
+    write_nights_of(tmp_path, "bench", [one], nights=12)
+    history = history_of(tmp_path, last=5)
+    assert (history.first, history.nights) == (FIRST + datetime.timedelta(7), 5)
+
+
+def test_names_that_a_path_cannot_hold(tmp_path, history_of):
+    measured(tmp_path, in_db("a", 1.0), testbed="42")
+    measured(tmp_path, in_db("a", 1.0), run="r2", testbed="rack 7/ä='")
+    assert {lab.testbed for lab in history_of(tmp_path).labs} == {"42", "rack 7/ä='"}
+
+
+def test_without_rows_there_are_no_nights(tmp_path):
+    with pytest.raises(RecordError, match="no run has left a row"):
+        write_nights(tmp_path, tmp_path / "nights.html")
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path):
+    measured(tmp_path, in_db("a", 1.0))
+    bad = tmp_path / "rows" / "testbed=bench" / "night=2026-03-14" / "bad.parquet"
+    bad.write_bytes(b"PAR1 not at all PAR1")
+    with pytest.raises(RecordError, match=r"bad\.parquet"):
+        write_nights(tmp_path, tmp_path / "nights.html")
