@@ -21,7 +21,7 @@ night: $(READY)
 	$(BIN)/python -m pytest suites $(NIGHT)
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -11,6 +11,7 @@ synchronous one.
 
 import itertools
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -201,6 +202,7 @@ class _Client:
         self.aside: PeerConnection | None = None
         self.hung_up = False
         self._flight = flight
+        self._lock = threading.RLock()  # in real time answers come on the clock's own thread
         self._peer = peer
         self._connection = connection
         self._instrument = instrument
@@ -243,19 +245,23 @@ class _Client:
 
     def _data(self, message: _Message) -> None:
         ends = message.kind == _Kind.DATA_END
-        if not self._clearing:
-            if message.control & 1:
-                self._answer_untaken = False
-            if self._answer_due or self._answer_untaken:
-                self._interrupt(message.parameter)
-            self._asked = message.parameter
-            self._incoming += message.payload
-            if ends:
-                command, self._incoming = self._incoming, b""
-                self._answer_due = b"?" in command
-                self._scpi.received(command if command.endswith(b"\n") else command + b"\n")
+        with self._lock:
+            if not self._clearing:
+                self._take(message, ends=ends)
         if ends:
             self._flight.landed(1)
+
+    def _take(self, message: _Message, *, ends: bool) -> None:
+        if message.control & 1:
+            self._answer_untaken = False
+        if self._answer_due or self._answer_untaken:
+            self._interrupt(message.parameter)
+        self._asked = message.parameter
+        self._incoming += message.payload
+        if ends:
+            command, self._incoming = self._incoming, b""
+            self._answer_due = b"?" in command
+            self._scpi.received(command if command.endswith(b"\n") else command + b"\n")
 
     def _interrupt(self, by: int) -> None:
         """An answer that nobody waits for any more is lost."""
@@ -264,14 +270,19 @@ class _Client:
         self._say_aside(_Message(_Kind.ASYNC_INTERRUPTED, 0, by))
 
     def _abandon(self) -> None:
-        self._answers.mute()
-        self._scpi.closed()
-        self._incoming = self._outgoing = b""
-        self._answer_due = self._answer_untaken = False
-        self._scpi = self._new_session()
+        with self._lock:
+            self._answers.mute()
+            self._scpi.closed()
+            self._incoming = self._outgoing = b""
+            self._answer_due = self._answer_untaken = False
+            self._scpi = self._new_session()
 
     def answer(self, data: bytes) -> None:
         """Send an answer, whole if it ends with a line feed."""
+        with self._lock:
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
         self._outgoing += data
         ends = data.endswith(b"\n")
         largest = max(1, self._largest - _HEADER.size)
@@ -307,7 +318,7 @@ class _Client:
                 waiting = self._answer_untaken and not message.control & 1
                 self._say_aside(_Message(_Kind.STATUS_RESPONSE, _MESSAGE_AVAILABLE * waiting, 0))
             case _Kind.LOCK:
-                self._say_aside(_Message(_Kind.LOCK_RESPONSE, self._lock(message), 0))
+                self._say_aside(_Message(_Kind.LOCK_RESPONSE, self._locking(message), 0))
             case _Kind.LOCK_INFO:
                 holders = int(self._peer.locked_by is not None)
                 self._say_aside(_Message(_Kind.LOCK_INFO_RESPONSE, holders, holders))
@@ -316,7 +327,7 @@ class _Client:
             case _:
                 self._say_aside(_Message(_Kind.ERROR, 1, 0, b"Unrecognized message type"))
 
-    def _lock(self, message: _Message) -> int:
+    def _locking(self, message: _Message) -> int:
         """Exclusive locks only, and nobody is kept waiting for one: 1 yes, 0 no, 3 an error."""
         if message.control:
             if message.payload:

@@ -4,6 +4,7 @@ What commands do is a model's part. Written from SCPI-99 and IEEE 488.2.
 """
 
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -227,13 +228,17 @@ class ScpiDialogue:
         self._waiting: deque[str] = deque()
         self._answers: list[bytes] = []
         self._busy = False
+        self._lock = threading.Lock()  # in real time commands end on the clock's own thread
 
     def received(self, data: bytes) -> None:
         """Take bytes; a line feed or a carriage return ends a program message."""
         *messages, self._buffer = re.split(rb"[\r\n]+", self._buffer + data)
-        for message in filter(None, messages):
-            self._waiting += _absolute(message.decode("ascii", "replace"))
-        if not self._busy:
+        with self._lock:
+            for message in filter(None, messages):
+                self._waiting += _absolute(message.decode("ascii", "replace"))
+            idle = not self._busy and bool(self._waiting)
+            self._busy = self._busy or idle
+        if idle:
             self._next()
 
     def closed(self) -> None:
@@ -241,12 +246,14 @@ class ScpiDialogue:
         self._waiting.clear()
 
     def _next(self) -> None:
-        self._busy = bool(self._waiting)
-        if self._busy:
+        with self._lock:
+            self._busy = bool(self._waiting)
+            if not self._busy:
+                return
             command = self._waiting.popleft()
-            self._clock.schedule(
-                self._clock.now() + self._takes, self._owner, lambda: self._carry_out(command)
-            )
+        self._clock.schedule(
+            self._clock.now() + self._takes, self._owner, lambda: self._carry_out(command)
+        )
 
     def _carry_out(self, command: str) -> None:
         if command == _MESSAGE_ENDS:

@@ -27,7 +27,7 @@ from pyvisa.constants import SerialTermination, StatusCode
 from instruments.clock import Clock, Flight
 from instruments.errors import UnreachableError
 from instruments.wire.framing import LONGEST, FramingError, Scpi
-from instruments.wire.stream import Awaited, Stream, StreamClosedError, line_stream, tcp_stream
+from instruments.wire.stream import Awaited, Stream, line_stream, tcp_stream
 from instruments.wire.tcp import is_placeholder
 
 BACKEND = "@py"
@@ -254,8 +254,6 @@ class _Messages:
             try:
                 with _as_os_error():
                     message = self._message(timeout)
-            except StreamClosedError as error:
-                self._arrivals.disconnected(str(error))
             except OSError as error:
                 if not _timed_out(error.__cause__):
                     self._arrivals.disconnected(str(error))

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from harness.claims import check_claims, load_published
 from harness.claims.checking import ClaimError
 from harness.cli.claims import claims
+from harness.cli.common import out
 from harness.record import Context, Journal, Results, Row, write_dataset
 
 MS = 1_000_000
@@ -154,17 +155,14 @@ def test_a_unit_that_does_not_fit_is_named(lab, check):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch):
+    monkeypatch.setattr(out, "width", 200)  # as wide as no word has to be cut
     app = typer.Typer()
     app.command()(claims)
     path = tmp_path / "mine.yaml"
     path.write_text(YAML)
     options = ("--results", str(tmp_path))
-    # As wide as no word has to be cut.
-    environment = {"COLUMNS": "200"}
-    return lambda *arguments: CliRunner().invoke(
-        app, [*(arguments or [str(path)]), *options], env=environment
-    )
+    return lambda *arguments: CliRunner().invoke(app, [*(arguments or [str(path)]), *options])
 
 
 def test_the_table_shows_both_sides_and_the_source(run, lab):

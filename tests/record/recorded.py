@@ -1,5 +1,7 @@
 """Whole runs in a results folder, recorded as sessions do, without a bench."""
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +26,19 @@ def times(count: int, middle_ms: float = 60.0, quantity: str = "light_back") -> 
         yield Row("opus", name, value, *bounds, "ns", event * 10**9, {"event": event})
 
 
+def description(folder: Path) -> Path:
+    """The description of opus, alone: without the baselines that stand beside it."""
+    maps = "opus/crossconnect.yaml"
+    (folder / maps).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(OPUS.parent / maps, folder / maps)
+    return Path(shutil.copy(OPUS, folder / OPUS.name))
+
+
 def begin(results: Path, run: str, night: str = "2026-03-14", **header: object) -> Journal:
     folder = results / "runs" / run
-    described = keep_descriptions({"opus": str(OPUS)}, folder)
-    told = {"testbeds": {"opus": str(OPUS)}, "descriptions": described, "seed": 7, **header}
+    with tempfile.TemporaryDirectory() as lab:
+        kept = keep_descriptions({"opus": str(description(Path(lab)))}, folder)
+    told = {"testbeds": {"opus": str(OPUS)}, "descriptions": kept, "seed": 7, **header}
     return Journal(folder / "journal.jsonl", {"run": run, "night": night, **told})
 
 

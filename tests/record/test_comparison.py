@@ -1,7 +1,7 @@
 """Two runs side by side, and drift by the nights before."""
 
 import pytest
-from record.recorded import MS, OPUS, begin, context, record
+from record.recorded import MS, begin, context, description, record
 
 from harness.record import QuestionError, Results, Row, keep_descriptions, settle
 from harness.record.comparison import compare
@@ -69,28 +69,23 @@ def test_the_runs_of_one_night_are_one_night(nights):
 
 
 def test_the_rules_are_those_that_the_run_kept(nights, tmp_path):
-    lab = tmp_path / "lab"
-    lab.mkdir()
-    (lab / "opus").mkdir()
-    (lab / "opus.yaml").write_text(OPUS.read_text())
-    maps = "opus/crossconnect.yaml"
-    (lab / maps).write_text((OPUS.parent / maps).read_text())
-    rules = lab / "opus.baselines.yaml"
+    file = description(tmp_path / "lab")
+    rules = file.with_name("opus.baselines.yaml")
     rules.write_text("quantities:\n  reconfiguration.*: {guard: {max: 50 ms}}\n")
 
-    def described(number):
+    def ruled(number):
         run = f"n{number}"
-        kept = keep_descriptions({"opus": str(lab / "opus.yaml")}, nights / "runs" / run)
+        kept = keep_descriptions({"opus": str(file)}, nights / "runs" / run)
         return night(nights, number, descriptions=kept)
 
-    described(12)
+    ruled(12)
     (found,) = compare(Results(nights), "n11", "n12")
     assert found.drift.outcome == "guard broken"
     rules.write_text("quantities:\n  outage.*: {}\n")
-    described(13)
+    ruled(13)
     assert compare(Results(nights), "n11", "n13") == []
     rules.write_text("quantities:\n  outage.*: {nights: 1}\n")
-    described(14)
+    ruled(14)
     with pytest.raises(TestbedError, match="expected at least 5"):
         compare(Results(nights), "n11", "n14")
 

@@ -131,6 +131,13 @@ def test_a_frame_is_filtered_by_names_and_patterns(lab, wanted, rows):
     assert len(Results(lab).frame(**wanted)) == rows
 
 
+def test_what_others_left_beside_the_files_is_no_part_of_them(lab):
+    part = lab / "rows" / "testbed=opus" / "night=2026-03-14"
+    for name in ("r1.parquet.old", ".r1.parquet.123.tmp", "notes.txt"):
+        (part / name).write_text("no Parquet")
+    assert len(Results(lab).frame()) == 25
+
+
 def test_rows_come_as_written_run_by_run(lab):
     record(lab, "r0", "2026-03-14", rows=300)
     frame = Results(lab).frame(testbed="opus")

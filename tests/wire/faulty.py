@@ -5,6 +5,7 @@ handed to the wrong question is seen. Like an instrument, it answers one questio
 """
 
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -170,13 +171,17 @@ class Ear:
         self._buffer = b""
         self._waiting: deque[bytes] = deque()
         self._busy = False
+        self._lock = threading.Lock()
         self._held: deque[bytes] = deque()
 
     def received(self, data: bytes) -> None:
         questions, self._buffer = self._owner.words.split(self._buffer + data)
         self._owner.regaining += sum(b"ID" in question for question in questions)
-        self._waiting += questions
-        if not self._busy:
+        with self._lock:
+            self._waiting += questions
+            idle = not self._busy and bool(self._waiting)
+            self._busy = self._busy or idle
+        if idle:
             self._next()
 
     def closed(self) -> None:
@@ -184,10 +189,11 @@ class Ear:
             self._waiting.clear()
 
     def _next(self) -> None:
-        self._busy = bool(self._waiting)
-        if not self._busy:
-            return
-        question = self._waiting.popleft()
+        with self._lock:
+            self._busy = bool(self._waiting)
+            if not self._busy:
+                return
+            question = self._waiting.popleft()
         self._owner.heard.append(question)
         fault = self._owner.fault()
         answer = self._owner.words.answer(question)

@@ -267,6 +267,15 @@ def test_at_last_the_first_words_are_tried_again(opened, clock):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("line", [False, True], ids=["tcp", "serial"])
+def test_an_identity_that_is_said_twice_is_no_answer(opened, line):
+    resync = ScpiResync(MS, reopens=not line)
+    exchange, _ = opened(Fault("silent"), Fault("repeats", times=2), line=line, resync=resync)
+    with pytest.raises(NoReplyError):
+        exchange.ask(b"Q1?\n", TIMEOUT)
+    assert exchange.ask(b"Q2?\n", TIMEOUT).data == b"A2"
+
+
 @pytest.mark.parametrize(
     ("number", "answer", "known"),
     [

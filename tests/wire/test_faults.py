@@ -30,7 +30,7 @@ from instruments.wire.scpi import scpi_session
 from instruments.wire.stream import serial_stream, tcp_stream
 from instruments.wire.tl1 import Tl1Session
 
-SEQUENCES = int(os.environ.get("LIGHTRIG_FAULTS", "1000"))
+SEQUENCES = int(os.environ.get("LIGHTRIG_FAULTS", "600"))
 QUIET = 20 * MS
 LONGEST = 2 * TIMEOUT + (300 * MS + TIMEOUT)
 """A question to regain step, silence if it had been asked before, and the question itself."""

@@ -30,7 +30,7 @@ from instruments.virtual_clock import VirtualClock
 from instruments.way import Way
 from instruments.wire.scpi import scpi_session
 
-DATA = bytes(range(256)) * 100
+DATA = bytes(range(256)) * 20
 WIRES = ("scpi", "serial", "hislip", "asrl", "socket")
 
 
