@@ -18,6 +18,7 @@ LEAST_DB = 3.0
 _LEAST_TO_NOISE = 30.0
 _PLATEAU = 500
 _DARK, _LIGHT = 0.25, 0.75
+_END = 0.05
 
 Samples = npt.NDArray[np.float64]
 
@@ -94,7 +95,8 @@ def _changes(samples: Samples, least_db: float) -> list[tuple[int, bool]]:
 def _around(before: Samples, after: Samples, index: int, *, rising: bool) -> tuple[int, int]:
     """The last sample before an edge at about `index`, and the first behind it."""
     low, high = (before, after) if rising else (after, before)
-    dark, light = float(np.median(low)), float(np.median(high))
+    # Not medians: what leads to a slow edge may be longer than the level before it.
+    dark, light = float(np.quantile(low, _END)), float(np.quantile(high, 1 - _END))
     if light <= dark:  # too short to have levels of its own
         return index - 1, index
     nearby = np.concatenate((before, after))
