@@ -65,6 +65,20 @@ class Transcript:
     pieces: tuple[Piece, ...]
 
 
+def printed(stdout: str, stderr: str, status: int) -> bytes:
+    """What a program printed and with what it ended, as the answer to its command line."""
+    return json.dumps({"status": status, "stdout": stdout, "stderr": stderr}).encode()
+
+
+def read_printed(answer: bytes) -> tuple[str, str, int]:
+    """The reverse of `printed`; raises `TranscriptError`."""
+    try:
+        found = json.loads(answer)
+        return str(found["stdout"]), str(found["stderr"]), int(found["status"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TranscriptError(f"{answer[:80]!r} is nothing that a program printed") from error
+
+
 def first_line(about: Mapping[str, str]) -> str:
     """The line that a file begins with."""
     return json.dumps({FORMAT: VERSION, **about})

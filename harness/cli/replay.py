@@ -17,6 +17,9 @@ from instruments.simulated.services import serve
 from instruments.transcript import Transcript, TranscriptError, read
 from testbeds import LightrigError
 
+LOGIN = ("replay", "replay")
+"""What a replayed SSH host lets in; nothing that was ever a secret."""
+
 Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded trace (JSON lines).")]
 Port = Annotated[int, typer.Option(help="TCP port; any free one by default.")]
 
@@ -32,18 +35,21 @@ def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
     over = threading.Event()
     try:
         peer = ReplayPeer(recording, clock, _tell_unknown)
-        service = serve(
-            peer.name, peer, peer.scheme, server, ("", ""), port, resource=peer.resource
-        )
+        service = serve(peer.name, peer, peer.scheme, server, LOGIN, port, resource=peer.resource)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         if as_json:
             row = {"name": peer.name, "address": service.address, **recording.about}
+            if service.known_hosts:
+                row |= {"login": ":".join(LOGIN), "known_hosts": service.known_hosts}
             sys.stdout.write(json.dumps([row]) + "\n")
             sys.stdout.flush()
         else:
             known = ", ".join(f"{key} {value}" for key, value in recording.about.items())
             out.print(f"{trace}: {known}", markup=False, soft_wrap=True)
+            if service.known_hosts:
+                out.print(f"login {':'.join(LOGIN)}, known_hosts:", markup=False)
+                out.print(service.known_hosts, markup=False, soft_wrap=True)
             out.print(f"{service.address}, in real time; Ctrl-C ends it", markup=False)
         over.wait()
     except LightrigError as error:

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from instruments.clock import Clock, Span
 from instruments.errors import DisconnectedError, InstrumentError, NoReplyError
 from instruments.servers.tools.output import ToolOutputError
+from instruments.transcript import printed
 from instruments.wire.shell import LineChannel, LineListener, Shell
 from instruments.wire.trace import Trace
 
@@ -99,16 +100,24 @@ class Commands:
         shell: how programs are started there.
         clock: the bench's clock.
         become: what to put before every command, such as `sudo -n`.
+        wire: the address, for recordings; without it nothing is recorded.
     """
 
     def __init__(
-        self, server: str, shell: Shell, clock: Clock, *, become: Sequence[str] = ()
+        self,
+        server: str,
+        shell: Shell,
+        clock: Clock,
+        *,
+        become: Sequence[str] = (),
+        wire: str = "",
     ) -> None:
         self.server = server
         self.clock = clock
-        self.trace = Trace(clock)
+        self.trace = Trace(clock, server if wire else "")
         self._shell = shell
         self._become = tuple(become)
+        self._wire = wire
         self._paths: dict[str, str] = {}
 
     def run(self, command: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
@@ -158,6 +167,9 @@ class Commands:
         """Run `command` and return at once; its path must be right."""
         full = [*self._become, *command]
         text = shlex.join(full)
+        if self._wire:
+            self.trace.opened("connected", self._wire)
+            self._wire = ""
         self.trace.sent(text)
         before = self.clock.now()
         output = _Output(self.clock)
@@ -214,8 +226,13 @@ class Started:
                 trace=commands.trace.tail(),
             )
         stdout = "".join(f"{line}\n" for line in output.lines)
-        commands.trace.received(f"{len(output.lines)} lines, status {channel.status}")
-        return CommandResult(stdout, channel.complaint, channel.status, at)
+        result = CommandResult(stdout, channel.complaint, channel.status, at)
+        trace = commands.trace
+        trace.received(
+            f"{len(output.lines)} lines, status {channel.status}",
+            printed(result.stdout, result.stderr, result.status) if trace.recorded else None,
+        )
+        return result
 
 
 class _Output(LineListener):

@@ -4,11 +4,13 @@ The instrument itself stays honest and does what it is told; only its words are 
 cut, garbled, repeated or swapped.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from instruments.clock import Clock
 from instruments.simulated.peer_server import PeerConnection, Session, SessionFactory
+from instruments.simulated.ssh_peer import CommandRunner, Outcome
 
 Lie: TypeAlias = Literal[
     "none",
@@ -29,6 +31,7 @@ LIES: tuple[Lie, ...] = get_args(Lie)
 SLOW = 100_000_000
 LATE = 200_000_000_000
 """How long a slow and a late answer are held back, in ns; late is after any timeout."""
+_NEVER = 10**15
 
 _JUNK = b"~junk~\r\n"
 _KEPT = 50
@@ -42,6 +45,7 @@ class Liar:
     lie: Lie = "none"
     told: int = 0
     _before: list[bytes] = field(default_factory=list)
+    _outcome: Outcome | None = None
 
     def wrap(self, factory: SessionFactory) -> SessionFactory:
         """Sessions of `factory` whose answers go through this liar."""
@@ -50,6 +54,43 @@ class Liar:
             return factory(_Tampered(connection, self), index)
 
         return make
+
+    def wrap_commands(self, run: CommandRunner) -> CommandRunner:
+        """A way to run programs whose output goes through this liar."""
+
+        def told(argv: Sequence[str]) -> Outcome:
+            honest = run(argv)
+            previous, self._outcome = self._outcome or honest, honest
+            self.told += self.lie != "none"
+            return self._printed(honest, previous)
+
+        return told
+
+    def _printed(self, honest: Outcome, previous: Outcome) -> Outcome:
+        """What a program prints, or what becomes of it."""
+        text = honest.stdout
+        match self.lie:
+            case "slow" | "late":
+                held = SLOW if self.lie == "slow" else LATE
+                return honest._replace(took=honest.took + held)
+            case "silent":
+                return honest._replace(took=_NEVER)
+            case "closes" | "resets":
+                return honest._replace(stdout="", hangs_up=True)
+            case "cuts":
+                return honest._replace(stdout=text[: len(text) // 2], hangs_up=True)
+            case "truncates":
+                return honest._replace(stdout=text[: len(text) // 2])
+            case "garbles":
+                return honest._replace(stdout="".join(chr(ord(each) ^ 0x25) for each in text))
+            case "repeats":
+                return honest._replace(stdout=text + text)
+            case "previous":
+                return previous._replace(took=honest.took)
+            case "junk":
+                return honest._replace(stdout=_JUNK.decode() + text)
+            case _:
+                return honest
 
     def tell(self, connection: PeerConnection, data: bytes) -> None:
         """Send `data`, or what becomes of it."""

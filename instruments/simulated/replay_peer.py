@@ -3,19 +3,21 @@
 A question is recognised by its bytes; in TL1 whatever its ctag, which the answer then bears. Of
 several answers to one question the next in the order of the recording is given, and when none is
 left, the last one again. What the recorded instrument was never asked is not answered; TL1 has a
-denial for that.
+denial for that, and a shell knows no such program.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from instruments.clock import Clock
 from instruments.simulated.peer_server import PeerConnection, SessionFactory
-from instruments.transcript import Piece, Transcript, TranscriptError
+from instruments.simulated.ssh_peer import Outcome, no_such_program
+from instruments.transcript import Piece, Transcript, TranscriptError, read_printed
 
-REPLAYED = ("tl1", "scpi", "serial", "visa")
+REPLAYED = ("tl1", "scpi", "serial", "simserv", "ssh", "visa")
 """The wires on which a recording can be replayed."""
 
 _MASK = b"***"
@@ -188,8 +190,22 @@ class ReplayPeer:
         self._known = _Known(each for each in recording if each.question)
 
     def wires(self) -> Mapping[str, SessionFactory]:
-        """The wire that it was recorded on; VISA goes over that of SCPI."""
+        """The wire that it was recorded on; VISA goes over that of SCPI, SSH has commands."""
+        if self.scheme == "ssh":
+            return {}
         return {"scpi" if self.scheme == "visa" else self.scheme: self.session}
+
+    def run_command(self, argv: Sequence[str]) -> Outcome:
+        """What a program printed when it was recorded."""
+        question = shlex.join(argv).encode()
+        found = self._known.find(question)
+        if found is None:
+            self._on_unknown(question)
+            return no_such_program(argv)
+        if not found.answers:
+            return Outcome("", hangs_up=True)
+        after, answer = found.answers[0]
+        return Outcome(*read_printed(answer), after)
 
     def session(self, connection: PeerConnection, index: int) -> "ReplaySession":
         """A new client's session."""

@@ -67,7 +67,8 @@ def serve(
         return Service(scheme, "", 0, login, resource=server.serial_line(wires[scheme]))
     if scheme == "ssh":
         assert isinstance(peer, CommandPeer)
-        host = SshPeer(name, server.clock, login, None, peer.run_command, port=port)
+        run = peer.run_command if liar is None else liar.wrap_commands(peer.run_command)
+        host = SshPeer(name, server.clock, login, None, run, port=port)
         server.close_too(host.close)
         return Service(scheme, *host.address, login, host.known_hosts_line())
     if scheme == "netconf":

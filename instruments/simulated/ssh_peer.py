@@ -33,12 +33,16 @@ ProgramFactory = Callable[[Callable[[str], None]], Program]
 
 
 class Outcome(NamedTuple):
-    """What a program printed and with what it ended, `took` ns after it was asked for."""
+    """What a program printed and with what it ended, `took` ns after it was asked for.
+
+    hangs_up: whether the connection ends with it, so that its end is never told.
+    """
 
     stdout: str
     stderr: str = ""
     status: int = 0
     took: int = 0
+    hangs_up: bool = False
 
 
 CommandRunner = Callable[[Sequence[str]], Outcome]
@@ -191,6 +195,9 @@ class _Service(paramiko.ServerInterface):
         flight.sent(len(stdout) + len(stderr) + 1)
         try:
             channel.sendall(stdout)
+            if outcome.hangs_up:
+                channel.get_transport().close()
+                return
             channel.sendall_stderr(stderr)
             channel.send_exit_status(outcome.status)
             channel.close()

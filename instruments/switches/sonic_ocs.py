@@ -172,6 +172,8 @@ class SonicOcs:
         return result.stdout
 
     def _connected(self) -> Commands:
+        if self._shell is not None and self._shell.lost:
+            self.close()
         if self._commands is None:
             user, password = self._way.login or (self._way.user, None)
             self._shell = SshShell(
@@ -181,7 +183,7 @@ class SonicOcs:
                 port=self._way.port or 22,
                 login=SshLogin(user, password, self._way.known_hosts),
             )
-            self._commands = Commands(self.name, self._shell, self._clock)
+            self._commands = Commands(self.name, self._shell, self._clock, wire=str(self._way))
         return self._commands
 
     def _denied(self, command: str, result: CommandResult) -> DeniedError:

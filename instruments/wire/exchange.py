@@ -5,7 +5,9 @@ asks first notes the question as unanswered and crosses it out with its answer i
 still noted when the next question comes, for whatever reason, means that step was lost; so do
 bytes that nobody asked for. Then the stream is opened anew, and what came late comes nowhere.
 Where the other end outlives that (a serial line, a gateway), a question whose answer can be
-recognised is asked first, and what comes before its answer is set aside.
+recognised is asked first, and what comes before its answer is set aside. If that one went
+unanswered too, it is asked in other words, as long as the protocol has some; then only silence
+can tell that nothing late will come.
 
 What no untagged protocol can exclude: an instrument that answers twice, and the second time only
 after the next question was written. That is noticed when the true answer turns out to be one too
@@ -124,6 +126,7 @@ class Exchange:
         self._stream: Stream | None = None
         self._buffer = b""
         self._unanswered: set[bytes] = set()
+        self._doubted: set[bytes] = set()
         self._begun: Begun | None = None
 
     def tell(self, data: bytes, *, shown: str | None = None) -> Span:
@@ -345,6 +348,7 @@ class Exchange:
     def _drop(self) -> None:
         stream, self._stream = self._stream, None
         self._buffer = b""
+        self._doubted.clear()
         if stream is not None:
             stream.close()
 
@@ -362,8 +366,11 @@ class Exchange:
             sent = self._write(stream, question, self._framing.show(question).strip())
             while not recognises(message := self._next(stream, sent.latest, timeout)[0]):
                 self.trace.remarked(f"set aside: {self._framing.show(message)}")
-            if not fresh:  # there may be one more such answer
+            if fresh:
+                self._doubted.clear()
+            else:  # there may be one more such answer, now or later
                 self._drained(stream, resync.quiet, timeout)
+                self._doubted.add(question)
             self._buffer += stream.pending()
             self._set_aside("set aside")
         except (TimeoutError, StreamClosedError, FramingError) as error:
@@ -372,7 +379,7 @@ class Exchange:
 
     def _recognisable(self, resync: Resync) -> tuple[bytes, Callable[[bytes], bool], bool]:
         """A question for regaining step, and whether no answer to it is still to come."""
-        asked = {question.strip().upper() for question in self._unanswered}
+        asked = {question.strip().upper() for question in self._unanswered | self._doubted}
         variants = [resync.variant(number) for number in range(_VARIANTS)]
         for question, recognises in variants:
             if question.strip().upper() not in asked:

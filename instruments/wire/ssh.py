@@ -101,6 +101,12 @@ class SshShell:
                 f"`ssh -p {port} {host}` by hand; an unknown host key must be accepted there once",
             ) from error
 
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended; it does not come back."""
+        transport = self._client.get_transport()
+        return transport is None or not transport.is_active()
+
     def start(self, command: Sequence[str], listener: LineListener) -> "SshChannel":
         transport = self._client.get_transport()
         if transport is None:

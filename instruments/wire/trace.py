@@ -43,6 +43,11 @@ class Trace:
         self._recorder: Recorder | None = None
         self._session = 0
 
+    @property
+    def recorded(self) -> bool:
+        """Whether somebody keeps all of it."""
+        return self._recorder is not None
+
     def mask(self, secret: str) -> None:
         """Never show `secret` from now on."""
         if secret:

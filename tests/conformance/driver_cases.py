@@ -60,14 +60,22 @@ class Case:
         return f"{self.model}-{self.scheme}"
 
     @property
+    def size(self) -> str:
+        """How many inputs and outputs a switch has."""
+        return SIZES.get(self.model, "8x8")
+
+    @property
+    def address(self) -> str:
+        """As a testbed's file names it."""
+        return ADDRESSES.get(self.scheme, f"{self.scheme}://it.invalid")
+
+    @property
     def file(self) -> str:
         """A testbed with nothing else in it."""
-        address = ADDRESSES.get(self.scheme, f"{self.scheme}://it.invalid")
         options = OPTIONS.get(self.model, "")
-        own = f'model: {self.model}, address: "{address}", options: {{{options}}}'
+        own = f'model: {self.model}, address: "{self.address}", options: {{{options}}}'
         if self.kind == "switches":
-            size = SIZES.get(self.model, "8x8")
-            return f"name: one\nswitches:\n  {NAME}: {{{own}, size: {size}}}\n"
+            return f"name: one\nswitches:\n  {NAME}: {{{own}, size: {self.size}}}\n"
         other = "  other: {model: polatis, address: tl1://other.invalid, size: 4x4}\n"
         instrument = f"  {NAME}: {{kind: {self.kind}, {own}, channels: 4}}\n"
         return f"name: one\nswitches:\n{other}instruments:\n{instrument}"
@@ -107,15 +115,25 @@ def cases() -> list[Case]:
 
 
 class Rig:
-    """A case come alive, with a liar at the other end of its wire."""
+    """A case come alive, with a liar at the other end of its wire.
 
-    def __init__(self, case: Case, folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    `begin` is called with its clock before anything is opened.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        folder: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        begin: Callable[[Any], None] = lambda _: None,
+    ) -> None:
         self.case = case
         path = folder / "one.yaml"
         path.write_text(case.file)
         made: list[Liar] = []
 
         def world(testbed: Any, clock: Any, *rest: Any, **more: Any) -> World:
+            begin(clock)
             made.append(Liar(clock))
             return World(testbed, clock, *rest, liar=made[0], **more)
 

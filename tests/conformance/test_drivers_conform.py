@@ -1,6 +1,11 @@
-"""One suite for every driver on every wire: manners, its peer, wires that lie."""
+"""One suite for every driver on every wire: manners, its peer, recordings, wires that lie.
+
+LIGHTRIG_WRITE_DOCS=1 writes the table in docs/conformance.md anew, `python
+tests/conformance/transcripts.py` the recordings of simulated instruments in tests/transcripts.
+"""
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -9,15 +14,16 @@ from typing import Any
 
 import pytest
 from driver_cases import KINDS, NAME, Case, Rig, cases
+from transcripts import FOLDER, replayed, script
 
 from instruments.errors import InstrumentError
 from instruments.registry import driver
 from instruments.simulated.lying import LIES, Lie
+from instruments.simulated.replay_peer import REPLAYED
+from instruments.transcript import read
 from testbeds import LightrigError
 
 CASES = cases()
-LIABLE = [case for case in CASES if case.scheme != "ssh"]
-"""Where a liar can stand in between; programs over SSH are tried in tests/servers."""
 
 TABLE = Path(__file__).parents[2] / "docs" / "conformance.md"
 LONGEST = 400_000_000_000
@@ -71,7 +77,7 @@ def test_it_answers_its_question_twice_alike(rig: Rig) -> None:
     assert ask() == ask()
 
 
-@every(LIABLE)
+@every(CASES)
 def test_a_wire_that_lies_is_found_out(rig: Rig) -> None:
     """Whatever is done to an answer: a typed error in time, or the right answer all the same."""
     ask = rig.case.question(rig.driver)
@@ -116,9 +122,29 @@ def _told(error: InstrumentError) -> str:
     return type(error).__name__.removesuffix("Error")
 
 
+RECORDINGS = sorted(FOLDER.glob("*/*.jsonl"))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_from_a_recording_it_learns_what_was_learnt_then(path: Path, tmp_path: Path) -> None:
+    about = read(path).about
+    case = next(each for each in CASES if (each.model, each.scheme) == (about["model"], path.stem))
+    unknown: list[bytes] = []
+    with replayed(path, case, tmp_path, unknown.append) as (instrument, clock):
+        assert str(instrument.identity()) == about["identity"]
+        if "learnt" in about:
+            assert list(script(case, instrument, clock)) == json.loads(about["learnt"])
+    assert unknown == []
+
+
+def test_every_driver_is_recorded_on_every_wire_that_can_be_replayed() -> None:
+    wanted = {(case.model, case.scheme) for case in CASES if case.scheme in REPLAYED}
+    assert {(path.parent.name, path.stem) for path in RECORDINGS} >= wanted
+    assert {model for model, _ in wanted} == {case.model for case in CASES}
+
+
 def test_the_table_in_the_docs_is_what_this_run_found() -> None:
-    """Write it anew with LIGHTRIG_WRITE_DOCS=1."""
-    if len(_results) < len(LIABLE):
+    if len(_results) < len(CASES):
         return  # a part of the suite was run, and a part of the table proves nothing
     text = TABLE.read_text()
     head, _, rest = text.partition("<!-- generated -->\n")

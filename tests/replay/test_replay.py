@@ -348,9 +348,11 @@ def test_a_secret_may_be_any_word(stage, clock):
     assert stage.unknown == []
 
 
-@pytest.mark.parametrize("wire", ["ssh://host", "netconf://host:830", ""])
+@pytest.mark.parametrize("wire", ["restconf://host", "netconf://host:830", ""])
 def test_wires_that_cannot_be_replayed(clock, wire):
-    with pytest.raises(TranscriptError, match="what can be replayed is tl1, scpi, serial, visa"):
+    with pytest.raises(
+        TranscriptError, match="what can be replayed is tl1, scpi, serial, simserv, ssh, visa"
+    ):
         ReplayPeer(transcript_of(wire=wire), clock)
 
 

@@ -1,11 +1,14 @@
 """`lightrig replay`: a trace as an instrument on loopback."""
 
+import base64
 import json
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
+import paramiko
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -90,14 +93,14 @@ def test_it_says_where_it_is(started, trace):
     [
         ("nonsense\n", ":1: no line of a trace"),
         (None, "No such file"),
-        ("ssh", "what can be replayed"),
+        ("netconf", "what can be replayed"),
     ],
 )
 def test_bad_input(trace, text, why):
     if text is None:
         trace.unlink()
-    elif text == "ssh":
-        trace.write_text(trace.read_text().replace("scpi://", "ssh://"))
+    elif text == "netconf":
+        trace.write_text(trace.read_text().replace("scpi://", "netconf://"))
     else:
         trace.write_text(text)
     app = typer.Typer()
@@ -105,6 +108,32 @@ def test_bad_input(trace, text, why):
     result = CliRunner().invoke(app, [str(trace)])
     assert result.exit_code == 2
     assert why in result.output
+
+
+def test_a_command_line_over_ssh(started):
+    """A client logs in with what is printed, and the recorded programs answer."""
+    recorded = Path(__file__).parents[1] / "transcripts" / "sonic-ocs" / "ssh.jsonl"
+    process = started(recorded, "--json")
+    (row,) = json.loads(process.stdout.readline())
+    host, port = row["address"].removeprefix("ssh://").split(":")
+    user, password = row["login"].split(":")
+    with paramiko.SSHClient() as client:
+        client.get_host_keys().add(
+            f"[{host}]:{port}",
+            *_key(row["known_hosts"]),
+        )
+        client.connect(host, int(port), user, password, allow_agent=False, look_for_keys=False)
+        _, stdout, _ = client.exec_command("show version")
+        assert "Platform: simulated-ocs" in stdout.read().decode()
+        _, stdout, _ = client.exec_command("reboot")
+        assert stdout.channel.recv_exit_status() == 127
+    process.send_signal(signal.SIGINT)
+    assert "not in the trace: b'reboot'" in process.communicate(timeout=20)[1]
+
+
+def _key(line):
+    _, kind, data = line.split()
+    return kind, paramiko.ECDSAKey(data=base64.b64decode(data))
 
 
 def test_a_port_that_is_taken(trace):

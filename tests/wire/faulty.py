@@ -33,7 +33,7 @@ class Words(Protocol):
 
 
 class Lines:
-    """`Q17?` is answered by `A17`, *IDN? and ID by an identity, SET by nothing."""
+    """`Q17?` is answered by `A17`, *IDN? and ID, ID0 to ID9 by an identity, SET by nothing."""
 
     junk = b"JUNK JUNK\n"
 
@@ -49,7 +49,9 @@ class Lines:
     def _one(self, question: bytes) -> bytes:
         if number := re.fullmatch(rb"Q(\d+)\??", question):
             return b"A" + number[1]
-        return {b"*IDN?": b"Maker,Model,SIM-1,1.0", b"*ESE?": b"0", b"ID": b"IDENTITY"}[question]
+        if which := re.fullmatch(rb"ID(\d?)", question):
+            return b"IDENTITY" + which[1]
+        return {b"*IDN?": b"Maker,Model,SIM-1,1.0", b"*ESE?": b"0"}[question]
 
 
 class Bracketed:

@@ -104,6 +104,7 @@ def over_tl1(host: str, port: int, clock: VirtualClock) -> Asker:
 SIZED = (Sized.question, lambda n: Sized.question(n).hex(" "))
 FORMS: dict[str, tuple[Words, framing.Framing, Callable[[int], bytes], Callable[[int], str]]] = {
     "lines": (Lines(), framing.Lines(), "Q{}\n".format, "Q{}".format),
+    "lines, one question": (Lines(), framing.Lines(), "Q{}\n".format, "Q{}".format),
     "bracketed": (Bracketed(), framing.Bracketed(), "<Q{}>".format, "<Q{}>".format),
     "sized": (Sized(), framing.Sized(Sized.SIZE), *SIZED),
 }  # type: ignore[dict-item]
@@ -159,17 +160,30 @@ def asker_on(bench: Bench, form: str) -> Asker:
     return over_exchange(exchange, encoded(question), show)
 
 
+@dataclass(frozen=True, slots=True)
+class ManyWords(Resync):
+    """One question that can be asked in several ways, each with an answer of its own."""
+
+    def variant(self, number: int) -> tuple[bytes, Callable[[bytes], bool]]:
+        return b"ID%d\n" % number, b"IDENTITY%d".__mod__(number).__eq__
+
+
+RESYNCS = {
+    "lines": ManyWords(QUIET),
+    "lines, one question": Resync(QUIET, b"ID0\n", b"IDENTITY0".__eq__),
+}
+
+
 def asker_on_line(device: str, clock: VirtualClock, form: str) -> Asker:
     if form == "scpi":
         return over_scpi(Way("serial", resource=device), clock, LONGEST_ON_LINE)
     _, cut, question, show = FORMS[form]
-    recognised = {"question": b"ID\n", "recognises": b"IDENTITY".__eq__} if form == "lines" else {}
     exchange = Exchange(
         "meter",
         lambda: serial_stream("meter", device, clock, baud=9600),
         clock,
         cut,
-        resync=Resync(QUIET, **recognised),  # type: ignore[arg-type]
+        resync=RESYNCS.get(form, Resync(QUIET)),
     )
     return over_exchange(exchange, encoded(question), show, LONGEST_ON_LINE)
 
@@ -352,7 +366,7 @@ def test_a_serial_line_with_a_question_that_can_be_recognised(form, steps):
     run_on_line(form, steps)
 
 
-@pytest.mark.parametrize("form", ["bracketed", "sized"])
+@pytest.mark.parametrize("form", ["bracketed", "sized", "lines, one question"])
 @some(0.04)
 @given(steps=sequences(*EVERY, latest=TIMEOUT + QUIET - 1))
 def test_a_serial_line_on_which_only_silence_helps(form, steps):
