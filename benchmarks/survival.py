@@ -130,6 +130,9 @@ def killed(opened: Recorder, root: Path, pace: float, delays: list[float]) -> It
         for folder in [folder for folder in silent if acknowledged(folder)]:
             process, delay = silent.pop(folder)
             due[folder] = process, time.monotonic() + delay
+        for folder, (process, _) in silent.items():
+            if not Path(f"/proc/{process}").exists() and not acknowledged(folder):
+                raise RuntimeError(f"{folder}: the recorder ended before it had recorded anything")
         for folder in [folder for folder, (_, at) in due.items() if at <= time.monotonic()]:
             kill(due.pop(folder)[0])
             yield folder
