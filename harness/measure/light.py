@@ -1,5 +1,6 @@
 """When light left an egress and when it came back, from a switch's own power monitors."""
 
+import itertools
 from collections.abc import Collection
 
 from harness.bench import Bench
@@ -70,6 +71,12 @@ class LightWatch:
     def window(self) -> int:
         """The monitor's averaging window, in ns."""
         return self._readings[-1].window
+
+    @property
+    def longest_gap(self) -> int:
+        """The longest time between two readings, in ns; a shorter darkness may go unseen."""
+        pairs = itertools.pairwise(self._readings)
+        return max((after.asked - before.answered for before, after in pairs), default=0)
 
     @property
     def complete(self) -> bool:

@@ -18,7 +18,13 @@ UNNOTICED = 10_000_000_000
 
 
 class LinksDownError(LightrigError):
-    """Links that a plan closes did not come up."""
+    """Links that a plan closes did not come up within `timeout` ns."""
+
+    def __init__(self, down: Iterable[tuple[Port, Stage]], timeout: int) -> None:
+        super().__init__(
+            f"links did not come up within {timeout / 1e9:g} s: "
+            + ", ".join(f"{port} ({stage})" for port, stage in down)
+        )
 
 
 class LinkObservation:
@@ -58,16 +64,14 @@ class LinkObservation:
 
     def await_up(self, ports: Collection[Port], timeout: int) -> None:
         """Wait until `ports` are up in every stage; raises `LinksDownError` after `timeout` ns."""
+        deadline = self._bench.clock.now() + timeout
         self._ask({name: {} for name in self._bench.servers}, 0)
-        down = self._down(ports)
-        if down:
-            self._ask(self._by_server(down), timeout)
-            down = self._down(ports)
-        if down:
-            raise LinksDownError(
-                f"links did not come up within {timeout / 1e9:g} s: "
-                + ", ".join(f"{port} ({stage})" for port, stage in down)
-            )
+        # While some are waited for, others may still lose what they had before.
+        while down := self._down(ports):
+            left = deadline - self._bench.clock.now()
+            if left <= 0:
+                raise LinksDownError(down, timeout)
+            self._ask(self._by_server(down), left)
 
     def changes(
         self, ports: Collection[Port], since: int, timeout: int

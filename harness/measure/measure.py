@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.bench import Fabric
-from harness.measure.links import LinkObservation
+from harness.measure.links import LinkObservation, LinksDownError
 from harness.measure.reconfiguration import (
     IncompleteError,
     Reconfiguration,
     reconfigure,
+    rising_ports,
     rows,
 )
 from harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
@@ -49,7 +50,15 @@ class Measure:
 
     def bring_up(self, plan: Plan) -> None:
         """Apply `plan` and wait until its links carry traffic; raises `LinksDownError`."""
-        self._fabric.apply(plan)
+        transition = self._fabric.prepare(plan)
+        sent = transition.begin()
+        transition.acknowledged()
+        transition.verify()
+        # What still seems to be up may be the links before.
+        rising = rising_ports(self._fabric, transition)
+        _, unfinished = self._links.changes(rising, sent.latest, LINK_TIMEOUT)
+        if unfinished:
+            raise LinksDownError(unfinished, LINK_TIMEOUT)
         ports = {port for link in self._fabric.links(plan) for port in (link.a, link.b)}
         self._links.await_up(ports, LINK_TIMEOUT)
         self._links.take_cross_checks()
@@ -77,6 +86,7 @@ class Measure:
             raise IncompleteError(
                 f"reconfiguration {number} to {plan.name} did not complete; not seen: "
                 + ", ".join(f"{subject} {stage}" for subject, stage in event.missing)
+                + _how_closely(event)
             )
         for stage, span in event.stages().items():
             self._events[f"reconfiguration.{stage}"].append(span)
@@ -110,6 +120,16 @@ class Measure:
             raise LimitExceededError(_sentences(broken))
         if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
             raise NotEnoughDataError(_sentences(unclear))
+
+
+def _how_closely(event: Reconfiguration) -> str:
+    """What to know where light was not seen to come back."""
+    if all(stage != "light_back" for _, stage in event.missing):
+        return ""
+    return (
+        f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a switch's "
+        "monitors, and a shorter darkness may go unseen"
+    )
 
 
 def _sentences(verdicts: Iterable[tuple[Limit, Verdict]]) -> str:

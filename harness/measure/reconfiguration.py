@@ -64,6 +64,7 @@ class Reconfiguration:
         sent: between which stamps the commands were written.
         seen: every stage of every subject.
         missing: subject and stage of what had to come and was not seen.
+        reading_gap: the longest time between two readings of a switch's monitors, in ns.
     """
 
     plan: str
@@ -71,6 +72,7 @@ class Reconfiguration:
     sent: Span
     seen: tuple[Seen, ...]
     missing: tuple[tuple[str, EventStage], ...]
+    reading_gap: int = 0
 
     def after(self, at: Span) -> Span:
         """How long after the command something happened; nothing of it happens before."""
@@ -138,9 +140,7 @@ def reconfigure(
     watch_until_complete(fabric.bench, list(watches.values()), light_timeout)
     acknowledged = transition.acknowledged()
     transition.verify()
-    before = Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
-    new_links = fabric.links(plan) - fabric.links(before)
-    rising = {port for link in new_links for port in (link.a, link.b)}
+    rising = rising_ports(fabric, transition)
     changes, unfinished = links.changes(rising, sent.latest, link_timeout)
 
     seen = [Seen(name, "acknowledged", acknowledged) for name in watches]
@@ -156,7 +156,15 @@ def reconfigure(
         if f"{name}.{circuit.egress}" not in lit
     ]
     missing += [(str(port), OF_LINK[stage, True]) for port, stage in unfinished]
-    return Reconfiguration(plan.name, transition.moved, sent, tuple(seen), tuple(missing))
+    gap = max((watch.longest_gap for watch in watches.values()), default=0)
+    return Reconfiguration(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap)
+
+
+def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
+    """The server ports that a change of plan joins to others than before."""
+    before = Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
+    new_links = fabric.links(transition.plan) - fabric.links(before)
+    return {port for link in new_links for port in (link.a, link.b)}
 
 
 def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:

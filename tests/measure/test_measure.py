@@ -13,7 +13,7 @@ from harness.measure.links import LinkObservation, LinksDownError
 from harness.measure.measure import LimitExceededError, Measure, NotEnoughDataError
 from harness.measure.reconfiguration import IncompleteError
 from harness.record import Row
-from testbeds import Plan, Port, load
+from testbeds import Circuit, Plan, Port, load
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -99,6 +99,34 @@ def test_what_does_not_come_up_is_not_among_the_changes(rig: Callable[..., Rig])
         assert f"{port} (datagram)" in str(down.value)
     lab.links.await_up(PORTS, 60 * SECOND)
     lab.links.await_up(PORTS, 0)
+
+
+LATE_LIGHT = (("dark: {mean: 2 ms}", "dark: {mean: 900 ms}"), ("mean: 25 ms", "mean: 1 s"))
+"""The switch says done long before the old light is gone."""
+
+
+def test_links_from_before_are_not_taken_for_new_ones(rig: Callable[..., Rig]) -> None:
+    lab = rig(*LATE_LIGHT)
+    lab.measure.bring_up(lab.straight)
+    begun = lab.clock.now()
+    lab.measure.bring_up(lab.crossed)
+    assert lab.clock.now() - begun > SECOND
+
+
+def test_what_is_lost_while_others_are_waited_for_is_waited_for_too(
+    rig: Callable[..., Rig],
+) -> None:
+    lab = rig(*LATE_LIGHT)
+    lab.measure.bring_up(lab.straight)
+    lab.fabric.apply(lab.crossed)
+    lab.clock.sleep(800 * MS)
+    # One port is down already: until it comes up, all the others go down.
+    lab.bench.switches["ocs"].change([Circuit(1, 12)], ()).done()
+    lab.links._up.discard((PORTS[0], "carrier"))
+    lab.fabric.apply(lab.crossed)
+    begun = lab.clock.now()
+    lab.links.await_up(PORTS, 60 * SECOND)
+    assert lab.clock.now() - begun > 100 * MS
 
 
 def test_a_port_that_nobody_saw_go_down_is_not_waited_for(rig: Callable[..., Rig]) -> None:
