@@ -1,14 +1,17 @@
 """Writes a JSON Schema: `python -m testbeds > testbeds/schema.json`.
 
-That of a baselines file: `python -m testbeds baselines > testbeds/baselines.schema.json`.
+That of a baselines file: `python -m testbeds baselines > testbeds/baselines.schema.json`, that of
+a references file: `python -m testbeds references > testbeds/references.schema.json`.
 """
 
 import json
 import sys
 
 from testbeds.baselines import baselines_schema
+from testbeds.references import references_schema
 from testbeds.schema import json_schema
 
 if __name__ == "__main__":
-    schema = baselines_schema() if sys.argv[1:] == ["baselines"] else json_schema()
+    schemas = {"baselines": baselines_schema, "references": references_schema}
+    schema = schemas.get("".join(sys.argv[1:]), json_schema)()
     sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")

@@ -31,7 +31,7 @@ FEWEST_NIGHTS = 5
 """With fewer nights before, what they say of their own spread is hardly anything."""
 
 _NAME = r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*"
-_IN_DECIBELS = frozenset({"insertion_loss", "received_power"})
+_IN_DECIBELS = frozenset({"insertion_loss", "received_power", "sensitivity"})
 
 
 class RuleError(LightrigError, ValueError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from testbeds.cabling import Fiber
 from testbeds.expansion import Parts
 from testbeds.findings import Findings
-from testbeds.model import TransceiverSpec
+from testbeds.model import SwitchSpec, TransceiverSpec
 from testbeds.plans import Port
 from testbeds.quantities import format_db, format_dbm
 from testbeds.wiring import Wiring
@@ -16,22 +17,53 @@ _DUST_DB = 5e-4
 """What binary fractions may leave behind where a budget closes exactly."""
 
 
+_MOST_STAGES = 8
+"""Through more switches in a row no light is followed."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Light:
-    """What leaves a transmitter, and the loss of its own fiber."""
+    """What leaves a transmitter, and the loss of its way to a switch or a receiver.
+
+    fibers_db: of all fibers. through: the switches that it has crossed, one after the other.
+    """
 
     source: Port
     sender: TransceiverSpec | None
     launch_max_dbm: float | None
-    loss_db: float
+    fibers_db: float
+    through: tuple[SwitchSpec, ...] = ()
+
+    @property
+    def switches_db(self) -> float:
+        """The most that the switches on its way may lose."""
+        return sum(switch.loss_max_db or 0.0 for switch in self.through)
+
+    def onward(self, switch: SwitchSpec, fiber: Fiber) -> _Light:
+        """The same through a further switch and fiber."""
+        return replace(
+            self, fibers_db=self.fibers_db + fiber.loss_db, through=(*self.through, switch)
+        )
+
+
+def _weakness(light: _Light) -> float:
+    """The least power in dBm that arrives of it."""
+    sent = light.sender.launch_min_dbm if light.sender else 0.0
+    return sent - light.fibers_db - light.switches_db
+
+
+def _strength(light: _Light) -> float:
+    """The greatest power in dBm that can arrive of it."""
+    return (light.launch_max_dbm or 0.0) - light.fibers_db
 
 
 def check_budgets(parts: Parts, wiring: Wiring, findings: Findings) -> None:
     """Note each line whose receivers may be too dark in the worst circuit, or destroyed.
 
-    Every transmitter on a switch can be switched to every receiver on it. Too dark is judged
-    among transceivers of one wavelength, destruction among all light. A switch's loss is at
-    most `loss.max`; nothing says how little it may be, so it protects no receiver.
+    Every transmitter on a switch can be switched to every receiver on it, and, where switches are
+    in cascade, to every one behind the next. Too dark is judged among transceivers of one
+    wavelength, destruction among all light. A switch's loss is at most `loss.max`; nothing says
+    how little it may be, so it protects no receiver.
     """
     _Budgets(parts, wiring, findings).check()
 
@@ -41,57 +73,88 @@ class _Budgets:
         self._parts = parts
         self._wiring = wiring
         self._findings = findings
+        self._known: dict[tuple[str, tuple[str, ...]], tuple[_Light, ...]] = {}
 
     def check(self) -> None:
-        switches = self._parts.switches
-        into: dict[str, list[_Light]] = {name: [] for name in switches}
+        into: dict[str, list[Fiber]] = {}
         for fiber in self._wiring.fibers:
-            if fiber.sink.owner in switches:
-                into[fiber.sink.owner].append(self._light(fiber))
+            into.setdefault(fiber.sink.owner, []).append(fiber)
         for fiber in self._wiring.fibers:
-            if fiber.sink.owner in switches:
-                continue
-            switch = switches.get(fiber.source.owner)
-            if switch is None:
-                self._check_dark(fiber, [self._light(fiber)], 0.0, "")
-                self._check_damage(fiber, [self._light(fiber)], 0.0)
-            elif switch.kind == "optical":
-                lights = into[switch.name]
-                loss_db = switch.loss_max_db or 0.0
-                where = f" - {switch.name} {format_db(loss_db)}"
-                self._check_dark(fiber, lights, fiber.loss_db + loss_db, where)
-                self._check_damage(fiber, lights, fiber.loss_db)
+            if self._optical(fiber.sink.owner) is None:
+                lights = list(self._lights(fiber, into, ()))
+                self._check_dark(fiber, lights)
+                self._check_damage(fiber, lights)
 
-    def _check_dark(self, fiber: Fiber, lights: list[_Light], loss_db: float, where: str) -> None:
+    def _optical(self, name: str) -> SwitchSpec | None:
+        switch = self._parts.switches.get(name)
+        return switch if switch and switch.kind == "optical" else None
+
+    def _lights(
+        self, fiber: Fiber, into: Mapping[str, Sequence[Fiber]], after: tuple[str, ...]
+    ) -> Iterator[_Light]:
+        """All light that circuits can lead into `fiber`, through no switch twice."""
+        switch = self._optical(fiber.source.owner)
+        if switch is None:
+            yield self._light(fiber)
+        elif switch.name not in after and len(after) < _MOST_STAGES:
+            for light in self._extremes(switch.name, into, after):
+                yield light.onward(switch, fiber)
+
+    def _extremes(
+        self, switch: str, into: Mapping[str, Sequence[Fiber]], after: tuple[str, ...]
+    ) -> Sequence[_Light]:
+        """Of all light that comes to a switch, the weakest of each wavelength and the strongest.
+
+        Whatever way they share from here on, nothing else can be darker or destroy more.
+        """
+        if (switch, after) not in self._known:
+            lights = [
+                light
+                for fiber in into.get(switch, ())
+                for light in self._lights(fiber, into, (*after, switch))
+            ]
+            senders = dict.fromkeys(light.sender.wavelength_nm for light in lights if light.sender)
+            found = [
+                min((x for x in lights if x.sender and x.sender.wavelength_nm == nm), key=_weakness)
+                for nm in senders
+            ]
+            launched = [light for light in lights if light.launch_max_dbm is not None]
+            found += [max(launched, key=_strength)] if launched else []
+            self._known[switch, after] = tuple(found)
+        return self._known[switch, after]
+
+    def _check_dark(self, fiber: Fiber, lights: list[_Light]) -> None:
         receiver = self._transceiver(fiber.sink)
         if receiver is None:
             return
         arrivals = [
-            (light.sender.launch_min_dbm - light.loss_db - loss_db, light.source, light.sender)
+            (_weakness(light), light, light.sender)
             for light in lights
             if light.sender and light.sender.wavelength_nm == receiver.wavelength_nm
         ]
         if not arrivals:
             return
-        arrives, source, sender = min(arrivals, key=lambda arrival: arrival[0])
+        arrives, light, sender = min(arrivals, key=lambda arrival: arrival[0])
         if arrives < receiver.receive_min_dbm - _DUST_DB:
-            switch = self._parts.switches.get(fiber.source.owner)
-            in_switch_db = (switch.loss_max_db or 0.0) if switch else 0.0
-            fibers_db = sender.launch_min_dbm - arrives - in_switch_db
+            stages = "".join(
+                f" - {switch.name} {format_db(switch.loss_max_db or 0.0)}"
+                for switch in light.through
+            )
             self._findings.add(
                 self._wiring.stated[fiber],
-                f"the loss budget cannot close: {format_dbm(sender.launch_min_dbm)} from {source}"
-                f" - fibers {format_db(abs(fibers_db))}{where} = {format_dbm(arrives)}, expected "
-                f"at least {format_dbm(receiver.receive_min_dbm)} at {fiber.sink}",
+                f"the loss budget cannot close: {format_dbm(sender.launch_min_dbm)} from "
+                f"{light.source} - fibers {format_db(light.fibers_db)}{stages} = "
+                f"{format_dbm(arrives)}, expected at least "
+                f"{format_dbm(receiver.receive_min_dbm)} at {fiber.sink}",
                 once="budget",
             )
 
-    def _check_damage(self, fiber: Fiber, lights: list[_Light], loss_db: float) -> None:
+    def _check_damage(self, fiber: Fiber, lights: list[_Light]) -> None:
         instrument = self._parts.instruments.get(fiber.sink.owner)
         receiver = self._transceiver(fiber.sink)
         damage = instrument.damage_dbm if instrument else receiver.damage_dbm if receiver else None
         arrivals = [
-            (light.launch_max_dbm - light.loss_db - loss_db, light.source)
+            (light.launch_max_dbm - light.fibers_db, light.source)
             for light in lights
             if light.launch_max_dbm is not None
         ]
@@ -117,4 +180,5 @@ class _Budgets:
     def _transceiver(self, port: Port) -> TransceiverSpec | None:
         server = self._parts.servers.get(port.owner)
         nic = server.nics[port.name.partition(".")[0]] if server else None
-        return self._parts.transceivers.get(nic.transceiver or "") if nic else None
+        holder = nic or self._parts.switches.get(port.owner)
+        return self._parts.transceivers.get(holder.transceiver or "") if holder else None

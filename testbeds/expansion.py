@@ -110,6 +110,9 @@ class _Expansion:
                     _identity(part.identity),
                     place.line,
                     place.column,
+                    self._transceiver(part.transceiver, keys)
+                    if isinstance(part, PacketSwitchPart)
+                    else None,
                 )
 
     def _switch_address(
@@ -159,12 +162,7 @@ class _Expansion:
 
     def _nic(self, server: str, name: str, part: NicPart, keys: Keys) -> NicSpec:
         common = {"name": name, "n": _number(name), "server": _number(server)}
-        if part.transceiver is not None and part.transceiver not in self._parts.transceivers:
-            self._findings.add(
-                (*keys, "transceiver"),
-                f"found the unknown transceiver {part.transceiver!r}"
-                + did_you_mean(part.transceiver, self._parts.transceivers),
-            )
+        transceiver = self._transceiver(part.transceiver, keys)
         ports = []
         for index in range(part.ports):
             values = {**common, "p": str(index), "k": str(next(self._port_number))}
@@ -181,7 +179,16 @@ class _Expansion:
                 self._check_ip(texts["ip"], (*keys, "ip"))
             ports.append(NicPortSpec(port, texts["netdev"] or "", texts["rdma"], texts["ip"]))
         numa = self._numa(part.numa, (*keys, "numa"), common)
-        return NicSpec(name, part.model, part.rate, numa, part.transceiver, tuple(ports))
+        return NicSpec(name, part.model, part.rate, numa, transceiver, tuple(ports))
+
+    def _transceiver(self, name: str | None, keys: Keys) -> str | None:
+        if name is not None and name not in self._parts.transceivers:
+            self._findings.add(
+                (*keys, "transceiver"),
+                f"found the unknown transceiver {name!r}"
+                + did_you_mean(name, self._parts.transceivers),
+            )
+        return name
 
     def _numa(
         self, numa: int | str | None, keys: Keys, values: Mapping[str, str | None]

@@ -17,14 +17,16 @@ from testbeds.quantities import (
     format_duration,
     format_rate,
     format_share,
+    format_watt,
     parse_db,
     parse_dbm,
     parse_duration,
     parse_rate,
     parse_share,
+    parse_watt,
 )
 
-Unit = Literal["ns", "dB", "dBm", "bit/s", "share", "1"]
+Unit = Literal["ns", "dB", "dBm", "bit/s", "W", "share", "1"]
 
 DEFAULT_CONFIDENCE = 0.95
 """The confidence of a limit on a quantile that states none."""
@@ -36,6 +38,7 @@ _FORMATS: Mapping[Unit, Callable[[float], str]] = {
     "dB": format_db,
     "dBm": format_dbm,
     "bit/s": format_rate,
+    "W": format_watt,
     "share": format_share,
     "1": "{:g}".format,
 }
@@ -43,6 +46,7 @@ _PARSERS: tuple[tuple[Unit, Callable[[str], float]], ...] = (
     ("ns", parse_duration),
     ("dB", parse_db),
     ("dBm", parse_dbm),
+    ("W", parse_watt),
     ("share", parse_share),
     ("bit/s", parse_rate),
 )
@@ -51,6 +55,10 @@ _FAMILIES: Mapping[str, tuple[Unit, str]] = {
     "reconfiguration": ("ns", "a duration, e.g. '70 ms'"),
     "outage": ("ns", "a duration, e.g. '70 ms'"),
     "insertion_loss": ("dB", "a ratio in dB, e.g. '3 dB'"),
+    "bit_error_ratio": ("1", "a plain number, e.g. 1.0e-12"),
+    "nic_error_ratio": ("1", "a plain number, e.g. 1.0e-12"),
+    "sensitivity": ("dBm", "a power in dBm, e.g. '-8 dBm'"),
+    "module_power": ("W", "an electrical power, e.g. '3.2 W'"),
 }
 
 

@@ -44,8 +44,9 @@ class Identity:
 class SwitchSpec:
     """A switch. On an optical one, ingress ports are 1..N and egress ports N+1..N+M.
 
-    On a packet switch (`kind` "packet") each port 1..N is both; `rate_bps` is a port's rate, and
-    `address` is None where nothing talks to it. `login` names a credential ("env:OCS_LOGIN").
+    On a packet switch (`kind` "packet") each port 1..N is both; `rate_bps` is a port's rate,
+    `transceiver` the type in it, and `address` is None where nothing talks to it. `login` names
+    a credential ("env:OCS_LOGIN").
     """
 
     name: str
@@ -61,6 +62,7 @@ class SwitchSpec:
     identity: Identity
     line: int
     column: int
+    transceiver: str | None = None
 
     @property
     def ingress_ports(self) -> range:
@@ -149,20 +151,51 @@ class TransceiverSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """What a latent delay is in a `share` of all cases: mean and standard deviation in ns."""
+
+    share: float
+    mean: int
+    sd: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Distribution(Generic[T]):
-    """A latent quantity: mean, standard deviation, and growth per circuit moved at once."""
+    """A latent quantity: mean, standard deviation, and growth per circuit moved at once.
+
+    `slow` is what a delay is now and then instead.
+    """
 
     mean: T
     sd: T = 0
     per_pair: T = 0
+    slow: Slow | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMonitor:
-    """A switch's power monitors: averaging window in ns, noise (1 sd) in dB."""
+    """A switch's power monitors: averaging window in ns, all else in dB (1 sd).
+
+    `noise` of a reading; `offset` of what a port's monitor shows too much, once for each;
+    `drift` of what that grows by in an hour.
+    """
 
     averaging_ns: int = 10_000_000
     noise_db: float = 0.03
+    offset_db: float = 0.0
+    drift_db: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPorts:
+    """What ports add to the loss of their circuits, in dB (1 sd).
+
+    Once for each `ingress` and each `egress`; `repeatability` each time a circuit is made.
+    """
+
+    ingress_db: float = 0.0
+    egress_db: float = 0.0
+    repeatability_db: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +211,7 @@ class SimulatedSwitch:
     settle: Distribution[int] = Distribution(20_000_000, 1_000_000)
     loss: Distribution[float] = Distribution(1.2, 0.2)
     monitor: SimulatedMonitor = SimulatedMonitor()
+    ports: SimulatedPorts = SimulatedPorts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,24 +244,30 @@ class SimulatedClocks:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
-    """Something that is wrong in a simulated lab: what, where, and how much of it."""
+    """Something that is wrong in a simulated lab: what, where, when, and how much of it."""
 
     kind: str
     at: tuple[str, ...]
     loss_db: float = 0.0
     ppm: float = 0.0
     tool: str = ""
+    drift_db: float = 0.0
+    after_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The truth that only a simulated world may read; every optical switch is in `switches`."""
+    """The truth that only a simulated world may read; every optical switch is in `switches`.
+
+    `reference_db` is the standard deviation of each value that a person takes as a reference.
+    """
 
     switches: Mapping[str, SimulatedSwitch] = field(default_factory=dict)
     nic: SimulatedNic = SimulatedNic()
     network: SimulatedNetwork = SimulatedNetwork()
     clocks: SimulatedClocks = SimulatedClocks()
     faults: tuple[SimulatedFault, ...] = ()
+    reference_db: float = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,16 +326,24 @@ class Testbed:
         return server, nic
 
     def transceiver_of(self, port: Port) -> TransceiverSpec | None:
-        """Return the transceiver type in `port`; raises `UnknownNameError`."""
-        _, nic = self.nic_of(port)
-        return self.transceivers[nic.transceiver] if nic.transceiver else None
+        """Return the transceiver type in a NIC's or packet switch's `port`, or None.
+
+        Raises `UnknownNameError`.
+        """
+        switch = self.switches.get(port.owner)
+        holder = switch if switch is not None else self.nic_of(port)[1]
+        return self.transceivers[holder.transceiver] if holder.transceiver else None
 
     def links(self, plan: Plan | str) -> tuple[Link, ...]:
-        """Return the links that a plan, or the plan of that name, closes, in order."""
+        """Return the links between NICs that a plan, or the plan of that name, closes, in order."""
         if isinstance(plan, str):
             if plan not in self.plans:
                 raise UnknownNameError(
                     f"testbed {self.name} has no plan {plan!r}, it has {', '.join(self.plans)}"
                 )
             plan = self.plans[plan]
-        return tuple(sorted(self.cabling.links(plan)))
+        return tuple(
+            link
+            for link in sorted(self.cabling.links(plan))
+            if {link.a.owner, link.b.owner} <= set(self.servers)
+        )

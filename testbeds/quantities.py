@@ -1,7 +1,7 @@
 """Quantities with units: text such as "70 ms" in a file, plain numbers in the program.
 
 Time is integer nanoseconds, rates are integer bit/s, levels are floats in dB or dBm,
-wavelengths floats in nm, and shares floats from 0 to 1.
+electrical power is a float in W, wavelengths are floats in nm, and shares floats from 0 to 1.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _RATE = {
     for unit in ("bit/s", "b/s", "bps", "")
     if prefix + unit
 }
+_WATT = {"W": Decimal(1), "mW": Decimal(1) / 1000, "kW": Decimal(1000)}
 _LENGTH = {
     "nm": Decimal(1),
     "um": Decimal(1000),
@@ -82,6 +83,11 @@ def parse_db(text: str) -> Db:
 def parse_dbm(text: str) -> Dbm:
     """Return the dBm in e.g. "-4.3 dBm": a power."""
     return Dbm(float(_parse(text, "a power in dBm", {"dBm": Decimal(1)}, "-4.3 dBm")))
+
+
+def parse_watt(text: str) -> float:
+    """Return the watts in e.g. "3.2 W" or "620 mW": electrical power."""
+    return float(_parse(text, "an electrical power in W", _WATT, "3.2 W"))
 
 
 def parse_rate(text: str) -> int:
@@ -139,6 +145,11 @@ def format_db(ratio: float) -> str:
 def format_dbm(power: float) -> str:
     """Write a power in dBm for a person: "-4.3 dBm"."""
     return f"{round(power, 2):g} dBm"
+
+
+def format_watt(power: float) -> str:
+    """Write an electrical power for a person, three significant digits: "3.2 W", "620 mW"."""
+    return _three_digits(power, {"mW": 1e-3, "W": 1, "kW": 1e3})
 
 
 def format_share(share: float) -> str:

@@ -22,6 +22,7 @@ from testbeds.quantities import (
     Offset,
     PowerLevel,
     Rate,
+    Share,
     Wavelength,
 )
 
@@ -158,6 +159,7 @@ class PacketSwitchPart(Part):
     model: str
     ports: Annotated[int, Field(ge=1, le=4096)]
     rate: Rate | None = Field(None, description="The rate of a port")
+    transceiver: str | None = Field(None, description="A key of `transceivers`, in each port")
     address: Control | None = None
     login: Login | None = None
     options: Options = Field(default_factory=dict)
@@ -318,12 +320,24 @@ LimitPart = Annotated[
 ]
 
 
+class SlowPart(Part):
+    """What a latent delay is in a share of all cases."""
+
+    share: Share
+    mean: Duration
+    sd: Duration | None = None
+
+
 class DelayPart(Part):
-    """A latent delay; `per_pair` is added for each circuit moved at once after the first."""
+    """A latent delay; `per_pair` is added for each circuit moved at once after the first.
+
+    The standard deviation grows with the mean.
+    """
 
     mean: Duration
     sd: Duration | None = None
     per_pair: Duration | None = None
+    slow: SlowPart | None = Field(None, description="What it is instead, now and then")
 
 
 class OffsetPart(Part):
@@ -334,10 +348,13 @@ class OffsetPart(Part):
 
 
 class SpreadLossPart(Part):
-    """A latent loss, drawn once for each circuit."""
+    """A latent loss, drawn once for each circuit; standard deviations say by how much."""
 
     mean: Decibels
-    sd: Decibels | None = None
+    sd: Decibels | None = Field(None, description="From circuit to circuit")
+    ingress: Decibels | None = Field(None, description="From ingress port to ingress port")
+    egress: Decibels | None = Field(None, description="From egress port to egress port")
+    repeatability: Decibels | None = Field(None, description="Each time a circuit is made anew")
 
 
 class MonitorPart(Part):
@@ -345,6 +362,12 @@ class MonitorPart(Part):
 
     averaging: Duration | None = Field(None, description="The window that a reading averages")
     noise: Decibels | None = Field(None, description="Standard deviation of a reading")
+    offset: Decibels | None = Field(
+        None, description="Standard deviation of what a port's monitor shows too much"
+    )
+    drift: Decibels | None = Field(
+        None, description="Standard deviation of what that grows by in an hour"
+    )
 
 
 class SimulatedSwitchPart(Part):
@@ -391,14 +414,30 @@ class FaultPart(Part):
         "stale cross-connect",
         "full error queue",
         "missing tool",
+        "bent fiber",
+        "drifting laser",
+        "stuck monitor",
+        "counter reset",
+        "interrupted fiber",
     ]
     at: list[str] = Field(
-        description="Where: NIC ports, a switch port, a server, an instrument, a circuit",
-        examples=[["server0.nic0.p0", "server1.nic0.p0"], ["ocs", "5>40"]],
+        description="Where: NIC ports, a port that a fiber leaves, a switch and its port or "
+        "circuit, a server, an instrument",
+        examples=[["server0.nic0.p0", "server1.nic0.p0"], ["ocs", "5>40"], ["ocs", "5"]],
     )
-    loss: Decibels | None = Field(None, description="What a dirty connector loses")
+    loss: Decibels | None = Field(None, description="What a dirty connector or a bent fiber loses")
+    drift: Decibels | None = Field(None, description="What a drifting laser loses in a minute")
+    after: Duration | None = Field(
+        None, description="When counters begin anew, or a fiber is dark for a tenth of a second"
+    )
     ppm: float | None = Field(None, description="By how much a clock runs too fast")
     tool: str | None = Field(None, description="The program that is missing")
+
+
+class SimulatedReferencesPart(Part):
+    """The person who takes references in a simulated lab."""
+
+    uncertainty: Decibels = Field(description="Standard deviation of each value taken")
 
 
 class SimulationPart(Part):
@@ -409,6 +448,7 @@ class SimulationPart(Part):
     nic: SimulatedNicPart | None = None
     network: SimulatedNetworkPart | None = None
     clocks: SimulatedClocksPart | None = None
+    references: SimulatedReferencesPart | None = None
 
 
 class Document(Part):

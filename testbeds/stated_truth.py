@@ -11,8 +11,10 @@ from testbeds.model import (
     SimulatedMonitor,
     SimulatedNetwork,
     SimulatedNic,
+    SimulatedPorts,
     SimulatedSwitch,
     Simulation,
+    Slow,
 )
 from testbeds.schema import (
     DelayPart,
@@ -44,18 +46,37 @@ def read_simulation(document: Document, parts: Parts, findings: Findings) -> Sim
         _network(stated.network or SimulatedNetworkPart()),
         _clocks(stated.clocks or SimulatedClocksPart()),
         tuple(
-            SimulatedFault(f.fault, tuple(f.at), f.loss or 0.0, f.ppm or 0.0, f.tool or "")
+            SimulatedFault(
+                f.fault,
+                tuple(f.at),
+                f.loss or 0.0,
+                f.ppm or 0.0,
+                f.tool or "",
+                f.drift or 0.0,
+                f.after or 0,
+            )
             for f in stated.faults
         ),
+        stated.references.uncertainty if stated.references else Simulation().reference_db,
     )
 
 
 def _delay(stated: DelayPart | None, default: Distribution[int]) -> Distribution[int]:
-    return Distribution(stated.mean, stated.sd or 0, stated.per_pair or 0) if stated else default
+    if stated is None:
+        return default
+    rare = stated.slow
+    slow = Slow(rare.share, rare.mean, rare.sd or 0) if rare else None
+    return Distribution(stated.mean, stated.sd or 0, stated.per_pair or 0, slow)
 
 
 def _loss(stated: SpreadLossPart | None, default: Distribution[float]) -> Distribution[float]:
     return Distribution(float(stated.mean), stated.sd or 0.0) if stated else default
+
+
+def _ports(stated: SpreadLossPart | None) -> SimulatedPorts:
+    if stated is None:
+        return SimulatedPorts()
+    return SimulatedPorts(stated.ingress or 0.0, stated.egress or 0.0, stated.repeatability or 0.0)
 
 
 def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
@@ -66,6 +87,8 @@ def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
         monitor = SimulatedMonitor(
             monitor.averaging_ns if averaging is None else averaging,
             monitor.noise_db if noise is None else noise,
+            stated.monitor.offset or 0.0,
+            stated.monitor.drift or 0.0,
         )
     return SimulatedSwitch(
         _delay(stated.acknowledge, default.acknowledge),
@@ -73,6 +96,7 @@ def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
         _delay(stated.settle, default.settle),
         _loss(stated.loss, default.loss),
         monitor,
+        _ports(stated.loss),
     )
 
 

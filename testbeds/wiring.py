@@ -272,12 +272,12 @@ class _Wirer:
             first = self._findings.line(self._used[way][port])
             return f"{port} is cabled twice ({way} side), first in line {first}", "twice"
         server = self._parts.servers.get(port.owner)
-        if server and self._optical(far):
-            nic = server.nics[port.name.partition(".")[0]]
-            if nic.transceiver is None:
-                return (
-                    f"{port} has no transceiver, expected one on a NIC with a fiber to the optical "
-                    f"switch {far.owner}, e.g. transceiver: qsfp-100g-lr4",
-                    "transceiver",
-                )
+        nic = server.nics[port.name.partition(".")[0]] if server else None
+        holder = nic or (switch if switch and switch.kind == "packet" else None)
+        if holder and holder.transceiver is None and self._optical(far):
+            return (
+                f"{port} has no transceiver, expected one on a {'NIC' if nic else 'packet switch'} "
+                f"with a fiber to the optical switch {far.owner}, e.g. transceiver: qsfp-100g-lr4",
+                "transceiver",
+            )
         return None

@@ -7,14 +7,18 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from harness.claims.computed import computable
 from harness.claims.published import Claim, Lookup, Published
 from harness.claims.verdicts import ClaimOutcome, Estimate, compare, estimate
 from harness.record import Results
 from harness.statistics import NotEnough
 from testbeds import LightrigError
 
-Kind: TypeAlias = Literal["measurement", "closure"]
-"""A simulation is built from what was published: that it agrees closes a circle, no more."""
+Kind: TypeAlias = Literal["measurement", "closure", "computed"]
+"""A simulation is built from what was published: that it agrees closes a circle, no more.
+
+What is computed was never measured, by anybody.
+"""
 
 _NIGHTS = """
 SELECT DISTINCT testbed, quantity, simulated, strftime(night, '%Y-%m-%d') AS night FROM rows
@@ -31,7 +35,8 @@ class ClaimError(LightrigError):
 class Checked:
     """A claim, what of ours answers it, and the verdict.
 
-    ours: None where nothing was measured. kind, night: of the rows that answer.
+    ours: None where nothing was measured. kind: of what answers. night: of the rows that do.
+    rests_on: what a computed value assumes.
     """
 
     claim: Claim
@@ -40,16 +45,36 @@ class Checked:
     night: str | None
     outcome: ClaimOutcome
     reason: str
+    rests_on: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Was it computed, with nothing drawn and nothing bounded?"""
+        if self.kind != "computed" or not isinstance(self.ours, Estimate):
+            return False
+        return self.ours.n == 1 and self.ours.lower == self.ours.upper
 
 
 def check_claims(published: Published, results: Results) -> list[Checked]:
     """Hold each claim against the last night that measured what answers it.
 
     Hardware speaks first; where none ever measured it, a simulated night does, and what it says
-    is closure. Raises `RecordError` for results that cannot be read, and `ClaimError`.
+    is closure. A claim that arithmetic answers is computed, here and now. Raises `RecordError`
+    for results that cannot be read, and `ClaimError`.
     """
     rows = _Rows(results, published.testbed)
-    return [_check(claim, rows) for claim in published.claims]
+    return [
+        _check(claim, rows) if claim.computed is None else _compute(published.system, claim)
+        for claim in published.claims
+    ]
+
+
+def _compute(system: str, claim: Claim) -> Checked:
+    assert claim.computed is not None
+    found = computable(system)[claim.computed]()
+    ours = Estimate(found.value, found.lower, found.upper, found.n)
+    outcome, reason = compare(claim.figure, ours)
+    return Checked(claim, ours, "computed", None, outcome, reason, found.note or None)
 
 
 def _check(claim: Claim, rows: "_Rows") -> Checked:
@@ -88,7 +113,7 @@ class _Rows:
             rows = self._of(lookup.quantity, night, simulated, lookup.conditions)
             if lookup.since is not None and not rows.empty:
                 since = self._of(lookup.since, night, simulated, lookup.conditions)
-                rows = _after(rows, since)
+                rows = _after(rows, since, self._testbed)
             if not rows.empty:
                 return rows
         return None
@@ -122,9 +147,13 @@ def _bounded(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(lower=lower, upper=upper, event=event)
 
 
-def _after(rows: pd.DataFrame, since: pd.DataFrame) -> pd.DataFrame:
-    """How long after `since` each row of the same subject and event was."""
-    key = [*_EVENT, "subject"]
+def _after(rows: pd.DataFrame, since: pd.DataFrame, testbed: str) -> pd.DataFrame:
+    """How long after `since` each row of the same subject and event was.
+
+    What is of the testbed as a whole, a stage of the event, is so of every subject.
+    """
+    whole = bool((since["subject"] == testbed).all())
+    key = _EVENT if whole else [*_EVENT, "subject"]
     both = rows.merge(since[[*key, "lower", "upper"]], on=key, suffixes=("", "_since"))
     lower = (both["lower"] - both["upper_since"]).clip(lower=0)
     return both.assign(lower=lower, upper=(both["upper"] - both["lower_since"]).clip(lower=0))

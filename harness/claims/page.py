@@ -5,10 +5,9 @@ from pathlib import Path
 
 from harness.claims.checking import Checked
 from harness.claims.published import Published
-from harness.claims.verdicts import CONFIDENCE, Estimate
+from harness.claims.verdicts import CONFIDENCE, Estimate, reach, worded
 from harness.report.markup import LEGEND, SIMULATED, figure, row, table, text
 from harness.report.style import page_style, style
-from harness.report.units import shown, span
 from testbeds import format_share
 
 _STYLE = """
@@ -51,7 +50,7 @@ def section(published: Published, checked: Sequence[Checked]) -> str:
     )
     about = (
         "Published is what the paper prints, ours what this harness measured on the testbed "
-        f"{published.testbed}, on the last night that did."
+        f"{published.testbed}, on the last night that did, or computed where it says so."
     )
     rows = [_row(one) for one in checked]
     return (
@@ -62,10 +61,14 @@ def section(published: Published, checked: Sequence[Checked]) -> str:
 
 def _row(one: Checked) -> str:
     claim = one.claim
-    notes = [claim.note, f"Erratum: {claim.erratum}" if claim.erratum else None]
+    notes = [
+        claim.note,
+        f"Erratum: {claim.erratum}" if claim.erratum else None,
+        f"Computed: {one.rests_on}" if one.rests_on else None,
+    ]
     told = "".join(f'<span class="lc-note">{text(note)}</span>' for note in notes if note)
     kind = _KINDS.get(one.outcome, "not")
-    closure = " (closure)" if one.kind == "closure" else ""
+    closure = "" if one.kind in {None, "measurement"} else f" ({one.kind})"
     verdict = (
         f'<span class="lr-verdict lr-{kind}" title="{text(one.reason)}">'
         f"{_SIGNS.get(one.outcome, '?')} {one.outcome}{closure}</span>"
@@ -83,14 +86,26 @@ def _row(one: Checked) -> str:
 
 
 def _ours(one: Checked) -> str:
-    if not isinstance(one.ours, Estimate) or one.claim.ours is None:
+    if not isinstance(one.ours, Estimate):
         return ""
-    ours, unit = one.ours, one.claim.figure.unit
-    value = shown(ours.value, unit)
-    simulated = one.kind == "closure"
-    company = (
+    simulated = SIMULATED if one.kind == "closure" else ""
+    value = worded(one.ours, one.claim.figure.unit)
+    return f"{simulated}{figure(value, _company(one, one.ours, value))}"
+
+
+def _company(one: Checked, ours: Estimate, value: str) -> tuple[str, ...]:
+    """What a value needs beside it to be understood."""
+    if one.exact:
+        return ("computed, nothing drawn",)
+    interval = reach(ours, one.claim.figure.unit, value)
+    sure = format_share(CONFIDENCE)
+    if one.kind == "computed":
+        if ours.n == 1:
+            return (f"{interval} by what is assumed", "computed")
+        return (f"mean of {ours.n:,} draws", f"{sure} of draws lie in {interval}", "computed")
+    assert one.claim.ours is not None
+    return (
         f"{one.claim.ours.statistic} of {ours.n:,}",
-        f"{format_share(CONFIDENCE)} interval {span(ours.lower, ours.upper, unit, value)}",
-        "closure, simulated" if simulated else "measured",
+        f"{sure} interval {interval}",
+        "closure, simulated" if one.kind == "closure" else "measured",
     )
-    return f"{SIMULATED if simulated else ''}{figure(value, company)}"

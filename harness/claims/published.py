@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from harness.claims.computed import computable
 from testbeds.findings import Findings
 from testbeds.limits import LimitError, Unit, format_value, parse_value
 from testbeds.located import read
@@ -59,7 +60,8 @@ class Claim:
 
     source: section, figure or table. note: what to know when comparing. erratum: what is wrong
     with the figure as printed. unmeasured: why nothing of ours can answer it. ours: what does.
-    line: where the file states it.
+    computed: the name of what computes it, where arithmetic answers it. line: where the file
+    states it.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Claim:
     erratum: str | None
     unmeasured: str | None
     ours: Lookup | None
+    computed: str | None
     line: int
 
 
@@ -111,6 +114,7 @@ class ClaimPart(Part):
     note: str | None = None
     erratum: str | None = None
     unmeasured: str | None = None
+    computed: str | None = None
     ours: LookupPart | None = None
 
 
@@ -141,17 +145,32 @@ def load_published(path: Path) -> Published:
     claims = []
     for name, part in document.claims.items():
         figure = _figure(name, part, findings)
-        if part.ours is not None and part.unmeasured is not None:
-            findings.add(
-                ("claims", name, "unmeasured"), "nothing is unmeasured that `ours` answers"
-            )
+        _check_answers(document.system, name, part, findings)
         if figure is not None:
             line = located.place(("claims", name), of_key=True).line
             lookup = None if part.ours is None else Lookup(**part.ours.model_dump())
             told = part.note, part.erratum, part.unmeasured
-            claims.append(Claim(name, part.says, figure, part.source, *told, lookup, line))
+            claims.append(
+                Claim(name, part.says, figure, part.source, *told, lookup, part.computed, line)
+            )
     findings.raise_if_any()
     return Published(path, document.system, document.paper, document.testbed, tuple(claims))
+
+
+def _check_answers(system: str, name: str, part: ClaimPart, findings: Findings) -> None:
+    """At most one thing answers a claim, and what computes it is known."""
+    if part.ours is not None and part.unmeasured is not None:
+        findings.add(("claims", name, "unmeasured"), "nothing is unmeasured that `ours` answers")
+    if part.computed is None:
+        return
+    keys = ("claims", name, "computed")
+    if part.ours is not None or part.unmeasured is not None:
+        other = "ours" if part.ours is not None else "unmeasured"
+        findings.add(keys, f"found beside `{other}`, expected one of the two")
+    known = computable(system)
+    if part.computed not in known:
+        offered = ", ".join(sorted(known)) or "nothing"
+        findings.add(keys, f"found {part.computed!r}, but what {system} computes is: {offered}")
 
 
 def _figure(name: str, part: ClaimPart, findings: Findings) -> Figure | None:

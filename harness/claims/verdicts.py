@@ -9,6 +9,7 @@ import numpy.typing as npt
 from scipy import special
 
 from harness.claims.published import Figure, Statistic
+from harness.report.units import shown, span
 from harness.statistics import NotEnough, quantile
 
 CONFIDENCE = 0.95
@@ -62,6 +63,23 @@ def _mean(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> Estima
         last + reach * float(high.std(ddof=1)),
         n,
     )
+
+
+def worded(ours: Estimate, unit: str) -> str:
+    """Write a value of ours: a plain number that is exact as papers print dollars."""
+    if unit != "1":
+        return shown(_rounded(ours.value, unit), unit)
+    return f"{ours.value:,.{6 if ours.lower == ours.upper else 4}g}"
+
+
+def reach(ours: Estimate, unit: str, beside: str = "") -> str:
+    """Write an interval of ours; its unit once, or not at all if `beside` has it."""
+    return span(_rounded(ours.lower, unit), _rounded(ours.upper, unit), unit, beside)
+
+
+def _rounded(value: float, unit: str) -> float:
+    # A share's shortest form has up to six digits, of which the last ones say nothing.
+    return float(f"{value:.4g}") if unit == "share" else value
 
 
 def compare(figure: Figure, ours: Estimate | NotEnough | None) -> tuple[ClaimOutcome, str]:

@@ -27,7 +27,7 @@ def claims(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold what a paper publishes against what was measured here.
+    """Hold what a paper publishes against what was measured or computed here.
 
     Exit 0 if nothing differs, 1 if something does, 2 for a system that is not known, 3 for
     results that cannot be read.
@@ -86,20 +86,25 @@ def _print(paper: str, checked: "list[Checked]") -> None:
             "closure: simulated from what was published, says nothing about a device",
             markup=False,
         )
+    if any(one.kind == "computed" for one in checked):
+        out.print("computed: by formula or replay, measured by nobody", markup=False)
 
 
 def _ours(one: "Checked") -> tuple[str, str, str]:
     from harness.claims import Estimate
-    from harness.report.units import shown, span
+    from harness.claims.verdicts import reach, worded
 
     if one.ours is None:
         return "", "", ""
     if not isinstance(one.ours, Estimate):
         return "", f"{one.ours.needed:,} needed", f"{one.ours.n:,}"
     unit = one.claim.figure.unit
-    value = shown(one.ours.value, unit)
-    kind = " (closure)" if one.kind == "closure" else ""
-    return value + kind, span(one.ours.lower, one.ours.upper, unit), f"{one.ours.n:,}"
+    value = worded(one.ours, unit)
+    kind = "" if one.kind == "measurement" else f" ({one.kind})"
+    if one.exact:
+        return value + kind, "", ""
+    n = f"{one.ours.n:,}" if one.ours.n > 1 else ""
+    return value + kind, reach(one.ours, unit), n
 
 
 def _document(one: "Checked") -> dict[str, Any]:
@@ -114,6 +119,7 @@ def _document(one: "Checked") -> dict[str, Any]:
         "published_high": _finite(claim.figure.high),
         "unit": claim.figure.unit,
         "statistic": claim.ours.statistic if claim.ours else None,
+        "computed": claim.computed,
         "ours": _finite(ours.value) if ours else None,
         "lower": _finite(ours.lower) if ours else None,
         "upper": _finite(ours.upper) if ours else None,
@@ -123,6 +129,7 @@ def _document(one: "Checked") -> dict[str, Any]:
         "night": one.night,
         "verdict": one.outcome,
         "reason": one.reason,
+        "rests_on": one.rests_on,
         "source": claim.source,
         "note": claim.note,
         "erratum": claim.erratum,

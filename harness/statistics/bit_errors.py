@@ -10,11 +10,14 @@ is the honest one.
 import math
 from dataclasses import dataclass
 
-from scipy import stats
+import numpy as np
+from scipy import optimize, special, stats
 
 from harness.statistics.samples import SampleError, check_confidence
 from harness.statistics.verdicts import Outcome
 
+_SHAPE = 0.5
+_DECADES = tuple(10.0**-decade for decade in range(1, 19))
 _POISSON_FROM = 10**9
 """From so many bits on the binomial and the Poisson interval differ by less than 1e-9 of both."""
 
@@ -76,6 +79,48 @@ def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
     if bits >= _POISSON_FROM:
         return float(stats.gamma.ppf(1 - confidence, errors)) / bits
     return float(stats.beta.ppf(1 - confidence, errors, bits - errors + 1))
+
+
+def anytime_interval(
+    errors: int, bits: int, scale: float, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Two-sided interval of the ratio that holds however often, and whenever, one looked.
+
+    `error_ratio` is for a number of bits that was fixed beforehand: who stops when the counts
+    please has broken its confidence. This one is wider, and holds at every moment at once: the
+    ratios under which the counts were never too unlikely against a mixture of all others
+    (Robbins, Ann. Math. Statist. 41 (1970) 1397-1409, here for Poisson counts and a mixture of
+    gamma distributions, half of it at `scale`, the rest over all decades), which any true ratio
+    survives with at least `confidence`. scale: a ratio of the size that matters, such as the
+    limit; it is narrowest there. Raises `SampleError`.
+    """
+    _check(errors, bits)
+    check_confidence(confidence)
+    priors = 1 / np.array([scale, *_DECADES])
+    of_each = (
+        _SHAPE * np.log(priors)
+        + math.lgamma(_SHAPE + errors)
+        - math.lgamma(_SHAPE)
+        - (_SHAPE + errors) * np.log(priors + bits)
+    )
+    mixture = float(special.logsumexp(of_each, b=[0.5, *[0.5 / len(_DECADES)] * len(_DECADES)]))
+
+    def excess(log_ratio: float) -> float:
+        likelihood = errors * log_ratio - bits * math.exp(log_ratio)
+        return mixture - likelihood + math.log1p(-confidence)
+
+    best = math.log(max(errors, 0.5) / bits)
+    reach = best + 1.0
+    while excess(reach) < 0:
+        reach += 1.0
+    start = best if errors else best - 60.0
+    upper = math.exp(float(optimize.brentq(excess, start, reach)))
+    if not errors:
+        return 0.0, min(upper, 1.0)
+    reach = best - 1.0
+    while excess(reach) < 0:
+        reach -= 1.0
+    return math.exp(float(optimize.brentq(excess, reach, best))), min(upper, 1.0)
 
 
 def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:

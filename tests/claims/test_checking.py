@@ -217,3 +217,18 @@ def test_the_page_never_shows_published_as_ours(run, lab, tmp_path):
     assert "closure, simulated" in html
     assert "Erratum: printed twice" in html
     assert "http" not in html.partition("<body")[2]
+
+
+def test_a_stage_of_the_whole_event_began_for_every_subject(lab, check):
+    rows = [
+        row
+        for n in range(40)
+        for row in (
+            ("bench", "reconfiguration.acknowledged", n, n * MS, n * MS),
+            ("server0.nic0", "carrier_up", n, (n + 75) * MS, (n + 75) * MS),
+            ("server1.nic0", "carrier_up", n, (n + 77) * MS, (n + 77) * MS),
+        )
+    ]
+    lab(*rows)
+    found = check(YAML.replace("since: firmware_up", "since: reconfiguration.acknowledged"))["wait"]
+    assert (found.ours.value, found.ours.n) == (76 * MS, 40)

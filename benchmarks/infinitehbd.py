@@ -1,0 +1,113 @@
+"""How fast InfiniteHBD's control plane places jobs and replays a year of faults, and how large.
+
+Placement is the whole search over a fat-tree, with 5 % of the nodes faulty and 85 % of the GPUs
+wanted. Limits: a million GPUs in 2 s, 348 days for all architectures in 30 s, 1 GiB of memory;
+the time must grow as n log n.
+"""
+
+import resource
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from harness.fabrics.infinitehbd import ARCHITECTURES, FatTree, orchestrate, production_trace
+from harness.fabrics.infinitehbd.replay import cluster, largest_job, mean_waste, waiting
+from harness.fabrics.infinitehbd.trace import DAY, made_up, states
+
+T = TypeVar("T")
+
+PLACED_S, REPLAYED_S, MEMORY_MIB = 2.0, 30.0, 1024
+GPUS, TP = 4, 32
+MILLION = FatTree(nodes=250_000, per_tor=2, per_domain=500)
+LARGE = 28_800
+GROUPS = (8, 16, 32, 64)
+TURNS = 5
+
+
+def main() -> None:
+    growth()
+    tree = MILLION
+    took, placement = _placed(tree)
+    assert placement is not None
+    print(
+        f"{GPUS * tree.nodes:,} GPUs: {len(placement.groups):,} groups, {placement.constraints:,} "
+        f"of {tree.constraints:,} constraints kept, in {took:.2f} s, "
+        f"{took / PLACED_S:.2f} of the limit of {PLACED_S:.0f} s"
+    )
+    replay()
+    replay_made_up()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"memory: {peak:.0f} MiB at most, {peak / MEMORY_MIB:.2f} of the limit of 1 GiB")
+
+
+def growth() -> None:
+    """Print the time over the size, and the fit of c n log2 n to it."""
+    # Smaller ones fit a processor's cache, and would look cheaper than they are.
+    sizes = np.array([1 << power for power in range(16, 22)])
+    times = np.array([_placed(FatTree(int(nodes), 2, 512))[0] for nodes in sizes])
+    work = sizes * np.log2(sizes)
+    # Least squares of the logarithms, so that each size counts alike.
+    scale = np.exp(np.mean(np.log(times / work)))
+    power = np.polyfit(np.log(work), np.log(times), 1)[0]
+    print(
+        f"placement; the fit is {1e9 * scale:.2f} ns n log2 n, the best power of that {power:.2f}"
+    )
+    print(f"  {'GPUs':>11}{'s':>9}{'of the fit':>12}")
+    for nodes, took, fitted in zip(sizes, times, scale * work, strict=True):
+        print(f"  {GPUS * nodes:>11,}{took:>9.3f}{took / fitted:>12.2f}")
+
+
+def replay() -> None:
+    """Print what a replay of the production trace takes, for all that is asked of it."""
+    trace = production_trace()
+    begun = time.perf_counter()
+    found = cluster(np.random.default_rng(1), fixed=True)
+    jobs = [share * GPUS * found.faulty.shape[1] // 100 for share in range(80, 101)]
+    for architecture in ARCHITECTURES:
+        for group in GROUPS:
+            mean_waste(found, architecture, GPUS, group)
+            largest_job(found, architecture, GPUS, group)
+            waiting(found, architecture, GPUS, group, jobs)
+    took = time.perf_counter() - begun
+    print(
+        f"{(trace.end - trace.begin) / DAY:.0f} days, {len(found.durations):,} states of "
+        f"{found.faulty.shape[1]:,} nodes, {len(ARCHITECTURES)} architectures, TP {GROUPS}, waste, "
+        f"largest job and waiting: {took:.2f} s, {took / REPLAYED_S:.3f} of the limit of "
+        f"{REPLAYED_S:.0f} s"
+    )
+
+
+def replay_made_up() -> None:
+    """Print what ten times the cluster takes, with faults made up like the trace's."""
+    trace = made_up(production_trace(), LARGE // GPUS, np.random.default_rng(1))
+    begun = time.perf_counter()
+    found = states(trace)
+    for architecture in ARCHITECTURES:
+        mean_waste(found, architecture, GPUS, TP)
+    took = time.perf_counter() - begun
+    print(
+        f"{LARGE:,} GPUs, made up: {len(found.durations):,} states, waste at TP {TP} for all: "
+        f"{took:.1f} s, {took / REPLAYED_S:.2f} of the limit of {REPLAYED_S:.0f} s"
+    )
+
+
+def _placed(tree: FatTree) -> tuple[float, object]:
+    faulty = np.random.default_rng(1).random(tree.nodes) < 0.05
+    groups = int(0.85 * tree.nodes) * GPUS // TP
+    return _least(lambda: orchestrate(tree, faulty, TP // GPUS, 3, groups))
+
+
+def _least(action: Callable[[], T]) -> tuple[float, T]:
+    """The least of a few times: what else the machine does only adds."""
+    times = []
+    for _ in range(TURNS):
+        begun = time.perf_counter()
+        done = action()
+        times.append(time.perf_counter() - begun)
+    return min(times), done
+
+
+if __name__ == "__main__":
+    main()

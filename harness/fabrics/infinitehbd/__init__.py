@@ -1,0 +1,57 @@
+"""InfiniteHBD: rings of any size out of transceivers that switch, and what faults cost them.
+
+Shou et al., InfiniteHBD: Building Datacenter-Scale High-Bandwidth Domain for LLM with Optical
+Circuit Switching Transceivers, SIGCOMM 2025. Values in, values out; nodes count from 0, where
+the paper counts from 1.
+"""
+
+from harness.fabrics.infinitehbd.architectures import ARCHITECTURES, Architecture, KHop, waste
+from harness.fabrics.infinitehbd.managers import (
+    ClusterManager,
+    NodeFabricManager,
+    Orders,
+    PathChange,
+)
+from harness.fabrics.infinitehbd.placement import Placement, orchestrate, place, place_on
+from harness.fabrics.infinitehbd.rings import Path, bundles, circuits, gpu_ring, paths
+from harness.fabrics.infinitehbd.trace import States, Trace, production_trace, states
+from harness.fabrics.infinitehbd.traffic import careless, cross_tor_share, job_of
+from harness.fabrics.infinitehbd.wiring import (
+    FatTree,
+    InfiniteHbdError,
+    Wiring,
+    k_hop,
+    powers_of_two,
+)
+
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "ClusterManager",
+    "FatTree",
+    "InfiniteHbdError",
+    "KHop",
+    "NodeFabricManager",
+    "Orders",
+    "Path",
+    "PathChange",
+    "Placement",
+    "States",
+    "Trace",
+    "Wiring",
+    "bundles",
+    "careless",
+    "circuits",
+    "cross_tor_share",
+    "gpu_ring",
+    "job_of",
+    "k_hop",
+    "orchestrate",
+    "paths",
+    "place",
+    "place_on",
+    "powers_of_two",
+    "production_trace",
+    "states",
+    "waste",
+]

@@ -1,0 +1,188 @@
+"""What is wrong in an N x N matrix of losses: a port, a circuit, a laser, a monitor.
+
+A loss is a whole, a part of its ingress, a part of its egress, and a rest of its own. What is
+wrong with a connector is in all of its row or all of its column; what is wrong with a laser
+grows with time; a monitor that stands still has no noise. Matrices have one row an ingress and
+one column an egress, in dB; NaN where nothing was measured.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri, stdtrit
+
+from harness.statistics.samples import SampleError
+
+Numbers = npt.NDArray[np.float64]
+
+_TO_SD = 1.4826
+"""What makes the median distance from the median a standard deviation of normal samples."""
+_STILL = 1e-6
+_EFFICIENCY = 0.37
+"""Of the median distance: it knows a scatter as well as the root of squares does from so few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """A matrix taken apart: whole + rows[:, None] + columns + rest, in its unit.
+
+    The median of rows and that of columns are zero, as are about those of the rest.
+    """
+
+    whole: float
+    rows: Numbers
+    columns: Numbers
+    rest: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A row, a column or a cell that stands out, by index; None for what it is not of.
+
+    value: by how much it exceeds what its like have, in dB; `lower` and `upper` its 95 %
+        interval, in which it counts that its like differ among themselves as well.
+    """
+
+    row: int | None
+    column: int | None
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """How a level moves: `value` in dB a second, with its interval at the error asked for."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+def take_apart(matrix: npt.ArrayLike, *, rounds: int = 20) -> Effects:
+    """Separate rows and columns by medians, which few high rows or cells do not move.
+
+    Median polish (Tukey, Exploratory Data Analysis, 1977, ch. 11). A row or column without a
+    single value has the effect NaN. Raises `SampleError` for what is no matrix, or an empty one.
+    """
+    rest = np.array(matrix, dtype=np.float64)
+    if rest.ndim != 2 or not np.isfinite(rest).any():
+        raise SampleError("found no matrix with values in it")
+    rows, columns, whole = np.zeros(rest.shape[0]), np.zeros(rest.shape[1]), 0.0
+    for _ in range(rounds):
+        by_row = _medians(rest, 1)
+        rest -= np.nan_to_num(by_row)[:, None]
+        rows = rows + by_row
+        by_column = _medians(rest, 0)
+        rest -= np.nan_to_num(by_column)
+        columns = columns + by_column
+        moved = (_medians(rows[None], 1)[0], _medians(columns[None], 1)[0])
+        rows, columns, whole = rows - moved[0], columns - moved[1], whole + float(sum(moved))
+        if np.nanmax(np.abs(by_column)) < _STILL:
+            break
+    return Effects(whole, rows, columns, rest)
+
+
+def outliers(effects: Effects, *, least: float = 0.3, error: float = 0.01) -> list[Outlier]:
+    """Rows and columns, then cells, that lose more than their like, by `least` or more.
+
+    How far their like scatter is measured robustly, on ports of both sides together and on
+    cells. `error` is the chance that any of either is named where all are normal and alike
+    (Bonferroni); `least` is what is worth a walk to the lab, in dB. Where there are fewer than
+    six ports or cells nobody is unlike the others.
+    """
+    high = effects.rest.shape[0]
+    ports = np.concatenate([effects.rows, effects.columns])
+    found = []
+    for index, value, half in _beyond(ports, 2, least, error):
+        row, column = (index, None) if index < high else (None, index - high)
+        found.append(Outlier(row, column, value, value - half, value + half))
+    named = {(one.row, one.column) for one in found}
+    fitted = int(np.isfinite(ports).sum()) - 1
+    for index, value, half in _beyond(effects.rest.ravel(), fitted, least, error):
+        row, column = divmod(index, effects.rest.shape[1])
+        if (row, None) not in named and (None, column) not in named:
+            found.append(Outlier(row, column, value, value - half, value + half))
+    return found
+
+
+def _beyond(
+    values: Numbers, fitted: int, least: float, error: float
+) -> list[tuple[int, float, float]]:
+    """Index, excess and half the 95 % interval of each value that stands out.
+
+    fitted: how many medians were taken off the values; each leaves one at zero.
+    """
+    known = values[np.isfinite(values)]
+    if known.size < 6 or known.size <= fitted:
+        return []
+    # The medians' zeros say nothing of how far the others scatter.
+    away = np.sort(np.abs(known))[fitted:]
+    scatter = _TO_SD * float(np.median(away))
+    degrees = max(_EFFICIENCY * (known.size - fitted), 1.0)
+    factor, usual = (float(stdtrit(degrees, 1 - p)) for p in (error / known.size, 0.025))
+    return [
+        (index, value, usual * scatter)
+        for index, value in enumerate(values.tolist())
+        if value > max(least, factor * scatter)
+    ]
+
+
+def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01) -> Slope:
+    """How fast a level moves, whatever single readings do: the median of all pairs' slopes.
+
+    The interval is by ranks and needs no normal samples (Theil 1950; Sen 1968). Raises
+    `SampleError` for fewer than five levels.
+    """
+    x, y = np.asarray(seconds, dtype=np.float64), np.asarray(levels, dtype=np.float64)
+    kept = np.isfinite(y)
+    x, y = x[kept], y[kept]
+    if y.size < 5:
+        raise SampleError(f"found {y.size} levels, expected five or more")
+    first, second = np.triu_indices(y.size, 1)
+    apart = x[second] - x[first]
+    slopes = np.sort((y[second] - y[first])[apart != 0] / apart[apart != 0])
+    count, n = slopes.size, y.size
+    width = -float(ndtri(error / 2)) * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    low = max(round((count - width) / 2), 0)
+    high = min(round((count + width) / 2), count - 1)
+    return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
+
+
+def standing_still(readings: npt.ArrayLike, *, share: float = 0.1) -> list[int]:
+    """Which monitors read the same where the others' readings scatter, by index.
+
+    readings: of shape (setting, repeat, monitor), NaN for none. A monitor stands still if it
+    scatters by less than `share` of what the median one does, within settings and between
+    them. Nothing can be said where the others do not scatter either, or of a monitor with
+    readings in fewer than three settings or fewer than ten to spare.
+    """
+    found = np.asarray(readings, dtype=np.float64)
+    counts = np.isfinite(found).sum(axis=1)
+    means = np.nansum(found, axis=1) / np.maximum(counts, 1)
+    squares = np.nansum((found - means[:, None, :]) ** 2, axis=1)
+    degrees = np.maximum(counts - 1, 0).sum(axis=0)
+    judged = ((counts > 0).sum(axis=0) >= 3) & (degrees >= 10)
+    if not judged.any():
+        return []
+    within = np.sqrt(squares.sum(axis=0) / np.maximum(degrees, 1))
+    usual = float(np.median(within[judged])) * share
+    if not usual > 0:
+        return []
+    still = judged & (within < usual)
+    return [n for n in np.flatnonzero(still).tolist() if np.ptp(means[counts[:, n] > 0, n]) < usual]
+
+
+def _medians(matrix: Numbers, axis: int) -> Numbers:
+    """The median of each row (`axis` 1) or column that has values, else NaN."""
+    ordered = np.sort(matrix, axis=axis)  # NaN comes last
+    count = np.isfinite(matrix).sum(axis=axis)
+    middle = np.stack([(np.maximum(count, 1) - 1) // 2, np.minimum(count // 2, count)])
+    middle = np.minimum(middle, matrix.shape[axis] - 1)
+    if axis == 1:
+        found = ordered[np.arange(len(matrix)), middle].mean(axis=0)
+    else:
+        found = ordered[middle, np.arange(matrix.shape[1])].mean(axis=0)
+    return np.asarray(np.where(count > 0, found, np.nan))

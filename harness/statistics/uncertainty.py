@@ -1,0 +1,135 @@
+"""Uncertainty budgets: named components of one value, combined as the GUM says.
+
+Components are independent standard uncertainties (k = 1) in one unit, those found from samples
+with their degrees of freedom, those that were stated with none to count (infinitely many).
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from harness.statistics.samples import SampleError, check_confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One reason why a value is not known exactly.
+
+    name: in a word or two. standard: its standard uncertainty. degrees: of freedom.
+
+    Raises `SampleError` for an uncertainty below zero, or less than one degree of freedom.
+    """
+
+    name: str
+    standard: float
+    degrees: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.standard < math.inf:
+            raise SampleError(f"{self.name}: found {self.standard}, expected an uncertainty")
+        if not self.degrees >= 1:
+            raise SampleError(f"{self.name}: found {self.degrees} degrees, expected 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Components and what they come to together, in their unit.
+
+    standard: combined standard uncertainty. degrees: effective degrees of freedom.
+    factor: coverage factor for `confidence`. expanded: half the width of the interval.
+    """
+
+    components: tuple[Component, ...]
+    standard: float
+    degrees: float
+    factor: float
+    expanded: float
+    confidence: float
+
+
+def combine(components: Iterable[Component], confidence: float = 0.95) -> Budget:
+    """Combine independent components to an interval of value ± `expanded`.
+
+    The root of the sum of squares; effective degrees of freedom by Welch and Satterthwaite,
+    the coverage factor by Student's t (GUM, JCGM 100:2008, 5.1.2, G.3 and G.4).
+    Raises `SampleError` for a confidence that makes no sense.
+    """
+    check_confidence(confidence)
+    parts = tuple(components)
+    standard = math.hypot(*(part.standard for part in parts))
+    shares = sum((part.standard / standard) ** 4 / part.degrees for part in parts if standard)
+    degrees = 1 / shares if shares else math.inf
+    factor = coverage_factor(degrees, confidence)
+    return Budget(parts, standard, degrees, factor, factor * standard, confidence)
+
+
+@functools.lru_cache(maxsize=4096)
+def coverage_factor(degrees: float, confidence: float = 0.95) -> float:
+    """By how many standard uncertainties a value is surrounded, two-sided."""
+    # Beyond this Student's t and the normal distribution are the same.
+    return float(stdtrit(min(degrees, 1e9), (1 + confidence) / 2))
+
+
+def pooled(groups: Iterable[npt.ArrayLike], name: str) -> Component:
+    """The standard deviation of one sample, from groups whose means may differ.
+
+    Raises `SampleError` where no group has two samples.
+    """
+    squares, degrees = 0.0, 0
+    for group in groups:
+        samples = np.asarray(group, dtype=np.float64)
+        if samples.size > 1:
+            squares += float(((samples - samples.mean()) ** 2).sum())
+            degrees += samples.size - 1
+    if not degrees:
+        raise SampleError(f"{name}: found no two samples of anything, expected some")
+    return Component(name, math.sqrt(squares / degrees), degrees)
+
+
+def readings_needed(noise: float, target: float, *, least: int = 2, most: int = 1000) -> int:
+    """How many readings to average, so that noise of one becomes `target` or less."""
+    if target <= 0:
+        raise SampleError(f"target: found {target}, expected more than zero")
+    return min(max(math.ceil((noise / target) ** 2), least), most)
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """What is left of a power budget, in dB: sent, less lost, less needed.
+
+    expanded: half the width of its interval at `confidence`.
+    """
+
+    value: float
+    expanded: float
+    confidence: float
+
+    @property
+    def closes(self) -> bool | None:
+        """Whether the budget surely closes; False: surely not, None: nobody can say."""
+        if self.value - self.expanded >= 0:
+            return True
+        return False if self.value + self.expanded < 0 else None
+
+
+def margin(
+    sent: tuple[float, float],
+    stages: Sequence[tuple[float, float]],
+    needed: tuple[float, float],
+    confidence: float = 0.95,
+) -> Margin:
+    """The margin of a path through any number of stages, uncertainties combined.
+
+    Each pair is a value and its standard uncertainty: `sent` and `needed` in dBm, the losses of
+    `stages` in dB.
+    """
+    budget = combine(
+        (Component(f"{n}", each[1]) for n, each in enumerate((sent, *stages, needed))), confidence
+    )
+    lost = sum(loss for loss, _ in stages)
+    return Margin(sent[0] - lost - needed[0], budget.expanded, confidence)

@@ -1,0 +1,214 @@
+"""From a testbed and the links that are up to a network of its servers, GPUs and NIC ports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+
+from testbeds.errors import LightrigError
+from testbeds.flows.network import Edge, Network, duplex
+from testbeds.flows.routing import NoRouteError, Router
+from testbeds.model import ServerSpec, SwitchSpec, Testbed, UnknownNameError
+from testbeds.plans import Link, Plan, Port
+
+
+class RanksError(LightrigError, ValueError):
+    """Ranks that a testbed has no place for, or that are not joined as they must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is inside servers and fibers. The defaults are guesses.
+
+    Attributes:
+        memory_bps: from a GPU, or a server's memory, to all others and the NICs, each way; as
+            much as PCIe 4.0 x16 carries.
+        nic_latency_ns: from memory through a NIC to the fiber, or back.
+        switch_latency_ns: through a packet switch.
+        fiber_latency_ns: from one port to another; 5 ns a metre.
+    """
+
+    memory_bps: float = 252e9
+    nic_latency_ns: float = 700.0
+    switch_latency_ns: float = 600.0
+    fiber_latency_ns: float = 100.0
+
+
+INSIDE = Inside()
+
+_NO_RATE = 10**15
+"""The rate in bit/s of a packet switch that none is stated of: it is never the bottleneck."""
+
+
+def network_of(
+    testbed: Testbed, up: Iterable[Link], *, forwarding: bool = False, inside: Inside = INSIDE
+) -> Network:
+    """The network that the links `up` make of a testbed's servers.
+
+    Vertices are servers ("server0", its memory), GPUs ("server0.gpu1"), NIC ports
+    ("server0.nic0.p1") and packet switches with their ports ("tor", "tor.1"); what joins them
+    within a server has names of its own. Each direction of a link has the rate of its slower
+    end.
+
+    Args:
+        testbed: whose servers.
+        up: the links that carry traffic now, those to packet switches among them.
+        forwarding: whether servers pass on what is for others.
+        inside: what the testbed's file does not say.
+    """
+    edges: list[Edge] = []
+    for server in testbed.servers.values():
+        edges += _server(server, forwarding, inside)
+    for switch in testbed.switches.values():
+        if switch.kind == "packet":
+            edges += _packet_switch(switch, inside)
+    for link in sorted(up):
+        rate = link_rate_bps(testbed, link)
+        edges += duplex(str(link.a), str(link.b), rate, inside.fiber_latency_ns)
+    ends = (place for server in testbed.servers.values() for place in _places(server))
+    return Network(tuple(edges), frozenset(ends))
+
+
+def _places(server: ServerSpec) -> list[str]:
+    """Where traffic begins and ends in a server: its memory and its GPUs."""
+    return [server.name, *(f"{server.name}.gpu{index}" for index in range(server.gpus.count))]
+
+
+def _server(server: ServerSpec, forwarding: bool, inside: Inside) -> Iterable[Edge]:
+    # Two vertices, one for either way, so that what comes in leaves again only where the
+    # server forwards.
+    out, into = f"{server.name} out", f"{server.name} in"
+    places = _places(server)
+    for place in places:
+        yield Edge(place, out, inside.memory_bps)
+        yield Edge(into, place, inside.memory_bps)
+    yield Edge(out, into, inside.memory_bps * len(places))
+    total = 0.0
+    for nic in server.nics.values():
+        for port in nic.ports:
+            total += nic.rate_bps
+            yield Edge(out, str(port.port), nic.rate_bps, inside.nic_latency_ns)
+            yield Edge(str(port.port), into, nic.rate_bps, inside.nic_latency_ns)
+    if forwarding and total:
+        yield Edge(into, out, total)
+
+
+def _packet_switch(switch: SwitchSpec, inside: Inside) -> Iterable[Edge]:
+    # From port to port at once, so that the fabric of the switch is no bottleneck.
+    for number in switch.ingress_ports:
+        port = f"{switch.name}.{number}"
+        yield from duplex(
+            port, switch.name, switch.rate_bps or _NO_RATE, inside.switch_latency_ns / 2
+        )
+
+
+def fabric_links(testbed: Testbed, plan: Plan) -> tuple[Link, ...]:
+    """The links of `plan`, those to packet switches and those that need no circuit included.
+
+    Their ends are ports of NICs and of packet switches.
+    """
+    optical = testbed.optical_switches.keys()
+    ends = testbed.servers.keys() | testbed.switches.keys() - optical
+    onward = {
+        Port(switch, str(circuit.ingress)): Port(switch, str(circuit.egress))
+        for switch, circuits in plan.circuits.items()
+        for circuit in circuits
+    }
+    heard_by: dict[Port, Port] = {}
+    for fiber in testbed.fibers:
+        end: Port | None = fiber.sink
+        # No port has two fibers or circuits, so this cannot run in a circle.
+        while end is not None and end.owner in optical:
+            out = onward.get(end)
+            following = testbed.cabling.fiber_from(out) if out else None
+            end = following.sink if following else None
+        if end is not None and {fiber.source.owner, end.owner} <= ends:
+            heard_by[fiber.source] = end
+    return tuple(sorted({Link(a, b) for a, b in heard_by.items() if heard_by.get(b) == a}))
+
+
+def link_rate_bps(testbed: Testbed, link: Link) -> int:
+    """The rate of the slower end of `link`, in bit/s; raises `UnknownNameError`."""
+    return min(_port_rate_bps(testbed, port) for port in (link.a, link.b))
+
+
+def _port_rate_bps(testbed: Testbed, port: Port) -> int:
+    switch = testbed.switches.get(port.owner)
+    if switch is not None:
+        return switch.rate_bps or _NO_RATE
+    return testbed.nic_of(port)[1].rate_bps
+
+
+def rank_vertices(testbed: Testbed, ranks: Sequence[str]) -> tuple[str, ...]:
+    """The vertex of each rank, given the server of each: its GPUs in turn, else its memory.
+
+    Raises `RanksError` where a server has more ranks than GPUs, `UnknownNameError` where it is
+    not in the testbed.
+    """
+    seen: Counter[str] = Counter()
+    vertices = []
+    for name in ranks:
+        server = testbed.servers.get(name)
+        if server is None:
+            raise UnknownNameError(f"testbed {testbed.name} has no server {name!r}")
+        if seen[name] >= max(server.gpus.count, 1):
+            raise RanksError(
+                f"{name} has room for {max(server.gpus.count, 1)} ranks, not for "
+                f"{ranks.count(name)}: it has {server.gpus.count} GPUs"
+            )
+        vertices.append(f"{name}.gpu{seen[name]}" if server.gpus.count else name)
+        seen[name] += 1
+    return tuple(vertices)
+
+
+def joined_servers(testbed: Testbed, up: Iterable[Link]) -> tuple[tuple[str, ...], ...]:
+    """The servers that links `up` join, directly or through other servers, in the file's order.
+
+    Servers without a link to another are in none of the groups; packet switches do not count.
+    """
+    pairs = ((link.a.owner, link.b.owner) for link in up)
+    graph = nx.Graph(pair for pair in pairs if testbed.servers.keys() >= set(pair))
+    order = {name: index for index, name in enumerate(testbed.servers)}
+    groups = (
+        tuple(sorted(group, key=order.__getitem__)) for group in nx.connected_components(graph)
+    )
+    return tuple(sorted((g for g in groups if len(g) > 1), key=lambda group: order[group[0]]))
+
+
+def unjoined(ranks: Sequence[str], up: Iterable[Link]) -> tuple[tuple[str, str], ...]:
+    """The neighbours in a ring of `ranks`, servers in order, that no link joins directly."""
+    pairs = {frozenset((link.a.owner, link.b.owner)) for link in up}
+    following = [*ranks[1:], ranks[0]]
+    return tuple(
+        (a, b)
+        for a, b in zip(ranks, following, strict=True)
+        if a != b and frozenset((a, b)) not in pairs
+    )
+
+
+def slowest_rate_bps(testbed: Testbed, ranks: Sequence[str], up: Iterable[Link]) -> float:
+    """The least rate that a pair of neighbours in a ring of `ranks` has to itself, in bit/s.
+
+    By the ways of fewest hops: links side by side count together, and where no link joins two
+    servers, others and packet switches pass on what is between them. Raises `RanksError` where
+    nothing does.
+    """
+    links = tuple(up)
+    inside = Inside(memory_bps=_NO_RATE)
+    router = Router(network_of(testbed, links, forwarding=True, inside=inside))
+    rates = []
+    for a, b in zip(ranks, [*ranks[1:], ranks[0]], strict=True):
+        if a == b:
+            continue
+        try:
+            route = router.route(a, b)
+        except NoRouteError as error:
+            told = ", ".join(f"{one} to {other}" for one, other in unjoined(ranks, links))
+            raise RanksError(f"no ring among {', '.join(ranks)}: no link from {told}") from error
+        rates.append(float((router.network.capacities[route.edges] / route.shares).min()))
+    if not rates:
+        raise RanksError(f"no ring among {', '.join(ranks)}: one server alone")
+    return min(rates)

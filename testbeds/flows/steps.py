@@ -1,0 +1,105 @@
+"""Traffic as steps of flows, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from testbeds.flows.network import Floats
+from testbeds.flows.routing import Router
+from testbeds.flows.sharing import Crossings, max_min
+
+_DONE = 1e-9
+"""What share of its bytes a flow may have left and count as done."""
+
+
+class Flow(NamedTuple):
+    """`size` bytes from one vertex to another."""
+
+    source: str
+    sink: str
+    size: float
+
+
+class Step(NamedTuple):
+    """Flows that begin together; the next step begins when all have arrived.
+
+    `times` equal steps follow each other.
+    """
+
+    flows: tuple[Flow, ...]
+    times: int = 1
+
+
+Schedule: TypeAlias = Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What traffic costs beyond the capacity of its edges.
+
+    Attributes:
+        setup_ns: what a step takes before its first bit leaves, such as a kernel's launch.
+        efficiency: the share of an edge's capacity that is left for the bytes of flows, after
+            headers and whatever else a protocol needs; above 0, to 1.
+    """
+
+    setup_ns: float = 0.0
+    efficiency: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.setup_ns < 0 or not 0 < self.efficiency <= 1:
+            raise ValueError(f"{self}: needs setup_ns from 0 and an efficiency above 0, to 1")
+
+
+FREE = Costs()
+"""Nothing but the capacity and the latency of edges."""
+
+
+def duration(router: Router, schedule: Iterable[Step], costs: Costs = FREE) -> float:
+    """How long `schedule` takes, in ns; raises `NoRouteError`."""
+    return sum(
+        step.times * (costs.setup_ns + step_duration(router, step.flows, costs.efficiency))
+        for step in schedule
+    )
+
+
+def step_duration(router: Router, flows: Sequence[Flow], efficiency: float = 1.0) -> float:
+    """When the last bit of `flows`, which begin together, has arrived, in ns."""
+    routes = [router.route(flow.source, flow.sink) for flow in flows]
+    ends = finish_times(router, flows, efficiency)
+    arrivals = ends + np.array([route.latency_ns for route in routes])
+    return float(arrivals.max(initial=0.0))
+
+
+def finish_times(router: Router, flows: Sequence[Flow], efficiency: float = 1.0) -> Floats:
+    """When each flow has sent its last bit, in ns, latency left out.
+
+    The flows share edges max-min fairly; whenever one ends, the others take what it leaves.
+    """
+    crossings = Crossings.of([router.route(flow.source, flow.sink) for flow in flows])
+    capacities = router.network.capacities * efficiency / 1e9
+    bits = np.array([8.0 * flow.size for flow in flows])
+    left, ends, now = bits.copy(), np.zeros(len(flows)), 0.0
+    active = left > 0
+    while active.any():
+        rates = max_min(capacities, crossings, active)
+        with np.errstate(invalid="ignore"):
+            needed = np.where(active, left / np.where(active, rates, 1.0), np.inf)
+        passed = needed.min()
+        now += passed
+        done = active & (needed <= passed * (1 + _DONE))
+        ends[done] = now
+        active &= ~done
+        left = np.where(active, left - np.where(active, rates, 0.0) * passed, 0.0)
+    return ends
+
+
+def loads(router: Router, flows: Sequence[Flow]) -> Floats:
+    """How many bytes of `flows` each edge of the network carries, in its order."""
+    crossings = Crossings.of([router.route(flow.source, flow.sink) for flow in flows])
+    sizes = np.array([flow.size for flow in flows])
+    return crossings.loads(sizes, len(router.network.edges))

@@ -1,0 +1,283 @@
+"""References: what was launched into a bench and what its monitors show too much, with their dates.
+
+They stand in a file beside the testbed's own, `mine.references.yaml` beside `mine.yaml`, and
+hold for hardware alone. All uncertainties are standard ones (k = 1), in dB.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from testbeds.findings import Findings
+from testbeds.located import read
+from testbeds.parsing import parse_as
+from testbeds.plans import Port
+from testbeds.quantities import Decibels, PowerLevel, QuantityError, Wavelength, parse_db
+from testbeds.schema import Part, schema_of
+
+Kind: TypeAlias = Literal["launch", "offset"]
+
+SAME_NM = 5.0
+"""What wavelengths may differ by for a reference to hold: detectors differ by far less within."""
+
+_WHERE = {"launch": "what is launched at", "offset": "what is shown too much at"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSet:
+    """Values that were taken together, with the same instruments.
+
+    launches: power in dBm that comes out of the fiber of a source's channel, or of the fiber
+        that belongs into a switch's ingress.
+    offsets: what the monitor of a switch's port, or a meter's channel, shows too much, in dB.
+    common_db: uncertainty that all values share, such as the meter's calibration: the loss
+        between two of them is free of it. each_db: that of each value by itself, connector and
+        noise. drift_db: what each is off by after a day, growing with the days.
+        linearity_db: of the meter between the powers that were compared.
+        polarization_db: by how much a loss differs with the light's polarization.
+    zeroed: when the meter's dark offset was taken; None for never.
+    patch_cord: which cord was between, in words.
+    """
+
+    name: str
+    taken: datetime.date
+    expires: datetime.date
+    wavelength_nm: float
+    instruments: tuple[str, ...]
+    each_db: float
+    common_db: float = 0.0
+    drift_db: float = 0.0
+    linearity_db: float = 0.0
+    polarization_db: float = 0.0
+    zeroed: datetime.date | None = None
+    patch_cord: str = ""
+    launches: Mapping[Port, float] | None = None
+    offsets: Mapping[Port, float] | None = None
+
+    def values(self, kind: Kind) -> Mapping[Port, float]:
+        """Its launches in dBm, or its offsets in dB."""
+        return (self.launches if kind == "launch" else self.offsets) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One value, in dBm or dB, with the set that it was taken in and its age in days."""
+
+    value: float
+    of: ReferenceSet
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """All references of one testbed, the newest last; `simulated` ones hold for no hardware."""
+
+    sets: tuple[ReferenceSet, ...] = ()
+    simulated: bool = False
+
+    def find(
+        self, kind: Kind, port: Port, wavelength_nm: float, today: datetime.date
+    ) -> Reference | str:
+        """The newest reference that holds today at this wavelength, or why there is none."""
+        why = f"nobody has taken a reference of {_WHERE[kind]} {port}"
+        for each in reversed(self.sets):
+            if port not in (values := each.values(kind)):
+                continue
+            if abs(each.wavelength_nm - wavelength_nm) > SAME_NM:
+                why = (
+                    f"the reference {each.name} of {_WHERE[kind]} {port} was taken at "
+                    f"{each.wavelength_nm:g} nm, and the light has {wavelength_nm:g} nm"
+                )
+            elif today > each.expires:
+                why = (
+                    f"the reference {each.name} of {_WHERE[kind]} {port} expired on {each.expires}"
+                )
+            else:
+                return Reference(values[port], each, max((today - each.taken).days, 0))
+        return why
+
+
+def _date(text: str) -> str:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+        raise ValueError(f"found {text!r}, expected a date, e.g. 2026-11-21")
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"found {text!r}, expected a day that there is") from None
+    return text
+
+
+def _offset(text: str) -> str:
+    try:
+        parse_db(text)
+    except QuantityError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+Day = Annotated[str, AfterValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]
+Offset = Annotated[str, AfterValidator(_offset)]
+
+
+class ReferenceInstrumentPart(Part):
+    """An instrument that took part; its calibration's own expiry limits the set's."""
+
+    model: str
+    serial: str
+    calibrated_until: Day | None = None
+
+
+class UncertaintyPart(Part):
+    """Standard uncertainties (k = 1)."""
+
+    each: Decibels = Field(description="Of each value by itself: connector, noise")
+    common: Decibels | None = Field(None, description="Of all together: the meter's calibration")
+    drift: Decibels | None = Field(None, description="Of each value, for each day since")
+    linearity: Decibels | None = Field(None, description="Of the meter, between two powers")
+    polarization: Decibels | None = Field(None, description="Of a loss, with the polarization")
+
+
+class ReferenceSetPart(Part):
+    """Values that were taken together."""
+
+    taken: Day
+    expires: Day
+    wavelength: Wavelength
+    instruments: list[ReferenceInstrumentPart]
+    uncertainty: UncertaintyPart
+    zeroed: Day | None = Field(None, description="When the meter's dark offset was taken")
+    patch_cord: str | None = Field(None, description="Which cord was used")
+    launches: dict[str, PowerLevel] = Field(
+        default_factory=dict, description="By source channel or ingress", examples=[{"ocs.1": 0}]
+    )
+    offsets: dict[str, Offset] = Field(
+        default_factory=dict, description="By monitored port or meter channel: shown less real"
+    )
+
+
+class ReferencesDocument(Part):
+    """References of one testbed, by name."""
+
+    simulated: bool = Field(False, description="Whether a simulated person took them")
+    references: dict[str, ReferenceSetPart]
+
+
+def references_path(testbed_path: Path) -> Path:
+    """Where the references for the testbed at `testbed_path` stand: mine.references.yaml."""
+    return testbed_path.with_suffix(f".references{testbed_path.suffix}")
+
+
+def load_references(path: Path) -> References:
+    """Return the references that the file at `path` states.
+
+    Raises `TestbedError` with every problem that was found, each with line and column.
+    """
+    located = read(path)
+    findings = Findings(located)
+    document = parse_as(ReferencesDocument, located, findings)
+    findings.raise_if_any()
+    assert document is not None
+    sets = [_set(name, part, findings) for name, part in document.references.items()]
+    findings.raise_if_any()
+    newest_last = tuple(sorted(sets, key=lambda each: each.taken))
+    return References(newest_last, document.simulated)
+
+
+def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
+    keys = ("references", name)
+    days = {
+        key: datetime.date.fromisoformat(text)
+        for key in ("taken", "expires", "zeroed")
+        if (text := getattr(part, key))
+    }
+    if days["expires"] < days["taken"]:
+        findings.add((*keys, "expires"), f"found {days['expires']}, expected a day after `taken`")
+    for number, each in enumerate(part.instruments):
+        if each.calibrated_until and each.calibrated_until < part.taken:
+            findings.add(
+                (*keys, "instruments", number, "calibrated_until"),
+                f"the calibration of {each.model} {each.serial} had expired on "
+                f"{each.calibrated_until}, before these references were taken",
+            )
+    if not part.launches and not part.offsets:
+        findings.add(keys, "found no value, expected launches or offsets", of_key=True)
+    for kind, values in (("launches", part.launches), ("offsets", part.offsets)):
+        for port in values:
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*\.\S+", port, re.ASCII):
+                findings.add(
+                    (*keys, kind, port), f"found {port!r}, expected e.g. ocs.5", of_key=True
+                )
+    stated = part.uncertainty
+    expiries = [days["expires"]] + [
+        datetime.date.fromisoformat(each.calibrated_until)
+        for each in part.instruments
+        if each.calibrated_until
+    ]
+    return ReferenceSet(
+        name,
+        days["taken"],
+        min(expiries),
+        part.wavelength,
+        tuple(f"{each.model}, serial {each.serial}" for each in part.instruments),
+        stated.each,
+        stated.common or 0.0,
+        stated.drift or 0.0,
+        stated.linearity or 0.0,
+        stated.polarization or 0.0,
+        days.get("zeroed"),
+        part.patch_cord or "",
+        {_port(port): dbm for port, dbm in part.launches.items()},
+        {_port(port): parse_db(text) for port, text in part.offsets.items()},
+    )
+
+
+def references_yaml(references: References) -> str:
+    """Write `references` as a file that `load_references` reads."""
+    lines = ["simulated: true    # they hold for no hardware"] if references.simulated else []
+    lines.append("references:")
+    for each in references.sets:
+        lines.append(f"  {each.name}:")
+        stated = {"taken": each.taken, "expires": each.expires}
+        stated |= {"zeroed": each.zeroed} if each.zeroed else {}
+        lines += [f"    {key}: {day}" for key, day in stated.items()]
+        lines.append(f"    wavelength: {each.wavelength_nm:g} nm")
+        if each.patch_cord:
+            lines.append(f"    patch_cord: {each.patch_cord!r}")
+        lines.append("    instruments:")
+        for instrument in each.instruments:
+            model, _, serial = instrument.partition(", serial ")
+            lines.append(f"      - {{model: {model!r}, serial: {serial!r}}}")
+        parts = {
+            "each": each.each_db,
+            "common": each.common_db,
+            "drift": each.drift_db,
+            "linearity": each.linearity_db,
+            "polarization": each.polarization_db,
+        }
+        told = ", ".join(f"{key}: {db:.4g} dB" for key, db in parts.items() if db or key == "each")
+        lines.append(f"    uncertainty: {{{told}}}    # k = 1")
+        for title, values, unit in (
+            ("launches", each.launches, "dBm"),
+            ("offsets", each.offsets, "dB"),
+        ):
+            if values:
+                lines.append(f"    {title}:")
+                lines += [f"      {port}: {found:.4f} {unit}" for port, found in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def references_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a references file."""
+    return schema_of(ReferencesDocument, "Lightrig references")
+
+
+def _port(text: str) -> Port:
+    owner, _, name = text.partition(".")
+    return Port(owner, name)

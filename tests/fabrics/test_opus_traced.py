@@ -1,0 +1,98 @@
+"""The auditor asks the wire: what a recorded TL1 session says, and whether Opus may stand by it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Bench, Fabric, bind, binding
+from harness.bench.opus import FabricRails, Rails, emulate, fitting_job
+from harness.bench.opus.traced import traced, with_operations
+from harness.fabrics.opus.auditor import Confirmed, GivenUp, Rewiring, audit
+from harness.fabrics.opus.operations import OpusError
+from harness.fabrics.opus.shim import Shim
+from harness.fabrics.opus.steps import phase_tables
+from harness.fabrics.opus.topology import TopologyId
+from instruments.transcript import Piece, Transcript, read
+from instruments.virtual_clock import VirtualClock
+from instruments.wire.recording import record
+from testbeds import Circuit, load
+
+OPUS = Path(__file__).parents[2] / "testbeds" / "opus.yaml"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Everything that goes over its wires is recorded."""
+
+    def recorded() -> VirtualClock:
+        clock = VirtualClock()
+        record(clock, tmp_path)
+        return clock
+
+    monkeypatch.setattr(binding, "VirtualClock", recorded)
+    bound = bind(load(OPUS), "simulated", 1)
+    yield bound
+    bound.close()
+
+
+def test_the_wire_bears_out_what_was_promised(bench: Bench, tmp_path: Path) -> None:
+    job = fitting_job(bench.testbed, "llama")
+    on_fabric = FabricRails(Fabric(bench), job)
+    on_fabric.set(TopologyId("00"))
+    held, begun = on_fabric.held()["ocs"], bench.clock.now()
+    tables = phase_tables(job, 1, microbatches=2)
+    shims = [Shim(rank, job.stage_of[rank], table) for rank, table in enumerate(tables)]
+    rails = Rails(bench.clock, job, shims, on_fabric.wirings, on_fabric.apply, on_fabric.switches)
+    emulate(rails, {rank: table.all() for rank, table in enumerate(tables)}, transfer=1_000_000)
+
+    transcript = read(next(tmp_path.glob("*ocs*")))
+    late = Transcript({}, tuple(piece for piece in transcript.pieces if piece.at >= begun))
+    wire = traced(late, "ocs", held)
+    told = [one for one in rails.journal.happenings if isinstance(one, Rewiring)]
+    sent = [one for one in wire if isinstance(one, Rewiring)]
+    assert [(one.remove, one.add) for one in sent] == [(one.remove, one.add) for one in told]
+    both = with_operations(rails.journal.happenings, wire)
+    assert audit(both, {"ocs": held}, on_fabric.own_ports()) == []
+    # An operation that began before the wire's last word would be found.
+    shifted = [
+        Confirmed(one.at + 10**9, one.switch, one.change) if isinstance(one, Confirmed) else one
+        for one in wire
+    ]
+    again = audit(with_operations(rails.journal.happenings, shifted), {"ocs": held})
+    assert any(violation.rule == "under reconfiguration" for violation in again)
+
+
+def pieces(*lines: str) -> Transcript:
+    return Transcript(
+        {}, tuple(Piece(at, 1, line[0], line[2:].encode()) for at, line in enumerate(lines))
+    )
+
+
+def test_lists_ranges_denials_and_what_gives_way() -> None:
+    found = frozenset({Circuit(1, 11), Circuit(2, 12), Circuit(5, 15)})
+    happenings = traced(
+        pieces(
+            "> ent-patch::1&2,12&11:7:;",
+            "< ocs 00-01-01 00:00:00\r\nM  7 COMPLD\r\n;",
+            "> DLT-PATCH::1&&2:8:;",
+            '< ocs 00-01-01 00:00:00\r\nM  8 DENY\r\n   IIAC\r\n   /* "no" */\r\n;',
+            "> DLT-PATCH::all:9:;",
+        ),
+        "ocs",
+        found,
+    )
+    crossed = frozenset({Circuit(1, 12), Circuit(2, 11)})
+    assert happenings == [
+        Rewiring(0, "ocs", "session 1 ctag 7", found - {Circuit(5, 15)}, crossed),
+        Confirmed(1, "ocs", "session 1 ctag 7"),
+        Rewiring(2, "ocs", "session 1 ctag 8", crossed, frozenset()),
+        GivenUp(3, "ocs", "session 1 ctag 8"),
+        Rewiring(4, "ocs", "session 1 ctag 9", crossed | {Circuit(5, 15)}, frozenset()),
+    ]
+
+
+@pytest.mark.parametrize("command", ["ENT-PATCH::1&2:7:;", "ENT-PATCH::a,12:7:;"])
+def test_what_is_no_patch(command: str) -> None:
+    with pytest.raises(OpusError):
+        traced(pieces(f"> {command}"), "ocs", frozenset())
