@@ -4,7 +4,8 @@ Measurements and the bench know these and never a driver. Power is in dBm, time 
 integer nanoseconds of the bench's clock unless a name says otherwise.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -58,6 +59,14 @@ class Troubled(Protocol):
         """What stands in its error queue, oldest first; asking takes it out."""
 
 
+@runtime_checkable
+class Restorable(Protocol):
+    """An instrument whose settings can be read, and put back later."""
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Read what is set at `channels`; calling what it returns puts that back."""
+
+
 class Operation(Protocol):
     """A command that was sent and whose end can be waited for."""
 
@@ -97,6 +106,31 @@ class OpticalSwitch(Identified, Protocol):
 
         Returns at once; `Operation.done` raises what the switch objects to.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What a module says of itself: degrees Celsius, and W of its switching core and in all."""
+
+    temperature_c: float
+    core_w: float
+    total_w: float
+
+
+@runtime_checkable
+class ModuleTelemetry(Protocol):
+    """A switch made of modules that say how warm they are and what they draw."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the testbed."""
+
+    @property
+    def modules(self) -> int:
+        """How many; they are numbered from 1, as their ingress ports are."""
+
+    def telemetry(self, module: int) -> Telemetry:
+        """What a module says of itself now."""
 
 
 @runtime_checkable
@@ -186,7 +220,7 @@ class Attenuator(Identified, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ErrorCount:
-    """What a bit error tester counted while its gate was open.
+    """What was counted while a gate was open.
 
     Attributes:
         began: between which stamps the gate opened.
@@ -194,7 +228,8 @@ class ErrorCount:
         bits: how many bits were compared.
         errors: how many of them were wrong.
         sync_lost: whether the pattern was not followed all the time; the counts bound nothing then.
-        clock_lost: whether the signal's clock was lost.
+        clock_lost: whether the signal's clock, or the link, was lost.
+        void: why the counts bound nothing, where it is neither of these: counters began anew.
     """
 
     began: Span
@@ -203,6 +238,7 @@ class ErrorCount:
     errors: int
     sync_lost: bool
     clock_lost: bool
+    void: str | None = None
 
 
 class PendingCount(Protocol):
@@ -232,6 +268,56 @@ class BitErrorTester(Identified, Protocol):
 
     def count(self, channel: int, *, duration: int) -> PendingCount:
         """Open the gate for `duration` ns; returns when the tester has begun."""
+
+
+class ErrorCounter(Protocol):
+    """Counts wrong bits among those that it receives: a tester's channel, a NIC port."""
+
+    @property
+    def name(self) -> str:
+        """What counts, for people: `ber.1`, `server0.nic0.p0`."""
+
+    @property
+    def bits_per_second(self) -> float:
+        """How many bits it compares; of symbols, how many symbols."""
+
+    @property
+    def slack(self) -> int:
+        """For how many ns of a gate bits may be missing that were not lost: stale counters."""
+
+    def count(self, *, duration: int) -> PendingCount:
+        """Open the gate for `duration` ns; returns when it is open."""
+
+
+FecSide = Literal["before", "after"]
+"""Whether errors are counted before forward error correction, or those that it leaves."""
+
+
+@runtime_checkable
+class PortErrorCounters(Protocol):
+    """A server whose NIC ports count wrong bits."""
+
+    def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> ErrorCounter:
+        """What the port's own counters say: wrong bits before FEC, wrong symbols after it.
+
+        port: its name for people. rate_bps: bits a second that it receives.
+        """
+
+    def firmware_errors(
+        self, port: str, device: str, fec: FecSide, rate_bps: float
+    ) -> ErrorCounter:
+        """What the NIC's firmware says: wrong bits before FEC, and those that it leaves.
+
+        device: the port's RDMA device.
+        """
+
+    def pattern_errors(
+        self, port: str, device: str, pattern: str, rate_bps: float
+    ) -> AbstractContextManager[ErrorCounter]:
+        """Send and check a test pattern for as long as the context lasts; the link is down then.
+
+        device: the port's RDMA device.
+        """
 
 
 class ClimateChamber(Identified, Protocol):
@@ -266,6 +352,29 @@ class LinkEvent(NamedTuple):
     source: str
 
 
+class Gap(NamedTuple):
+    """A NIC port did not receive what was sent between two datagrams.
+
+    Attributes:
+        port: the receiving port's netdev on its server.
+        last_stream, last_number: the last datagram that arrived: which stream it was of (see
+            `Server.streams`), and its number in it.
+        last_sent: it had not been sent before, on the bench's clock.
+        first_stream, first_number: the first that arrived again.
+        lost_sent: the one before that first one, which did not arrive, was not sent before.
+        received: when the first one was there.
+    """
+
+    port: str
+    last_stream: int
+    last_number: int
+    last_sent: Span
+    first_stream: int
+    first_number: int
+    lost_sent: Span
+    received: Span
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What a server's links did since they were last asked.
@@ -275,12 +384,14 @@ class Settled:
         missing: netdev and stage of what did not come up in time.
         cross_checks: changes as netlink told them: delayed by the kernel, for comparison only.
         datagrams: by netdev, how many were sent and received since the watch began.
+        gaps: what did not arrive, in the order in which something arrived again.
     """
 
     events: tuple[LinkEvent, ...]
     missing: tuple[tuple[str, Stage], ...]
     cross_checks: tuple[LinkEvent, ...]
     datagrams: Mapping[str, tuple[int, int]]
+    gaps: tuple[Gap, ...] = ()
 
 
 class PendingSettlement(Protocol):
@@ -319,3 +430,12 @@ class Server(Identified, Protocol):
 
         With no stages the answer comes at once: what happened since the last one.
         """
+
+    def streams(self) -> Mapping[int, str]:
+        """Of the datagrams that this server sends: the netdev of each stream, by its number."""
+
+    def departures(self, netdev: str, numbers: Sequence[int]) -> Sequence[Span | None]:
+        """When each of those datagrams from `netdev` had been sent; None where nobody knows."""
+
+    def unwatch(self) -> None:
+        """Observe no more, and send no more datagrams."""

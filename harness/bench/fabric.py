@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.bench.bench import Bench
+from harness.bench.closing import Closing
 from harness.bench.keeping import FoundState, FoundStateError
 from instruments.capabilities import Operation, OpticalSwitch
 from instruments.clock import Span
@@ -33,6 +34,7 @@ class Fabric:
 
     def __init__(self, bench: Bench, found: FoundState | None = None) -> None:
         self.bench = bench
+        self.closing = Closing(bench.testbed)
         self._found_on_disk = found
         self._found: dict[str, frozenset[Circuit]] | None = None
         self._links: dict[Plan, frozenset[Link]] = {}
@@ -48,28 +50,35 @@ class Fabric:
         return self.testbed.plans
 
     def links(self, plan: Plan) -> frozenset[Link]:
-        """The links that `plan` closes in both directions."""
+        """The links between NICs that `plan` closes in both directions."""
         if plan not in self._links:
-            self._links[plan] = self.testbed.cabling.links(plan)
+            self._links[plan] = frozenset(self.testbed.links(plan))
         return self._links[plan]
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Plan, *, closes: bool = True) -> None:
         """Bring every switch to `plan` and read back that it is there.
 
-        A switch that is there already is sent nothing but the reading.
+        A switch that is there already is sent nothing but the reading. closes: whether its
+        light is meant to be received, so that a plan that cannot be is refused.
 
         Raises:
+            BudgetError: the light of the plan surely cannot be received.
             ForeignPortError: the plan needs a port that is not the testbed's.
             NotDoneError: a switch said done and is not.
             InstrumentError: a switch refused, or did not answer.
         """
-        transition = self.prepare(plan)
+        transition = self.prepare(plan, closes=closes)
         transition.begin()
         transition.acknowledged()
         transition.verify()
 
-    def prepare(self, plan: Plan) -> "Transition":
-        """Read the switches and work out what `plan` changes; sends no change."""
+    def prepare(self, plan: Plan, *, closes: bool = True) -> "Transition":
+        """Read the switches and work out what `plan` changes; sends no change.
+
+        Raises what `apply` does before it begins.
+        """
+        if closes:
+            self.closing.check(plan)
         held = self._held(sorted(plan.circuits))
         if self._found is None:
             self.remember_found()

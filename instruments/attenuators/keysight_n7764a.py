@@ -1,6 +1,6 @@
 """Keysight N7764A variable attenuators."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from instruments.capabilities import Identity, PowerReading
 from instruments.clock import Clock
@@ -105,10 +105,29 @@ class KeysightN7764a:
         command = f":OUTP{slot}:STAT {int(is_open)}"
         self._scpi.do(command)
         self._settle(slot, command)
-        if self._scpi.flag(f":OUTP{slot}:STAT?") != is_open:
+        if self.shutter(channel) != is_open:
             raise self._scpi.failed(
                 NotDoneError, f"did not move the shutter of channel {channel}", command
             )
+
+    def shutter(self, channel: int) -> bool:
+        """Whether the shutter is open."""
+        return self._scpi.flag(f":OUTP{self._slot(channel)}:STAT?")
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note attenuation and shutter of `channels`; what it returns puts them back."""
+        found = {c: (self.attenuation(c), self.shutter(c)) for c in channels}
+
+        def put_back() -> None:
+            for channel, (decibel, is_open) in found.items():
+                if not is_open and self.shutter(channel):  # dark first, then less attenuation
+                    self.set_shutter(channel, is_open=False)
+                if self.attenuation(channel) != decibel:
+                    self.set_attenuation(channel, decibel)
+                if is_open and not self.shutter(channel):
+                    self.set_shutter(channel, is_open=True)
+
+        return put_back
 
     def power(self, ports: Sequence[int]) -> PowerReading:
         """Power behind the attenuators of `ports` (dBm), as their monitors saw it last."""

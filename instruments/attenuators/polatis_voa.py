@@ -1,6 +1,7 @@
 """The variable attenuators at the egress ports of a HUBER+SUHNER Polatis."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from instruments.capabilities import Identity
 from instruments.clock import Clock
@@ -88,6 +89,21 @@ class PolatisVoa:
     def set_shutter(self, channel: int, *, is_open: bool) -> None:
         """Open the shutter or close it."""
         self._switch.set_shutters([self._egress(channel)], is_open=is_open)
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note attenuation and shutter of `channels`; what it returns puts them back."""
+        found = {channel: self.attenuation(channel) for channel in channels}
+        shutters = dict(self._switch.shutters([self._egress(channel) for channel in channels]))
+
+        def put_back() -> None:
+            for channel, decibel in found.items():
+                if self.attenuation(channel) != decibel:
+                    self.set_attenuation(channel, decibel)
+            for egress, is_open in self._switch.shutters(list(shutters)).items():
+                if is_open != shutters[egress]:
+                    self._switch.set_shutters([egress], is_open=shutters[egress])
+
+        return put_back
 
     def wire(self) -> list[str]:
         """The last lines of both sessions."""

@@ -1,6 +1,7 @@
 """Anritsu's Signal Quality Analyzer family: MP1900A, MP1800A."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from instruments.bit_error_testers.gates import Gate, prbs
 from instruments.capabilities import ErrorCount, Identity
@@ -119,6 +120,20 @@ class AnritsuMp1900a:
             read=self._read,
             shut=lambda: self._scpi.do(f"{self._detector}:SENSe:MEASure:STOP"),
         )
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note whether its outputs are on (the query is a guess); what it returns puts that back.
+
+        Pattern and rate stay as they were prepared.
+        """
+        command = f"{self._generator}:SOURce:OUTPut:ASET"
+        found = self._scpi.flag(f"{command}?")
+
+        def put_back() -> None:
+            if self._scpi.flag(f"{command}?") != found:
+                self._scpi.do(f"{command} {'ON' if found else 'OFF'}")
+
+        return put_back
 
     def troubles(self) -> list[str]:
         """What stood in its error queue, oldest first; it is empty now."""

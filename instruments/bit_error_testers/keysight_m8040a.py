@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable, Sequence
 
 from instruments.bit_error_testers.gates import Gate, prbs
 from instruments.capabilities import ErrorCount, Identity
@@ -65,6 +66,7 @@ class KeysightM8040a:
         self.name = name
         self._clock = clock
         self._out, self._in, self._clock_at = data_out, data_in, clock_at
+        self._outputs = (f":OUTP:STAT '{data_out}'", ":OUTP:GLOB:STAT 'M1.System'")
         self._scpi = ScpiInstrument(name, way, clock, meanings=_MEANINGS)
 
     def identity(self) -> Identity:
@@ -81,8 +83,8 @@ class KeysightM8040a:
         for location in (self._out, self._in):
             self._scpi.do(f":DATA:LINE:VAL '{location}',{coding}")
             self._scpi.do(f":DATA:SEQ:SET '{location}',PRBS,'{sequence}'")
-        self._scpi.do(f":OUTP:STAT '{self._out}',1")
-        self._scpi.do(":OUTP:GLOB:STAT 'M1.System',1")
+        for output in self._outputs:
+            self._scpi.do(f"{output},1")
 
     def align(self, channel: int) -> None:
         """Find the middle of the eye; raises `NotDoneError` where there is none."""
@@ -122,6 +124,20 @@ class KeysightM8040a:
             read=self._read,
             shut=lambda: self._scpi.do(f":PLUG:ERAT:STOP {name}"),
         )
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note whether its output is on; what it returns puts that back, pattern and rate not."""
+        found = {output: self._is_on(output) for output in self._outputs}
+
+        def put_back() -> None:
+            for output, on in found.items():
+                if self._is_on(output) != on:
+                    self._scpi.do(f"{output},{int(on)}")
+
+        return put_back
+
+    def _is_on(self, output: str) -> bool:
+        return self._scpi.flag(output.replace(" ", "? ", 1))
 
     def troubles(self) -> list[str]:
         """What stood in its error queue, oldest first; it is empty now."""

@@ -1,6 +1,7 @@
 """Weiss Technik and Vötsch climate chambers over the SIMSERV protocol."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from instruments.capabilities import Identity
 from instruments.clock import Clock
@@ -19,7 +20,7 @@ _ALARM = 8
 _INFO, _STATUS = 99997, 10012
 _SET, _SET_POINT, _ACTUAL = 11001, 11002, 11004
 _LEAST, _GREATEST = 11007, 11009
-_MANUAL = 14001
+_MANUAL, _RUNS = 14001, 14003
 
 _MEANINGS = {
     "-1": "it received nothing",
@@ -108,6 +109,21 @@ class WeissSimserv:
         """What it is now, in degrees Celsius."""
         return self._number(_ACTUAL, 1)
 
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note set point and whether it runs; what it returns puts both back.
+
+        It does not wait until the chamber has the temperature again.
+        """
+        found, ran = self._number(_SET_POINT, 1), self._runs()
+
+        def put_back() -> None:
+            if abs(self._number(_SET_POINT, 1) - found) > _TOLERANCE:
+                self._ask(_SET, 1, f"{found:.1f}")
+            if self._runs() != ran:
+                self._ask(_MANUAL, 1, int(ran))
+
+        return put_back
+
     def wire(self) -> list[str]:
         """The last lines of the session."""
         return self._exchange.trace.tail(40)
@@ -115,6 +131,12 @@ class WeissSimserv:
     def close(self) -> None:
         """End the session; the chamber keeps running."""
         self._exchange.close()
+
+    def _runs(self) -> bool:
+        text = self._ask(_RUNS, 1)
+        if text not in {"0", "1"}:
+            raise self._garbled(_RUNS, text)
+        return text == "1"
 
     def _number(self, command: int, *arguments: object) -> float:
         text = self._ask(command, *arguments)

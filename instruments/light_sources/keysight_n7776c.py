@@ -1,5 +1,8 @@
 """Keysight N7776C tunable laser sources, and those in 816x mainframes."""
 
+import math
+from collections.abc import Callable, Sequence
+
 from instruments.capabilities import Identity
 from instruments.clock import Clock
 from instruments.errors import NotDoneError
@@ -10,6 +13,7 @@ from instruments.way import Way
 
 _TAKES = 30_000_000_000
 _TOLERANCE_NM = 0.01
+_TOLERANCE_DB = 0.001
 _MEANINGS: Meanings = {
     **MEANINGS,
     -200: (
@@ -100,6 +104,35 @@ class KeysightN7776c:
         """Whether its light is on."""
         self._check(channel)
         return self._scpi.flag(f"{self._source}:POW:STAT?")
+
+    def wavelength(self, channel: int) -> float:
+        """What it is tuned to, in nm."""
+        self._check(channel)
+        return self._scpi.number(f"{self._source}:WAV?") * 1e9
+
+    def power_set(self, channel: int) -> float:
+        """The launched power that is set, in dBm, whichever unit the source shows it in."""
+        self._check(channel)
+        in_watt = self._scpi.number(f"{self._source}:POW:UNIT?") != 0
+        shown = self._scpi.number(f"{self._source}:POW?")
+        return 10 * math.log10(shown * 1e3) if in_watt else shown
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note wavelength, power and light; what it returns puts them back."""
+        found = {c: (self.wavelength(c), self.power_set(c), self.emission(c)) for c in channels}
+
+        def put_back() -> None:
+            for channel, (nanometre, dbm, on) in found.items():
+                if not on and self.emission(channel):
+                    self.set_emission(channel, on=False)
+                if abs(self.wavelength(channel) - nanometre) > _TOLERANCE_NM:
+                    self.set_wavelength(channel, nanometre)
+                if abs(self.power_set(channel) - dbm) > _TOLERANCE_DB:
+                    self.set_power(channel, dbm)
+                if on and not self.emission(channel):
+                    self.set_emission(channel, on=True)
+
+        return put_back
 
     def troubles(self) -> list[str]:
         """What stood in its error queue, oldest first; it is empty now."""

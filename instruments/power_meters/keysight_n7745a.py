@@ -1,7 +1,7 @@
 """Keysight N7744A and N7745A multiport power meters."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ _ZEROING = 60_000_000_000
 _READING_OUT = 30_000_000_000
 _QUESTIONABLE = -231
 _POLL = 2_000_000
+_KEPT = ("WAV", "ATIM")
 
 
 class KeysightN7745a:
@@ -79,6 +80,19 @@ class KeysightN7745a:
             for command in commands:
                 self._scpi.do(command)
             self._learn(n)
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note wavelength and averaging of `channels`; what it returns puts them back."""
+        settings = [f":SENS{n}:POW:{what}" for n in self._known(channels) for what in _KEPT]
+        found = {setting: self._scpi.number(f"{setting}?") for setting in settings}
+
+        def put_back() -> None:
+            for setting, value in found.items():
+                if self._scpi.number(f"{setting}?") != value:
+                    self._scpi.do(f"{setting} {value:.9E}")
+            self._averaging.clear()
+
+        return put_back
 
     def zero(self, channels: Sequence[int]) -> None:
         """Take the dark offset of `channels`, some seconds each; raises `NotDoneError`."""

@@ -1,7 +1,7 @@
 """Thorlabs PM100D, PM100USB and PM400 power meters, with one sensor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from instruments.capabilities import Identity, PowerReading
 from instruments.clock import Clock
@@ -15,6 +15,7 @@ _PATIENCE = 5_000_000_000
 _ZEROING = 60_000_000_000
 _POLL = 100_000_000
 _POWER_SENSOR = 1
+_KEPT = ("SENS:CORR:WAV", "SENS:AVER:COUN")
 
 _MEANINGS: Meanings = {
     -113: ("this meter does not know the command", "is the model in the testbed file right?"),
@@ -95,6 +96,19 @@ class ThorlabsPm100d:
         if averaging is not None:
             self._scpi.do(f"SENS:AVER:COUN {max(math.ceil(averaging / self._sample), 1)}")
         self._learn()
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Note wavelength and averaging; what it returns puts them back."""
+        self._check(channels)
+        found = {setting: self._scpi.number(f"{setting}?") for setting in _KEPT}
+
+        def put_back() -> None:
+            for setting, value in found.items():
+                if self._scpi.number(f"{setting}?") != value:
+                    self._scpi.do(f"{setting} {value:g}")
+            self._window = None
+
+        return put_back
 
     def zero(self, channels: Sequence[int]) -> None:
         """Take the sensor's dark offset; raises `NotDoneError`."""

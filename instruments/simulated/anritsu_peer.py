@@ -46,11 +46,14 @@ class AnritsuPeer:
         self._clock = around.clock
         name = around.spec.name
         self._draws = around.chance.stream(f"{name}/errors")
-        self._detector = ErrorDetector(name, 1, around.light, around.clock, self._draws)
+        self._detector = ErrorDetector(
+            name, 1, around.light, around.clock, self._draws, around.ambient
+        )
         launch = around.spec.launch_max_dbm
         self._launch = 10 ** ((_LAUNCH_DBM if launch is None else launch) / 10)
         self._lengths = {GENERATOR: 15, DETECTOR: 15}
         self._rate = 10.0
+        self._lit = False
         self._gate = "REP"
         self._period = 1_000_000_000
         self._running = False
@@ -86,6 +89,7 @@ class AnritsuPeer:
         add("OUTPut:DATA:BITRate", self._set_rate)
         add("OUTPut:DATA:BITRate?", lambda _: f"{self._rate:.6f}")
         add("SOURce:OUTPut:ASET", self._set_output)
+        add("SOURce:OUTPut:ASET?", lambda _: str(int(self._lit)))
         add("SENSe:MEASure:EALarm:MODE", self._set_gate)
         add("SENSe:MEASure:EALarm:UNIT", self._set_unit)
         add("SENSe:MEASure:EALarm:PERiod", self._set_period)
@@ -142,8 +146,8 @@ class AnritsuPeer:
     def _set_output(self, request: ScpiRequest) -> None:
         self._speaks_to(GENERATOR)
         self._word(request, {"ON", "OFF", "1", "0"})
-        lit = one(request).upper() in {"ON", "1"}
-        self._around.light.emit(1, self._launch if lit else 0.0, self._clock.now())
+        self._lit = one(request).upper() in {"ON", "1"}
+        self._around.light.emit(1, self._launch if self._lit else 0.0, self._clock.now())
 
     def _set_gate(self, request: ScpiRequest) -> None:
         self._speaks_to(DETECTOR)

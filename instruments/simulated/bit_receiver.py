@@ -1,7 +1,8 @@
 """A receiver that makes bit errors, and the detector that counts them.
 
 The ratio follows the light: erfc(Q / sqrt 2) / 2 with Q in proportion to the received power, and
-a floor that no light improves. All constants are chosen, not taken from a data sheet.
+a floor that no light improves. Warmth costs power: that of the modules that the light came
+through is counted here. All constants are chosen, not taken from a data sheet.
 """
 
 import math
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from scipy import special
 
 from instruments.clock import Clock
+from instruments.simulated.ambient import ROOM_C, Ambient
 from instruments.simulated.light import Channels
 from instruments.simulated.randomness import Stream
 from testbeds import Port
@@ -20,6 +22,7 @@ LOST_DBM = -28.0
 _UNLOCKED_RATIO = 1e-2
 _Q_AT_1E12 = -float(special.ndtri(1e-12))
 _DRAWN_DB = 0.3
+_WARM_C = 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +30,21 @@ class Receiver:
     """What a receiver is like.
 
     Attributes:
-        sensitivity_dbm: the power that gives a ratio of 1e-12, without the floor.
+        sensitivity_dbm: the power that gives a ratio of 1e-12, without the floor, up to 25 °C.
         floor: the ratio at any power.
+        penalty_db_per_k: by how much more power it needs for each kelvin beyond that.
     """
 
     sensitivity_dbm: float = -9.0
     floor: float = 1e-16
+    penalty_db_per_k: float = 0.02
 
-    def ratio(self, milliwatt: float) -> float:
-        """The bit error ratio at a received power."""
+    def ratio(self, milliwatt: float, celsius: float = ROOM_C) -> float:
+        """The bit error ratio at a received power, where it is `celsius` warm."""
         if milliwatt <= 0:
             return 0.5
-        q = _Q_AT_1E12 * milliwatt / 10 ** (self.sensitivity_dbm / 10)
+        needed = self.sensitivity_dbm + self.penalty_db_per_k * max(celsius - _WARM_C, 0.0)
+        q = _Q_AT_1E12 * milliwatt / 10 ** (needed / 10)
         return min(float(special.ndtr(-q)) + self.floor, 0.5)
 
 
@@ -64,12 +70,21 @@ class Counted:
 class ErrorDetector:
     """Compares what arrives at a channel with the pattern that the same instrument sends."""
 
-    def __init__(self, name: str, channel: int, light: Channels, clock: Clock, draws: Stream):
+    def __init__(
+        self,
+        name: str,
+        channel: int,
+        light: Channels,
+        clock: Clock,
+        draws: Stream,
+        ambient: Ambient,
+    ) -> None:
         self._own = Port(name, str(channel))
         self._channel = channel
         self._light = light
         self._clock = clock
         self._draws = draws
+        self._ambient = ambient
         self.receiver = Receiver(Receiver().sensitivity_dbm + _DRAWN_DB * draws.normal())
         self.rate = 0.0
         self.expects_what_is_sent = True
@@ -93,7 +108,7 @@ class ErrorDetector:
             self.has_clock
             and self._origin == self._own
             and self.expects_what_is_sent
-            and self.receiver.ratio(self._level) < _UNLOCKED_RATIO
+            and self._ratio() < _UNLOCKED_RATIO
         )
 
     @property
@@ -118,6 +133,9 @@ class ErrorDetector:
         """Count what was until now by the old settings; call before changing one."""
         self._take()
 
+    def _ratio(self) -> float:
+        return self.receiver.ratio(self._level, self._ambient.celsius)
+
     def _take(self) -> None:
         """Account for the time since last asked, in which the light was what it was then."""
         now = self._clock.now()
@@ -129,6 +147,6 @@ class ErrorDetector:
         elif passed:
             bits = self.rate * passed / 1e9
             self._bits += bits
-            self._errors += self._draws.poisson(bits * self.receiver.ratio(self._level))
+            self._errors += self._draws.poisson(bits * self._ratio())
         self._level = self._light.level(self._channel)
         self._origin = self._light.origin(self._channel)

@@ -33,7 +33,7 @@ class EyeBertPeer:
         self._around = around
         name = around.spec.name
         draws = around.chance.stream(f"{name}/errors")
-        self._detector = ErrorDetector(name, 1, around.light, around.clock, draws)
+        self._detector = ErrorDetector(name, 1, around.light, around.clock, draws, around.ambient)
         self._launch_dbm = around.spec.launch_max_dbm
         if self._launch_dbm is None:
             self._launch_dbm = _LAUNCH_DBM

@@ -51,7 +51,7 @@ class KeysightM8040aPeer:
         self._clock = around.clock
         name = around.spec.name
         draws = around.chance.stream(f"{name}/errors")
-        self._detector = ErrorDetector(name, 1, around.light, around.clock, draws)
+        self._detector = ErrorDetector(name, 1, around.light, around.clock, draws, around.ambient)
         launch = around.spec.launch_max_dbm
         self._launch = 10 ** ((_LAUNCH_DBM if launch is None else launch) / 10)
         self._sequence = {OUT: "2^7-1", IN: "2^7-1"}
@@ -80,7 +80,9 @@ class KeysightM8040aPeer:
         add("SOURce:FREQuency", self._set_symbols)
         add("SOURce:FREQuency?", lambda _: f"{self._symbols:.9E}")
         add("OUTPut:STATe", self._set_output)
+        add("OUTPut:STATe?", self._get_output)
         add("OUTPut:GLOBal:STATe", self._set_all_outputs)
+        add("OUTPut:GLOBal:STATe?", self._get_all_outputs)
         add("INPut:ALIGnment:EYE:AUTO", self._align)
         for word in ("CLOSs", "DLOSs"):
             add(f"STATus:INSTrument:{word}?", lambda _: str(int(not self._detector.has_clock)))
@@ -149,6 +151,14 @@ class KeysightM8040aPeer:
         self._at(request, "M1.SYSTEM")
         self._all_outputs = request.arguments[-1] == "1"
         self._emit()
+
+    def _get_output(self, request: ScpiRequest) -> str:
+        self._at(request, OUT)
+        return str(int(self._output))
+
+    def _get_all_outputs(self, request: ScpiRequest) -> str:
+        self._at(request, "M1.SYSTEM")
+        return str(int(self._all_outputs))
 
     def _emit(self) -> None:
         lit = self._output and self._all_outputs

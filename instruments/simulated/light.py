@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
+from instruments.clock import Clock
 from testbeds import Fiber, Port
 
 _KEPT_NS = 2_000_000_000
@@ -68,6 +69,7 @@ class LightField:
         self._arrivals: dict[Port, LightTrace] = {}
         self._origins: dict[Port, Port | None] = {}
         self._listeners: dict[Port, Callable[[int], None]] = {}
+        self._faded: dict[Port, tuple[float, float, Port | None]] = {}
 
     def emit(self, source: Port, milliwatt: float, origin: Port | None, at: int) -> None:
         """From `at`, which is now, `milliwatt` of `origin`'s light enter the fiber at `source`.
@@ -76,12 +78,53 @@ class LightField:
         """
         if source not in self._fibers:
             return
+        if source in self._faded:
+            share = self._faded[source][0]
+            self._faded[source] = (share, milliwatt, origin)
+            milliwatt *= share
         sink, transmission = self._fibers[source]
         self._trace(sink).plan(at, milliwatt * transmission)
         self._origins[sink] = origin if milliwatt else None
         listener = self._listeners.get(sink)
         if listener is not None:
             listener(at)
+
+    def fade(self, source: Port, share: float, at: int) -> None:
+        """From `at`, which is now, only `share` of what is emitted at `source` leaves it."""
+        _, milliwatt, origin = self._faded.get(source, (1.0, 0.0, None))
+        self._faded[source] = (share, milliwatt, origin)
+        if milliwatt:
+            self.emit(source, milliwatt, origin, at)
+
+    def replug(self, source: Port, sink: Port, loss_db: float, clock: Clock) -> Callable[[], None]:
+        """Put the fiber at `source` into `sink`, whose own one is taken out meanwhile.
+
+        Returns what undoes that. Raises KeyError where no fiber begins at `source`.
+        """
+        was, transmission = self._fibers[source]
+        out = [other for other, (end, _) in self._fibers.items() if end == sink]
+        for other in out:
+            self._lead(other, Port(sink.owner, f"{sink.name}/out"), self._fibers[other][1], clock)
+        self._lead(source, sink, 10 ** (-loss_db / 10), clock)
+
+        def undo() -> None:
+            self._lead(source, was, transmission, clock)
+            for other in out:
+                self._lead(other, sink, self._fibers[other][1], clock)
+
+        return undo
+
+    def _lead(self, source: Port, sink: Port, transmission: float, clock: Clock) -> None:
+        """From now on the fiber at `source` ends at `sink`, and loses what it says."""
+        now = clock.now()
+        end, before = self._fibers[source]
+        milliwatt, origin = self.level(end) / before, self.origin(end)
+        faded = self._faded.pop(source, None)
+        self.emit(source, 0.0, None, now)
+        self._fibers[source] = (sink, transmission)
+        self.emit(source, milliwatt, origin, now)
+        if faded is not None:
+            self._faded[source] = faded
 
     def on_arrival(self, sink: Port, listener: Callable[[int], None]) -> None:
         """Tell `listener` when the light at `sink` has changed, and at what time."""

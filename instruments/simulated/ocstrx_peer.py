@@ -1,13 +1,14 @@
 """Answers like a bundle of OCSTrx modules over Lightrig's own register protocol; no driver known.
 
 The protocol is docs/ocstrx-registers.md. Switching takes what the testbed's truth says; power
-is chosen within what is published: core below 3.2 W, total below 12 W.
+is chosen within what is published: core below 3.2 W at any temperature, total below 12 W.
 """
 
 import struct
 from collections.abc import Mapping
 
 from instruments.clock import Span
+from instruments.simulated.ambient import ROOM_C
 from instruments.simulated.peer_server import PeerConnection, SessionFactory
 from instruments.simulated.peers import Surroundings
 from testbeds import Circuit, SwitchSpec
@@ -22,7 +23,8 @@ _READ, _WRITE = 1, 2
 _DONE, _NO_OPERATION, _NO_REGISTER, _NO_VALUE, _NO_MODULE, _SWITCHING = range(6)
 _BUNDLE = 0xFF
 _CORE_MW, _REST_MW = 2_900, 8_500
-_TEMPERATURE = 4_120
+_HEATER_MW_PER_K = 2
+_OWN_HEAT_K = 19.2
 
 
 class OcsTrxPeer:
@@ -67,11 +69,13 @@ class OcsTrxPeer:
             if register not in bundle:
                 return _NO_REGISTER, 0, 0
             return _DONE, _signed(bundle[register]), 0
+        celsius = self.around.ambient.celsius
+        core = _CORE_MW + 5 * module + round(_HEATER_MW_PER_K * (celsius - ROOM_C))
         own = {
             0x0010: self._paths[module],
-            0x0020: _TEMPERATURE + 10 * module,
-            0x0021: _CORE_MW + 5 * module,
-            0x0022: _CORE_MW + _REST_MW + 5 * module,
+            0x0020: round(100 * (celsius + _OWN_HEAT_K)) + 10 * module,
+            0x0021: core,
+            0x0022: core + _REST_MW,
         }
         return (_DONE, own[register], 0) if register in own else (_NO_REGISTER, 0, 0)
 

@@ -1,7 +1,8 @@
 """The light inside a simulated matrix switch: mirrors that move, losses, power monitors."""
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from instruments.clock import Clock, Scheduled, Span
 from instruments.simulated.light import LightTrace
@@ -16,8 +17,18 @@ _DARK_MW = 10 ** (DARK_DBM / 10)
 _LEAST_LOSS_DB = 0.3
 
 
+_HOUR_NS = 3_600_000_000_000
+
 OnLight = Callable[[int, int | None, int], None]
 """Called with an egress, the ingress whose light now leaves there (None: dark), and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortFaults:
+    """What is wrong at a switch's ports: what each loses more, in dB, and stuck monitors."""
+
+    losses: Mapping[int, float] = field(default_factory=dict)
+    stuck: frozenset[int] = frozenset()
 
 
 class Matrix:
@@ -29,6 +40,7 @@ class Matrix:
         launch: power in dBm that enters at an ingress, None where nothing is cabled.
         on_light: told of every change of light at an egress, when it happens.
         arriving: mean power in mW at an ingress between two times, for monitors there.
+        faults: what is wrong at its ports.
     """
 
     def __init__(
@@ -41,6 +53,7 @@ class Matrix:
         launch: Callable[[int], float | None],
         on_light: OnLight,
         arriving: Callable[[int, int, int], float] = lambda ingress, start, end: 0.0,
+        faults: PortFaults = PortFaults(),
     ) -> None:
         self.name = name
         self.egress_of: dict[int, int] = {}
@@ -62,6 +75,13 @@ class Matrix:
         self._planned: dict[int, list[Scheduled]] = {}
         self._losses: dict[Circuit, float] = {}
         self._windows: dict[int, int] = {}
+        self._faults = faults
+        self._made = chance.stream(f"{name}/made")
+        self._made_db: dict[int, float] = {}
+        monitor = truth_of.monitor
+        self._faithful = not (monitor.offset_db or monitor.drift_db or faults.stuck)
+        self._offsets: dict[int, tuple[float, float]] = {}
+        self._stuck_at: dict[int, float] = {}
 
     # ------------------------------------------------------------------------ mirrors
 
@@ -81,6 +101,9 @@ class Matrix:
                 continue
             self.egress_of[circuit.ingress] = circuit.egress
             self.ingress_of[circuit.egress] = circuit.ingress
+            if self._is.ports.repeatability_db:
+                made_db = self._is.ports.repeatability_db * self._made.normal()
+                self._made_db[circuit.egress] = made_db
             at = now + self._delays.duration(self._is.settle, len(circuits))
             at = max(at, self._trace(circuit.egress).settled)  # the old light goes first
             self._settles[circuit.egress] = at
@@ -96,11 +119,19 @@ class Matrix:
         return self._delays.duration(self._is.acknowledge, parted)
 
     def loss(self, circuit: Circuit) -> float:
-        """The insertion loss of `circuit` in dB, always the same for one seed."""
+        """The insertion loss of `circuit` in dB, always the same for one seed.
+
+        Each time that it is made it differs a little from that.
+        """
         if circuit not in self._losses:
             draw = self._chance.stream(f"{self.name}/loss/{circuit}").normal()
             loss = self._is.loss.mean + self._is.loss.sd * draw
-            self._losses[circuit] = max(loss, _LEAST_LOSS_DB)
+            ports = self._is.ports
+            for port, sd in zip(circuit, (ports.ingress_db, ports.egress_db), strict=True):
+                if sd:
+                    loss += sd * self._chance.stream(f"{self.name}.{port}/loss").normal()
+            faulty = sum(self._faults.losses.get(port, 0.0) for port in circuit)
+            self._losses[circuit] = max(loss, _LEAST_LOSS_DB) + faulty
         return self._losses[circuit]
 
     def relight(self, ingress: int) -> None:
@@ -164,6 +195,7 @@ class Matrix:
         if power is None or not self.shut.isdisjoint(circuit):
             return None
         leaving = power - self.loss(circuit) - self.attenuation(circuit.egress)
+        leaving -= self._made_db.get(circuit.egress, 0.0)
         ceiling = self._ceilings.get(circuit.egress)
         return leaving if ceiling is None else min(leaving, ceiling(power))
 
@@ -215,6 +247,7 @@ class Matrix:
         own = self._windows
         noise, normal = self._is.monitor.noise_db, self._noise.normal
         shown = []
+        egresses, ingresses = tuple(egresses), tuple(ingresses)
         powers = [
             self._trace(egress).mean(now - own.get(egress, usual), now) for egress in egresses
         ]
@@ -226,7 +259,31 @@ class Matrix:
                 shown.append(DARK_DBM)
             else:
                 shown.append(max(10 * math.log10(power) + noise * normal(), DARK_DBM))
-        return shown
+        if self._faithful:
+            return shown
+        return [
+            self._told(port, dbm) for port, dbm in zip((*egresses, *ingresses), shown, strict=True)
+        ]
+
+    def offset(self, port: int) -> float:
+        """What the monitor of `port` shows too much now, in dB."""
+        if port not in self._offsets:
+            draws = self._chance.stream(f"{self.name}.{port}/monitor")
+            monitor = self._is.monitor
+            self._offsets[port] = (
+                monitor.offset_db * draws.normal(),
+                monitor.drift_db * draws.normal(),
+            )
+        offset, drift = self._offsets[port]
+        return offset + drift * self._clock.now() / _HOUR_NS
+
+    def _told(self, port: int, dbm: float) -> float:
+        """What a monitor makes of a reading that is right but for its noise."""
+        if dbm > DARK_DBM:
+            dbm = max(dbm + self.offset(port), DARK_DBM)
+            if port in self._faults.stuck:
+                self._stuck_at.setdefault(port, dbm)
+        return self._stuck_at.get(port, dbm)
 
     def _trace(self, egress: int) -> LightTrace:
         if egress not in self._traces:

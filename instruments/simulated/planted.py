@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from instruments.simulated.optics import PortFaults
 from instruments.simulated.peer_server import SessionFactory
 from testbeds import Circuit, Fiber, Port, SimulatedFault, Testbed
 
@@ -22,7 +23,9 @@ class Planted:
             sinks = fibers[one].sink, fibers[other].sink
             fibers[one] = replace(fibers[one], sink=sinks[1])
             fibers[other] = replace(fibers[other], sink=sinks[0])
-        for fault in self._of("dirty connector"):
+        for fault in (*self._of("dirty connector"), *self._of("bent fiber")):
+            if len(fault.at) > 1:
+                continue  # in a switch's own port
             port = _port(fault.at[0])
             fibers[port] = replace(fibers[port], loss_db=fibers[port].loss_db + fault.loss_db)
         for fault in self._of("wrong port"):
@@ -30,9 +33,37 @@ class Planted:
             fibers[port] = replace(fibers[port], sink=_port(fault.at[1]))
         return tuple(fibers.values())
 
+    def lost_in_fibers(self) -> dict[Port, float]:
+        """What dirty and bent fibers lose more than they should, by the port that they end at."""
+        stated = {fiber.source: fiber.loss_db for fiber in self._testbed.fibers}
+        more = {fiber.sink: fiber.loss_db - stated[fiber.source] for fiber in self.fibers()}
+        return {port: decibel for port, decibel in more.items() if decibel}
+
+    def at_ports(self, switch: str) -> PortFaults:
+        """What is wrong at the ports of a switch."""
+        losses: dict[int, float] = {}
+        for fault in self._of("dirty connector"):
+            if fault.at[0] == switch:
+                port = int(fault.at[1])
+                losses[port] = losses.get(port, 0.0) + fault.loss_db
+        stuck = (f for f in self._of("stuck monitor") if f.at[0] == switch)
+        return PortFaults(losses, frozenset(int(fault.at[1]) for fault in stuck))
+
+    def fading(self) -> dict[Port, float]:
+        """What drifting lasers lose in a minute, in dB, by the port that they shine from."""
+        return {_port(fault.at[0]): fault.drift_db for fault in self._of("drifting laser")}
+
     def dark(self) -> frozenset[Port]:
         """NIC ports whose laser does not shine."""
         return frozenset(_port(fault.at[0]) for fault in self._of("dark laser"))
+
+    def resets(self) -> list[tuple[Port, int]]:
+        """NIC ports whose counters begin anew, and after how many ns."""
+        return [(_port(fault.at[0]), fault.after_ns) for fault in self._of("counter reset")]
+
+    def interruptions(self) -> list[tuple[Port, int]]:
+        """Ports whose fiber, from there on, is dark for a moment, and after how many ns."""
+        return [(_port(fault.at[0]), fault.after_ns) for fault in self._of("interrupted fiber")]
 
     def skew(self, server: str) -> float:
         """By how many ppm a server's clock runs too fast."""

@@ -5,6 +5,7 @@ a transition is bracketed by the polls before and after it, both by the server's
 """
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,12 +32,23 @@ class _Grid(NamedTuple):
     def last_before(self, at: int) -> int:
         return self.phase + (at - 1 - self.phase) // self.period * self.period
 
+    def number(self, at: int) -> int:
+        """Counted from 1."""
+        return (at - self.phase) // self.period + 1
+
+    def moment(self, number: int) -> int:
+        return self.phase + (number - 1) * self.period
+
 
 class _Observed(NamedTuple):
-    """A transition as the probe sees it: from when on it knows, and what it reports."""
+    """A transition as the probe sees it: from when on it knows, and what it reports.
+
+    `gap` is what did not arrive before it, where datagrams had arrived before.
+    """
 
     known: int
     event: list[Any]
+    gap: list[Any] | None = None
 
 
 @dataclass(slots=True)
@@ -137,6 +149,15 @@ class ProbePeer:
     def boot(self) -> str:
         """What the server's boot id would be: no two share a clock."""
         return f"simulated-{self._server}"
+
+    def token(self, netdev: str) -> int:
+        """What tells the datagrams of one of its ports from those of others."""
+        return zlib.crc32(f"{self._server}.{netdev}".encode())
+
+    def sender(self, port: Port) -> tuple[int, str]:
+        """The token and the boot id of the datagrams that come from `port`, one of its own."""
+        netdev = next(name for name, spec in self._ports.items() if spec.port == port)
+        return self.token(netdev), self.boot
 
     # -------------------------------------------------------------------------- wire
 
@@ -241,7 +262,19 @@ class ProbePeer:
                 "carrier": timeline.is_up("carrier", now),
                 "firmware": timeline.is_up("firmware", now) if what["rdma"] else None,
             }
-        return {"state": state}
+        tokens = {netdev: self.token(netdev) for netdev in ports} if datagrams else {}
+        return {"state": state, "tokens": tokens}
+
+    def _do_departures(self, request: dict[str, Any], now: int) -> dict[str, Any]:
+        if not self._watched:
+            raise _Refusal("not_watching", "watch first")
+        grid = self.datagrams
+        if request["port"] not in self._watched or grid is None:
+            raise _Refusal("unknown_port", f"no datagrams are sent from {request['port']}")
+        moments = [
+            grid.moment(_whole(number, -(1 << 62), 1 << 62)) for number in request["numbers"]
+        ]
+        return {"at": [at + self.offset if grid.phase <= at <= now else None for at in moments]}
 
     def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
         if not self._watched:
@@ -293,7 +326,7 @@ class ProbePeer:
             (netdev, stage): None for netdev, stages in settling.wanted.items() for stage in stages
         }
         for netdev in settling.wanted:
-            for known, event in self._observations(netdev):
+            for known, event, _ in self._observations(netdev):
                 key = (netdev, event[1])
                 if event[2] and key in moments and moments[key] is None:
                     moments[key] = known
@@ -306,6 +339,7 @@ class ProbePeer:
         watched = self._watched[netdev]
         newest = self._news[netdev] = []
         silent_since = self._began
+        last: list[Any] | None = None
         every = self.datagrams.period if self.datagrams else 0
         notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
         reported_long_ago = self._reported - notice
@@ -317,9 +351,10 @@ class ProbePeer:
             if stage not in watched.stages or (up and at < reported_long_ago):
                 continue
             if stage == "datagram":
-                observed = self._datagram(netdev, partner.owner, at, up, silent_since)
+                observed = self._datagram(netdev, partner, at, up, silent_since, last)
                 if not up and observed is not None:
                     silent_since = observed.event[3] - self.offset
+                    last = self._last_before(partner, at)
             else:
                 before = watched.polls.last_before(at)
                 after = before + watched.polls.period
@@ -330,10 +365,16 @@ class ProbePeer:
         return newest
 
     def _datagram(
-        self, netdev: str, partner: str, at: int, up: bool, silent_since: int
+        self,
+        netdev: str,
+        partner: Port,
+        at: int,
+        up: bool,
+        silent_since: int,
+        last: list[Any] | None,
     ) -> _Observed | None:
         """Silence, or the first datagram after it; None if nobody sends."""
-        sender = self._roster.get(partner)
+        sender = self._roster.get(partner.owner)
         grid = sender.datagrams if sender is not None else None
         if sender is None or grid is None:
             return None
@@ -344,8 +385,20 @@ class ProbePeer:
             return _Observed(declared, [netdev, "datagram", False, *stamps, "udp"])
         arrived = before + grid.period
         stamps = silent_since + self.offset, arrived + self.offset
-        lost = [sender.boot, before + sender.offset]
-        return _Observed(arrived, [netdev, "datagram", True, *stamps, "udp", lost])
+        lost = before + sender.offset
+        first = [*sender.sender(partner), grid.number(arrived), lost]
+        gap = [netdev, last, first, stamps[1]] if last is not None else None
+        event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, lost]]
+        return _Observed(arrived, event, gap)
+
+    def _last_before(self, partner: Port, at: int) -> list[Any] | None:
+        """The last datagram from `partner` that was sent before `at`, if there was one."""
+        sender = self._roster[partner.owner]
+        grid = sender.datagrams
+        if grid is None or grid.last_before(at) < grid.phase:
+            return None
+        sent = grid.last_before(at)
+        return [*sender.sender(partner), grid.number(sent), sent + sender.offset]
 
     def _answer(self) -> None:
         if settling := self._end_settling():
@@ -375,5 +428,6 @@ class ProbePeer:
             "settled": not missing,
             "missing": missing,
             "events": [observed.event for observed in known],
+            "gaps": [observed.gap for observed in known if observed.gap is not None],
             "datagrams": {},
         }

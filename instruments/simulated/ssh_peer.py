@@ -32,10 +32,27 @@ ProgramFactory = Callable[[Callable[[str], None]], Program]
 """Starts the probe; told how to write a line to the client."""
 
 
+class Waiting:
+    """A program that ends when something else happens, such as a server's when its client does."""
+
+    def __init__(self) -> None:
+        self._end: Callable[[Outcome], None] | None = None
+
+    def on_end(self, end: "Callable[[Outcome], None]") -> None:
+        """Say whom to tell of its end."""
+        self._end = end
+
+    def ends(self, outcome: "Outcome") -> None:
+        """It ends with `outcome`, `outcome.took` ns from now."""
+        if self._end is not None:
+            self._end(outcome)
+
+
 class Outcome(NamedTuple):
     """What a program printed and with what it ended, `took` ns after it was asked for.
 
     hangs_up: whether the connection ends with it, so that its end is never told.
+    waits: told of the end of a program that waits; all else here does not count then.
     """
 
     stdout: str
@@ -43,6 +60,7 @@ class Outcome(NamedTuple):
     status: int = 0
     took: int = 0
     hangs_up: bool = False
+    waits: Waiting | None = None
 
 
 CommandRunner = Callable[[Sequence[str]], Outcome]
@@ -177,10 +195,16 @@ class _Service(paramiko.ServerInterface):
         """Run a program in the clock's time, one after another with all that happens there."""
         peer = self._peer
 
-        def run() -> None:
-            outcome = peer.run_command(shlex.split(command.decode()))
+        def end(outcome: Outcome) -> None:
             over = peer.clock.now() + outcome.took
             peer.clock.schedule(over, peer.name, lambda: self._end(channel, flight, outcome))
+
+        def run() -> None:
+            outcome = peer.run_command(shlex.split(command.decode()))
+            if outcome.waits is None:
+                end(outcome)
+            else:
+                outcome.waits.on_end(end)
 
         peer.clock.schedule(peer.clock.now(), peer.name, run)
         flight.landed(len(command))

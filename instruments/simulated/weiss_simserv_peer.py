@@ -7,10 +7,10 @@ heats and cools, and how well it regulates, is chosen.
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from instruments.simulated.ambient import ROOM_C
 from instruments.simulated.peer_server import PeerConnection, SessionFactory
 from instruments.simulated.peers import Surroundings
 
-ROOM = 22.0
 LEAST, GREATEST = -40.0, 180.0
 KELVIN_PER_MINUTE = 3.0
 """How fast it heats and cools; switched off, it drifts to the room a sixth as fast."""
@@ -34,9 +34,10 @@ class WeissSimservPeer:
         self._clock = around.clock
         self._serial = around.serial
         self._noise = around.chance.stream(f"{self._name}/regulation")
-        self._set_point = ROOM
+        self._set_point = ROOM_C
         self._running = False
-        self._from, self._since = ROOM, self._clock.now()
+        self._from, self._since = ROOM_C, self._clock.now()
+        around.ambient.follow(self.temperature)
         self._commands: dict[str, Callable[[list[str]], str]] = {
             "99997": self._info,
             "10012": lambda _: "3" if self._running else "1",
@@ -80,7 +81,7 @@ class WeissSimservPeer:
 
     def temperature(self) -> float:
         """The true temperature now."""
-        target, rate = (self._set_point, 1.0) if self._running else (ROOM, 1 / 6)
+        target, rate = (self._set_point, 1.0) if self._running else (ROOM_C, 1 / 6)
         minutes = (self._clock.now() - self._since) / 60e9
         way = rate * KELVIN_PER_MINUTE * minutes
         if abs(target - self._from) <= way:

@@ -4,9 +4,8 @@ import binascii
 import itertools
 import struct
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
-from instruments.capabilities import Identity, Operation
+from instruments.capabilities import Identity, Operation, Telemetry
 from instruments.clock import Clock, Span
 from instruments.errors import DeniedError, GarbledError
 from instruments.registry import Spec
@@ -31,15 +30,6 @@ _STATUS = {
     4: "no such module",
     5: "still switching",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Telemetry:
-    """What a module says of itself: degrees Celsius, and W of its core and in all."""
-
-    temperature_c: float
-    core_w: float
-    total_w: float
 
 
 class _Frames:
@@ -88,7 +78,7 @@ class OcsTrx:
     def __init__(self, name: str, device: str, clock: Clock, *, modules: int) -> None:
         self.name = name
         self._clock = clock
-        self._modules = modules
+        self.modules = modules
         self._numbers = itertools.cycle(range(256))
         self._exchange = Exchange(
             name,
@@ -128,7 +118,7 @@ class OcsTrx:
 
     def preload(self, circuits: Collection[Circuit]) -> None:
         """Have `circuits` ready to be taken at once; every module needs one."""
-        wanted = self._changed([0] * self._modules, (), circuits)
+        wanted = self._changed([0] * self.modules, (), circuits)
         self._ask(_WRITE, _BUNDLE, _PRELOADED, _packed(wanted))
 
     def trigger(self) -> Operation:
@@ -153,11 +143,11 @@ class OcsTrx:
     # --------------------------------------------------------------------------- paths
 
     def _circuit(self, module: int, path: int) -> Circuit:
-        return Circuit(module + 1, self._modules + 3 * module + path)
+        return Circuit(module + 1, self.modules + 3 * module + path)
 
     def _paths(self) -> list[int]:
         packed = self._read(_BUNDLE, _PATHS)
-        paths = [(packed >> 2 * module) & 3 for module in range(self._modules)]
+        paths = [(packed >> 2 * module) & 3 for module in range(self.modules)]
         if 0 in paths:
             raise self._exchange.failed(
                 GarbledError, "has a module on no path", "read 0011", ("answered", f"{packed:#x}")
@@ -169,7 +159,7 @@ class OcsTrx:
     ) -> list[int]:
         known: Mapping[Circuit, tuple[int, int]] = {
             self._circuit(module, path): (module, path)
-            for module in range(self._modules)
+            for module in range(self.modules)
             for path in (1, 2, 3)
         }
         wanted = list(paths)

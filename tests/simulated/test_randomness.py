@@ -56,7 +56,7 @@ def test_more_pairs_take_longer():
     spread = Distribution(40 * MS, 2 * MS, MS)
     values = np.array([stream.duration(spread, 11) for _ in range(20_000)])
     assert values.mean() == pytest.approx(50 * MS, rel=0.01)
-    assert values.std() == pytest.approx(2 * MS, rel=0.05)
+    assert values.std() == pytest.approx(2 * MS * 50 / 40, rel=0.05)
 
 
 def test_what_has_no_spread_draws_nothing():

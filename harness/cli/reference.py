@@ -1,0 +1,151 @@
+"""`lightrig reference`: what sources launch and meters show, before losses are measured."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from harness.bench import Bench, bind
+from harness.cli.common import (
+    BAD_INPUT,
+    AsJson,
+    File,
+    err,
+    give_up,
+    lab,
+    leased,
+    load_testbed,
+    out,
+    print_json,
+)
+from harness.measure.insertion_loss import simulated_references, take_references
+from testbeds import Port, Testbed, TestbedError
+from testbeds.references import References, load_references, references_path, references_yaml
+
+Simulated = Annotated[
+    bool,
+    typer.Option("--simulated", help="What a person would find in the simulated lab."),
+]
+Zero = Annotated[bool, typer.Option(help="Take the meters' dark offsets first.")]
+Results = Annotated[
+    Path, typer.Option(metavar="DIR", help="Folder of runs; simulated references stand there.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of the simulated lab.")]
+
+
+def reference(
+    file: File,
+    simulated: Simulated = False,
+    zero: Zero = True,
+    results: Results = Path("results"),
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Take references with the testbed's light sources and meters, and store them with their date.
+
+    Asks for each fiber to be moved. Those of hardware stand beside the testbed's file, in
+    NAME.references.yaml, and replace those of the same name; simulated ones stand under the
+    results, and no measurement reads them. Exit 0 if they were taken, 2 for a file that is
+    wrong, 3 if an instrument did not answer or refused.
+    """
+    testbed = load_testbed(file)
+    if simulated:
+        path = results / "references" / references_path(testbed.path).name
+        found = _simulated(testbed, seed)
+    else:
+        path = references_path(testbed.path)
+        found = _renewed(path, _taken(testbed, zero=zero))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(references_yaml(found), encoding="utf-8")
+    except OSError as error:
+        give_up(f"{path}: {error.strerror}", BAD_INPUT)
+    _tell(found, path, as_json=as_json)
+
+
+def _simulated(testbed: Testbed, seed: int) -> References:
+    bench = lab(lambda: bind(testbed, "simulated", seed))
+    try:
+        return lab(lambda: simulated_references(bench))
+    finally:
+        bench.close()
+
+
+def _taken(testbed: Testbed, *, zero: bool) -> References:
+    with leased(testbed):
+        bench = lab(lambda: bind(testbed, "hardware"))
+        try:
+            cap = _cap if zero else None
+            return References(tuple(lab(lambda: take_references(bench, _plug(bench), cap))))
+        finally:
+            bench.close()
+
+
+def _plug(bench: Bench) -> Callable[[Port, Port], Callable[[], None]]:
+    def plug(source: Port, sink: Port) -> Callable[[], None]:
+        fiber = bench.testbed.cabling.fiber_from(source)
+        home = fiber.sink if fiber else "its place"
+        _ask(f"Take the fiber of {source} out of {home} and plug it into {sink}")
+        return lambda: _ask(f"Put the fiber of {source} back into {home}, that of {sink} too")
+
+    return plug
+
+
+def _cap(meter: str) -> None:
+    _ask(f"Cap the inputs of {meter}: its dark offset is taken")
+
+
+def _ask(text: str) -> None:
+    typer.prompt(f"{text}, then press Enter", default="", show_default=False, err=True)
+
+
+def _renewed(path: Path, new: References) -> References:
+    """What stands in the file, with `new` in place of those of the same name."""
+    if not path.exists():
+        return new
+    try:
+        old = load_references(path)
+    except TestbedError as error:
+        give_up(str(error), BAD_INPUT)
+    names = {each.name for each in new.sets}
+    kept = tuple(each for each in old.sets if each.name not in names) if not old.simulated else ()
+    return References((*kept, *new.sets))
+
+
+def _tell(found: References, path: Path, *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "reference": each.name,
+            "kind": kind,
+            "port": str(port),
+            "value": value,
+            "unit": unit,
+            "standard_uncertainty_db": each.each_db,
+            "wavelength_nm": each.wavelength_nm,
+            "taken": str(each.taken),
+            "expires": str(each.expires),
+            "simulated": found.simulated,
+        }
+        for each in found.sets
+        for kind, values, unit in (
+            ("launch", each.launches, "dBm"),
+            ("offset", each.offsets, "dB"),
+        )
+        for port, value in (values or {}).items()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    made_up = ", simulated" if found.simulated else ""
+    table = Table(
+        *("reference", "", "port", f"found (± standard uncertainty, k = 1{made_up})", "expires"),
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    for one in rows:
+        value = f"{one['value']:.3f} ± {one['standard_uncertainty_db']:.3f} {one['unit']}"
+        table.add_row(one["reference"], one["kind"], one["port"], value, one["expires"])
+    out.print(table)
+    err.print(f"stored in {path}", markup=False, soft_wrap=True)

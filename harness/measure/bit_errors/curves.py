@@ -1,0 +1,100 @@
+"""Bit error ratio over received power: sensitivity, and a floor if there is one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.measure.bit_errors.gates import Counted
+from harness.measure.bit_errors.light import Arrival
+from harness.measure.bit_errors.rows import SENSITIVITY, SENSITIVITY_OMA
+from harness.record import Row, Scalar
+from harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
+
+_STEP_DB = 0.01
+_MISFIT = 0.01
+"""Counts that a line without a floor makes less likely than this call for a floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Counts at several received powers, and what they say.
+
+    points: light and count, as they were taken. found: a sensitivity for each ratio that the
+    counts bound one for. reasons: why there is none for the others, one sentence each.
+    """
+
+    points: tuple[tuple[Arrival, Counted], ...]
+    found: tuple[Sensitivity, ...]
+    reasons: tuple[str, ...]
+
+    def rows(self, subject: str, event: int, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+        """Each sensitivity in dBm with its interval, as average power and as OMA if known."""
+        if not self.points:
+            return
+        time = self.points[-1][1].count.ended.latest
+        first = self.points[0][0]
+        apart = None if first.oma_dbm is None else first.oma_dbm - first.dbm
+        for one in self.found:
+            held: dict[str, Scalar] = {
+                **conditions,
+                "event": event,
+                "target": one.target,
+                "slope": one.slope,
+                "misfit": one.misfit,
+                "points": one.points,
+                "confidence": one.confidence,
+            }
+            if one.floor is not None:
+                held["floor"] = one.floor
+            for quantity, shift in ((SENSITIVITY, 0.0), (SENSITIVITY_OMA, apart)):
+                if shift is not None:
+                    value, lower, upper = (v + shift for v in (one.dbm, one.lower, one.upper))
+                    yield Row(subject, quantity, value, lower, upper, "dBm", time, held)
+
+
+def fit(
+    points: Sequence[tuple[Arrival, Counted]], targets: Sequence[float], confidence: float
+) -> Curve:
+    """Fit the counts; a floor is fitted only where a curve without one does not fit."""
+    dbm = np.array([arrival.dbm for arrival, _ in points])
+    noise = np.array([arrival.noise_db for arrival, _ in points])
+    errors = np.array([counted.count.errors for _, counted in points], dtype=float)
+    bits = np.array([counted.count.bits for _, counted in points], dtype=float)
+    found: list[Sensitivity] = []
+    reasons: list[str] = []
+    for target in targets:
+        one = sensitivity(dbm, errors, bits, target, confidence)
+        if isinstance(one, Sensitivity):
+            counts = _as_good_as(one, dbm, noise, errors, bits)
+            one = sensitivity(dbm, *counts, target, confidence)
+            if isinstance(one, Sensitivity) and one.misfit < _MISFIT:
+                floored = sensitivity(dbm, *counts, target, confidence, with_floor=True)
+                if isinstance(floored, Sensitivity) and floored.misfit > one.misfit:
+                    one = floored
+        if isinstance(one, NoSensitivity):
+            reasons.append(f"no sensitivity at {target:g}: {one.reason}")
+        else:
+            found.append(one)
+    return Curve(tuple(points), tuple(found), tuple(reasons))
+
+
+def _as_good_as(
+    fitted: Sensitivity, dbm: Numbers, noise_db: Numbers, errors: Numbers, bits: Numbers
+) -> tuple[Numbers, Numbers]:
+    """Fewer errors of fewer bits, that say as little as these do at a power that is not exact.
+
+    Noise of the power is, by the slope of the curve, noise of the logarithm of the ratio; its
+    variance adds to that of the count, which is one over the errors.
+    """
+    above, below = (
+        np.log([fitted.ratio_at(float(each) + step) for each in dbm])
+        for step in (_STEP_DB, -_STEP_DB)
+    )
+    blurred = (above - below) / (2 * _STEP_DB) * noise_db
+    share = 1 / (1 + errors * blurred**2)
+    return errors * share, bits * share

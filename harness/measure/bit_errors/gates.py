@@ -1,0 +1,163 @@
+"""How long to count, and what a gate has counted; a gate that counted nothing is no zero."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.statistics.bit_errors import (
+    ErrorRatio,
+    anytime_interval,
+    bits_needed,
+    error_ratio,
+)
+from harness.statistics.sequential import Decision, SequentialTest
+from instruments.capabilities import ErrorCount, ErrorCounter
+from instruments.clock import Clock
+from testbeds import LightrigError, format_duration
+
+_SPARE = 1.01
+"""A tester may close its gate a little early."""
+
+_RATE_ERROR = 2e-4
+"""By how much a line may be slower than its nominal rate: two clocks of 100 ppm."""
+
+_LOOKS = 24
+"""How often a gate is looked into until what it counts decides."""
+
+
+class NothingCountedError(LightrigError):
+    """A gate bounds no ratio: the pattern or the signal was lost, or counters began anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatePlan:
+    """How long a gate must be open for a verdict.
+
+    limit, confidence: what is to be shown. bits: how many show it if none of them is wrong.
+    duration: how long they take, in ns.
+    """
+
+    limit: float
+    confidence: float
+    bits: int
+    duration: int
+
+    def __str__(self) -> str:
+        return (
+            f"a gate of {format_duration(self.duration)}: {self.bits:.3g} bits without an error "
+            f"show a ratio of at most {self.limit:g} with {100 * self.confidence:g} % confidence"
+        )
+
+
+def plan_gate(limit: float, confidence: float, bits_per_second: float, least: int = 0) -> GatePlan:
+    """The shortest gate of `least` ns or more after which a channel without errors passes."""
+    bits = bits_needed(limit, confidence)
+    return GatePlan(limit, confidence, bits, max(gate_for(bits, bits_per_second), least))
+
+
+def gate_for(bits: float, bits_per_second: float) -> int:
+    """How long `bits` take, in ns, and a little more."""
+    return math.ceil(bits / bits_per_second * 1e9 * _SPARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a gate has counted.
+
+    counter: what counted. expected: the fewest bits that the gate's time held. decision: of
+    the sequential test that stopped it, None for a gate of fixed length. scale: the limit.
+    """
+
+    counter: str
+    count: ErrorCount
+    expected: float
+    confidence: float
+    scale: float
+    decision: Decision | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the count bounds nothing, None where it does."""
+        count = self.count
+        if count.void is not None:
+            return count.void
+        if count.clock_lost:
+            return "it had no signal for a part of the gate"
+        if count.sync_lost:
+            return "it did not follow the pattern all the time"
+        if count.bits < self.expected:
+            return (
+                f"it compared {count.bits:.4g} of {self.expected:.4g} bits: the signal was lost "
+                "for a while, or its counters began anew"
+            )
+        return None
+
+    @property
+    def ratio(self) -> ErrorRatio | None:
+        """The ratio with its two-sided interval; None where nothing was counted.
+
+        Of a gate of fixed length it is exact; where the counts themselves said when to stop,
+        it is one that holds at any time.
+        """
+        errors, bits = self.count.errors, self.count.bits
+        if self.trouble is not None or not bits:
+            return None
+        if self.decision is None:
+            return error_ratio(errors, bits, self.confidence)
+        lower, upper = anytime_interval(errors, bits, self.scale, self.confidence)
+        return ErrorRatio(errors, bits, errors / bits, lower, upper, self.confidence)
+
+
+def count_for(counter: ErrorCounter, plan: GatePlan) -> Counted:
+    """Count for as long as planned."""
+    (counted,) = count_together([(counter, plan)])
+    return counted
+
+
+def count_together(planned: Sequence[tuple[ErrorCounter, GatePlan]]) -> list[Counted]:
+    """Open the gates of all counters, then wait for one after the other."""
+    open_gates = [counter.count(duration=plan.duration) for counter, plan in planned]
+    return [
+        _counted(counter, gate.result(), plan.confidence, plan.limit)
+        for (counter, plan), gate in zip(planned, open_gates, strict=True)
+    ]
+
+
+def count_until_decided(
+    counter: ErrorCounter, test: SequentialTest, clock: Clock, longest: int
+) -> Counted:
+    """Count until `test` decides, or for `longest` ns.
+
+    It is looked into from time to time, which this test is made for.
+    """
+    gate = counter.count(duration=longest)
+    shortest = gate_for(test.bits_without_errors(), counter.bits_per_second)
+    decision: Decision = "go on"
+    confidence = 1 - max(test.alpha, test.beta)
+    while True:
+        clock.sleep(min(shortest, longest) // _LOOKS)
+        seen = _counted(counter, gate.now(), confidence, test.bad, "go on")
+        if seen.trouble is None:
+            decision = test.decide(seen.count.errors, seen.count.bits)
+        if decision != "go on" or seen.trouble is not None or _over(seen.count, longest):
+            break
+    last = _counted(counter, gate.stop(), confidence, test.bad, decision)
+    if last.trouble is None and decision == "go on":
+        decision = test.decide(last.count.errors, last.count.bits)
+    return Counted(last.counter, last.count, last.expected, confidence, test.bad, decision)
+
+
+def _over(count: ErrorCount, longest: int) -> bool:
+    return count.ended.latest - count.began.earliest >= longest
+
+
+def _counted(
+    counter: ErrorCounter,
+    count: ErrorCount,
+    confidence: float,
+    scale: float,
+    decision: Decision | None = None,
+) -> Counted:
+    open_for = max(count.ended.earliest - count.began.latest, 0)
+    expected = (1 - _RATE_ERROR) * counter.bits_per_second * (open_for - counter.slack) / 1e9
+    return Counted(counter.name, count, max(expected, 0.0), confidence, scale, decision)

@@ -1,0 +1,71 @@
+"""What counts wrong bits, behind one protocol: `instruments.capabilities.ErrorCounter`.
+
+NIC ports bring theirs along, a server hands them out; a bit error tester's channel is one here.
+"""
+
+from dataclasses import dataclass
+
+from instruments.capabilities import BitErrorTester, PendingCount
+from testbeds import InstrumentSpec, LightrigError, QuantityError, parse_rate
+
+DEFAULT_PATTERN = "PRBS31"
+
+SLACK = 10_000_000
+"""A tester's own clock may open a gate later than it says, in ns."""
+
+
+class NotStatedError(LightrigError):
+    """The testbed file does not say something that the measurement needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What a tester sends: pattern, bits a second, extinction ratio in dB where it is known."""
+
+    pattern: str
+    bits_per_second: float
+    extinction_ratio_db: float | None
+
+    @classmethod
+    def stated(cls, spec: InstrumentSpec) -> "Signal":
+        """As the tester's options in the testbed say: `rate`, `pattern`, `extinction_ratio` (dB).
+
+        Raises `NotStatedError` where there is no rate.
+        """
+        options = spec.options
+        try:
+            rate = parse_rate(str(options.get("rate", "")))
+        except QuantityError as error:
+            raise NotStatedError(
+                f"{spec.name}: options: rate: {error}; at which bit rate shall it be used?"
+            ) from error
+        ratio = options.get("extinction_ratio")
+        return cls(
+            str(options.get("pattern", DEFAULT_PATTERN)),
+            float(rate),
+            None if ratio is None else float(ratio),
+        )
+
+
+class TesterChannel:
+    """A channel of a bit error tester that sends and expects a pattern; an `ErrorCounter`."""
+
+    def __init__(self, tester: BitErrorTester, channel: int, signal: Signal) -> None:
+        self.name = f"{tester.name}.{channel}"
+        self.bits_per_second = signal.bits_per_second
+        self.slack = SLACK
+        self.signal = signal
+        self._tester = tester
+        self._channel = channel
+
+    def prepare(self) -> None:
+        """Send the pattern and find threshold and phase; raises `NotDoneError` without light."""
+        signal = self.signal
+        self._tester.prepare(
+            self._channel, pattern=signal.pattern, bits_per_second=signal.bits_per_second
+        )
+        self._tester.align(self._channel)
+
+    def count(self, *, duration: int) -> PendingCount:
+        """Open the gate for `duration` ns."""
+        return self._tester.count(self._channel, duration=duration)

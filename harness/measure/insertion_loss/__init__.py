@@ -1,0 +1,30 @@
+"""Insertion loss: every circuit of a switch against a reference, and what is wrong with it.
+
+chain, = chains(bench, references_of(bench))
+losses = measure_losses(fabric, chain)
+faults = find_faults(losses, bench.testbed)
+"""
+
+from harness.measure.insertion_loss.chains import Chain, NothingToMeasureError, chains
+from harness.measure.insertion_loss.faults import Fault, find_faults, misread
+from harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
+from harness.measure.insertion_loss.references import (
+    references_of,
+    simulated_references,
+    take_references,
+)
+
+__all__ = [
+    "Chain",
+    "Fault",
+    "Loss",
+    "Losses",
+    "NothingToMeasureError",
+    "chains",
+    "find_faults",
+    "measure_losses",
+    "misread",
+    "references_of",
+    "simulated_references",
+    "take_references",
+]

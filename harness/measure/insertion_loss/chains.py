@@ -1,0 +1,268 @@
+"""What of a bench's light can be measured: for each switch, who sees its two sides, and how well.
+
+The best that there is on each switch is taken: monitors at its egress ports, else a meter that
+sources are led to, else what the transceivers on both sides say of themselves.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from harness.bench import Bench
+from harness.measure.insertion_loss.observers import Channels, Modules, Monitors, Observer
+from harness.statistics.uncertainty import Component
+from instruments.capabilities import LightSource, OpticalSwitch, PowerMeter, PowerMonitor
+from instruments.clock import wall_time
+from instruments.errors import DeniedError
+from testbeds import LightrigError, Port
+from testbeds.references import References, ReferenceSet
+
+Method: TypeAlias = Literal["monitors", "meter", "modules"]
+
+MODULE_DB = 3.0
+"""How wrong a transceiver's own reading may be, either way (SFF-8472, SFF-8636)."""
+
+SOURCE_NM = 1550.0
+"""What bench sources are tuned to where no transceiver says what the light should be."""
+
+
+class NothingToMeasureError(LightrigError):
+    """No insertion loss can be measured on a testbed, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """What is known of the readings at one port of a switch.
+
+    Attributes:
+        correction_db: what is to be taken off a reading.
+        components: its uncertainties, apart from noise.
+        of: the set of references that the correction comes from.
+        relative: why a reading says nothing of the power itself; None where it does.
+    """
+
+    correction_db: float = 0.0
+    components: tuple[Component, ...] = ()
+    of: ReferenceSet | None = None
+    relative: str | None = None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One switch, and who sees its light.
+
+    Attributes:
+        switch: its name.
+        method: how its egress ports are read.
+        ingress, egress: the ports that can be measured.
+        observers: who reads them.
+        launched: power in dBm at the ingress ports that nobody reads.
+        planes: what is known of each port's readings.
+        wavelength_nm: of the light, or of most of it.
+        sources: light that is to be switched on meanwhile, with its channel.
+        entering: power in dBm that should enter at ingress ports that are read as well.
+    """
+
+    switch: str
+    method: Method
+    ingress: tuple[int, ...]
+    egress: tuple[int, ...]
+    observers: tuple[Observer, ...]
+    launched: Mapping[int, float]
+    planes: Mapping[int, Plane]
+    wavelength_nm: float
+    sources: tuple[tuple[LightSource, int], ...] = ()
+    entering: Mapping[int, tuple[float, Plane]] = field(default_factory=dict)
+
+    def relative(self, ingress: int, egress: int) -> str | None:
+        """Why the loss between two ports can only be compared with others; None if it is one."""
+        return self.planes[ingress].relative or self.planes[egress].relative
+
+
+def chains(bench: Bench, references: References) -> list[Chain]:
+    """The chain of each switch of `bench` that has one; raises `NothingToMeasureError`."""
+    found, why = [], []
+    for name in bench.switches:
+        chain = _Builder(bench, name, references).chain()
+        if isinstance(chain, Chain):
+            found.append(chain)
+        else:
+            why.append(chain)
+    if not found:
+        raise NothingToMeasureError("; ".join(why) or "the testbed has no optical switch")
+    return found
+
+
+class _Builder:
+    def __init__(self, bench: Bench, name: str, references: References) -> None:
+        self._bench = bench
+        self._name = name
+        self._references = references
+        self._today = wall_time().date()
+        cabling = bench.testbed.cabling
+        ingress, egress = cabling.own_ports(name)
+        self._from = {n: cabling.transmitter(name, n) for n in sorted(ingress)}
+        self._to = {n: cabling.receiver(name, n) for n in sorted(egress)}
+
+    def chain(self) -> Chain | str:
+        """The best chain, or why there is none."""
+        none = (
+            f"{self._name} has no power monitors at cabled egress ports, no light source leads "
+            "to a meter through it, and no transceivers at its fibers can be asked"
+        )
+        return self._by_monitors() or self._by_meter() or self._by_modules() or none
+
+    # ----------------------------------------------------------------------- monitors
+
+    def _by_monitors(self) -> Chain | None:
+        switch = self._bench.switches[self._name]
+        monitored = monitored_ports(switch, [*self._from, *self._to])
+        egress = [n for n in self._to if n in monitored]
+        ingress = list(self._from)
+        if not (egress and ingress) or not isinstance(switch, PowerMonitor):
+            return None
+        wavelength = self._wavelength(ingress)
+        planes = {n: self._offset(Port(self._name, str(n)), self._name, wavelength) for n in egress}
+        launched: dict[int, float] = {}
+        entering: dict[int, tuple[float, Plane]] = {}
+        for n in ingress:
+            level, plane = self._launch(Port(self._name, str(n)), wavelength)
+            if n in monitored:
+                planes[n] = self._offset(Port(self._name, str(n)), self._name, wavelength)
+                entering |= {n: (level, plane)} if plane.relative is None else {}
+            else:
+                planes[n], launched[n] = plane, level
+        watched = Monitors(switch, [n for n in (*ingress, *egress) if n in monitored])
+        return Chain(
+            *(self._name, "monitors", tuple(ingress), tuple(egress), (watched,), launched),
+            *(planes, wavelength, self._sources(ingress), entering),
+        )
+
+    # -------------------------------------------------------------------------- meter
+
+    def _by_meter(self) -> Chain | None:
+        channels: dict[str, dict[int, int]] = {}
+        for n, port in self._to.items():
+            if port and self._kind(port) == "power_meter":
+                channels.setdefault(port.owner, {})[int(port.name)] = n
+        ingress = [n for n, p in self._from.items() if p and self._kind(p) == "light_source"]
+        if not channels or not ingress:
+            return None
+        wavelength = self._wavelength(ingress)
+        planes, launched = {}, {}
+        for n in ingress:
+            source = self._from[n]
+            assert source is not None
+            launched[n], planes[n] = self._launch(source, wavelength)
+        observers: list[Observer] = []
+        for name, ports in channels.items():
+            meter: PowerMeter = self._bench.instruments[name]  # type: ignore[assignment]
+            observers.append(Channels(meter, ports, wavelength))
+            for channel, n in ports.items():
+                planes[n] = self._offset(
+                    Port(name, str(channel)), name, wavelength, lost_db=self._fiber_db(n)
+                )
+        egress = tuple(n for ports in channels.values() for n in ports.values())
+        return Chain(
+            *(self._name, "meter", tuple(ingress), tuple(sorted(egress)), tuple(observers)),
+            *(launched, planes, wavelength, self._sources(ingress)),
+        )
+
+    # ------------------------------------------------------------------------ modules
+
+    def _by_modules(self) -> Chain | None:
+        sends = {n: p for n, p in self._from.items() if p and self._has_module(p)}
+        receives = {n: p for n, p in self._to.items() if p and self._has_module(p)}
+        if not sends or not receives:
+            return None
+        half = Component("module", MODULE_DB / math.sqrt(3))
+        cabling = self._bench.testbed.cabling
+        planes = {}
+        for n in sends:
+            fiber = cabling.fiber_to(Port(self._name, str(n)))
+            planes[n] = Plane(fiber.loss_db if fiber else 0.0, (half,))
+        planes |= {n: Plane(-self._fiber_db(n), (half,)) for n in receives}
+        watched = Modules(self._bench, sends, receives)
+        return Chain(
+            *(self._name, "modules", tuple(sends), tuple(receives), (watched,), {}, planes),
+            self._wavelength(sends),
+        )
+
+    # ------------------------------------------------------------------------- inside
+
+    def _kind(self, port: Port) -> str | None:
+        spec = self._bench.testbed.instruments.get(port.owner)
+        return spec.kind if spec else None
+
+    def _has_module(self, port: Port) -> bool:
+        server = self._bench.servers.get(port.owner)
+        if server is None or not hasattr(server, "nic"):
+            return False
+        return self._bench.testbed.transceiver_of(port) is not None
+
+    def _fiber_db(self, egress: int) -> float:
+        fiber = self._bench.testbed.cabling.fiber_from(Port(self._name, str(egress)))
+        return fiber.loss_db if fiber else 0.0
+
+    def _wavelength(self, ingress: Iterable[int]) -> float:
+        """What most of the transmitters send; bench sources are set to `SOURCE_NM`."""
+        testbed = self._bench.testbed
+        known = []
+        for n in ingress:
+            port = self._from[n]
+            nic = port is not None and port.owner in testbed.servers
+            kind = testbed.transceiver_of(port) if port and nic else None
+            known += [kind.wavelength_nm] if kind else []
+        return max(sorted(set(known)), key=known.count, default=SOURCE_NM)
+
+    def _sources(self, ingress: Iterable[int]) -> tuple[tuple[LightSource, int], ...]:
+        found = []
+        for n in ingress:
+            port = self._from[n]
+            if port and self._kind(port) == "light_source":
+                source: LightSource = self._bench.instruments[port.owner]  # type: ignore[assignment]
+                found.append((source, int(port.name)))
+        return tuple(found)
+
+    def _launch(self, port: Port, wavelength: float) -> tuple[float, Plane]:
+        found = self._references.find("launch", port, wavelength, self._today)
+        if isinstance(found, str):
+            return 0.0, Plane(relative=found)
+        return found.value, Plane(0.0, _components(found.of, found.days), found.of)
+
+    def _offset(self, port: Port, owner: str, wavelength: float, *, lost_db: float = 0.0) -> Plane:
+        found = self._references.find("offset", port, wavelength, self._today)
+        if isinstance(found, str):
+            return Plane(-lost_db, relative=found)
+        serial = self._bench.identities[owner].serial
+        if not any(each.endswith(f"serial {serial}") for each in found.of.instruments):
+            return Plane(
+                -lost_db,
+                relative=f"the reference {found.of.name} of {port} was taken of another "
+                f"instrument than the one that is there, serial {serial}",
+            )
+        return Plane(found.value - lost_db, _components(found.of, found.days), found.of)
+
+
+def _components(of: ReferenceSet, days: int) -> tuple[Component, ...]:
+    parts = (("reference", of.each_db), ("drift", of.drift_db * days))
+    return tuple(Component(name, db) for name, db in parts if db)
+
+
+def monitored_ports(switch: OpticalSwitch, ports: Iterable[int]) -> frozenset[int]:
+    """Those of `ports` that have a power monitor."""
+    if not isinstance(switch, PowerMonitor):
+        return frozenset()
+    told: Callable[[], frozenset[int]] | None = getattr(switch, "monitored", None)
+    if told is not None:
+        return told() & frozenset(ports)
+    return frozenset(port for port in ports if _answers(switch, port))
+
+
+def _answers(monitor: PowerMonitor, port: int) -> bool:
+    try:
+        monitor.power([port])
+    except DeniedError:
+        return False
+    return True

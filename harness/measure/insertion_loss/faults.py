@@ -1,0 +1,230 @@
+"""What is wrong, named as what it is: a connector, a fiber, a laser, a monitor, a circuit."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from harness.measure.insertion_loss.chains import Chain
+from harness.measure.insertion_loss.matrix import Losses
+from harness.measure.insertion_loss.readings import Numbers
+from harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
+from harness.statistics.uncertainty import Component, combine
+from testbeds import Circuit, Port, Testbed, format_db
+
+FaultKind: TypeAlias = Literal[
+    "dirty connector",
+    "dirty connector or bent fiber",
+    "bent fiber",
+    "lossy circuit",
+    "drifting laser",
+    "stuck monitor",
+    "no light",
+]
+
+WORTH_DB = 0.3
+"""Less than this is no reason to walk to the lab."""
+
+DRIFT_DB = 0.1
+"""By how much a laser must have moved while all circuits were measured."""
+
+_ERROR = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong.
+
+    Attributes:
+        kind: what it is.
+        subject: where: a port of a switch, a circuit, a transmitter.
+        value: by how much, in dB; of a drift, over the whole measurement.
+        lower, upper: 95 % interval.
+        about: what follows from it, and what to do.
+    """
+
+    kind: FaultKind
+    subject: str
+    value: float
+    lower: float
+    upper: float
+    about: str
+
+    def __str__(self) -> str:
+        if self.kind in {"stuck monitor", "no light"}:
+            return f"{self.subject}: {self.kind}: {self.about}"
+        interval = f"95 % interval {format_db(self.lower)} … {format_db(self.upper)}"
+        return f"{self.subject}: {self.kind}: {format_db(self.value)} ({interval}); {self.about}"
+
+
+def find_faults(losses: Losses, testbed: Testbed) -> list[Fault]:
+    """Everything that stands out in `losses`; nothing that one of them explains is told twice."""
+    search = _Search(losses, testbed)
+    stuck = list(search.stuck_monitors())
+    return [
+        *stuck,
+        *search.drifting_lasers(),
+        *search.bent_fibers(),
+        *search.without_light(),
+        *search.lossy_ports_and_circuits(),
+    ]
+
+
+def misread(losses: Losses, faults: Iterable[Fault]) -> list[int]:
+    """The ports whose losses say nothing, since their monitor is stuck."""
+    stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
+    chain = losses.chain
+    return [port for port in (*chain.ingress, *chain.egress) if f"{chain.switch}.{port}" in stuck]
+
+
+class _Search:
+    def __init__(self, losses: Losses, testbed: Testbed) -> None:
+        self._losses = losses
+        self._chain: Chain = losses.chain
+        self._testbed = testbed
+        self._matrix = losses.matrix()
+        self._seconds = (np.array(losses.times) - losses.times[0]) / 1e9
+        self._odd: set[int] = set()
+
+    def stuck_monitors(self) -> Iterator[Fault]:
+        """Monitors whose readings have no noise and do not care which light they see."""
+        chain = self._chain
+        found = [(chain.ingress[n], 0, n) for n in self._still(self._losses.entered)]
+        found += [(chain.egress[n], 1, n) for n in self._still(self._losses.left)]
+        for port, axis, index in found:
+            self._odd.add(port)
+            self._matrix[(index, slice(None)) if axis == 0 else (slice(None), index)] = np.nan
+            yield _of_kind(
+                "stuck monitor",
+                f"{chain.switch}.{port}",
+                "it reads the same whatever light it gets; losses of this port say nothing",
+            )
+
+    def drifting_lasers(self) -> Iterator[Fault]:
+        """Lasers whose light becomes less, or more, from setting to setting."""
+        for index, ingress in enumerate(self._chain.ingress):
+            observed = ingress not in self._chain.launched
+            levels = self._entering(index) if observed else -self._by_time(index)
+            known = np.isfinite(levels)
+            if ingress in self._odd or known.sum() < 5:
+                continue
+            found = slope(self._seconds, levels, error=_ERROR / len(self._chain.ingress))
+            lasted = float(np.ptp(self._seconds[known]))
+            change = found.value * lasted
+            if abs(change) < DRIFT_DB or found.lower <= 0 <= found.upper:
+                continue
+            fair = slope(self._seconds, levels, error=0.05)
+            source = self._testbed.cabling.transmitter(self._chain.switch, ingress)
+            what = "both sides were read at once, so the losses are free of it"
+            if not observed:
+                what = f"losses of ingress {ingress} are wrong by up to as much"
+            yield Fault(
+                "drifting laser",
+                str(source),
+                change,
+                fair.lower * lasted,
+                fair.upper * lasted,
+                f"in {lasted:.1f} s, {found.value * 60:.2g} dB a minute; {what}",
+            )
+
+    def bent_fibers(self) -> Iterator[Fault]:
+        """Fibers of which less comes than should, at ports that lose nothing themselves."""
+        for ingress, (level, plane) in self._chain.entering.items():
+            index = self._chain.ingress.index(ingress)
+            own = self._chain.planes[ingress]
+            levels = self._entering(index)
+            if ingress in self._odd or own.relative or not np.isfinite(levels).any():
+                continue
+            missing = level - (float(np.nanmean(levels[:3])) - own.correction_db)
+            noise = Component("noise", self._losses.noise.standard)
+            half = combine((*plane.components, *own.components, noise)).expanded
+            if missing - 2 * half > WORTH_DB:
+                fiber = self._testbed.cabling.fiber_to(Port(self._chain.switch, str(ingress)))
+                yield Fault(
+                    *("bent fiber", str(fiber), missing, missing - half, missing + half),
+                    f"that much less enters {self._chain.switch}.{ingress} than when its reference "
+                    "was taken: is the fiber bent, or its far end dirty?",
+                )
+
+    def without_light(self) -> Iterator[Fault]:
+        """Ports that no light came to, or from."""
+        dark = set(self._losses.dark)
+        for side, ports, others in (
+            ("ingress", self._chain.ingress, self._chain.egress),
+            ("egress", self._chain.egress, self._chain.ingress),
+        ):
+            for port in ports:
+                all_of = {
+                    Circuit(port, o) if side == "ingress" else Circuit(o, port) for o in others
+                }
+                tried = all_of & (dark | self._losses.losses.keys())
+                if tried and tried <= dark:
+                    yield _of_kind(
+                        "no light",
+                        f"{self._chain.switch}.{port}",
+                        f"no circuit of this {side} brought light: is its fiber plugged in, is "
+                        "its transmitter on?",
+                    )
+
+    def lossy_ports_and_circuits(self) -> Iterator[Fault]:
+        """Rows, columns and cells that lose more than their like."""
+        chain = self._chain
+        if np.isfinite(self._matrix).sum() < 4:
+            return
+        for one in outliers(take_apart(self._matrix), least=WORTH_DB, error=_ERROR):
+            span = (one.value, one.lower, one.upper)
+            if one.row is not None and one.column is not None:
+                circuit = Circuit(chain.ingress[one.row], chain.egress[one.column])
+                yield Fault(
+                    *("lossy circuit", f"{chain.switch} {circuit}", *span),
+                    "more than its two ports explain: do its mirrors need to be aligned anew?",
+                )
+                continue
+            side, port = (
+                ("ingress", chain.ingress[one.row])
+                if one.row is not None
+                else ("egress", chain.egress[one.column or 0])
+            )
+            # A monitor behind the connector does not see what the fiber before it loses.
+            inside = chain.method == "monitors" and port not in chain.launched
+            kind: FaultKind = "dirty connector" if inside else "dirty connector or bent fiber"
+            yield Fault(
+                *(kind, f"{chain.switch}.{port}", *span),
+                f"every circuit of this {side} loses that much more than those of the others: "
+                f"clean {side} {port}" + ("" if inside else " and look along its fiber"),
+            )
+
+    # ------------------------------------------------------------------------- inside
+
+    def _still(self, readings: Numbers) -> list[int]:
+        seen = np.isfinite(readings).any(axis=(0, 1))
+        if not seen.any():
+            return []
+        places = np.flatnonzero(seen)
+        return [int(places[n]) for n in standing_still(readings[:, :, seen])]
+
+    def _entering(self, index: int) -> Numbers:
+        """What entered at an ingress in each setting, in dBm."""
+        readings = self._losses.entered[:, :, index]
+        known = np.isfinite(readings).any(axis=1)
+        levels = np.full(len(readings), np.nan)
+        levels[known] = np.nanmean(readings[known], axis=1)
+        return levels
+
+    def _by_time(self, index: int) -> Numbers:
+        """By how much losses of an ingress exceeded those of their egress, setting by setting."""
+        effects = take_apart(self._matrix)
+        levels = np.full(len(self._seconds), np.nan)
+        when = {at: place for place, at in enumerate(self._losses.times)}
+        ingress = self._chain.ingress[index]
+        for (start, egress), loss in self._losses.losses.items():
+            if start == ingress:
+                column = self._chain.egress.index(egress)
+                levels[when[loss.at]] = self._matrix[index, column] - effects.columns[column]
+        return levels
+
+
+def _of_kind(kind: FaultKind, subject: str, about: str) -> Fault:
+    """A fault that has no size."""
+    return Fault(kind, subject, 0.0, 0.0, 0.0, about)

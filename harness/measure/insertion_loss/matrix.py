@@ -1,0 +1,295 @@
+"""Losses of all circuits of one switch, in as few settings as it has ports."""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.bench import Fabric
+from harness.bench.closing import KnownLoss
+from harness.measure.insertion_loss.chains import Chain, Method
+from harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
+from harness.measure.insertion_loss.settings import Setting, beside, cyclic_shifts, one_by_one
+from harness.statistics.uncertainty import Budget, Component, combine, pooled, readings_needed
+from instruments.capabilities import Restorable
+from instruments.errors import CANNOT, DeniedError
+from testbeds import Circuit, Plan
+from testbeds.references import ReferenceSet
+
+TARGETS_DB: Mapping[Method, float] = {"monitors": 0.015, "meter": 0.015, "modules": 0.2}
+"""What the noise of a loss is averaged down to; transceivers do not deserve the time."""
+
+FIRST_READINGS, MOST_READINGS = 8, 64
+REMADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The loss of one circuit.
+
+    Attributes:
+        circuit: which.
+        value: in dB; where `relative` says why, only to be compared with its like.
+        budget: its uncertainty.
+        at: when it was read, in ns on the bench's clock.
+        relative: why it is no loss against a reference; None where it is one.
+    """
+
+    circuit: Circuit
+    value: float
+    budget: Budget
+    at: int
+    relative: str | None
+
+
+@dataclass(frozen=True)
+class Losses:
+    """All that was measured of one switch.
+
+    Attributes:
+        chain: how.
+        losses: by circuit; one whose light did not arrive has none.
+        dark: circuits whose light did not arrive.
+        settings: how many settings that took, `remade` those that were made again.
+        readings: how many samples were averaged in each.
+        noise: standard deviation of the difference of two readings of one sample, in dB.
+        repeatability: standard deviation of a circuit's loss each time that it is made, in dB;
+            None where nothing could be made again.
+        makings: of each circuit that was made again, the loss of each making, in dB.
+        times: when each setting was read, in ns on the bench's clock.
+        entered, left: every reading in dBm, of shape (setting, reading, port); NaN where
+            nobody looked, or saw no light.
+    """
+
+    chain: Chain
+    losses: Mapping[Circuit, Loss]
+    dark: tuple[Circuit, ...]
+    settings: int
+    remade: int
+    readings: int
+    noise: Component
+    repeatability: Component | None
+    makings: Mapping[Circuit, tuple[float, ...]]
+    times: tuple[int, ...]
+    entered: Numbers
+    left: Numbers
+
+    def without(self, ports: Collection[int]) -> "Losses":
+        """The same without the circuits of `ports`, of which nobody knows what they lose."""
+        kept = {c: loss for c, loss in self.losses.items() if not set(c) & set(ports)}
+        return replace(self, losses=kept)
+
+    def known(self) -> dict[Circuit, KnownLoss]:
+        """The losses against a reference, for whoever asks whether a plan's light arrives."""
+        return {
+            circuit: KnownLoss(loss.value, loss.budget.standard)
+            for circuit, loss in self.losses.items()
+            if loss.relative is None
+        }
+
+    def matrix(self) -> Numbers:
+        """The losses in dB, one row an ingress, one column an egress; NaN where there is none."""
+        found = np.full((len(self.chain.ingress), len(self.chain.egress)), np.nan)
+        for (ingress, egress), loss in self.losses.items():
+            found[self.chain.ingress.index(ingress), self.chain.egress.index(egress)] = loss.value
+        return found
+
+
+def measure_losses(
+    fabric: Fabric, chain: Chain, *, target_db: float | None = None, remade: int = REMADE
+) -> Losses:
+    """Measure every circuit of `chain` once, and those of two settings `remade` times again.
+
+    Other circuits on the switch stay as they are. Light that is needed is switched on, and it
+    and all settings are as they were found afterwards.
+
+    target_db: what noise is averaged down to, in dB; None for what the method deserves.
+
+    Raises:
+        InstrumentError: an instrument refused or failed.
+        NotDoneError: the light did not become steady.
+    """
+    with _lit(chain):
+        target = TARGETS_DB[chain.method] if target_db is None else target_db
+        return _Measurement(fabric, chain).run(target, remade)
+
+
+@contextlib.contextmanager
+def _lit(chain: Chain) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for observer in chain.observers:
+            stack.callback(observer.prepare())
+        for source, channel in chain.sources:
+            if isinstance(source, Restorable):
+                stack.callback(source.snapshot([channel]))
+            source.set_wavelength(channel, chain.wavelength_nm)
+            source.set_emission(channel, on=True)
+        yield
+
+
+class _Measurement:
+    def __init__(self, fabric: Fabric, chain: Chain) -> None:
+        self._fabric = fabric
+        self._chain = chain
+        own = fabric.testbed.cabling.own_ports(chain.switch)
+        self._held = [
+            circuit
+            for circuit in fabric.bench.switches[chain.switch].circuits()
+            if circuit.ingress in own[0] and circuit.egress in own[1]
+        ]
+        self._readings = Readings(chain, fabric.bench.clock)
+
+    def run(self, target_db: float, remade: int) -> Losses:
+        settings = self._begin()
+        series = [self._readings.read(settings[0], FIRST_READINGS)]
+        noise = self._noise([(settings[0], series[0])])
+        self._readings.noise_db = noise.standard
+        most = readings_needed(noise.standard, target_db, most=MOST_READINGS)
+        for setting in settings[1:]:
+            self._apply(setting)
+            series.append(self._readings.read(setting, most))
+        made = list(zip(settings, series, strict=True))
+        again = self._again(settings[:2], remade if len(settings) > 1 else 0, most)
+        noise = self._noise([*made, *again])
+        makings = self._makings([*made[:2], *again]) if again else {}
+        repeatability = _repeatability(makings, noise, most)
+        losses: dict[Circuit, Loss] = {}
+        dark: list[Circuit] = []
+        for (setting, each), at in zip(made, self._readings.times, strict=False):
+            for circuit in setting:
+                loss = self._loss(circuit, each, at, noise, repeatability)
+                if loss is None:
+                    dark.append(circuit)
+                else:
+                    losses[circuit] = loss
+        losses = self._against_their_like(losses)
+        width = max(len(each) for each in series)
+        whole = np.full((len(series), width, len(self._readings.ports)), np.nan)
+        for number, each in enumerate(series):
+            whole[number, : len(each)] = each
+        whole[whole <= DARK_DBM] = np.nan
+        entered, left = np.split(whole, [len(self._chain.ingress)], axis=2)
+        return Losses(
+            *(self._chain, losses, tuple(dark), len(settings), len(again), most, noise),
+            *(repeatability, makings, tuple(self._readings.times[: len(settings)]), entered, left),
+        )
+
+    # ------------------------------------------------------------------------ settings
+
+    def _begin(self) -> list[Setting]:
+        """The settings, the first of which is made."""
+        chain = self._chain
+        settings = cyclic_shifts(chain.ingress, chain.egress)
+        try:
+            self._apply(settings[0])
+        except DeniedError as error:
+            if error.code != CANNOT:
+                raise
+            settings = one_by_one(self._planned())
+            if not settings:
+                raise
+            self._apply(settings[0])
+        return settings
+
+    def _planned(self) -> set[Circuit]:
+        """The circuits of the testbed's plans that can be measured."""
+        name = self._chain.switch
+        plans = self._fabric.plans.values()
+        return {
+            circuit
+            for plan in plans
+            for circuit in plan.circuits.get(name, ())
+            if circuit.ingress in self._chain.ingress and circuit.egress in self._chain.egress
+        }
+
+    def _apply(self, setting: Setting) -> None:
+        name = self._chain.switch
+        plan = Plan(f"losses of {name}", {name: beside(setting, self._held)})
+        self._fabric.apply(plan, closes=False)  # light that nobody can receive is measured too
+
+    def _again(
+        self, settings: Sequence[Setting], remade: int, count: int
+    ) -> list[tuple[Setting, Numbers]]:
+        again = []
+        for setting in itertools.chain.from_iterable([settings] * remade):
+            self._apply(setting)
+            again.append((setting, self._readings.read(setting, count)))
+        return again
+
+    def _against_their_like(self, losses: dict[Circuit, Loss]) -> dict[Circuit, Loss]:
+        """Where nobody knows what enters, losses above the median of the same ingress."""
+        unknown = [n for n in self._chain.launched if self._chain.planes[n].relative]
+        for ingress in unknown:
+            own = {c: loss for c, loss in losses.items() if c.ingress == ingress}
+            middle = float(np.median([loss.value for loss in own.values()])) if own else 0.0
+            losses |= {c: replace(loss, value=loss.value - middle) for c, loss in own.items()}
+        return losses
+
+    # -------------------------------------------------------------------------- losses
+
+    def _noise(self, made: Sequence[tuple[Setting, Numbers]]) -> Component:
+        """Of one reading of a loss, whatever its circuit."""
+        groups = [
+            self._readings.lost(circuit, samples)
+            for setting, samples in made
+            for circuit in setting
+            if self._readings.lit(circuit, samples)
+        ]
+        return pooled(groups, "noise") if groups else Component("noise", 0.0)
+
+    def _makings(self, made: Sequence[tuple[Setting, Numbers]]) -> dict[Circuit, tuple[float, ...]]:
+        """The mean loss of each making of each circuit, uncorrected."""
+        means: dict[Circuit, tuple[float, ...]] = {}
+        for setting, samples in made:
+            for circuit in setting:
+                if self._readings.lit(circuit, samples):
+                    mean = float(self._readings.lost(circuit, samples).mean())
+                    means[circuit] = (*means.get(circuit, ()), mean)
+        return means
+
+    def _loss(
+        self,
+        circuit: Circuit,
+        samples: Numbers,
+        at: int,
+        noise: Component,
+        repeatability: Component | None,
+    ) -> Loss | None:
+        if not self._readings.lit(circuit, samples):
+            return None
+        planes = [self._chain.planes[port] for port in circuit]
+        value = float(self._readings.lost(circuit, samples).mean())
+        value += planes[1].correction_db - planes[0].correction_db
+        mean = Component("noise", noise.standard / math.sqrt(len(samples)), noise.degrees)
+        parts = [mean, *([repeatability] if repeatability else [])]
+        relative = self._chain.relative(*circuit)
+        if relative is None:
+            parts += [part for plane in planes for part in plane.components]
+            parts += _shared(planes[0].of, planes[1].of)
+        return Loss(circuit, value, combine(parts), at, relative)
+
+
+def _repeatability(
+    makings: Mapping[Circuit, tuple[float, ...]], noise: Component, readings: int
+) -> Component | None:
+    """Of one making of a circuit; what noise leaves in a mean is taken off."""
+    if not makings:
+        return None
+    found = pooled(makings.values(), "repeatability")
+    variance = found.standard**2 - noise.standard**2 / readings
+    return Component("repeatability", math.sqrt(max(variance, 0.0)), found.degrees)
+
+
+def _shared(entering: ReferenceSet | None, leaving: ReferenceSet | None) -> list[Component]:
+    """What two references bring into a loss together: of one set, not what they share."""
+    sets = [each for each in (entering, leaving) if each is not None]
+    parts = [
+        Component("linearity", max((each.linearity_db for each in sets), default=0.0)),
+        Component("polarization", max((each.polarization_db for each in sets), default=0.0)),
+    ]
+    if entering is not leaving:
+        parts += [Component("meter calibration", each.common_db) for each in sets]
+    return [part for part in parts if part.standard]

@@ -1,0 +1,144 @@
+"""Who sees the light on either side of a switch: its own monitors, a meter, transceivers."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from harness.bench import Bench
+from instruments.capabilities import PowerMeter, PowerMonitor, Restorable
+from testbeds import Port
+
+
+class Seen(NamedTuple):
+    """Light at ports of a switch in one sample.
+
+    Attributes:
+        dbm: by the switch's port; -inf for none.
+        window: over how many ns before the sample was averaged.
+    """
+
+    dbm: Mapping[int, float]
+    window: int
+
+
+class Observer(Protocol):
+    """Something that reads the light at ports of one switch."""
+
+    def prepare(self) -> Callable[[], None]:
+        """Make it ready to read; what it returns puts its settings back."""
+
+    def read(self) -> Seen:
+        """Take one sample at all of its ports."""
+
+
+class Monitors:
+    """A switch's own power monitors, all in one sample."""
+
+    def __init__(self, switch: PowerMonitor, ports: Iterable[int]) -> None:
+        self._switch = switch
+        self._ports = sorted(ports)
+
+    def prepare(self) -> Callable[[], None]:
+        """It is ready as it is set."""
+        return _nothing
+
+    def read(self) -> Seen:
+        """Ask the switch."""
+        reading = self._switch.power(self._ports)
+        return Seen(reading.dbm, reading.window)
+
+
+class Channels:
+    """The channels of a bench meter that fibers lead to; `ports` has the switch's port of each."""
+
+    def __init__(self, meter: PowerMeter, ports: Mapping[int, int], wavelength_nm: float) -> None:
+        self._meter = meter
+        self._ports = dict(sorted(ports.items()))
+        self._wavelength_nm = wavelength_nm
+
+    def prepare(self) -> Callable[[], None]:
+        """Correct for the wavelength."""
+        return prepare_meter(self._meter, list(self._ports), self._wavelength_nm)
+
+    def read(self) -> Seen:
+        """Ask the meter."""
+        reading = self._meter.power(list(self._ports))
+        dbm = {port: reading.dbm[channel] for channel, port in self._ports.items()}
+        return Seen(dbm, reading.window)
+
+
+class _Asked(Protocol):
+    """A server whose transceivers can be asked."""
+
+    @property
+    def nic(self) -> Any:
+        """Its own tools."""
+
+
+class Modules:
+    """What transceivers say of their own light, the mean of their lanes.
+
+    sends, receives: the transceiver at the far end of the fiber of each ingress and egress.
+    """
+
+    _REFRESH = 1_000_000_000  # modules measure a few times a second at best
+
+    def __init__(
+        self, bench: Bench, sends: Mapping[int, Port], receives: Mapping[int, Port]
+    ) -> None:
+        self._bench = bench
+        self._sends = sends
+        self._receives = receives
+
+    def prepare(self) -> Callable[[], None]:
+        """They always measure."""
+        return _nothing
+
+    def read(self) -> Seen:
+        """Ask all servers, each one's modules one after the other."""
+        wanted: dict[str, set[Port]] = {}
+        for port in (*self._sends.values(), *self._receives.values()):
+            wanted.setdefault(port.owner, set()).add(port)
+        asked = [lambda s=server, p=ports: self._ask(s, p) for server, ports in wanted.items()]
+        lanes = {
+            port: each
+            for answer in self._bench.clock.parallel(*asked)
+            for port, each in answer.items()
+        }
+        dbm = {number: _mean(lanes[port][0]) for number, port in self._sends.items()}
+        dbm |= {number: _mean(lanes[port][1]) for number, port in self._receives.items()}
+        return Seen(dbm, self._REFRESH)
+
+    def _ask(
+        self, name: str, ports: Iterable[Port]
+    ) -> dict[Port, tuple[list[float | None], list[float | None]]]:
+        server: _Asked = self._bench.servers[name]  # type: ignore[assignment]
+        found = {}
+        for port in sorted(ports):
+            told = server.nic.module(self._bench.testbed.nic_port(port).netdev).value
+            average = told.rx_power_is != "oma"
+            found[port] = (
+                [lane.tx_power_dbm for lane in told.lanes],
+                [lane.rx_power_dbm if average else None for lane in told.lanes],
+            )
+        return found
+
+
+def prepare_meter(
+    meter: PowerMeter, channels: list[int], wavelength_nm: float
+) -> Callable[[], None]:
+    """Set what a meter's detectors are corrected for; what it returns puts its settings back."""
+    put_back = meter.snapshot(channels) if isinstance(meter, Restorable) else _nothing
+    meter.prepare(channels, wavelength_nm=wavelength_nm)
+    return put_back
+
+
+def _nothing() -> None:
+    """There is nothing to put back."""
+
+
+def _mean(lanes: Iterable[float | None]) -> float:
+    """The mean of lanes' powers in dBm; -inf for none."""
+    known = [10 ** (lane / 10) for lane in lanes if lane is not None]
+    mean = sum(known) / len(known) if known else 0.0
+    return 10 * math.log10(mean) if mean else -math.inf

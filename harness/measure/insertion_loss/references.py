@@ -1,0 +1,201 @@
+"""Where references come from: a file beside the testbed, or, in simulation, a simulated person.
+
+Those of a simulated lab are taken anew in each run, from its seed, and stored nowhere that
+hardware would look; those in a file hold for hardware alone.
+"""
+
+import datetime
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TypeAlias
+
+from harness.bench import Bench
+from harness.measure.insertion_loss.chains import SOURCE_NM, monitored_ports
+from harness.measure.insertion_loss.observers import prepare_meter
+from harness.statistics.uncertainty import pooled
+from instruments.capabilities import LightSource, PowerMeter, Restorable
+from instruments.clock import wall_time
+from testbeds import LightrigError, Port
+from testbeds.references import References, ReferenceSet, load_references, references_path
+
+Plug: TypeAlias = Callable[[Port, Port], Callable[[], None]]
+"""Leads the fiber of a source's channel to a meter's; what it returns undoes that."""
+
+Cap: TypeAlias = Callable[[str], None]
+"""Has somebody cap the inputs of the meter of that name, until it has taken its dark offset."""
+
+READINGS = 16
+CONNECTOR_DB = 0.02
+"""How alike a connector is each time it is plugged (k = 1), unless told otherwise: a guess."""
+
+VALID_DAYS = 30
+"""How long a reference holds, unless somebody writes another day into its file."""
+
+
+class NoReferenceError(LightrigError):
+    """A reference cannot be taken."""
+
+
+def references_of(bench: Bench) -> References:
+    """Those that hold for `bench`; none where nobody has taken any.
+
+    Raises `TestbedError` for a file that is wrong, `NoReferenceError` for one of a simulated lab.
+    """
+    if bench.world is not None and bench.simulated >= set(bench.switches):
+        return simulated_references(bench)
+    path = references_path(bench.testbed.path)
+    found = load_references(path) if path.exists() else References()
+    if found.simulated:
+        raise NoReferenceError(
+            f"{path} says that its references are simulated: they hold for no hardware; take "
+            f"others with `lightrig reference {bench.testbed.path}`"
+        )
+    return found
+
+
+def simulated_references(bench: Bench) -> References:
+    """What a person would have found in the simulated lab of `bench` while all was well."""
+    world, testbed = bench.world, bench.testbed
+    assert world is not None
+    book = world.references
+    launches: dict[Port, float] = {}
+    offsets: dict[Port, float] = {}
+    for name in sorted(bench.switches):
+        ingress, egress = testbed.cabling.own_ports(name)
+        monitored = monitored_ports(bench.switches[name], ingress | egress)
+        offsets |= {Port(name, str(n)): book.offset(name, n) for n in sorted(monitored)}
+        for n in sorted(ingress):
+            if (dbm := book.launch(name, n)) is not None:
+                launches[Port(name, str(n))] = dbm
+    today = wall_time().date()
+    serials = tuple(f"{one.model}, serial {one.serial}" for one in bench.identities.values())
+    found = [
+        ReferenceSet(
+            *(f"by-hand-{nm:g}", today, _expiry(today), nm, serials, book.uncertainty_db),
+            launches=launches,
+            offsets=offsets,
+        )
+        for nm in sorted({SOURCE_NM, *(t.wavelength_nm for t in testbed.transceivers.values())})
+        if launches or offsets
+    ]
+
+    def plug(source: Port, sink: Port) -> Callable[[], None]:
+        return world.replug(source, sink, book.plugged(source, sink))
+
+    if can_take(bench):
+        found += take_references(bench, plug, connector_db=book.uncertainty_db)
+    return References(tuple(found), simulated=True)
+
+
+def can_take(bench: Bench) -> bool:
+    """Whether light sources and a meter are cabled that references can be taken with."""
+    return bool(_cabled(bench, "light_source", sinks=False) and _cabled(bench, "power_meter"))
+
+
+def take_references(
+    bench: Bench, plug: Plug, cap: Cap | None = None, *, connector_db: float = CONNECTOR_DB
+) -> list[ReferenceSet]:
+    """Lead each source to each meter, and note what arrives: one set a meter.
+
+    One cord: the fiber of a source is taken out of the switch and plugged into the meter. What
+    the meter's first channel shows of a source is its launch, and what another channel shows
+    more of the first source is that channel's, so that the meter's own calibration is in no
+    loss. Light that is needed is switched on, and is as it was found afterwards.
+
+    cap: called before a meter's dark offset is taken; None leaves that as it is.
+    connector_db: by how much a connector differs each time it is plugged (k = 1). Three
+    connections are in a loss between two references, hence half again as much in each.
+
+    Raises:
+        NoReferenceError: there is no source or no meter.
+        InstrumentError: an instrument refused or failed.
+    """
+    if not can_take(bench):
+        raise NoReferenceError(
+            f"testbed {bench.testbed.name} has no light source and power meter with fibers, so "
+            "there is nothing to take a reference with"
+        )
+    sources = _cabled(bench, "light_source", sinks=False)
+    by_meter: dict[str, list[Port]] = {}
+    for sink in _cabled(bench, "power_meter"):
+        by_meter.setdefault(sink.owner, []).append(sink)
+    if cap is not None:
+        for name, sinks in by_meter.items():
+            cap(name)
+            meter: PowerMeter = bench.instruments[name]  # type: ignore[assignment]
+            meter.zero([int(sink.name) for sink in sinks])
+    with ExitStack() as stack:
+        for source in sources:
+            laser: LightSource = bench.instruments[source.owner]  # type: ignore[assignment]
+            channel = int(source.name)
+            if isinstance(laser, Restorable):
+                stack.callback(laser.snapshot([channel]))
+            laser.set_wavelength(channel, SOURCE_NM)
+            laser.set_emission(channel, on=True)
+        found = [
+            _at_meter(bench, name, sources, sinks, plug, connector_db)
+            for name, sinks in by_meter.items()
+        ]
+    zeroed = None if cap is None else wall_time().date()
+    return [replace(each, zeroed=zeroed) for each in found]
+
+
+def _at_meter(
+    bench: Bench,
+    name: str,
+    sources: list[Port],
+    sinks: list[Port],
+    plug: Plug,
+    connector_db: float,
+) -> ReferenceSet:
+    meter: PowerMeter = bench.instruments[name]  # type: ignore[assignment]
+    put_back = prepare_meter(meter, [int(sink.name) for sink in sinks], SOURCE_NM)
+    pairs = [(source, sinks[0]) for source in sources] + [(sources[0], s) for s in sinks[1:]]
+    readings: dict[tuple[Port, Port], list[float]] = {}
+    with ExitStack() as stack:
+        stack.callback(put_back)
+        for source, sink in pairs:
+            undo = plug(source, sink)
+            try:
+                readings[source, sink] = _readings(bench, meter, int(sink.name))
+            finally:
+                undo()
+    level = {pair: math.fsum(found) / len(found) for pair, found in readings.items()}
+    noise = pooled(readings.values(), "noise").standard
+    base = level[sources[0], sinks[0]]
+    today, identity = wall_time().date(), bench.identities[name]
+    return ReferenceSet(
+        *(f"{name}-{SOURCE_NM:g}", today, _expiry(today), SOURCE_NM),
+        (f"{identity.model}, serial {identity.serial}",),
+        math.sqrt(1.5 * (connector_db**2 + noise**2 / READINGS)),
+        launches={source: level[source, sinks[0]] for source in sources},
+        offsets={sink: level[sources[0], sink] - base for sink in sinks},
+    )
+
+
+def _readings(bench: Bench, meter: PowerMeter, channel: int) -> list[float]:
+    found: list[float] = []
+    window = 0
+    while len(found) < READINGS:
+        bench.clock.sleep(window)
+        reading = meter.power([channel])
+        window = reading.window
+        found.append(reading.dbm[channel])
+    return found
+
+
+def _cabled(bench: Bench, kind: str, *, sinks: bool = True) -> list[Port]:
+    """The channels of instruments of one kind that fibers lead to, or lead from."""
+    testbed = bench.testbed
+    ends = [fiber.sink if sinks else fiber.source for fiber in testbed.fibers]
+    return [
+        port
+        for port in ends
+        if (spec := testbed.instruments.get(port.owner)) is not None and spec.kind == kind
+    ]
+
+
+def _expiry(today: datetime.date) -> datetime.date:
+    return today + datetime.timedelta(days=VALID_DAYS)

@@ -1,0 +1,130 @@
+"""Losses, their budget, what is wrong and how well it closes, as rows."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy.special import chdtri
+
+from harness.bench import Bench
+from harness.measure.insertion_loss.faults import Fault
+from harness.measure.insertion_loss.matrix import Loss, Losses
+from harness.record import Row, Scalar
+from harness.statistics.uncertainty import Component, combine, pooled
+from instruments.capabilities import ClimateChamber
+
+LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
+
+
+def quantity_of(loss: Loss) -> str:
+    """Its name: a loss that no reference stands behind has another one."""
+    return LOSS if loss.relative is None else RELATIVE
+
+
+def loss_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+    """A row a circuit: its loss in dB with its 95 % interval."""
+    held = {"wavelength_nm": round(losses.chain.wavelength_nm), **conditions}
+    for circuit, loss in losses.losses.items():
+        ends = loss.value - loss.budget.expanded, loss.value + loss.budget.expanded
+        subject = f"{losses.chain.switch} {circuit}"
+        yield Row(subject, quantity_of(loss), loss.value, *ends, "dB", loss.at, held)
+
+
+def budget_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+    """A row a component: its standard uncertainty in dB, the median of all losses, its ends.
+
+    Their condition says how the losses were measured.
+    """
+    shares: dict[str, list[float]] = {}
+    for loss in losses.losses.values():
+        together: dict[str, float] = {}
+        for part in loss.budget.components:
+            together[part.name] = together.get(part.name, 0.0) + part.standard**2
+        together["combined"] = loss.budget.standard**2
+        for name, square in together.items():
+            shares.setdefault(name, []).append(square**0.5)
+    held = {**conditions, "method": losses.chain.method}
+    for name, found in shares.items():
+        middle = float(np.median(found))
+        quantity = f"loss.budget.{name.replace(' ', '_')}"
+        low, high = min(found), max(found)
+        yield Row(losses.chain.switch, quantity, middle, low, high, "dB", losses.times[0], held)
+
+
+def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+    """What each making of a circuit lost more than its mean, and the standard deviation of that.
+
+    The first with the interval that noise leaves, the second without noise, with its own 95 %
+    interval for normal makings.
+    """
+    if losses.repeatability is None:
+        return
+    at, name = losses.times[-1], losses.chain.switch
+    mean_of = losses.noise.standard / math.sqrt(losses.readings)
+    half = combine([Component("noise", mean_of, losses.noise.degrees)]).expanded
+    for circuit, makings in losses.makings.items():
+        mean = math.fsum(makings) / len(makings)
+        for number, making in enumerate(makings):
+            more = making - mean
+            told = {**conditions, "repetition": number}
+            ends = more - half, more + half
+            yield Row(f"{name} {circuit}", "loss.remade", more, *ends, "dB", at, told)
+    found = pooled(losses.makings.values(), "repeatability")
+    low, high = (
+        math.sqrt(max(found.standard**2 * found.degrees / quantile - mean_of**2, 0.0))
+        for quantile in chdtri(found.degrees, (0.025, 0.975))
+    )
+    value = min(max(losses.repeatability.standard, low), high)
+    yield Row(name, "insertion_loss.repeatability", value, low, high, "dB", at, dict(conditions))
+
+
+def fault_rows(
+    losses: Losses, faults: Sequence[Fault], conditions: Mapping[str, Scalar]
+) -> Iterator[Row]:
+    """A row for each thing that is wrong: by how many dB, and as condition what it is."""
+    for fault in faults:
+        size = fault.value, fault.lower, fault.upper
+        told = {**conditions, "fault": fault.kind}
+        yield Row(fault.subject, "loss.fault", *size, "dB", losses.times[-1], told)
+
+
+def temperature(bench: Bench) -> dict[str, Scalar]:
+    """How warm it is, where a climate chamber can be asked."""
+    for name, spec in bench.testbed.instruments.items():
+        if spec.kind == "climate_chamber":
+            chamber: ClimateChamber = bench.instruments[name]  # type: ignore[assignment]
+            return {"temperature_c": round(chamber.temperature(), 2)}
+    return {}
+
+
+def closure_rows(losses: Losses, bench: Bench) -> Iterator[Row]:
+    """Which share of the intervals holds the loss that was put into a simulated world."""
+    name = losses.chain.switch
+    found = list(inside(losses, bench))
+    if found:
+        share = sum(found) / len(found)
+        at, held = losses.times[-1], {"n": len(found)}
+        yield Row(name, "loss.closure", share, share, share, "1", at, held)
+
+
+def inside(losses: Losses, bench: Bench) -> Iterable[bool]:
+    """For each loss against a reference, whether its interval holds the truth."""
+    if bench.world is None or losses.chain.switch not in bench.simulated:
+        return
+    for circuit, loss in losses.losses.items():
+        if loss.relative is None:
+            true = bench.world.loss(losses.chain.switch, circuit)
+            yield abs(true - loss.value) <= loss.budget.expanded
+
+
+def all_rows(
+    losses: Losses, faults: Sequence[Fault], bench: Bench, conditions: Mapping[str, Scalar]
+) -> list[Row]:
+    """Everything that is to be recorded of one switch."""
+    return [
+        *loss_rows(losses, conditions),
+        *repeatability_rows(losses, conditions),
+        *budget_rows(losses, conditions),
+        *fault_rows(losses, faults, conditions),
+        *closure_rows(losses, bench),
+    ]

@@ -1,0 +1,101 @@
+"""A small lab whose losses are measured: eight NIC ports on a Polatis, or a laser on a meter."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.bench import Bench, bind
+from testbeds import load
+
+POLATIS = """
+name: lossy
+switches:
+  ocs: {{model: polatis, address: tl1://ocs.invalid, size: {size}x{size},
+        options: {{rerouting: true, monitors: {monitors}}}}}
+servers:
+  server[0-1]:
+    address: ssh://bench@{{name}}.invalid
+    nics: {{nic0: {{ports: {ports}, netdev: "ens1f{{p}}", rate: 100G, transceiver: lr4}}}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {{min: -4 dBm, max: 4 dBm}}
+    receive: {{min: -14 dBm, max: 4 dBm}}
+fibers:
+  - server[0-1].nic0.p[0-{last}] <-> ocs
+limits: {{insertion_loss: {{max: 4 dB}}}}
+simulation:
+  faults: [{faults}]
+  switches:
+    ocs:
+      acknowledge: {{mean: 40 ms}}
+      settle: {{mean: {settle}}}
+      loss: {{mean: 1.2 dB, sd: 0.05 dB, ingress: 0.05 dB, egress: 0.05 dB, repeatability: 0.02 dB}}
+      monitor: {{averaging: 10 ms, noise: 0.03 dB, offset: 0.15 dB, drift: 0.01 dB}}
+  references: {{uncertainty: 0.04 dB}}
+"""
+
+METER = """
+name: metered
+switches:
+  trx: {{model: ocstrx, address: "serial:///dev/trx", size: 3x9}}
+instruments:
+  laser[1-2]: {{kind: light_source, model: keysight-n7776c, address: "scpi://{{name}}.invalid"}}
+  meter: {{kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid, channels: 4}}
+  voa: {{kind: attenuator, model: keysight-n7764a, address: scpi://voa.invalid, channels: 4}}
+fibers:
+  - laser[1-2] -> trx.[1-2]
+  - {{fiber: "trx.[4,5,7,8] -> meter.[1-4]", loss: 0.4 dB}}
+  - voa.1 -> trx.3     # nobody reads the third module, which must be on some path all the same
+  - trx.10 -> voa.2
+plans:
+  one: {{circuits: {{trx: ["1>4", "2>7", "3>10"]}}}}
+  two: {{circuits: {{trx: ["1>5", "2>8", "3>10"]}}}}
+simulation:
+  faults: [{faults}]
+  switches:
+    trx:
+      acknowledge: {{mean: 75 us}}
+      settle: {{mean: 70 us}}
+      loss: {{mean: 3.3 dB, sd: 0.3 dB}}
+  references: {{uncertainty: 0.04 dB}}
+"""
+
+
+@contextmanager
+def polatis(
+    folder: Path,
+    *faults: str,
+    seed: int = 1,
+    monitors: str = "both",
+    ports: int = 4,
+    settle: str = "24 ms",
+) -> Iterator[Bench]:
+    """As many ingress and egress ports as two servers with `ports` NIC ports each need."""
+    text = POLATIS.format(
+        faults=", ".join(faults),
+        monitors=monitors,
+        size=2 * ports,
+        ports=ports,
+        last=ports - 1,
+        settle=settle,
+    )
+    with _bound(folder / "lossy.yaml", text, seed) as bench:
+        yield bench
+
+
+@contextmanager
+def metered(folder: Path, *faults: str, seed: int = 1) -> Iterator[Bench]:
+    """Two modules that switch, each with a laser and two meter channels, and a third."""
+    with _bound(folder / "metered.yaml", METER.format(faults=", ".join(faults)), seed) as bench:
+        yield bench
+
+
+@contextmanager
+def _bound(path: Path, text: str, seed: int) -> Iterator[Bench]:
+    path.write_text(text)
+    bench = bind(load(path), "simulated", seed)
+    try:
+        yield bench
+    finally:
+        bench.close()

@@ -1,0 +1,215 @@
+"""Gates: planned from limit and confidence, stopped when decided, void if nothing counts."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.measure.bit_errors import (
+    Counted,
+    count_for,
+    count_until_decided,
+    judge_counts,
+    plan_gate,
+)
+from harness.statistics.sequential import SequentialTest
+from instruments.capabilities import ErrorCount
+from instruments.clock import Clock, Span
+from instruments.virtual_clock import VirtualClock
+from testbeds import Limit
+
+SECOND = 1_000_000_000
+RATE = 100e9
+LIMIT = Limit("bit_error_ratio", "upper", 1.0, 1e-12, "1", 0.95)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    made = VirtualClock()
+    yield made
+    made.close()
+
+
+@dataclass
+class Line:
+    """A counter whose bits fail with a ratio of `ratio`; its counts are `wrong` as said."""
+
+    clock: Clock
+    ratio: float
+    wrong: dict[str, object] = field(default_factory=dict)
+    compared: float = 1.0
+    name: str = "line"
+    bits_per_second: float = RATE
+    slack: int = 0
+    draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
+
+    def count(self, *, duration: int) -> "Gate":
+        return Gate(self, duration)
+
+
+class Gate:
+    def __init__(self, line: Line, duration: int) -> None:
+        self.line, self.duration = line, duration
+        self.begun = self.last = line.clock.now()
+        self.errors = 0
+
+    def now(self) -> ErrorCount:
+        now = min(self.line.clock.now(), self.begun + self.duration)
+        fresh = (now - self.last) / 1e9 * RATE
+        self.last = now
+        self.errors += int(self.line.draws.poisson(fresh * self.line.ratio))
+        bits = round((now - self.begun) / 1e9 * RATE * self.line.compared)
+        at = (Span(self.begun, self.begun), Span(now, now))
+        count = ErrorCount(*at, bits, self.errors, sync_lost=False, clock_lost=False)
+        return replace(count, **self.line.wrong)  # type: ignore[arg-type]
+
+    def result(self) -> ErrorCount:
+        self.line.clock.sleep(self.begun + self.duration - self.line.clock.now())
+        return self.now()
+
+    stop = now
+
+
+# ---------------------------------------------------------------------------------- plans
+
+
+@given(
+    st.floats(1e-15, 1e-3),
+    st.floats(0.5, 0.999),
+    st.floats(1e9, 1e12),
+)
+def test_a_planned_gate_passes_without_an_error(
+    limit: float, confidence: float, rate: float
+) -> None:
+    plan = plan_gate(limit, confidence, rate)
+    bits = math.floor(plan.duration / 1e9 * rate)
+    assert bits >= plan.bits
+    assert bits < 1.02 * plan.bits + rate / 1e8  # and it is not much longer
+    at = Span(0, 0), Span(plan.duration, plan.duration)
+    count = ErrorCount(*at, plan.bits, 0, sync_lost=False, clock_lost=False)
+    counted = Counted("line", count, 0.0, confidence, limit)
+    stated = Limit("bit_error_ratio", "upper", 1.0, limit, "1", confidence)
+    assert judge_counts(stated, [counted]).outcome == "pass"
+    one = Counted("line", replace(count, errors=1), 0.0, confidence, limit)
+    assert judge_counts(stated, [one]).outcome != "pass"
+
+
+def test_a_plan_says_how_long_it_takes_and_what_it_shows() -> None:
+    words = str(plan_gate(1e-12, 0.95, RATE))
+    assert "30.3 s" in words
+    assert "3e+12 bits" in words
+    assert "at most 1e-12 with 95 % confidence" in words
+
+
+def test_a_gate_is_no_shorter_than_asked() -> None:
+    assert plan_gate(1e-4, 0.95, RATE, 30 * SECOND).duration == 30 * SECOND
+
+
+# ------------------------------------------------------------------------------- counting
+
+
+def test_a_gate_bounds_the_ratio_exactly(clock: Clock) -> None:
+    counted = count_for(Line(clock, 1e-9), plan_gate(1e-12, 0.95, RATE))
+    assert counted.trouble is None
+    assert counted.ratio is not None
+    assert counted.ratio.lower < 1e-9 < counted.ratio.upper
+    assert judge_counts(LIMIT, [counted]).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "compared", "said"),
+    [
+        ({"sync_lost": True}, 1.0, "did not follow the pattern"),
+        ({"clock_lost": True}, 1.0, "no signal"),
+        ({"void": "its counters began anew"}, 1.0, "its counters began anew"),
+        ({"bits": 0}, 1.0, "compared 0 of"),
+        ({}, 0.99, "the signal was lost for a while, or its counters began anew"),
+    ],
+)
+def test_what_counted_nothing_is_not_zero_errors(
+    clock: Clock, wrong: dict[str, object], compared: float, said: str
+) -> None:
+    counted = count_for(Line(clock, 0.0, wrong, compared), plan_gate(1e-12, 0.95, RATE))
+    assert counted.trouble is not None
+    assert said in counted.trouble
+    assert counted.ratio is None
+    verdict = judge_counts(LIMIT, [counted])
+    assert verdict.outcome == "fail"
+    assert said in verdict.reason
+
+
+def test_a_counter_may_be_a_little_behind(clock: Clock) -> None:
+    line = Line(clock, 0.0, compared=0.98, slack=SECOND)
+    assert count_for(line, plan_gate(1e-12, 0.95, RATE)).trouble is None
+
+
+TEST = SequentialTest(1e-13, 1e-12)
+
+
+def test_a_good_line_is_accepted_as_soon_as_it_can_be(clock: Clock) -> None:
+    counted = count_until_decided(Line(clock, 0.0), TEST, clock, 600 * SECOND)
+    assert counted.decision == "accept"
+    assert TEST.bits_without_errors() <= counted.count.bits < 1.1 * TEST.bits_without_errors()
+    assert judge_counts(LIMIT, [counted]).outcome == "pass"
+
+
+def test_a_bad_line_is_rejected_long_before_its_time(clock: Clock) -> None:
+    counted = count_until_decided(Line(clock, 1e-10), TEST, clock, 600 * SECOND)
+    assert counted.decision == "reject"
+    assert counted.count.bits < 0.2 * plan_gate(1e-12, 0.95, RATE).bits
+    assert counted.ratio is not None
+    assert counted.ratio.lower < 1e-10 < counted.ratio.upper
+    assert judge_counts(LIMIT, [counted]).outcome == "fail"
+
+
+def test_a_line_that_cannot_be_decided_ends_in_time(clock: Clock) -> None:
+    before = clock.now()
+    counted = count_until_decided(Line(clock, 4e-13), TEST, clock, 40 * SECOND)
+    assert clock.now() - before < 45 * SECOND
+    assert counted.decision == "go on"
+    assert judge_counts(LIMIT, [counted]).outcome == "not enough data"
+
+
+def test_a_line_that_loses_its_pattern_is_not_waited_for(clock: Clock) -> None:
+    before = clock.now()
+    line = Line(clock, 0.0, {"sync_lost": True})
+    counted = count_until_decided(line, TEST, clock, 600 * SECOND)
+    assert clock.now() - before < 10 * SECOND
+    assert counted.trouble is not None
+    assert judge_counts(LIMIT, [counted]).outcome == "fail"
+
+
+# ------------------------------------------------------------------------------- verdicts
+
+
+def counted_as(errors: int, bits: int = 3 * 10**13) -> Counted:
+    count = ErrorCount(Span(0, 0), Span(1, 1), bits, errors, sync_lost=False, clock_lost=False)
+    return Counted("line", count, 0.0, 0.95, 1e-12)
+
+
+def test_the_worst_gate_speaks_for_all() -> None:
+    verdict = judge_counts(LIMIT, [counted_as(0), counted_as(60), counted_as(1)])
+    assert verdict.outcome == "fail"
+    assert verdict.reason.startswith("Of 3 gates the worst: line: 60 errors")
+    assert (verdict.n, verdict.exceeding) == (3, 1)
+
+
+def test_a_gate_that_decides_nothing_says_how_many_bits_more() -> None:
+    verdict = judge_counts(LIMIT, [counted_as(0), counted_as(30)])
+    assert verdict.outcome == "not enough data"
+    assert verdict.needed is not None
+    assert verdict.needed > 10**12
+
+
+def test_a_warning_makes_a_pass_marginal() -> None:
+    warned = replace(LIMIT, warn=2e-13)
+    assert judge_counts(warned, [counted_as(5)]).outcome == "marginal"
+    assert judge_counts(warned, [counted_as(0)]).outcome == "pass"
+
+
+def test_no_gate_is_not_enough_data() -> None:
+    assert judge_counts(LIMIT, []).outcome == "not enough data"

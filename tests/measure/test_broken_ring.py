@@ -1,0 +1,38 @@
+"""A ring whose link is broken is told by the link's ports, before anything is measured on it."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.bench import Fabric, bind
+from harness.measure import measure as measuring
+from harness.measure.links import LinkObservation, LinksDownError
+from harness.measure.measure import Measure
+from instruments import kernel
+from testbeds import load
+
+RINGS = Path("testbeds/rings4.yaml")
+DARK = "\n  faults:\n    - {fault: dark laser, at: [server2.nic0.p1]}\n"
+
+
+def test_a_dark_fiber_in_a_ring_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    monkeypatch.setattr(measuring, "LINK_TIMEOUT", 1_000_000_000)
+    file = tmp_path / "rings4.yaml"
+    file.write_text(RINGS.read_text().rstrip() + DARK)
+    testbed = load(file)
+    bench = bind(testbed, "simulated", 1)
+    try:
+        links = LinkObservation(bench)
+        measure = Measure(Fabric(bench), links, lambda _: None)
+        with pytest.raises(LinksDownError) as down:
+            measure.bring_up(testbed.plans["ring"])
+        links.pause()
+    finally:
+        bench.close()
+    said = str(down.value)
+    assert "server3.nic0.p0 (carrier)" in said
+    assert "server2.nic0.p1 (datagram)" in said
+    assert "server0" not in said
+    assert "server1" not in said

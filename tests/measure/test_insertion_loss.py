@@ -1,0 +1,367 @@
+"""Losses are measured in few settings, hold what was put in, and what is wrong is named."""
+
+import datetime
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from lossy_lab import metered, polatis
+
+from harness.bench import Fabric
+from harness.measure.insertion_loss import (
+    NothingToMeasureError,
+    chains,
+    find_faults,
+    measure_losses,
+    misread,
+    references_of,
+)
+from harness.measure.insertion_loss.matrix import _repeatability
+from harness.measure.insertion_loss.references import NoReferenceError, take_references
+from harness.measure.insertion_loss.rows import all_rows, inside
+from harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
+from harness.statistics.uncertainty import Component
+from testbeds import Circuit, Plan, Port
+from testbeds.references import References, ReferenceSet, references_path, references_yaml
+
+PORTS = st.integers(1, 7)
+
+
+@settings(max_examples=30)
+@given(PORTS, PORTS)
+def test_shifts_make_every_circuit_once_in_as_few_settings_as_can_be(high, wide):
+    ingress, egress = range(1, high + 1), range(high + 1, high + wide + 1)
+    found = cyclic_shifts(ingress, egress)
+    made = [circuit for setting in found for circuit in setting]
+    assert len(found) == max(high, wide)
+    assert sorted(made) == [Circuit(a, b) for a in ingress for b in egress]
+    for setting in found:
+        ports = [port for circuit in setting for port in circuit]
+        assert len(ports) == len(set(ports))
+
+
+@given(st.sets(st.builds(Circuit, st.integers(1, 4), st.integers(5, 8))))
+def test_circuits_are_packed_so_that_no_port_is_used_twice(circuits):
+    found = one_by_one(circuits)
+    assert sorted(c for setting in found for c in setting) == sorted(circuits)
+    for setting in found:
+        assert beside(setting, circuits) >= set(setting)
+        ports = [port for circuit in setting for port in circuit]
+        assert len(ports) == len(set(ports))
+
+
+def measured(bench, references=None, **options):
+    fabric = Fabric(bench)
+    (chain,) = chains(bench, references_of(bench) if references is None else references)
+    losses = measure_losses(fabric, chain, **options)
+    fabric.restore()
+    return losses
+
+
+# -------------------------------------------------------------------------------- closure
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path):
+    held, took, own = [], 0, 0.0
+    for seed in range(6):
+        with polatis(tmp_path, seed=seed) as bench:
+            (chain,) = chains(bench, references_of(bench))
+            began = bench.clock.now()
+            losses = measure_losses(Fabric(bench), chain)
+            took += bench.clock.now() - began
+            held += inside(losses, bench)
+        assert (losses.settings, losses.remade) == (8, 6)
+        changes = losses.settings + losses.remade
+        readings = losses.entered.shape[1] + (changes - 1) * losses.readings
+        own += changes * 40e6 + readings * 10e6
+    assert len(held) == 6 * 64
+    assert np.mean(held) == pytest.approx(0.95, abs=0.03)
+    assert took / own <= 1.05
+
+
+def test_each_cause_of_doubt_is_named(tmp_path):
+    with polatis(tmp_path) as bench:
+        losses = measured(bench)
+    (one, *_) = losses.losses.values()
+    parts = {part.name: part.standard for part in one.budget.components}
+    assert parts.keys() == {"noise", "repeatability", "reference"}
+    assert losses.noise.standard == pytest.approx(0.03 * math.sqrt(2), rel=0.15)
+    assert losses.repeatability.standard == pytest.approx(0.02, abs=0.008)
+    assert parts["noise"] <= 0.016
+    squares = sum(part.standard**2 for part in one.budget.components)
+    assert one.budget.standard == pytest.approx(math.sqrt(squares))
+    assert squares >= 2 * 0.04**2  # the references of both sides
+
+
+@pytest.mark.parametrize("settle", ["43 ms", "70 ms"])
+def test_light_that_settles_after_the_switch_said_done_is_waited_for(tmp_path, settle):
+    with polatis(tmp_path, settle=settle) as bench:
+        losses = measured(bench)
+        held = list(inside(losses, bench))
+    assert np.mean(held) >= 0.85
+    moved = np.nanmax(losses.left, axis=1) - np.nanmin(losses.left, axis=1)
+    assert moved.max() < 0.4  # only noise: no reading has a part of the dark in it
+
+
+def test_one_side_alone_takes_its_launches_from_the_references(tmp_path):
+    with polatis(tmp_path, monitors="egress") as bench:
+        losses = measured(bench)
+        held = list(inside(losses, bench))
+    assert set(losses.chain.launched) == set(losses.chain.ingress)
+    assert np.isnan(losses.entered).all()
+    assert np.mean(held) >= 0.85
+
+
+def test_a_source_and_a_meter_measure_what_plans_lead_between_them(tmp_path):
+    with metered(tmp_path) as bench:
+        losses = measured(bench)
+        held = list(inside(losses, bench))
+        assert not bench.instruments["laser1"].emission(1)
+    assert losses.chain.method == "meter"
+    assert sorted(losses.losses) == [Circuit(1, 4), Circuit(1, 5), Circuit(2, 7), Circuit(2, 8)]
+    assert (losses.settings, held) == (2, [True] * 4)
+
+
+def test_without_monitors_the_modules_say_it_roughly(tmp_path):
+    with polatis(tmp_path, monitors="none", ports=2) as bench:
+        losses = measured(bench, remade=1)
+        assert losses.chain.method == "modules"
+        assert all(inside(losses, bench))
+        assert len(losses.losses) == 16
+    assert all(loss.budget.expanded > 3 for loss in losses.losses.values())
+
+
+def test_circuits_are_put_back(tmp_path):
+    with polatis(tmp_path, ports=2) as bench:
+        switch = bench.switches["ocs"]
+        found = frozenset({Circuit(1, 7), Circuit(2, 5)})
+        switch.change((), found).done()
+        measured(bench)
+        assert switch.circuits() == found
+
+
+def test_noise_is_taken_off_what_makings_differ_by():
+    makings = {Circuit(1, 5): (1.0, 1.2), Circuit(2, 6): (3.1, 2.9)}
+    found = _repeatability(makings, Component("noise", 0.2), 4)
+    assert found.standard == pytest.approx(math.sqrt(0.02 - 0.04 / 4))
+    assert found.degrees == 2
+    assert _repeatability(makings, Component("noise", 0.4), 4).standard == 0
+    assert _repeatability({}, Component("noise", 0.4), 4) is None
+
+
+# ----------------------------------------------------------------------------- references
+
+
+def rows(bench, references, **held):
+    losses = measured(bench, references)
+    faults = find_faults(losses, bench.testbed)
+    return all_rows(losses, faults, bench, held)
+
+
+def of(*sets):
+    return References(sets)
+
+
+def test_without_a_reference_a_loss_is_relative(tmp_path):
+    with polatis(tmp_path, ports=2) as bench:
+        found = rows(bench, References())
+        names = {row.quantity for row in found}
+    assert "insertion_loss.relative" in names
+    assert "insertion_loss" not in names
+    assert "loss.closure" not in names
+
+
+def test_unknown_light_is_compared_with_that_of_its_own_ingress(tmp_path):
+    with polatis(tmp_path, ports=2, monitors="egress") as bench:
+        found = measured(bench, References()).matrix()
+    assert np.median(found, axis=1) == pytest.approx(np.zeros(4), abs=1e-9)
+
+
+@pytest.mark.parametrize("spoil", ["expired", "wavelength", "serial"])
+def test_a_reference_that_does_not_hold_makes_losses_relative(tmp_path, spoil):
+    with polatis(tmp_path, ports=2) as bench:
+        (good, *_) = [each for each in references_of(bench).sets if each.wavelength_nm == 1310]
+        changes = {
+            "expired": {"expires": datetime.date(2020, 1, 1)},
+            "wavelength": {"wavelength_nm": 1550.0},
+            "serial": {"instruments": ("Polatis, serial 7",)},
+        }
+        bad = ReferenceSet(**{f: getattr(good, f) for f in good.__slots__} | changes[spoil])
+        (chain,) = chains(bench, of(bad))
+        why = chain.relative(chain.ingress[0], chain.egress[0])
+        says = {"expired": "expired on", "wavelength": "taken at 1550 nm", "serial": "another"}
+        assert says[spoil] in why
+        (chain,) = chains(bench, of(good))
+        assert chain.relative(chain.ingress[0], chain.egress[0]) is None
+
+
+def test_what_two_references_share_is_in_no_loss_between_them(tmp_path):
+    with polatis(tmp_path, ports=2) as bench:
+        (good, *_) = [each for each in references_of(bench).sets if each.wavelength_nm == 1310]
+        known = {f: getattr(good, f) for f in good.__slots__} | {"common_db": 0.5}
+        together = measured(bench, of(ReferenceSet(**known)))
+        first = {p: v for p, v in good.offsets.items() if int(p.name) <= 4}
+        rest = {p: v for p, v in good.offsets.items() if int(p.name) > 4}
+        entering = ReferenceSet(**known | {"name": "in", "offsets": first})
+        leaving = ReferenceSet(**known | {"name": "out", "offsets": rest})
+        apart = measured(bench, of(entering, leaving))
+    assert max(loss.budget.standard for loss in together.losses.values()) < 0.1
+    assert min(loss.budget.standard for loss in apart.losses.values()) > 0.7
+
+
+def test_simulated_references_hold_for_no_hardware(tmp_path, monkeypatch):
+    with polatis(tmp_path, ports=2) as bench:
+        path = references_path(bench.testbed.path)
+        path.write_text(references_yaml(references_of(bench)))
+        monkeypatch.setattr(bench, "world", None)
+        with pytest.raises(NoReferenceError, match="hold for no hardware"):
+            references_of(bench)
+        path.unlink()
+        assert references_of(bench) == References()
+
+
+def test_references_need_a_source_and_a_meter(tmp_path):
+    nothing = pytest.raises(NoReferenceError, match="no light source and power meter")
+    with polatis(tmp_path, ports=2) as bench, nothing:
+        take_references(bench, lambda source, sink: lambda: None)
+
+
+def test_what_other_channels_show_is_against_the_first(tmp_path):
+    with metered(tmp_path) as bench:
+        of_meter = references_of(bench).sets[-1]
+    assert of_meter.offsets[Port("meter", "1")] == 0
+    assert all(abs(offset) < 0.5 for offset in of_meter.offsets.values())
+    assert len(of_meter.offsets) == 4
+    assert of_meter.launches.keys() == {Port("laser1", "1"), Port("laser2", "1")}
+
+
+def test_fibers_are_where_they_were_after_references_are_taken(tmp_path):
+    with metered(tmp_path) as bench:
+        before = measured(bench).matrix()
+        references_of(bench)
+        assert measured(bench).matrix() == pytest.approx(before, abs=0.1, nan_ok=True)
+
+
+def test_what_nobody_can_see_is_not_measured(tmp_path):
+    with polatis(tmp_path, ports=2, monitors="none") as bench:
+        for server in bench.servers:
+            bench.servers[server].close()
+        bench.servers = {}
+        with pytest.raises(NothingToMeasureError, match="ocs has no power monitors"):
+            chains(bench, References())
+
+
+# --------------------------------------------------------------------------------- faults
+
+
+def named(bench):
+    losses = measured(bench)
+    return {(fault.kind, fault.subject): fault for fault in find_faults(losses, bench.testbed)}
+
+
+def test_a_clean_lab_has_no_faults(tmp_path):
+    with polatis(tmp_path) as bench:
+        assert named(bench) == {}
+
+
+@pytest.mark.parametrize(("port", "loss"), [(3, 1.6), (11, 1.3)])
+def test_a_dirty_port_is_named_with_what_it_loses(tmp_path, port, loss):
+    planted = f'{{fault: dirty connector, at: [ocs, "{port}"], loss: {loss} dB}}'
+    with polatis(tmp_path, planted) as bench:
+        found = named(bench)
+    (fault,) = found.values()
+    assert (fault.kind, fault.subject) == ("dirty connector", f"ocs.{port}")
+    assert fault.lower <= loss <= fault.upper
+    side = "ingress" if port <= 8 else "egress"
+    assert f"clean {side} {port}" in str(fault)
+
+
+def test_a_bent_fiber_is_no_dirty_port(tmp_path):
+    planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
+    with polatis(tmp_path, planted) as bench:
+        (fault,) = named(bench).values()
+    assert (fault.kind, fault.subject) == ("bent fiber", "server0.nic0.p2 -> ocs.3")
+    assert fault.lower <= 2 <= fault.upper
+
+
+def test_what_cannot_be_told_apart_is_named_as_both(tmp_path):
+    planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
+    with polatis(tmp_path, planted, monitors="egress") as bench:
+        (fault,) = named(bench).values()
+    assert (fault.kind, fault.subject) == ("dirty connector or bent fiber", "ocs.3")
+
+
+@pytest.mark.parametrize(("monitors", "drift"), [("both", 20), ("egress", 120)])
+def test_a_drifting_laser_is_named(tmp_path, monitors, drift):
+    planted = f"{{fault: drifting laser, at: [server1.nic0.p0], drift: {drift} dB}}"
+    with polatis(tmp_path, planted, monitors=monitors) as bench:
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        held = list(inside(losses, bench))
+    fault = next(fault for fault in faults if fault.kind == "drifting laser")
+    lasted = (losses.times[-1] - losses.times[0]) / 60e9
+    assert fault.subject == "server1.nic0.p0"
+    assert fault.value == pytest.approx(-drift * lasted, rel=0.3)
+    assert ("free of it" in fault.about) == (monitors == "both")
+    if monitors == "both":
+        assert [each.kind for each in faults] == ["drifting laser"]
+        assert np.mean(held) >= 0.85
+
+
+@pytest.mark.parametrize("port", [2, 12])
+def test_a_stuck_monitor_is_named_and_its_losses_are_not_told(tmp_path, port):
+    with polatis(tmp_path, f'{{fault: stuck monitor, at: [ocs, "{port}"]}}') as bench:
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        assert [(f.kind, f.subject) for f in faults] == [("stuck monitor", f"ocs.{port}")]
+        kept = losses.without(misread(losses, faults))
+    assert all(port not in circuit for circuit in kept.losses)
+    assert len(kept.losses) == 56
+
+
+def test_a_port_without_light_is_named_and_the_others_measured(tmp_path):
+    with polatis(tmp_path, "{fault: dark laser, at: [server0.nic0.p1]}") as bench:
+        losses = measured(bench)
+        (fault,) = find_faults(losses, bench.testbed)
+    assert (fault.kind, fault.subject) == ("no light", "ocs.2")
+    assert len(losses.losses) == 56
+    assert np.isnan(losses.matrix()[1]).all()
+
+
+def test_same_seed_same_losses(tmp_path):
+    found = []
+    for _ in range(2):
+        with polatis(tmp_path, ports=2, seed=5) as bench:
+            found.append(measured(bench))
+    assert [loss.value for loss in found[0].losses.values()] == [
+        loss.value for loss in found[1].losses.values()
+    ]
+
+
+def test_rows_say_what_held(tmp_path):
+    with polatis(tmp_path, '{fault: dirty connector, at: [ocs, "3"], loss: 2 dB}') as bench:
+        found = rows(bench, None, temperature_c=25)
+    by_name = {}
+    for row in found:
+        by_name.setdefault(row.quantity, []).append(row)
+    assert len(by_name["insertion_loss"]) == 64
+    one = by_name["insertion_loss"][0]
+    assert one.conditions == {"wavelength_nm": 1310, "temperature_c": 25}
+    assert (one.unit, one.subject) == ("dB", "ocs 1>9")
+    assert one.lower < one.value < one.upper
+    assert len(by_name["loss.remade"]) == 64
+    assert by_name["loss.fault"][0].conditions["fault"] == "dirty connector"
+    (repeatability,) = by_name["insertion_loss.repeatability"]
+    assert repeatability.lower <= 0.02 <= repeatability.upper
+    shares = {
+        q.removeprefix("loss.budget."): r[0].value for q, r in by_name.items() if "budget" in q
+    }
+    assert shares["combined"] > shares["reference"] > shares["noise"] > 0
+
+
+def test_other_circuits_stay_where_they_are():
+    held = [Circuit(1, 5), Circuit(2, 6), Circuit(3, 7)]
+    assert beside((Circuit(1, 6),), held) == {Circuit(1, 6), Circuit(3, 7)}
+    assert Plan("x", {"ocs": beside((Circuit(1, 6),), held)}).circuits["ocs"]

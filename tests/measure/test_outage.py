@@ -1,0 +1,160 @@
+"""How long a direction was down: from numbers and stamps, against what a world knows."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from harness.bench import Bench, Fabric, bind
+from harness.measure.links import LinkObservation
+from harness.measure.measure import Measure
+from harness.measure.outage import LossWindow, loss_windows
+from harness.record import Row
+from instruments import kernel
+from instruments.capabilities import Gap
+from instruments.clock import Span
+from testbeds import Port, load
+
+MS = 1_000_000
+A, B, C = (Port(f"server{n}", "nic0") for n in range(3))
+
+
+class Seen:
+    """An observation of links that was made up."""
+
+    def __init__(self, gaps: Sequence[tuple[Port, Gap]], left: Mapping[tuple[Port, int], Span]):
+        self._gaps, self._left = list(gaps), left
+
+    def take_gaps(self) -> list[tuple[Port, Gap]]:
+        return self._gaps
+
+    def senders(self) -> dict[int, Port]:
+        return {1: A, 2: B}
+
+    def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
+        return {key: at for key, at in self._left.items() if key[1] in wanted.get(key[0], ())}
+
+
+def at(ms: float) -> Span:
+    return Span(round(ms * MS), round(ms * MS) + 1_000)
+
+
+def gap(first: int, received: float, stream: int = 1, last: int = 10, sent: float = 9) -> Gap:
+    return Gap("fabric0", 1, last, at(sent), stream, first, at(received - 1), at(received))
+
+
+def windows(*gaps: Gap, since: float = 0, left: float | None = 10) -> list[LossWindow]:
+    known = {} if left is None else {(A, 11): at(left)}
+    links: Any = Seen([(C, each) for each in gaps], known)
+    return loss_windows(links, round(since * MS))
+
+
+def test_a_window_lies_between_the_stamps_on_either_side() -> None:
+    (window,) = windows(gap(31, 30))
+    assert (window.receiver, window.before, window.after) == (C, A, A)
+    assert (window.last, window.first, window.lost) == (10, 31, 20)
+    assert window.began == Span(9 * MS, 10 * MS + 1_000)
+    assert window.ended == Span(29 * MS, 30 * MS + 1_000)
+    assert window.length == Span(19 * MS - 1_000, 21 * MS + 1_000)
+    assert window.direction == "server0.nic0 > server2.nic0"
+
+
+def test_where_another_sends_afterwards_nobody_counts_what_was_lost() -> None:
+    (window,) = windows(gap(3, 30, stream=2))
+    assert window.lost is None
+    assert window.direction == "server0.nic0 > server2.nic0 < server1.nic0"
+
+
+def test_a_departure_that_nobody_knows_leaves_the_begin_open() -> None:
+    (window,) = windows(gap(31, 30), left=None)
+    assert window.began == Span(9 * MS, 30 * MS + 1_000)
+    assert window.length.earliest == 0
+
+
+def test_the_longest_gap_of_a_port_is_its_outage() -> None:
+    short = gap(13, 12.5)
+    assert [w.first for w in windows(short, gap(31, 30), since=6)] == [31]
+    assert [w.first for w in windows(gap(31, 30), short, since=6)] == [31]
+
+
+def test_a_gap_that_began_before_the_command_is_none_of_it() -> None:
+    """The port was dark, or lost something of its own."""
+    assert windows(gap(31, 30), since=11) == []
+    assert windows(gap(12, 5, sent=0), since=6) == []
+    assert len(windows(gap(31, 30), since=9.5)) == 1
+
+
+def test_datagrams_from_elsewhere_are_no_outage() -> None:
+    assert windows(gap(31, 30, stream=7)) == []
+
+
+# --------------------------------------------------------------------- on whole benches
+
+
+@pytest.fixture
+def measured() -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+
+        def start(testbed: str) -> tuple[Measure, Bench, list[Row]]:
+            bench = bind(load(f"testbeds/{testbed}.yaml"), "simulated", 1)
+            stack.callback(bench.close)
+            links, rows = LinkObservation(bench), list[Row]()
+            stack.callback(links.pause)
+            return Measure(Fabric(bench), links, rows.extend), bench, rows
+
+        yield start
+
+
+def of(rows: list[Row], quantity: str) -> list[Row]:
+    return [row for row in rows if row.quantity == quantity]
+
+
+def between(bench: Bench) -> tuple[Any, Any]:
+    first, second = list(bench.testbed.plans.values())[:2]
+    return first, second
+
+
+@pytest.mark.parametrize("period", [MS, MS // 5])
+def test_on_simulated_servers_every_window_holds_the_true_outage(
+    measured: Any, period: int
+) -> None:
+    measure, bench, rows = measured("opus")
+    before, after = between(bench)
+    measure.bring_up(before)
+    for plan in (after, before):
+        found = measure.outage(plan, datagram_period=period)
+        assert len(found) == 2 * len(bench.testbed.links(plan))
+    assert {row.value for row in of(rows, "closure.outage_packets")} == {1}
+    # A period at either end, and what is not known of four clocks.
+    widths = [row.upper - row.lower for row in of(rows, "outage.packets")]
+    assert max(widths) < 2 * period + 2 * MS
+    assert max(row.value for row in of(rows, "harness.outage_error")) < period + 2 * MS
+    assert {row.conditions["datagram_period_ns"] for row in of(rows, "outage.packets")} == {period}
+
+
+def test_in_namespaces_windows_surround_the_carriers_fall(measured: Any) -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    measure, bench, rows = measured("namespaces")
+    before, after = between(bench)
+    measure.bring_up(before)
+    found = measure.outage(after)
+    links = bench.testbed.links(after)
+    lost = set(bench.testbed.links(after)) - set(bench.testbed.links(before))
+    assert {window.receiver for window in found} == {p for link in lost for p in (link.a, link.b)}
+    assert len(links) == 4
+    truth = bench.truth
+    assert truth is not None
+    for window in found:
+        assert window.length.latest > 10 * MS
+        assert window.length.earliest < 5_000 * MS
+        falls = [
+            truth.first(str(port), "carrier", up=False, since=window.began.earliest - 50 * MS)
+            for port in (window.receiver, window.before)
+        ]
+        first = min(fall for fall in falls if fall is not None)
+        assert first.latest >= window.began.earliest
+        assert first.earliest <= window.began.latest + 5 * MS
+    assert of(rows, "outage.packets")
+    measure.judge("outage")

@@ -1,0 +1,58 @@
+"""RDMA is tried until it runs, and what was tried bounds when it did."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.bench import Bench, Fabric, bind
+from harness.bench.rdma import RdmaOverCircuits
+from harness.measure.links import LinkObservation
+from harness.measure.measure import Measure
+from harness.measure.rdma_recovery import RdmaDownError, first_rdma
+from harness.record import Row
+from testbeds import load
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = bind(load("testbeds/opus.yaml"), "simulated", 3)
+    yield bench
+    bench.close()
+
+
+def test_the_first_operation_lies_between_two_tries_after_the_link_is_up(bench: Bench) -> None:
+    fabric, rows = Fabric(bench), list[Row]()
+    before, after = list(bench.testbed.plans.values())[:2]
+    measure = Measure(fabric, LinkObservation(bench), rows.extend)
+    measure.bring_up(before)
+    link = min(fabric.links(after) - fabric.links(before))
+    ends = RdmaOverCircuits(bench).pair(link)
+    found = measure.rdma_recovery(ends, link, after)
+    assert found.tries > 2
+    assert 0 < found.after.latest - found.after.earliest < 2 * ends.retry_ns + SECOND
+    truth = bench.truth
+    assert truth is not None
+    up = max(
+        at
+        for port in (link.a, link.b)
+        if (at := truth.first(str(port), "carrier", up=True, since=found.sent.earliest))
+    )
+    assert up.since(found.sent).earliest <= found.after.latest
+    assert found.after.earliest <= up.since(found.sent).latest + SECOND
+    (row,) = [row for row in rows if row.quantity == "rdma.recovered"]
+    assert (row.lower, row.upper, row.subject) == (*found.after, str(link))
+    assert row.conditions["retry_ns"] == 8 * 4096 * 2**14
+    assert row.conditions["tries"] == found.tries
+
+
+def test_what_never_runs_is_told_with_the_last_try(bench: Bench) -> None:
+    fabric = Fabric(bench)
+    before, after = list(bench.testbed.plans.values())[:2]
+    fabric.apply(before)
+    apart = min(fabric.links(before) - fabric.links(after))
+    ends = RdmaOverCircuits(bench).pair(apart)
+    with pytest.raises(RdmaDownError, match=r"did not run within 5 s, in \d+ tries") as down:
+        first_rdma(fabric, after, apart, ends, timeout=5 * SECOND)
+    assert "Failed status 12" in str(down.value.__cause__)
