@@ -3,7 +3,21 @@
 import sys
 from importlib import import_module
 
-ALL = ("reconfigurations", "queries", "journal", "survival", "gates", "report", "nights")
+ALL = (
+    "reconfigurations",
+    "queries",
+    "journal",
+    "survival",
+    "gates",
+    "report",
+    "nights",
+    "flows",
+    "bit_errors",
+    "insertion_loss",
+    "infinitehbd",
+    "mixnet",
+    "opus",
+)
 
 for name in sys.argv[1:] or ALL:
     print(f"== {name}", flush=True)

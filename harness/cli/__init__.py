@@ -8,6 +8,8 @@ import typer
 from harness.cli.check import check, schema
 from harness.cli.claims import claims
 from harness.cli.doctor import doctor
+from harness.cli.generate import generate
+from harness.cli.reference import reference
 from harness.cli.replay import replay
 from harness.cli.report import report
 from harness.cli.restore import restore
@@ -26,8 +28,10 @@ main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
 main.command(epilog="Example: lightrig doctor testbeds/mine.yaml")(doctor)
 main.command(epilog="Example: lightrig serve testbeds/opus.yaml --write served.yaml")(serve)
 main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
+main.command(epilog="Example: lightrig reference testbeds/mine.yaml")(reference)
 main.command(epilog="Example: lightrig report")(report)
 main.add_typer(results, name="results")
 main.command(epilog="Example: lightrig claims opus")(claims)
+main.add_typer(generate, name="generate")
 main.command(epilog="Example: lightrig replay traces/ocs.jsonl")(replay)
 main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)

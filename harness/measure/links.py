@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from harness.bench import Bench
-from instruments.capabilities import LinkEvent, PortWatch, Settled, Stage
+from instruments.capabilities import Gap, LinkEvent, PortWatch, Settled, Stage
+from instruments.clock import Span
 from testbeds import LightrigError, Port
 
 POLL_PERIOD = 100_000
@@ -31,11 +32,12 @@ class LinkObservation:
     """What the servers' ports do, from the moment this is made.
 
     Each port's stages: firmware (where there is an RDMA device that tells), carrier,
-    and datagrams received from the other end.
+    and datagrams received from the other end, sent every `datagram_period` ns.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, datagram_period: int = DATAGRAM_PERIOD) -> None:
         self._bench = bench
+        self.datagram_period = datagram_period
         self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
         self._ports = {(port.owner, netdev): port for port, netdev in self._netdevs.items()}
         self._stages: dict[Port, tuple[Stage, ...]] = {
@@ -44,13 +46,37 @@ class LinkObservation:
         }
         self._up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
-        for name, server in bench.servers.items():
+        self._gaps: list[tuple[str, Gap]] = []
+        self._watching = False
+        self.begin()
+
+    def set_datagram_period(self, period: int) -> None:
+        """From now on send datagrams every `period` ns; what is up is heard of anew."""
+        if period != self.datagram_period:
+            self.pause()
+            self.datagram_period = period
+        self.begin()
+
+    def pause(self) -> None:
+        """Observe nothing until `begin`, or until something is asked: servers do nothing for us."""
+        if self._watching:
+            self._watching = False
+            for server in self._bench.servers.values():
+                server.unwatch()
+            self._up.clear()
+
+    def begin(self) -> None:
+        """Observe, if that was paused; what happened meanwhile is unknown."""
+        if self._watching:
+            return
+        self._watching = True
+        for name, server in self._bench.servers.items():
             watched = [
                 PortWatch(spec.netdev, spec.rdma)
-                for nic in bench.testbed.servers[name].nics.values()
+                for nic in self._bench.testbed.servers[name].nics.values()
                 for spec in nic.ports
             ]
-            up = server.watch(watched, period=POLL_PERIOD, datagram_period=DATAGRAM_PERIOD)
+            up = server.watch(watched, period=POLL_PERIOD, datagram_period=self.datagram_period)
             self._up |= {(self._ports[name, netdev], stage) for netdev, stage in up}
 
     def stages(self, port: Port) -> tuple[Stage, ...]:
@@ -61,6 +87,31 @@ class LinkObservation:
         """What netlink has told since this was last asked."""
         taken, self._cross_checks = self._cross_checks, []
         return taken
+
+    def take_gaps(self) -> list[tuple[Port, Gap]]:
+        """What each port missed of the datagrams sent to it, since this was last asked."""
+        self._ask({name: {} for name in self._bench.servers}, 0)
+        taken, self._gaps = self._gaps, []
+        return [(self._ports[name, gap.port], gap) for name, gap in taken]
+
+    def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
+        """When numbered datagrams from ports had been sent, where that is still known."""
+        known = {}
+        for port, numbers in wanted.items():
+            server = self._bench.servers[port.owner]
+            stamps = server.departures(self._netdevs[port], numbers)
+            known.update(
+                {(port, n): at for n, at in zip(numbers, stamps, strict=True) if at is not None}
+            )
+        return known
+
+    def senders(self) -> dict[int, Port]:
+        """From which port each stream of datagrams comes."""
+        return {
+            stream: self._ports[name, netdev]
+            for name, server in self._bench.servers.items()
+            for stream, netdev in server.streams().items()
+        }
 
     def await_up(self, ports: Collection[Port], timeout: int) -> None:
         """Wait until `ports` are up in every stage; raises `LinksDownError` after `timeout` ns."""
@@ -118,6 +169,7 @@ class LinkObservation:
         self, stages: Mapping[str, Mapping[str, Sequence[Stage]]], timeout: int
     ) -> list[tuple[Port, LinkEvent]]:
         """Ask the named servers side by side; their changes in the servers' order."""
+        self.begin()
         pending = [
             (name, self._bench.servers[name].settle(wanted, timeout=timeout))
             for name, wanted in stages.items()
@@ -132,6 +184,7 @@ class LinkObservation:
                     self._up.add((port, event.stage))
                 else:
                     self._up.discard((port, event.stage))
+            self._gaps += [(name, gap) for gap in settled.gaps]
             self._cross_checks += [
                 (self._ports[name, event.port], event) for event in settled.cross_checks
             ]

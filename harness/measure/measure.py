@@ -4,7 +4,33 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.bench import Fabric
-from harness.measure.links import LinkObservation, LinksDownError
+from harness.measure.bit_errors import (
+    BitErrors,
+    Book,
+    count_all,
+    hold_temperature,
+    judge_counts,
+    on_port,
+    on_tester,
+    patterns_on,
+    telemetry_rows,
+)
+from harness.measure.collectives import CollectiveCall, CollectiveRunner, Sweep, sweep, topology
+from harness.measure.collectives import rows as collective_rows
+from harness.measure.insertion_loss import (
+    Fault,
+    chains,
+    find_faults,
+    measure_losses,
+    misread,
+    references_of,
+)
+from harness.measure.insertion_loss.rows import all_rows as loss_rows
+from harness.measure.insertion_loss.rows import temperature
+from harness.measure.links import DATAGRAM_PERIOD, LinkObservation, LinksDownError
+from harness.measure.outage import LossWindow, loss_windows, outage_rows
+from harness.measure.rdma import rdma_rows
+from harness.measure.rdma_recovery import RdmaRecovery, first_rdma, rdma_recovery_rows
 from harness.measure.reconfiguration import (
     IncompleteError,
     Reconfiguration,
@@ -12,11 +38,23 @@ from harness.measure.reconfiguration import (
     rising_ports,
     rows,
 )
+from harness.measure.recovery import Recovery, recovery_rows, traffic_under_change
 from harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
 from harness.record import Row
 from harness.statistics import Verdict, judge
-from instruments.clock import Span
-from testbeds import LightrigError, Limit, Plan
+from instruments.capabilities import (
+    Attenuator,
+    BitErrorTester,
+    ClimateChamber,
+    FecSide,
+    ModuleTelemetry,
+)
+from instruments.rdma import RdmaLink
+from instruments.traffic import TrafficSource
+from testbeds import LightrigError, Limit, Link, Plan, Port
+
+MODULE_SETTLING = 1_000_000_000
+"""How long a module is left alone before it is asked what it draws, in ns."""
 
 LINK_TIMEOUT = 60_000_000_000
 """How long links may take to come up, in ns; the slowest recorded firmware took 25 s."""
@@ -45,8 +83,10 @@ class Measure:
         self._fabric = fabric
         self._links = links
         self._record = record
+        self.book = Book(record, self._keep)
+        self._counted: list[BitErrors] = []
         self._count = 0
-        self._events: defaultdict[str, list[Span]] = defaultdict(list)
+        self._events: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def bring_up(self, plan: Plan) -> None:
         """Apply `plan` and wait until its links carry traffic; raises `LinksDownError`."""
@@ -92,6 +132,158 @@ class Measure:
             self._events[f"reconfiguration.{stage}"].append(span)
         return event
 
+    def outage(self, plan: Plan, *, datagram_period: int = DATAGRAM_PERIOD) -> list[LossWindow]:
+        """Apply `plan` as `reconfiguration` does; how long each link direction was interrupted.
+
+        Datagrams are numbered, one every `datagram_period` ns in each direction; limits on
+        `outage.packets` are on the worst direction of each event. Raises what `reconfiguration`
+        does, and `LinksDownError` where links do not come up that are up before.
+        """
+        self._links.set_datagram_period(datagram_period)
+        event = self.reconfiguration(plan)
+        windows = loss_windows(self._links, event.sent.earliest)
+        number = self._count - 1
+        self._record(list(outage_rows(windows, self._fabric, event, number, datagram_period)))
+        if windows:
+            worst = max(windows, key=lambda window: window.length.latest)
+            self._events["outage.packets"].append(worst.length)
+        return windows
+
+    def collective(self, runner: CollectiveRunner, call: CollectiveCall, plan: Plan) -> Sweep:
+        """Run `call` on the links of `plan`, which is in place and up, and record every operation.
+
+        Limits on `collective.use`, the share of the line rate, are on the largest size.
+
+        Raises:
+            RanksError: the plan's links do not join the ranks.
+            CollectiveFailedError: it ended with an error, or did not end.
+            WrongResultsError: it came out wrong; nothing is recorded.
+        """
+        self._links.pause()  # on servers that are one machine, watching takes what others need
+        over = topology(self._fabric.testbed, plan, call.ranks)
+        found = sweep(runner, call, over)
+        recorded = list(collective_rows(found))
+        self._record(recorded)
+        self._keep(recorded)
+        return found
+
+    def rdma(self, ends: RdmaLink, link: Link, plan: Plan) -> None:
+        """Latency and bandwidth of RDMA over `link` of `plan`, which is in place and up.
+
+        Raises `InstrumentError` where the ends do not reach each other.
+        """
+        recorded = list(rdma_rows(ends, link, plan, self._fabric.testbed))
+        self._record(recorded)
+        for row in recorded:
+            self._events[row.quantity].append((row.value, row.value))
+
+    def rdma_recovery(self, ends: RdmaLink, link: Link, plan: Plan) -> RdmaRecovery:
+        """Apply `plan` and record when RDMA runs over its new `link`; raises `RdmaDownError`."""
+        found = first_rdma(self._fabric, plan, link, ends, timeout=LINK_TIMEOUT)
+        number, self._count = self._count, self._count + 1
+        self._record(list(rdma_recovery_rows(found, ends, number)))
+        self._events["rdma.recovered"].append(found.after)
+        return found
+
+    def insertion_loss(self) -> list[Fault]:
+        """Measure every circuit of every switch that can be measured; what is wrong with any.
+
+        Losses without a reference are recorded as `insertion_loss.relative`, and no limit is on
+        them. Circuits that were there are put back with the fabric.
+
+        Raises:
+            NothingToMeasureError: no switch has anybody who sees its light.
+            InstrumentError: an instrument refused or failed.
+        """
+        bench, found = self._fabric.bench, []
+        for chain in chains(bench, references_of(bench)):
+            losses = measure_losses(self._fabric, chain)
+            faults = find_faults(losses, bench.testbed)
+            losses = losses.without(misread(losses, faults))
+            self._fabric.closing.know(chain.switch, losses.known())
+            held = {**temperature(bench), **self.book.held}
+            rows = loss_rows(losses, faults, bench, held)
+            self._record(rows)
+            for row in rows:
+                if row.lower is not None and row.upper is not None:
+                    self._events[row.quantity].append((row.lower, row.upper))
+            found += faults
+        return found
+
+    def recovery(
+        self,
+        source: TrafficSource,
+        ranks: Sequence[str],
+        plans: tuple[Plan, Plan],
+        route: Callable[[Plan], object],
+        *,
+        size: int,
+        before: int = 1_000_000_000,
+        after: int = 3_000_000_000,
+    ) -> Recovery:
+        """Change plans under traffic, and record what it saw; see `traffic_under_change`."""
+        self._links.pause()
+        found = traffic_under_change(
+            self._fabric, source, ranks, plans, route, size=size, before=before, after=after
+        )
+        number, self._count = self._count, self._count + 1
+        recorded = list(recovery_rows(found, self._fabric, number))
+        self._record(recorded)
+        self._keep(recorded)
+        return found
+
+    def hold_temperature(self, chamber: ClimateChamber, celsius: float) -> None:
+        """Wait until it is so warm in `chamber`; what follows is recorded as measured there."""
+        self._record([hold_temperature(chamber, celsius, self._fabric.bench.clock)])
+        self.book.held["temperature_c"] = celsius
+
+    def bit_errors(self, tester: BitErrorTester, attenuator: Attenuator | None = None) -> BitErrors:
+        """Lead a tester's light back to it, unattenuated, and have it follow its pattern.
+
+        Raises `NoWayBackError`, `NotStatedError`, or what the tester objects to.
+        """
+        return self._kept(on_tester(self._fabric, self.book, tester, attenuator))
+
+    def port_errors(self, ports: Iterable[Port], fec: FecSide) -> list[str]:
+        """Count what the counters of NIC ports count, all at once, while their links are up.
+
+        Returns the quantities that it was recorded as: bits or symbols, as the ports count.
+        Raises `NoCountersError` where a port has none, and `NothingCountedError`.
+        """
+        bench = self._fabric.bench
+        counters = [self._kept(on_port(bench, self.book, port, fec)) for port in ports]
+        count_all(counters)
+        return sorted({each.quantity for each in counters})
+
+    def pattern_errors(self, links: Iterable[Link]) -> None:
+        """Have both ends of each link send and check a test pattern, which takes the links down.
+
+        Raises `NotStatedError`, `NoCountersError`, `NothingCountedError`.
+        """
+        with patterns_on(self._fabric.bench, self.book, links) as ends:
+            count_all([self._kept(one) for one in ends])
+
+    def _kept(self, made: BitErrors) -> BitErrors:
+        self._counted.append(made)
+        return made
+
+    def modules(self, switches: Iterable[ModuleTelemetry]) -> None:
+        """Record what the modules of `switches` draw, and how warm they are, one second later."""
+        clock = self._fabric.bench.clock
+        clock.sleep(MODULE_SETTLING)
+        number = next(self.book.numbers)
+        rows = list(telemetry_rows(switches, clock, number, self.book.held))
+        self._record(rows)
+        self._keep(rows)
+
+    def _keep(self, rows: Iterable[Row]) -> None:
+        """Let the limits on their quantities judge `rows`."""
+        for row in rows:
+            low, high = row.lower, row.upper
+            self._events[row.quantity].append(
+                (row.value if low is None else low, row.value if high is None else high)
+            )
+
     def verdicts(self, family: str) -> list[tuple[Limit, Verdict]]:
         """The verdict on each of the testbed's limits under `family`, e.g. "reconfiguration".
 
@@ -104,9 +296,11 @@ class Measure:
         ]
 
     def _verdict(self, limit: Limit) -> Verdict:
+        counts = [c for one in self._counted if one.quantity == limit.quantity for c in one.counts]
+        if counts:
+            return judge_counts(limit, counts)
         spans = self._events.get(limit.quantity, [])
-        earliest = [span.earliest for span in spans]
-        return judge(limit, earliest, [span.latest for span in spans])
+        return judge(limit, [low for low, _ in spans], [high for _, high in spans])
 
     def judge(self, family: str) -> None:
         """Hold what this test measured against the testbed's limits under `family`.

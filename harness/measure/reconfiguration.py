@@ -132,6 +132,7 @@ def reconfigure(
         NotDoneError: a switch said done and is not.
         InstrumentError: an instrument refused or failed.
     """
+    links.begin()
     transition = fabric.prepare(plan)
     watches = _light_watches(fabric.bench, transition)
     for watch in watches.values():

@@ -16,11 +16,21 @@ PARTS = ("harness.plugin.collection", "harness.plugin.fixtures", "harness.plugin
 
 FIXTURES = frozenset(
     (
+        "attenuator",
         "bench",
+        "bit_error_tester",
+        "climate_chamber",
+        "collectives",
         "fabric",
+        "light_source",
         "links",
         "measure",
+        "modules",
         "moving",
+        "nic_ports",
+        "plan",
+        "power_meter",
+        "rdma",
         "samples",
         "servers",
         "switches",
@@ -79,6 +89,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the rest if there is a testbed, before other plugins decide where reports go."""
     config.addinivalue_line(
         "markers", "needs(circuits=N): skip where a testbed cannot move N circuits at once"
+    )
+    config.addinivalue_line(
+        "markers", "of_testbed(NAME): a question to one testbed, which no other is asked"
     )
     if config.getoption("testbed"):
         for part in PARTS:

@@ -11,7 +11,10 @@ from harness.report.stages import ordered
 from harness.report.units import shown
 from harness.statistics import Quantile, quantile
 
-_HIDDEN = frozenset(("closure", "harness", "outage"))
+# A ratio of bits that were never wrong is a bound, of which there is no median.
+_HIDDEN = frozenset(
+    ("closure", "harness", "loss", "outage", "bit_error_ratio", "bit_errors", "nic_error_ratio")
+)
 _FEW = ("acknowledged", "light_back", "carrier_up", "first_datagram", "first_collective")
 _MOST = 4
 

@@ -30,7 +30,7 @@ DEFAULT_RULES = Baselines(Path(), {"*": Rule()}, family_error=0.05, correction="
 
 _COUNTERS = frozenset(("event", "n", "repetition", "sample"))
 """Conditions that number what was measured; they set nothing."""
-_OF_THE_HARNESS = frozenset(("closure", "harness"))
+_OF_THE_HARNESS = frozenset(("closure", "harness", "loss"))
 
 
 class Case(NamedTuple):

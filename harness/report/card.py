@@ -11,6 +11,7 @@ from harness.report.estimates import Estimate
 from harness.report.frames import TestbedFrame
 from harness.report.markup import SIGNS, chip, heading, mark, text
 from harness.report.other import other_estimates, other_section
+from harness.report.own import OWN
 from harness.report.stages import MEANING
 from harness.report.tables import (
     closure_section,
@@ -33,14 +34,20 @@ def card(
     """
     limits = testbed.limits if testbed else {}
     found = stage_estimates(frame, limits)
+    own = [each.estimates(frame, limits) for each in OWN]
     rest = other_estimates(frame, limits)
     parts = [
         f'<h2 class="lr-h2">{text(frame.name)} {mark(frame.simulated)}</h2>',
         f"<p>{text(testbed.about)}</p>" if testbed and testbed.about else "",
         *(f'<p class="lr-note">{text(note)}</p>' for note in notes or ()),
-        _verdicts({**found, **rest}, limits),
+        _verdicts({**found, **{q: e for each in own for q, e in each.items()}, **rest}, limits),
         described(frame, testbed, prefix),
-        _measured(frame, found, other_section(frame, rest, limits))
+        _measured(
+            frame,
+            found,
+            "".join(one.section(frame, each) for one, each in zip(OWN, own, strict=True)),
+            other_section(frame, rest, limits),
+        )
         if frame.tests
         else "<p>No rows in this run.</p>",
     ]
@@ -65,7 +72,7 @@ def _verdicts(found: Mapping[str, list[Estimate]], limits: Mapping[str, Limit]) 
     )
 
 
-def _measured(frame: TestbedFrame, found: Mapping[str, list[Estimate]], rest: str) -> str:
+def _measured(frame: TestbedFrame, found: Mapping[str, list[Estimate]], own: str, rest: str) -> str:
     stages = {q: each for q, each in found.items() if q.startswith("reconfiguration.")}
     outages = {q: each for q, each in found.items() if q.startswith("outage.")}
     parts = []
@@ -100,6 +107,7 @@ def _measured(frame: TestbedFrame, found: Mapping[str, list[Estimate]], rest: st
             time_table(frame, outages, "Outages"),
             _panels(frame, outages),
         ]
+    parts.append(own)
     if rest:
         parts += [f'<h3 class="lr-h3">Other quantities {mark(frame.simulated)}</h3>', rest]
     check = closure_section(frame) + cost_section(frame)

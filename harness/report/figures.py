@@ -104,13 +104,14 @@ def curve(
             plot.line(at[known], y[known], index)
             plot.dots(at[known], y[known], index)
         for place, bound in zip(at[~known & banded], upper[~known & banded], strict=True):
-            _arrow(plot, float(place), float(bound), index)
+            arrow(plot, float(place), float(bound), index)
     if limit is not None:
         plot.rule(limit, f"limit {shown(limit, y_unit)}", level=True)
     return plot.svg(label)
 
 
-def _arrow(plot: Plot, x: float, y: float, index: int) -> None:
+def arrow(plot: Plot, x: float, y: float, index: int) -> None:
+    """An arrow down from a value of which only the upper bound is known."""
     (across,), (down,) = plot.places([x], [y])
     d = f"M{across - 4:.1f} {down:.1f}h8m-4 0v9m-2.5 -3.5l2.5 3.5l2.5 -3.5"
     plot.add(f'<path class="lr-range {tone(index)}" d="{d}"/>')

@@ -33,6 +33,7 @@ _HEAD = ("test", "events", "median", "p99", "known to", "verdict")
 _COSTS = {
     "harness.carrier_stamp": "from the kernel's change of a carrier to the harness's stamp of it",
     "harness.netlink_delay": "netlink's news of a carrier, after the fast path's",
+    "harness.outage_error": "an outage by datagrams, off that of the true links or carriers",
 }
 
 

@@ -12,15 +12,21 @@ _SHOWN = ("acknowledged", "light_back", "carrier_up", "first_datagram")
 
 
 def lines(run: RunFrame) -> Iterator[str]:
-    """One line a test: the medians of the stages that matter most, and of how many events."""
+    """One line a test that reconfigured: the medians of the stages that matter most, of how many.
+
+    Other quantities were told of while they were measured.
+    """
     for frame in run.testbeds:
+        if not any(test.stages() for test in frame.tests):
+            continue
         yield f"{frame.name}{' (simulated)' if frame.simulated else ''}, medians after the command"
         yield from _tests(frame)
 
 
 def _tests(frame: TestbedFrame) -> Iterator[str]:
-    width = max((len(test.label) for test in frame.tests), default=0)
-    for test in frame.tests:
+    tests = [test for test in frame.tests if test.stages()]
+    width = max(len(test.label) for test in tests)
+    for test in tests:
         figures = []
         for stage in ordered(_SHOWN):
             found = estimate(test, f"reconfiguration.{stage}")

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-from testbeds import format_db, format_dbm, format_duration, format_rate, format_share
+from testbeds import format_db, format_dbm, format_duration, format_rate, format_share, format_watt
 
 
 def plain(value: float) -> str:
@@ -14,12 +14,18 @@ def plain(value: float) -> str:
     return re.sub(r"e([+-])0*", lambda m: "e" + m[1].strip("+"), f"{value:.3g}")
 
 
+def _measured_share(value: float) -> str:
+    """A share with as many digits as one is ever known to."""
+    return format_share(float(f"{value:.4g}"))
+
+
 _FORMATS: Mapping[str, Callable[[float], str]] = {
     "ns": format_duration,
     "dB": format_db,
     "dBm": format_dbm,
     "bit/s": format_rate,
-    "share": format_share,
+    "W": format_watt,
+    "share": _measured_share,
     "1": plain,
     "": plain,
 }

@@ -7,6 +7,8 @@ nanoseconds of this server's CLOCK_MONOTONIC.
 
 from __future__ import annotations
 
+import array
+import contextlib
 import ctypes
 import errno
 import json
@@ -33,6 +35,7 @@ _TIMER_SLACK_NS = 1_000
 _LONGEST_PERIOD_NS = 1_000_000_000
 _IDLE_NS = 100_000_000
 _SILENCE_PERIODS, _SILENCE_NS = 5, 5_000_000
+_DEPARTURES_KEPT = 1 << 16
 
 _RTMGRP_LINK, _RTM_NEWLINK, _IFF_LOWER_UP = 1, 16, 0x10000
 _SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
@@ -72,18 +75,43 @@ class _Event(NamedTuple):
         return self[:6] if self.lost is None else tuple(self)
 
 
+class _Gap(NamedTuple):
+    """A port did not receive what was sent between two datagrams; JSON sends it as a list.
+
+    `last` is the last that arrived: its sender's token and boot id, its number, when it was sent
+    by its sender's clock. `first` is the first that arrived again, with, instead, when its sender
+    had sent the one before. `received` is when that first one was here.
+    """
+
+    port: str
+    last: tuple[int, bytes, int, int]
+    first: tuple[int, bytes, int, int]
+    received: int
+
+    def fields(self) -> tuple[Any, ...]:
+        def named(token: int, boot: bytes, *numbers: int) -> tuple[Any, ...]:
+            return token, str(uuid.UUID(bytes=boot)), *numbers
+
+        return self.port, named(*self.last), named(*self.first), self.received
+
+
 class _Log:
     """What happened since the last settle reply."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._events: list[_Event] = []
+        self._gaps: list[_Gap] = []
         self._failure: _Refused | None = None
 
     def add(self, event: _Event) -> None:
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
+
+    def add_gap(self, gap: _Gap) -> None:
+        with self._changed:
+            self._gaps.append(gap)
 
     def fail(self, failure: _Refused) -> None:
         """From now on, whoever asks is told that watching ended, and why."""
@@ -93,8 +121,8 @@ class _Log:
 
     def settle(
         self, wanted: set[tuple[str, str]], timeout_ns: int
-    ) -> tuple[set[tuple[str, str]], list[_Event]]:
-        """Wait for an "up" of each wanted port and stage: those missing, and all events."""
+    ) -> tuple[set[tuple[str, str]], list[_Event], list[_Gap]]:
+        """Wait for an "up" of each wanted port and stage: those missing, and all that was seen."""
         deadline = _now() + timeout_ns
         with self._changed:
             while True:
@@ -104,8 +132,9 @@ class _Log:
                 left = deadline - _now()
                 if wanted <= seen or left <= 0:
                     events = sorted(self._events, key=lambda event: event.latest)
+                    gaps, self._gaps = self._gaps, []
                     self._events.clear()
-                    return wanted - seen, events
+                    return wanted - seen, events, gaps
                 self._changed.wait(left / 1e9)
 
 
@@ -177,35 +206,39 @@ class _Stream:
         self._names = f"{platform.node()}\0{port}".encode()
         self._target = ("255.255.255.255", udp_port)
         self._silence = max(_SILENCE_PERIODS * period_ns, _SILENCE_NS)
-        self._token = int.from_bytes(os.urandom(4), "big")
+        self.token = int.from_bytes(os.urandom(4), "big")
+        self._departures = array.array("q", bytes(8 * _DEPARTURES_KEPT))
         self._up = False
         self._last_sent = 0
         self._last_stamp = self._down_since = _now()
-        self._last_number = (0, 0)
+        self._last: tuple[int, bytes, int, int] | None = None
         self.socket = socket.socket(
             socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         )
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
-            _accept_only_others(self.socket, self._token)
+            _accept_only_others(self.socket, self.token)
             self.socket.bind(("", udp_port))
         except OSError:
             self.socket.close()
             raise
 
     def send(self) -> None:
-        now = _now()
-        self.sent += 1
-        head = _DATAGRAM.pack(
-            _MAGIC, self._token, self._boot, self.sent, now, self._last_sent or now
-        )
+        now, number = _now(), self.sent + 1
+        head = _DATAGRAM.pack(_MAGIC, self.token, self._boot, number, now, self._last_sent or now)
         self._last_sent = now
-        try:
+        # Without a link, address or buffer this datagram is lost like one on the fiber.
+        with contextlib.suppress(OSError):
             self.socket.sendto(head + self._names, self._target)
-        except OSError:
-            # Without a link, address or buffer this datagram is lost like one on the fiber.
-            return
+        self._departures[number % _DEPARTURES_KEPT] = _now()
+        self.sent = number
+
+    def departure(self, number: int) -> int | None:
+        """When the datagram of that number had been sent; None if that is not known (any more)."""
+        if not max(0, self.sent - _DEPARTURES_KEPT) < number <= self.sent:
+            return None
+        return self._departures[number % _DEPARTURES_KEPT] or None
 
     def receive(self, log: _Log) -> None:
         try:
@@ -216,10 +249,13 @@ class _Stream:
         now = _now()
         if len(data) < _DATAGRAM.size:
             return
-        _, token, boot, sequence, _, previous = _DATAGRAM.unpack_from(data)
+        _, token, boot, sequence, sent, previous = _DATAGRAM.unpack_from(data)
         self.received += 1
-        consecutive = self._last_number == (token, sequence - 1)
-        self._last_number = (token, sequence)
+        last = self._last
+        consecutive = last is not None and last[0] == token and last[2] == sequence - 1
+        if last is not None and not consecutive:
+            log.add_gap(_Gap(self.port, last, (token, boot, sequence, previous), now))
+        self._last = (token, boot, sequence, sent)
         self._last_stamp = now
         if self._up:
             return
@@ -345,6 +381,15 @@ class _Watch:
             s.port: {"sent": s.sent, "received": s.received, "idle": s.idle} for s in self._streams
         }
 
+    def tokens(self) -> dict[str, int]:
+        return {stream.port: stream.token for stream in self._streams}
+
+    def departures(self, port: str, numbers: list[Any]) -> list[int | None]:
+        for stream in self._streams:
+            if stream.port == port:
+                return [stream.departure(number) for number in numbers]
+        raise _Refused("unknown_port", f"no datagrams are sent from {port!r}")
+
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
@@ -450,6 +495,7 @@ class _Probe:
             "ports": self._ports,
             "watch": self._start_watch,
             "unwatch": self._end_watch,
+            "departures": self._departures,
         }
 
     def serve(self) -> None:
@@ -536,7 +582,13 @@ class _Probe:
         self._watch = _Watch(ports, period, datagrams, uuid.UUID(self._boot).bytes)
         state = self._watch.state()
         self._watch.start()
-        return {"state": state}
+        return {"state": state, "tokens": self._watch.tokens()}
+
+    def _departures(self, request: dict[str, Any]) -> dict[str, Any]:
+        numbers = _field(request, "numbers", list)
+        if not all(type(number) is int for number in numbers):
+            raise _Refused("bad_request", '"numbers" must be whole numbers')
+        return {"at": self._watching().departures(_field(request, "port", str), numbers)}
 
     def _watching(self) -> _Watch:
         if self._watch is None:
@@ -571,7 +623,7 @@ class _Probe:
         timeout_ns: int,
     ) -> None:
         try:
-            missing, events = watch.log.settle(wanted, timeout_ns)
+            missing, events, gaps = watch.log.settle(wanted, timeout_ns)
         except _Refused as error:
             self._refuse(number, received, error)
             return
@@ -579,6 +631,7 @@ class _Probe:
             "settled": not missing,
             "missing": sorted(missing),
             "events": [event.fields() for event in events],
+            "gaps": [gap.fields() for gap in gaps],
             "datagrams": watch.counts(),
         }
         self._reply(number, received, "ok", content)

@@ -20,6 +20,7 @@ from instruments.simulated.host_ports import HostPort, PortLight, SimulatedPort
 from instruments.simulated.links import NicLinks
 from instruments.simulated.randomness import Chance
 from instruments.simulated.ssh_peer import Outcome, no_such_program
+from instruments.simulated.traffic_tools import TrafficTools
 from testbeds import Distribution, Port
 
 TOOLS = frozenset({"ethtool", "mlxlink", "rdma", "ip"})
@@ -67,6 +68,7 @@ class HostTools:
         delay: one way through the management network.
         software: what is installed.
         laser: switches a port's laser on or off, as bringing its device up or down does.
+        traffic: the programs that send traffic over the fabric.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class HostTools:
         delay: Distribution[int] = _NO_DELAY,
         software: HostSoftware = _SOFTWARE,
         laser: Callable[[Port, bool], None] = lambda port, on: None,
+        traffic: TrafficTools | None = None,
     ) -> None:
         self.ports = [SimulatedPort(port, links, light, clock, chance, roster) for port in ports]
         roster.update({port.spec.port: port for port in self.ports})
@@ -89,6 +92,7 @@ class HostTools:
         self._software = software
         self._delay = delay
         self._laser = laser
+        self._written = traffic.files if traffic else {}
         self._draws = chance.stream(f"{name}/tools")
         self._programs: dict[str, Callable[[Sequence[str]], Outcome]] = {
             "ethtool": self._ethtool,
@@ -100,6 +104,7 @@ class HostTools:
             "grep": self._grep,
             "uname": self._uname,
             "command": self._command,
+            **(traffic.programs() if traffic else {}),
         }
 
     def run(self, argv: Sequence[str]) -> Outcome:
@@ -232,7 +237,7 @@ class HostTools:
         return Outcome(text)
 
     def _cat(self, paths: Sequence[str]) -> Outcome:
-        return Outcome(*host_files.cat(host_files.files(self.ports), paths))
+        return Outcome(*host_files.cat({**host_files.files(self.ports), **self._written}, paths))
 
     def _grep(self, arguments: Sequence[str]) -> Outcome:
         flags, pattern, *paths = arguments

@@ -4,11 +4,12 @@ Third parties' peers stand in the same group as Lightrig's own (docs/drivers.md)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 from instruments.clock import Clock
+from instruments.simulated.ambient import Ambient
 from instruments.simulated.light import Channels
 from instruments.simulated.optics import Matrix
 from instruments.simulated.peer_server import SessionFactory
@@ -39,6 +40,7 @@ class Surroundings:
         serial: its serial number, which says that it is simulated.
         matrix: the mirrors of a switch; None for an instrument.
         light: the light at an instrument's channels; nothing comes to a switch's.
+        ambient: how warm it is.
     """
 
     spec: Spec
@@ -49,6 +51,7 @@ class Surroundings:
     serial: str
     matrix: Matrix | None
     light: Channels
+    ambient: Ambient = field(default_factory=Ambient)
 
 
 class Peer(Protocol):

@@ -51,17 +51,22 @@ class Stream:
     def duration(self, distribution: Distribution[int], pairs: int = 1) -> int:
         """A duration in ns: lognormal with the given mean and sd, when `pairs` move at once.
 
-        A lognormal is never negative and leans to the right, as switching times do.
+        A lognormal is never negative and leans to the right, as switching times do. With the
+        pairs the spread grows in proportion to the mean. Where it has a `slow` kind, chance
+        decides which of the two it is.
         """
+        slow = distribution.slow
+        if slow is not None and self._generator.random() < slow.share:
+            distribution, pairs = Distribution(slow.mean, slow.sd), 1
         mean = distribution.mean + distribution.per_pair * max(pairs - 1, 0)
         if not distribution.sd:
             return round(mean)
-        location, scale = _lognormal(mean, distribution.sd)
+        location, scale = _lognormal(mean, distribution.sd * mean / distribution.mean)
         return round(math.exp(location + scale * self.normal()))
 
 
 @functools.lru_cache(maxsize=1024)
-def _lognormal(mean: int, sd: int) -> tuple[float, float]:
+def _lognormal(mean: int, sd: float) -> tuple[float, float]:
     """Location and scale of the lognormal with this mean and standard deviation."""
     variance = math.log1p((sd / mean) ** 2)
     return math.log(mean) - variance / 2, math.sqrt(variance)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from instruments.clock import Clock
+from instruments.simulated.ambient import Ambient
 from instruments.simulated.host_ports import HostPort, PortLight, SimulatedPort
 from instruments.simulated.host_tools import TOOLS, HostSoftware, HostTools
 from instruments.simulated.kernel_links import KernelLinks
@@ -20,10 +21,17 @@ from instruments.simulated.peers import Spec, Surroundings, peer
 from instruments.simulated.planted import Planted
 from instruments.simulated.probe_peer import ProbePeer
 from instruments.simulated.randomness import Chance
+from instruments.simulated.reference_book import ReferenceBook
 from instruments.simulated.services import Service, serve
 from instruments.simulated.ssh_peer import SshPeer, another_key
+from instruments.simulated.traffic import FabricTraffic
+from instruments.simulated.traffic_tools import TrafficTools
 from instruments.simulated.truth import Truth
-from testbeds import LightrigError, Port, ServerSpec, SwitchSpec, Testbed
+from testbeds import Circuit, LightrigError, Port, ServerSpec, SwitchSpec, Testbed
+
+_DARK = 100_000_000
+_FADING_NS = 20_000_000
+"""How often the light of a drifting laser is set anew."""
 
 
 class World:
@@ -53,34 +61,54 @@ class World:
         self._clock = clock
         self._liar = liar
         self._chance = Chance(seed)
+        self._packet_switches = testbed.switches.keys() - testbed.optical_switches.keys()
         self._login = ("bench", secrets.token_urlsafe(12))
         self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
         self._server = PeerServer(clock)
         self._plant = KernelPlant(kernel, testbed, self.truth) if kernel else None
         self.links = NicLinks(testbed.simulation.nic, clock, self._chance, self.truth)
+        self.traffic = FabricTraffic(testbed, self.links, clock, self._chance)
         self._planted = Planted(testbed)
         self._launched: dict[Port, float] = {}
         self._lasers_off: set[Port] = set()
         self._roster: dict[Port, SimulatedPort] = {}
         self.light = LightField(self._planted.fibers())
+        self._ambient = Ambient()
         self._matrices: dict[str, Matrix] = {}
         self._hosts: list[SshPeer] = []
         self._probes: dict[str, ProbePeer] = {}
         self.services: dict[str, Service] = {}
         for switch in testbed.optical_switches.values():
             self._matrices[switch.name] = self._matrix(switch)
+        self._fade()
         self._light_up()
+        self.references = ReferenceBook(
+            self._matrices,
+            self.light,
+            self._chance,
+            testbed.simulation.reference_db,
+            self._planted.lost_in_fibers(),
+        )
         specs: list[Spec] = [*testbed.optical_switches.values(), *testbed.instruments.values()]
         for spec in specs:
             self.services[spec.name] = self._instrument(spec)
         for server in testbed.servers.values():
             if server.address.startswith("ssh://"):
                 self.services[server.name] = self._host(server)
+        self._plan_resets()
 
     @property
     def failure(self) -> LightrigError | None:
         """Why the world no longer behaves: the kernel refused to move a link."""
         return self._plant.failure if self._plant is not None else None
+
+    def loss(self, switch: str, circuit: Circuit) -> float:
+        """The latent insertion loss of a circuit in dB; for closure only."""
+        return self._matrices[switch].loss(circuit)
+
+    def replug(self, source: Port, sink: Port, loss_db: float) -> Callable[[], None]:
+        """Put the fiber at `source` into `sink`, as a person would; returns what undoes that."""
+        return self.light.replug(source, sink, loss_db, self._clock)
 
     def close(self) -> None:
         """End every peer."""
@@ -100,6 +128,7 @@ class World:
             f"SIM-{spec.name}",
             self._matrices.get(spec.name),
             Channels(spec.name, self.light),
+            self._ambient,
         )
         scheme, _, resource = (spec.address or "").partition("://")
         made = peer(around)
@@ -144,6 +173,7 @@ class World:
             launch,
             on_light,
             lambda ingress, start, end: light.arriving(ingress_ports[ingress], start, end),
+            self._planted.at_ports(name),
         )
         for ingress, port in ingress_ports.items():
             light.on_arrival(port, partial(_relight, matrix, ingress))
@@ -210,6 +240,7 @@ class World:
             delay=self._testbed.simulation.network.delay,
             software=HostSoftware(tools=TOOLS - self._planted.missing_tools(spec.name)),
             laser=self._set_laser,
+            traffic=TrafficTools(spec.name, self.traffic, self._planted.missing_tools(spec.name)),
         )
 
     def _launching(self, port: Port) -> float:
@@ -223,11 +254,14 @@ class World:
         self.light.emit(port, self._launching(port), port, self._clock.now())
 
     def _light_up(self) -> None:
-        """Let every transceiver send, and every NIC hear what comes to it."""
-        for spec in self._testbed.nic_ports:
-            self.light.on_arrival(spec.port, partial(self._nic_hears, spec.port))
+        """Let every transceiver send, and every port that has one hear what comes to it."""
+        nodes = self._testbed.servers.keys() | self._packet_switches
+        listeners = [spec.port for spec in self._testbed.nic_ports]
+        listeners += [f.sink for f in self._testbed.fibers if f.sink.owner in self._packet_switches]
+        for port in listeners:
+            self.light.on_arrival(port, partial(self._nic_hears, port))
         for fiber in self._testbed.fibers:
-            if fiber.source.owner not in self._testbed.servers:
+            if fiber.source.owner not in nodes:
                 continue
             kind = self._testbed.transceiver_of(fiber.source)
             if kind is None:
@@ -241,12 +275,37 @@ class World:
         for port in self._launched:
             self.light.emit(port, self._launching(port), port, 0)
 
+    def _plan_resets(self) -> None:
+        """Let counters begin anew that are to."""
+        begun = self._clock.now()
+        for port, after in self._planted.resets():
+            self._clock.schedule(begun + after, f"{port}!reset", self._roster[port].clear)
+
+    def _fade(self) -> None:
+        """Let drifting lasers begin to lose their light, and fibers be dark for a moment later."""
+        begun = self._clock.now()
+        for source, after in self._planted.interruptions():
+            self.light.fade(source, 1.0, begun)
+            for at, share in ((begun + after, 0.0), (begun + after + _DARK, 1.0)):
+                fade = partial(self.light.fade, source, share, at)
+                self._clock.schedule(at, f"{source}!interrupted", fade)
+        for source, db_per_minute in self._planted.fading().items():
+            self._fade_on(source, db_per_minute)
+
+    def _fade_on(self, source: Port, db_per_minute: float) -> None:
+        now = self._clock.now()
+        self.light.fade(source, 10 ** (-db_per_minute * now / 60e9 / 10), now)
+        self._clock.schedule(
+            now + _FADING_NS, f"{source}!fading", partial(self._fade_on, source, db_per_minute)
+        )
+
     def _nic_hears(self, port: Port, at: int) -> None:
         nic = self._roster.get(port)
         if nic is not None and nic.prbs is not None:
             return  # it sends a test pattern and looks for no link until that ends
         origin = self.light.origin(port)
-        source = origin if origin is not None and origin.owner in self._testbed.servers else None
+        nodes = self._testbed.servers.keys() | self._packet_switches
+        source = origin if origin is not None and origin.owner in nodes else None
         if self._plant is not None:
             self._plant.hears(port, source)
         else:

@@ -9,7 +9,13 @@ from typer.testing import CliRunner
 from harness.cli.results import results
 from instruments.clock import SystemClock
 
-SUITE = ("suites", "--testbed", ROOT / "testbeds" / "opus.yaml", "--instruments", "simulated")
+SUITE = (
+    "suites/test_reconfiguration.py",
+    "--testbed",
+    ROOT / "testbeds" / "opus.yaml",
+    "--instruments",
+    "simulated",
+)
 
 
 def test_a_killed_night_is_recovered_with_its_report(tmp_path):

@@ -88,7 +88,7 @@ def test_hardware_that_is_absent_ends_the_run(short: dict[str, Ended]) -> None:
     assert f"5 of 5 instruments of {OPUS} did not answer as described" in ended.output
     ways = {"ocs": "tl1://", **{f"server{number}": "ssh://bench@" for number in range(4)}}
     for name, scheme in ways.items():
-        assert f"{name} at {scheme}{name}.invalid, after 0." in ended.output
+        assert f"{name} at {scheme}{name}.invalid, after " in ended.output
     assert ended.rows == []
     (seconds,) = re.findall(r" in (\d+\.\d+)s", ended.output)
     assert float(seconds) < 5
@@ -141,7 +141,15 @@ def test_namespaces_are_measured_and_taken_down(start: Start, tmp_path: Path) ->
     path = tmp_path / "namespaces.yaml"
     path.write_text(text.replace("mean: 10 ms, sd: 0.3 ms}", "mean: 40 ms, sd: 0.3 ms}"))
     run = start(
-        *("suites", "--testbed", path, "--samples", 5, "--instruments", "simulated"),
+        *(
+            "suites/test_reconfiguration.py",
+            "--testbed",
+            path,
+            "--samples",
+            5,
+            "--instruments",
+            "simulated",
+        ),
         *("-k", "between_plans and ring-crossed"),
     )
     ended = run.end()

@@ -22,7 +22,15 @@ def begin(lab: ServedLab, start: Start) -> Callable[..., Any]:
     set_circuits(lab.switch, LEFT | FOREIGN)
 
     def run(*arguments: object) -> Any:
-        suites = ("suites", "--testbed", lab.file, "--instruments", "hardware", "-k", "between")
+        suites = (
+            "suites/test_reconfiguration.py",
+            "--testbed",
+            lab.file,
+            "--instruments",
+            "hardware",
+            "-k",
+            "between",
+        )
         return start(*suites, *arguments, environment=lab.environment)
 
     return run

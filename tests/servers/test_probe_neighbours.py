@@ -11,16 +11,23 @@ HERE, THERE = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 class Heard(list[probe._Event]):
+    def __init__(self) -> None:
+        self.gaps: list[probe._Gap] = []
+
     def add(self, event: probe._Event) -> None:
         self.append(event)
 
+    def add_gap(self, gap: probe._Gap) -> None:
+        self.gaps.append(gap)
 
-def receive(boot: uuid.UUID, sequence: int, last_number: tuple[int, int] | None) -> probe._Event:
+
+def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None) -> Heard:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, theirs:
         stream = object.__new__(probe._Stream)
         stream.port, stream.socket, stream._boot = "fabric0", ours, HERE.bytes
-        stream._up, stream._down_since, stream._last_number = False, 100, last_number
+        stream._up, stream._down_since = False, 100
+        stream._last = last and (last[0], boot.bytes, last[1], 1_000)
         stream.received = stream.idle = 0
         sent, previous = 5_000, 4_000
         theirs.send(
@@ -29,7 +36,11 @@ def receive(boot: uuid.UUID, sequence: int, last_number: tuple[int, int] | None)
         )
         heard = Heard()
         stream.receive(heard)
-    (event,) = heard
+    return heard
+
+
+def receive(boot: uuid.UUID, sequence: int, last: tuple[int, int]) -> probe._Event:
+    (event,) = hear(boot, sequence, last)
     return event
 
 
@@ -49,3 +60,28 @@ def test_it_is_the_bound_itself_where_the_clock_is_the_same():
 def test_a_pause_of_the_sender_proves_nothing(boot):
     event = receive(boot, 4, (7, 3))
     assert (event.earliest, event.lost) == (100, None)
+
+
+def test_a_gap_is_told_by_the_numbers_on_either_side() -> None:
+    (gap,) = hear(THERE, 9, (7, 3)).gaps
+    port, last, first, received = gap.fields()
+    assert (port, last, first) == ("fabric0", (7, str(THERE), 3, 1_000), (7, str(THERE), 9, 4_000))
+    assert received > 4_000
+
+
+def test_a_datagram_of_another_sender_ends_a_gap() -> None:
+    (gap,) = hear(THERE, 4, (8, 3)).gaps
+    assert (gap.last[0], gap.first[0]) == (8, 7)
+
+
+@pytest.mark.parametrize("last", [(7, 3), None])
+def test_neither_the_next_number_nor_the_first_datagram_is_a_gap(last) -> None:
+    assert hear(THERE, 4, last).gaps == []
+
+
+def test_departures_are_known_for_as_long_as_they_are_kept(monkeypatch) -> None:
+    monkeypatch.setattr(probe, "_DEPARTURES_KEPT", 4)
+    stream = object.__new__(probe._Stream)
+    stream.sent, stream._departures = 6, [400, 500, 600, 300]
+    numbers = [0, 2, 3, 4, 5, 6, 7]
+    assert [stream.departure(n) for n in numbers] == [None, None, 300, 400, 500, 600, None]

@@ -13,7 +13,7 @@ from bench.served_lab import STRAIGHT, describe, set_circuits
 
 from instruments import kernel
 from instruments.clock import Clock, SystemClock
-from instruments.servers.linux import BOOTSTRAP, _program
+from instruments.servers.linux import PROBE
 from instruments.simulated.kernel_links import KernelLinks, KernelPort
 from instruments.simulated.world import World
 from instruments.switches.polatis import Polatis
@@ -26,6 +26,8 @@ from testbeds import load
 PORTS = ("ens1f0", "ens1f1")
 SECOND = 1_000_000_000
 
+NOTHING = {"settled": True, "missing": [], "events": [], "gaps": [], "datagrams": {}}
+
 
 class Probe:
     """A probe that was started through a shell, and what it has answered."""
@@ -35,9 +37,9 @@ class Probe:
         self.said: list[dict[str, Any]] = []
         self._more = clock.event()
         self._numbers = itertools.count(1)
-        command = [shell.python, "-u", "-c", BOOTSTRAP, "lightrig-probe", "1"]
+        command = [shell.python, "-u", "-c", PROBE.bootstrap, "lightrig-probe", "1"]
         self._channel = shell.start(command, self)
-        self._channel.send(_program())
+        self._channel.send(PROBE.packed())
 
     def line(self, text: str) -> None:
         self.said.append(json.loads(text))
@@ -223,20 +225,20 @@ def test_ports(probe: Probe) -> None:
 
 def test_the_state_when_the_watch_begins(rig: Rig) -> None:
     dark = {"carrier": False, "firmware": None}
-    assert rig.here.watch(*PORTS) == {"state": dict.fromkeys(PORTS, dark)}
+    assert rig.here.watch(*PORTS) == {"state": dict.fromkeys(PORTS, dark), "tokens": {}}
     rig.light(True)
     rig.here.settle("carrier")
     assert rig.here.ask("unwatch") == {}
     state = rig.here.watch(PORTS[0])["state"]
     assert state == {PORTS[0]: {"carrier": True, "firmware": None}}
-    assert rig.here.settle() == {"settled": True, "missing": [], "events": [], "datagrams": {}}
+    assert rig.here.settle() == NOTHING
 
 
 def test_settle_hands_over_what_happened_once(rig: Rig) -> None:
     rig.here.watch(*PORTS)
     rig.light(True)
     answer = rig.here.settle("carrier")
-    assert set(answer) == {"settled", "missing", "events", "datagrams"}
+    assert set(answer) == {"settled", "missing", "events", "gaps", "datagrams"}
     assert answer["settled"] is True
     assert answer["missing"] == []
     check_events(answer["events"])
@@ -286,6 +288,32 @@ def test_datagrams_come_and_go_with_the_link(rig: Rig) -> None:
     back = [event for event in rig.here.settle("datagram")["events"] if event[1] == "datagram"]
     assert [event[2] for event in back] == [True]
     assert silence[3] <= back[0][3]
+
+
+def test_what_was_lost_lies_between_two_numbers_and_their_sender_knows_when(rig: Rig) -> None:
+    rig.here.watch(PORTS[0], datagrams=True)
+    token = rig.there.watch(PORTS[0], datagrams=True)["tokens"][PORTS[0]]
+    boot = rig.there.ask("hello")["boot"]
+    rig.light(True)
+    rig.here.settle("datagram")
+    rig.light(False)
+    rig.here.clock.sleep(20_000_000)
+    rig.light(True)
+    rig.here.clock.sleep(20_000_000)
+    gaps = [
+        gap for gap in rig.here.settle("datagram", timeout=SECOND)["gaps"] if gap[0] == PORTS[0]
+    ]
+    _, last, first, received = max(gaps, key=lambda gap: gap[2][2] - gap[1][2])
+    assert last[:2] == first[:2] == [token, boot]
+    assert first[2] - last[2] >= 10
+    numbers = [last[2], last[2] + 1, first[2] - 1, first[2], 1 << 40, 0]
+    there = rig.there.ask("departures", port=PORTS[0], numbers=numbers)["at"]
+    assert there[4:] == [None, None]
+    assert sorted(there[:4]) == there[:4]
+    assert last[3] <= there[0]
+    assert first[3] <= there[2]
+    assert type(received) is int
+    assert rig.here.settle()["gaps"] == []
 
 
 def test_a_datagram_counts_only_if_the_other_end_sends(rig: Rig) -> None:
@@ -376,4 +404,4 @@ def test_refusals_before_the_watch(probe: Probe) -> None:
 def test_refusals_during_the_watch(probe: Probe) -> None:
     probe.watch(PORTS[0])
     check_refusals(probe, DURING)
-    assert probe.settle() == {"settled": True, "missing": [], "events": [], "datagrams": {}}
+    assert probe.settle() == NOTHING

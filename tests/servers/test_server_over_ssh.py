@@ -25,7 +25,7 @@ from instruments.errors import (
     NoReplyError,
     UnreachableError,
 )
-from instruments.servers import linux
+from instruments.servers import program
 from instruments.servers.linux import LinuxServer
 from instruments.wire.ssh import SshLogin, SshShell
 
@@ -267,12 +267,12 @@ def test_a_settlement_of_another_kind_is_garbled(
 def test_silence_is_no_reply_and_a_late_answer_is_nobodys(
     server: LinuxServer, host: SshHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linux, "GRACE", 100_000_000)
+    monkeypatch.setattr(program, "GRACE", 100_000_000)
     host.rewrite = lambda command: f"sleep 0.3; exec {command}"
     with pytest.raises(NoReplyError, match=r"within 0\.1 s") as silent:
         server.identity()
     assert '"do":"hello"' in silent.value.command
-    monkeypatch.setattr(linux, "GRACE", LONG)
+    monkeypatch.setattr(program, "GRACE", LONG)
     assert server.identity().manufacturer == "Linux"
     assert any("nobody waits for it" in line for line in server.wire())
 

@@ -18,7 +18,7 @@ MOST_MOVED, MOST_WORST = 6, 3
 
 _LEAST_IS_WORST = frozenset(("bit/s", "dBm", "share"))
 _FAMILIES = ("reconfiguration", "outage")
-_LAST = ("closure", "harness")
+_LAST = ("loss", "closure", "harness")
 _STAGES = list(MEANING)
 
 

@@ -24,12 +24,16 @@ COLLECTIVES = _SHARED | _PLAIN | {"all_reduce", "hypercube"}
 
 @dataclass(frozen=True, slots=True)
 class IterationTimes:
-    """Times of the iterations of one size (-I), in µs as printed, and their variation in %."""
+    """Times of the iterations of one size (-I), in µs as printed, and their variation in %.
+
+    `each_us` has all of them, in order; only the file of -J has.
+    """
 
     least_us: Printed
     most_us: Printed
     p99_us: Printed
     variation_percent: Printed
+    each_us: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

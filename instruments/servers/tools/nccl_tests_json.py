@@ -1,5 +1,6 @@
 """The file that nccl-tests writes with -J. It holds the whole environment, which is dropped."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from instruments.servers.tools.nccl_results import (
@@ -90,9 +91,22 @@ def _iterations(row: Any, key: str) -> IterationTimes | None:
     told = optional(TOOL, row, key, dict)
     if told is None:
         return None
-    return IterationTimes(
-        *(_number(told, name) for name in ("min_us", "max_us", "p99_us", "cv_pct"))
+    least, most, p99, cv = (
+        _number(told, name) for name in ("min_us", "max_us", "p99_us", "cv_pct")
     )
+    times = IterationTimes(least, most, p99, cv, tuple(_times(told)))
+    ends = (times.least_us, times.most_us)
+    for found, printed in zip((min, max), ends, strict=True):
+        if times.each_us and not Printed(found(times.each_us), _HALF).agrees(printed):
+            raise ToolOutputError(TOOL, "min_us and max_us to be those of times_us", printed.value)
+    return times
+
+
+def _times(told: Any) -> Iterator[float]:
+    for time in optional(TOOL, told, "times_us", list) or ():
+        if isinstance(time, bool) or not isinstance(time, int | float) or time < 0:
+            raise ToolOutputError(TOOL, "times_us of numbers from 0", time)
+        yield float(time)
 
 
 def _number(told: Any, key: str) -> Printed:

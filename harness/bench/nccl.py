@@ -1,0 +1,169 @@
+"""Collectives among the GPUs of a bench, by nccl-tests."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from urllib.parse import urlsplit
+
+from harness.bench.bench import Bench
+from harness.fabrics.rings import BrokenRingError, ring_order
+from instruments.servers.launchers import Launcher
+from instruments.servers.linux import LinuxServer
+from instruments.servers.nccl_runner import NcclTests
+from testbeds import LightrigError, Plan, Port, Testbed
+from testbeds.flows import (
+    Collective,
+    NoRouteError,
+    Router,
+    fabric_links,
+    joined_servers,
+    network_of,
+)
+
+SCRATCH = "lightrig-nccl-tests.json"
+"""Where nccl-tests writes the times of single operations, in the folder of the server's login."""
+
+CARRIER_TIMEOUT = 60_000_000_000
+"""How long a port on a packet switch may take to come up, in ns."""
+
+_PERIOD = 1_000_000_000
+
+
+class NoCarrierError(LightrigError):
+    """A packet switch's port did not come up."""
+
+
+class NoGpusError(LightrigError):
+    """A bench whose servers cannot run nccl-tests."""
+
+
+def without_gpus(testbed: Testbed) -> str:
+    """Why nccl-tests cannot run on a testbed's servers; empty where it can."""
+    servers = testbed.servers.values()
+    if lacking := [spec.name for spec in servers if not spec.gpus.count]:
+        return f"{', '.join(lacking)} have no GPUs"
+    if others := [spec.name for spec in servers if urlsplit(spec.address).scheme != "ssh"]:
+        return f"{', '.join(others)} are not reached over SSH"
+    return "" if servers else "there are no servers"
+
+
+class NcclOverCircuits:
+    """nccl-tests on servers that forward nothing: a rank reaches those that a circuit joins it to.
+
+    Args:
+        bench: whose servers are called by the same host names among themselves.
+        launcher: how ranks are started; mpirun unless told otherwise.
+        environment: variables for all ranks, such as NCCL_IB_HCA.
+        folder: where the tests are on every server; empty where they are on the path.
+        per_operation: whether to ask for the time of every operation, which needs version 2.17.
+
+    Raises:
+        NoGpusError: a server has no GPU, or is not reached over SSH.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        launcher: Launcher | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: str = "",
+        per_operation: bool = True,
+    ) -> None:
+        if why := without_gpus(bench.testbed):
+            raise NoGpusError(f"nccl-tests cannot run on {bench.testbed.name}: {why}")
+        servers = bench.testbed.servers.values()
+        self._testbed = bench.testbed
+        self._clock = bench.clock
+        self._servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
+        self._runner = NcclTests(
+            {name: server.commands for name, server in self._servers.items()},
+            {spec.name: urlsplit(spec.address).hostname or spec.name for spec in servers},
+            launcher,
+            environment=environment,
+            folder=folder,
+            scratch=SCRATCH if per_operation else None,
+            simulated=not bench.simulated.isdisjoint(bench.servers),
+        )
+
+    @property
+    def runner(self) -> NcclTests:
+        """Runs collectives."""
+        return self._runner
+
+    @property
+    def traffic(self) -> None:
+        """nccl-tests keeps none going."""
+
+    @property
+    def largest(self) -> int:
+        """A size in bytes that the links' rates decide, not what each operation costs besides."""
+        return 1 << 28
+
+    def ranks(self, plan: Plan) -> tuple[str, ...]:
+        """A rank for each GPU, in the order of a ring of `plan`.
+
+        Where its circuits make several rings, it is the first; where they make none, but packet
+        switches join all servers, the file's order. Raises `BrokenRingError` for any other.
+        """
+        servers = self._testbed.servers
+        return tuple(name for name in self._ring(plan) for _ in range(servers[name].gpus.count))
+
+    def _ring(self, plan: Plan) -> tuple[str, ...]:
+        names = tuple(self._testbed.servers)
+        links = self._testbed.links(plan)
+        groups = joined_servers(self._testbed, links)
+        try:
+            if len(groups) > 1 and set(names) == {name for group in groups for name in group}:
+                rings = [ring_order(group, links) for group in groups]  # all of them must be
+                return rings[0]
+            return ring_order(names, links)
+        except BrokenRingError:
+            if self._apart(plan, names):
+                raise
+            return names
+
+    def route(self, plan: Plan) -> None:
+        """Wait for the ports that `plan` puts on packet switches; others lead to neighbours.
+
+        Raises `NoCarrierError` where one has no carrier within `CARRIER_TIMEOUT`.
+        """
+        down = [
+            port
+            for link in fabric_links(self._testbed, plan)
+            for port, other in ((link.a, link.b), (link.b, link.a))
+            if other.owner in self._testbed.switches
+        ]
+        deadline = self._clock.now() + CARRIER_TIMEOUT
+        while down := [port for port in down if not self._has_carrier(port)]:
+            if self._clock.now() >= deadline:
+                raise NoCarrierError(
+                    f"{', '.join(map(str, down))}: no carrier from a packet switch within "
+                    f"{CARRIER_TIMEOUT / 1e9:g} s of plan {plan.name}"
+                )
+            self._clock.sleep(_PERIOD)
+
+    def _has_carrier(self, port: Port) -> bool:
+        netdev = self._testbed.nic_port(port).netdev
+        return self._servers[port.owner].nic.device(netdev).value.carrier
+
+    def obstacle(self, collective: Collective, plan: Plan) -> str:
+        """Why a collective cannot run on `plan`: an all-to-all needs a way from each to each."""
+        if collective != "all_to_all":
+            return ""
+        if not (apart := self._apart(plan, self._ring(plan))):
+            return ""
+        return f"no link joins {', '.join(apart)}, and the servers do not forward for each other"
+
+    def close(self) -> None:
+        """Nothing is left on the servers."""
+
+    def _apart(self, plan: Plan, servers: Sequence[str]) -> list[str]:
+        """The pairs of `servers` that neither a circuit of `plan` joins nor a packet switch."""
+        router = Router(network_of(self._testbed, fabric_links(self._testbed, plan)))
+        apart = []
+        for a, b in combinations(servers, 2):
+            try:
+                router.route(a, b)
+            except NoRouteError:
+                apart.append(f"{a} and {b}")
+        return apart

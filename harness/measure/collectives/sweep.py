@@ -1,0 +1,182 @@
+"""A collective over many sizes: checked results, and rows that carry the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.measure.collectives.topology import Topology
+from harness.record import Row
+from harness.record.row import Scalar
+from harness.statistics import NotEnough, Quantile, quantile
+from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine, latency_bandwidth
+from instruments.collectives import (
+    DEFAULT_TIMEOUT,
+    CollectiveCall,
+    CollectiveMeasurement,
+    CollectiveRunner,
+)
+from testbeds import LightrigError
+from testbeds.flows import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
+
+
+class WrongResultsError(LightrigError):
+    """A collective came out wrong: its times mean nothing."""
+
+
+class UncheckedResultsError(LightrigError):
+    """A runner did not say whether its results were right."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One collective over many sizes.
+
+    Attributes:
+        topology: what it ran over.
+        measurements: one a size.
+    """
+
+    topology: Topology
+    measurements: tuple[CollectiveMeasurement, ...]
+
+    @property
+    def collective(self) -> Collective:
+        """Which one."""
+        return self.measurements[0].collective
+
+    @property
+    def largest(self) -> CollectiveMeasurement:
+        """The measurement of the largest size."""
+        return max(self.measurements, key=lambda each: each.size)
+
+    def median_time(self, size: int) -> Quantile | NotEnough:
+        """The median time of one size in ns, with its 95 % interval."""
+        for each in self.measurements:
+            if each.size == size:
+                return quantile(each.times_ns, each.times_ns, 0.5)
+        sizes = ", ".join(str(each.size) for each in self.measurements)
+        raise LookupError(f"{size} B was not measured, only {sizes}")
+
+    def bus_bandwidths(self, measurement: CollectiveMeasurement) -> list[int]:
+        """What a link of the ring carried in each operation, in bit/s."""
+        ranks = len(measurement.ranks)
+        return [
+            round(bus_bandwidth(measurement.collective, ranks, measurement.size, time))
+            for time in measurement.times_ns
+        ]
+
+    def uses(self) -> list[float]:
+        """Bus bandwidth as a share of the line rate, in each operation of the largest size."""
+        rate = self.topology.line_rate_bps
+        return [bandwidth / rate for bandwidth in self.bus_bandwidths(self.largest)]
+
+    def fit(self) -> LatencyBandwidth | NoLine:
+        """Latency, and the algorithm bandwidth that large sizes approach, from median times."""
+        return latency_bandwidth(
+            [each.size for each in self.measurements],
+            [float(np.median(each.times_ns)) for each in self.measurements],
+        )
+
+
+def sweep(
+    runner: CollectiveRunner,
+    call: CollectiveCall,
+    topology: Topology,
+    *,
+    timeout: int = DEFAULT_TIMEOUT,
+) -> Sweep:
+    """Run `call` over `topology` and check what came out.
+
+    Raises:
+        WrongResultsError: values were not as expected.
+        UncheckedResultsError: nobody checked them.
+        CollectiveFailedError: it ended with an error, or not within `timeout` ns.
+    """
+    measurements = tuple(runner.run(call, timeout=timeout))
+    for each in measurements:
+        what = f"{each.collective} of {each.size} B among {topology.ring} ({each.tool})"
+        if each.wrong is None:
+            raise UncheckedResultsError(f"{what} was not checked; let the tool check its results")
+        if each.wrong:
+            raise WrongResultsError(
+                f"{what} came out wrong in {each.wrong} values; its times are not recorded. "
+                "Look for errors after FEC at both ends of each link"
+            )
+    return Sweep(topology, measurements)
+
+
+def rows(sweep: Sweep) -> Iterator[Row]:
+    """Every operation as rows, and the fitted line; the topology goes with each."""
+    subject = f"{sweep.collective} {sweep.topology.ring}"
+    for each in sweep.measurements:
+        held = _conditions(sweep.topology, each)
+        at = each.at.latest
+        for time, bus in zip(each.times_ns, sweep.bus_bandwidths(each), strict=True):
+            algorithm = round(algorithm_bandwidth(each.size, time))
+            yield Row(subject, "collective.time", time, time, time, "ns", at, held)
+            for name, value in (("algorithm", algorithm), ("bus", bus)):
+                quantity = f"collective.{name}_bandwidth"
+                yield Row(subject, quantity, value, None, None, "bit/s", at, held)
+    last = sweep.largest
+    held = _conditions(sweep.topology, last)
+    for use in sweep.uses():
+        yield Row(subject, "collective.use", use, None, None, "share", last.at.latest, held)
+    yield from _fitted(sweep, subject)
+
+
+def _fitted(sweep: Sweep, subject: str) -> Iterator[Row]:
+    found = sweep.fit()
+    if isinstance(found, NoLine):
+        return
+    last = sweep.largest
+    held = {
+        name: value
+        for name, value in _conditions(sweep.topology, last).items()
+        if name not in ("size", "averaged_over")
+    } | {"points": found.points, "misfit": found.misfit}
+    factor = bus_factor(sweep.collective, len(last.ranks))
+    low, middle, high = found.bandwidth_lower, found.bandwidth, found.bandwidth_upper
+    upper = high * factor if np.isfinite(high) else None
+    at = last.at.latest
+    yield Row(
+        subject,
+        "collective.latency",
+        found.latency,
+        found.latency_lower,
+        found.latency_upper,
+        "ns",
+        at,
+        held,
+    )
+    yield Row(
+        subject,
+        "collective.fitted_bus_bandwidth",
+        middle * factor,
+        low * factor,
+        upper,
+        "bit/s",
+        at,
+        held,
+    )
+
+
+def _conditions(topology: Topology, measurement: CollectiveMeasurement) -> Mapping[str, Scalar]:
+    return {
+        **measurement.environment,
+        **topology.conditions(),
+        "collective": measurement.collective,
+        "size": measurement.size,
+        "averaged_over": measurement.averaged_over,
+        "tool": measurement.tool,
+    }
+
+
+def doubling(least: int, most: int, factor: int = 2) -> Sequence[int]:
+    """Sizes in bytes from `least` to at most `most`, each `factor` times the one before."""
+    sizes = [least]
+    while sizes[-1] * factor <= most:
+        sizes.append(sizes[-1] * factor)
+    return sizes

@@ -1,0 +1,151 @@
+"""How long traffic is interrupted, as numbered datagrams see it: per link and direction.
+
+Every port sends a numbered datagram every period to whoever is at the other end. What is
+missing at a receiver was sent while the link was down; the two that arrived, before and after,
+say between which stamps it went down and came back.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from harness.bench import Bench, Fabric
+from harness.measure.links import LinkObservation
+from harness.measure.reconfiguration import Reconfiguration
+from harness.record import Row
+from instruments.capabilities import Gap
+from instruments.clock import Span
+from testbeds import Port
+
+
+@dataclass(frozen=True, slots=True)
+class LossWindow:
+    """What one port did not receive; times on the bench's clock, in ns.
+
+    Attributes:
+        receiver: the port.
+        before: which port sent the last datagram that arrived, and `last` its number.
+        after: which port sent the first that arrived again, and `first` its number.
+        began: the link went down between these: `last` was sent, and the next one had been
+            sent and was lost.
+        ended: it came back between these: the one before `first` was sent and was lost, and
+            `first` was there.
+    """
+
+    receiver: Port
+    before: Port
+    last: int
+    after: Port
+    first: int
+    began: Span
+    ended: Span
+
+    @property
+    def length(self) -> Span:
+        """How long the direction was interrupted, at least and at most."""
+        length = self.ended.since(self.began)
+        return Span(max(length.earliest, 0), max(length.latest, 0))
+
+    @property
+    def lost(self) -> int | None:
+        """How many datagrams did not arrive; None where the sender is another one afterwards."""
+        return self.first - self.last - 1 if self.before == self.after else None
+
+    @property
+    def direction(self) -> str:
+        """Sender and receiver; where another sends afterwards, it too."""
+        if self.before == self.after:
+            return f"{self.before} > {self.receiver}"
+        return f"{self.before} > {self.receiver} < {self.after}"
+
+
+def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
+    """The longest interruption of each port that began after `since` (bench's clock, ns).
+
+    A port that was dark before had no traffic to lose.
+    """
+    senders = links.senders()
+    gaps = [
+        (port, gap)
+        for port, gap in links.take_gaps()
+        if gap.last_stream in senders and gap.first_stream in senders
+    ]
+    wanted: defaultdict[Port, list[int]] = defaultdict(list)
+    for _, gap in gaps:
+        if gap.received.latest > since:
+            wanted[senders[gap.last_stream]].append(gap.last_number + 1)
+    left = links.departures(wanted)
+    longest: dict[Port, LossWindow] = {}
+    for port, gap in gaps:
+        window = _window(port, gap, senders, left)
+        if window.began.latest >= since:
+            kept = longest.setdefault(port, window)
+            if window.length.latest > kept.length.latest:
+                longest[port] = window
+    return [longest[port] for port in sorted(longest)]
+
+
+def _window(
+    port: Port,
+    gap: Gap,
+    senders: Mapping[int, Port],
+    departures: Mapping[tuple[Port, int], Span],
+) -> LossWindow:
+    before = senders[gap.last_stream]
+    # Where nobody knows when the first lost one had left, it was before the first that arrived.
+    next_left = departures.get((before, gap.last_number + 1), gap.received)
+    began = Span(gap.last_sent.earliest, max(next_left.latest, gap.last_sent.earliest))
+    ended = Span(min(gap.lost_sent.earliest, gap.received.latest), gap.received.latest)
+    after = senders[gap.first_stream]
+    return LossWindow(port, before, gap.last_number, after, gap.first_number, began, ended)
+
+
+def outage_rows(
+    windows: Iterable[LossWindow], fabric: Fabric, event: Reconfiguration, number: int, period: int
+) -> Iterator[Row]:
+    """Each window as a row `outage.packets`; beside a known truth, how far its middle is off.
+
+    In a simulated link the truth is of datagrams, and closure is the share of windows that hold
+    it. In the kernel it is of carriers: packets may follow a carrier up to milliseconds later.
+    """
+    agree: list[bool] = []
+    for window in windows:
+        low, high = window.length
+        middle, time = (low + high) // 2, window.began.earliest
+        held = {"event": number, "datagram_period_ns": period}
+        if window.lost is not None:
+            held["lost"] = window.lost
+        yield Row(window.direction, "outage.packets", middle, low, high, "ns", time, held)
+        true = true_outage(window, fabric.bench, event.sent.earliest)
+        if true is not None:
+            agree.append(true.latest >= low and true.earliest <= high)
+            off = abs(middle - (true.earliest + true.latest) // 2)
+            yield Row(window.direction, "harness.outage_error", off, off, off, "ns", time, held)
+    if agree and fabric.bench.clock.virtual:
+        share, time = sum(agree) / len(agree), event.sent.earliest
+        held = {"event": number, "n": len(agree)}
+        quantity = "closure.outage_packets"
+        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, held)
+
+
+def true_outage(window: LossWindow, bench: Bench, since: int) -> Span | None:
+    """How long a direction was really down, where a world knows; None where none does.
+
+    In the kernel from when the first of its two ends lost its carrier until the last of the two
+    that it has now got it. In a simulated link the receiver's own datagrams.
+    """
+    truth = bench.truth
+    if truth is None:
+        return None
+    if bench.clock.virtual:
+        stage, losers, winners = "datagram", {window.receiver}, {window.receiver}
+    else:
+        stage, losers = "carrier", {window.receiver, window.before}
+        winners = {window.receiver, window.after}
+    down = [truth.first(str(port), stage, up=False, since=since) for port in losers]
+    fallen = min((at for at in down if at is not None), default=None)
+    if fallen is None or fallen.earliest > window.ended.latest:
+        return None
+    up = [truth.first(str(port), stage, up=True, since=fallen.earliest) for port in winners]
+    risen = [at for at in up if at is not None]
+    return max(risen).since(fallen) if len(risen) == len(up) else None

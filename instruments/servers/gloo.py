@@ -1,0 +1,257 @@
+"""Collectives by PyTorch's Gloo on servers that need no GPU: a program of ours on each of them."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from instruments.clock import Clock, Span
+from instruments.collectives import (
+    DEFAULT_TIMEOUT,
+    CollectiveCall,
+    CollectiveFailedError,
+    CollectiveMeasurement,
+)
+from instruments.errors import InstrumentError
+from instruments.servers.linux import LinuxServer, this_boot_id
+from instruments.servers.offset import ClockMap
+from instruments.servers.program import Program, ProgramRequest, ProgramRun
+from instruments.servers.routes import DEVICE
+from instruments.traffic import Traffic
+from instruments.wire.trace import Trace
+
+GLOO = Program("lightrig-gloo", "the collective's program", 1, "gloo_program.py", "PyTorch")
+
+LOADING = 180_000_000_000
+"""How long PyTorch may take to load, in ns; many servers may be one machine."""
+
+PATIENCE = 30_000_000_000
+"""How long one operation may take, in ns, before Gloo gives it up."""
+
+LONGEST = 3_600_000_000_000
+"""How long traffic may go on, in ns."""
+
+_FIRST_STORE_PORT = 47_100
+
+
+class NoPyTorchError(InstrumentError):
+    """The Python of a server has no PyTorch, or none with Gloo."""
+
+    def __init__(self, server: str, why: str) -> None:
+        advice = "install PyTorch for its python3; the build for CPUs is enough"
+        super().__init__(
+            server, "has no PyTorch with Gloo", details=[("because", why), ("try", advice)]
+        )
+
+
+class _Worker:
+    """The program on one server."""
+
+    def __init__(self, server: LinuxServer, clock: Clock) -> None:
+        self.clocks = ClockMap()
+        self._run: ProgramRun = server.start(GLOO, Trace(clock), self.clocks)
+
+    def ask(self, verb: str, body: Mapping[str, Any], patience: int = 0) -> ProgramRequest:
+        return self._run.ask(verb, body, patience)
+
+    def close(self) -> None:
+        self._run.close()
+
+
+class GlooRunner:
+    """Collectives among servers that have Python with PyTorch; see `CollectiveRunner`.
+
+    The ranks' programs stay until `close`, or until one of them fails: then all are ended,
+    and the next call begins anew.
+
+    Args:
+        servers: by name.
+        addresses: the address of each by which the others reach it over the fabric.
+        clock: the bench's clock.
+        interface: the network device that has that address.
+    """
+
+    simulated = False
+
+    def __init__(
+        self,
+        servers: Mapping[str, LinuxServer],
+        addresses: Mapping[str, str],
+        clock: Clock,
+        *,
+        interface: str = DEVICE,
+    ) -> None:
+        self._servers = servers
+        self._addresses = addresses
+        self._clock = clock
+        self._interface = interface
+        self._workers: dict[str, _Worker] = {}
+        self._joined: tuple[str, ...] = ()
+        self._ports = itertools.count(_FIRST_STORE_PORT)
+        self._tool = ""
+
+    def run(
+        self, call: CollectiveCall, *, timeout: int = DEFAULT_TIMEOUT
+    ) -> list[CollectiveMeasurement]:
+        """Run `call` to its end; see `CollectiveRunner`."""
+        before = self._clock.now()
+        self._join(call.ranks)
+        body = {
+            "collective": call.collective,
+            "sizes": list(call.sizes),
+            "warm_up": call.warm_up,
+            "iterations": call.iterations,
+        }
+        answers = self._ask_all(call.ranks, "run", lambda _: body, timeout)
+        at = Span(before, self._clock.now())
+        try:
+            return [
+                self._measurement(call, [one["sizes"][index] for one in answers], at)
+                for index in range(len(call.sizes))
+            ]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise self._failed(call.ranks, f"answered something else: {error!r}") from error
+
+    def start(self, ranks: Sequence[str], size: int) -> "GlooTraffic":
+        """Begin all-reduces that go on until stopped; see `TrafficSource`."""
+        self._join(tuple(ranks))
+        body = {"size": size}
+        pending = {rank: self._workers[rank].ask("loop", body, LONGEST) for rank in ranks}
+        return GlooTraffic(self, tuple(ranks), size, pending)
+
+    def close(self) -> None:
+        """End the programs on all servers."""
+        workers, self._workers = self._workers, {}
+        self._joined = ()
+        for worker in workers.values():
+            worker.close()
+
+    # ------------------------------------------------------------------------- inside
+
+    def _join(self, ranks: tuple[str, ...]) -> None:
+        """Make `ranks` the ranks of one group, in this order."""
+        self.load(ranks)
+        if ranks == self._joined:
+            return
+        self._joined = ()
+        self._ask_all(self._workers, "leave", lambda _: {})
+        store = [self._addresses[ranks[0]], next(self._ports)]
+        common = {
+            "ranks": len(ranks),
+            "store": store,
+            "interface": self._interface,
+            "timeout_ns": PATIENCE,
+        }
+        self._ask_all(ranks, "join", lambda rank: {"rank": ranks.index(rank), **common}, PATIENCE)
+        self._joined = ranks
+
+    def load(self, ranks: Sequence[str]) -> None:
+        """Start the programs of `ranks` and let them load PyTorch, where that is not done.
+
+        Raises `NoPyTorchError` where there is none.
+        """
+        new = [rank for rank in ranks if rank not in self._workers]
+        for rank in new:
+            self._workers[rank] = _Worker(self._servers[rank], self._clock)
+        here = this_boot_id()
+        for rank, answer in zip(
+            new, self._ask_all(new, "hello", lambda _: {}, LOADING), strict=True
+        ):
+            self._workers[rank].clocks.same_clock = answer.get("boot") == here
+            if answer.get("torch") is None:
+                self.close()
+                raise NoPyTorchError(rank, str(answer.get("why")))
+            self._tool = f"Gloo of PyTorch {answer.get('torch')}"
+
+    def _ask_all(
+        self, ranks: Sequence[str] | Mapping[str, _Worker], verb: str, body: Any, patience: int = 0
+    ) -> list[dict[str, Any]]:
+        """Ask several at once; where one fails, end all: what the others wait for never comes."""
+        pending = [(rank, self._workers[rank].ask(verb, body(rank), patience)) for rank in ranks]
+        answers = []
+        for rank, request in pending:
+            try:
+                answers.append(request.result())
+            except InstrumentError as error:
+                self.close()
+                raise self._failed(ranks, f"could not {verb}", rank, error) from error
+        return answers
+
+    def _failed(
+        self,
+        ranks: Sequence[str] | Mapping[str, _Worker],
+        problem: str,
+        rank: str = "",
+        cause: InstrumentError | None = None,
+    ) -> CollectiveFailedError:
+        details = [("ranks", ", ".join(ranks))]
+        if cause is not None:
+            details += [("because", " ".join(line.split())) for line in str(cause).splitlines()[:4]]
+        return CollectiveFailedError(
+            rank or ", ".join(ranks),
+            f"{problem} in a collective of {len(ranks)} ranks",
+            details=details,
+        )
+
+    def _measurement(
+        self, call: CollectiveCall, answers: list[dict[str, Any]], at: Span
+    ) -> CollectiveMeasurement:
+        (size,) = {int(answer["size"]) for answer in answers}
+        times = [[int(time) for time in answer["times"]] for answer in answers]
+        return CollectiveMeasurement(
+            collective=call.collective,
+            ranks=call.ranks,
+            size=size,
+            times_ns=tuple(max(each) for each in zip(*times, strict=True)),
+            averaged_over=1,
+            wrong=sum(int(answer["wrong"]) for answer in answers),
+            tool=self._tool,
+            environment={"GLOO_SOCKET_IFNAME": self._interface},
+            at=at,
+        )
+
+    # ---------------------------------------------------------------------- for traffic
+
+    def collect(
+        self, ranks: tuple[str, ...], size: int, pending: Mapping[str, ProgramRequest]
+    ) -> Traffic:
+        """Let traffic end after the operation that it is in, and hand over what was seen."""
+        self._ask_all(ranks, "stop", lambda _: {})
+        try:
+            answers = {rank: request.result() for rank, request in pending.items()}
+        except InstrumentError as error:
+            self.close()
+            raise self._failed(ranks, "could not end the traffic", cause=error) from error
+        failures = {rank: each["failure"] for rank, each in answers.items() if each["failure"]}
+        operations = {
+            rank: self._stamps(rank, each["operations"]) for rank, each in answers.items()
+        }
+        if failures:
+            self.close()
+        wrong = sum(int(each["wrong"]) for each in answers.values())
+        return Traffic(ranks, size, operations, wrong, failures, self._tool)
+
+    def _stamps(
+        self, rank: str, operations: list[tuple[int, int]]
+    ) -> tuple[tuple[Span, Span], ...]:
+        here = self._workers[rank].clocks.here
+        return tuple((here(began), here(ended)) for began, ended in operations)
+
+
+class GlooTraffic:
+    """All-reduces that go on; see `RunningTraffic`."""
+
+    def __init__(
+        self,
+        runner: GlooRunner,
+        ranks: tuple[str, ...],
+        size: int,
+        pending: Mapping[str, ProgramRequest],
+    ) -> None:
+        self._runner = runner
+        self._ranks = ranks
+        self._size = size
+        self._pending = pending
+
+    def stop(self) -> Traffic:
+        """End them; see `RunningTraffic`."""
+        return self._runner.collect(self._ranks, self._size, self._pending)

@@ -1,0 +1,250 @@
+"""The program that takes part in collectives on a server; it is sent there as source.
+
+It needs Python and PyTorch with Gloo there, and nothing of ours. Requests and answers are
+those of the probe: one JSON object a line, answered by `id` with `at: [received, sent]`, times
+in integer nanoseconds of the server's CLOCK_MONOTONIC.
+
+- `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
+- `join` with `rank`, `ranks`, `store: [address, port]`, `interface`, `timeout_ns`: become one
+  of the ranks, which find each other at rank 0 and talk over `interface`.
+- `run` with `collective`, `sizes`, `warm_up`, `iterations`: for each size, how long every
+  operation took here and how many values were wrong.
+- `loop` with `size`: all-reduce again and again until every rank has been told to stop by
+  `stop`, or until one fails; `[began, ended]` of each.
+- `leave`: be no rank any more.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+import time  # noqa: TID251 - this runs alone on a server, with nothing of ours
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+__all__ = ["main"]
+
+_VERSION = 1
+_PATTERN = 251
+_BYTES = 4
+
+_now = time.monotonic_ns
+
+
+def _either(module: Any, *names: str) -> Any:
+    return next(getattr(module, name) for name in names if hasattr(module, name))
+
+
+class _Collective:
+    """One collective of one size among all ranks: its buffers, and what must be in them."""
+
+    def __init__(self, torch: Any, name: str, size: int, rank: int, ranks: int) -> None:
+        self._distributed = distributed = torch.distributed
+        # The second of each pair is the name before PyTorch 2.13.
+        self._gather = _either(distributed, "all_gather_single", "all_gather_into_tensor")
+        self._scatter = _either(distributed, "reduce_scatter_single", "reduce_scatter_tensor")
+        self._name, self._rank, self._ranks = name, rank, ranks
+        share = size // (_BYTES * ranks)
+        count = size // _BYTES if name in ("all_reduce", "send_receive") else share * ranks
+        self.size = count * _BYTES
+
+        def held(by: int, length: int, first: int = 0) -> Any:
+            # Small whole numbers: sums of them are exact.
+            return (torch.arange(first, first + length) % _PATTERN + by).float()
+
+        everyone = range(ranks)
+        self._given = held(rank, share if name == "all_gather" else count)
+        self._out = torch.empty(share if name == "reduce_scatter" else count)
+        if name == "all_reduce":
+            self._expected = sum(held(by, count) for by in everyone)
+        elif name == "all_gather":
+            self._expected = torch.cat([held(by, share) for by in everyone])
+        elif name == "reduce_scatter":
+            self._expected = sum(held(by, share, rank * share) for by in everyone)
+        elif name == "all_to_all":
+            self._expected = torch.cat([held(by, share, rank * share) for by in everyone])
+        elif name == "send_receive":
+            self._expected = held((rank - 1) % ranks, count)
+        else:
+            raise ValueError(f"no collective is called {name!r}")
+
+    def prepare(self) -> None:
+        """Put the buffers as they must be before an operation."""
+        if self._name == "all_reduce":
+            self._out.copy_(self._given)
+        else:
+            self._out.zero_()
+
+    def operate(self) -> None:
+        """One operation, to its end."""
+        distributed = self._distributed
+        if self._name == "all_reduce":
+            distributed.all_reduce(self._out)
+        elif self._name == "all_gather":
+            self._gather(self._out, self._given)
+        elif self._name == "reduce_scatter":
+            self._scatter(self._out, self._given)
+        elif self._name == "all_to_all":
+            distributed.all_to_all_single(self._out, self._given)
+        else:
+            sending = distributed.isend(self._given, (self._rank + 1) % self._ranks)
+            distributed.recv(self._out, (self._rank - 1) % self._ranks)
+            sending.wait()
+
+    def wrong(self) -> int:
+        """How many values are not as they must be after an operation."""
+        return int((self._out != self._expected).sum())
+
+
+class _Worker:
+    """Answers the requests of one harness; collectives run on a thread of their own."""
+
+    def __init__(self) -> None:
+        self._torch: Any = None
+        self._rank, self._ranks = 0, 0
+        self._stopping = threading.Event()
+        self._writing = threading.Lock()
+        self._jobs: queue.Queue[tuple[Any, int, dict[str, Any]] | None] = queue.Queue()
+        self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "hello": self._hello,
+            "join": self._join,
+            "run": self._run,
+            "loop": self._loop,
+            "leave": self._leave,
+        }
+
+    def serve(self) -> None:
+        """Answer until stdin ends."""
+        threading.Thread(target=self._work, daemon=True).start()
+        for line in iter(sys.stdin.buffer.readline, b""):
+            received, request = _now(), json.loads(line)
+            if request["do"] == "stop":
+                self._stopping.set()
+                self._reply(request["id"], received, "ok", {})
+            else:
+                if request["do"] == "loop":
+                    # Here, not when it begins: it may be told to stop before that.
+                    self._stopping.clear()
+                self._jobs.put((request["id"], received, request))
+        # A collective that waits for others would hold up a normal exit.
+        os._exit(0)
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            assert job is not None
+            number, received, request = job
+            try:
+                verb = self._verbs.get(request["do"])
+                if verb is None:
+                    raise ValueError(f"there is no request {request['do']!r}")
+                self._reply(number, received, "ok", verb(request))
+            except Exception as error:  # whatever it is, the harness is told
+                text = str(error) or type(error).__name__
+                self._reply(number, received, "error", {"kind": type(error).__name__, "text": text})
+
+    def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
+        with self._writing:
+            answer = {"id": number, "at": [received, _now()], word: content}
+            try:
+                sys.stdout.write(json.dumps(answer) + "\n")
+                sys.stdout.flush()
+            except BrokenPipeError:
+                os._exit(0)
+
+    # ---------------------------------------------------------------------- requests
+
+    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+        if self._torch is None:
+            # Only now, so that a server without it can say so.
+            try:
+                torch = importlib.import_module("torch")
+            except ImportError as error:
+                return {"torch": None, "why": str(error)}
+            if not torch.distributed.is_gloo_available():
+                raise ImportError("this PyTorch has no Gloo")
+            torch.set_num_threads(1)
+            self._torch = torch
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return {"torch": str(self._torch.__version__), "boot": file.read().strip()}
+
+    def _join(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._leave({})
+        os.environ["GLOO_SOCKET_IFNAME"] = request["interface"]
+        address, port = request["store"]
+        patience = timedelta(microseconds=request["timeout_ns"] / 1e3)
+        self._rank, self._ranks = request["rank"], request["ranks"]
+        distributed = self._torch.distributed
+        store = distributed.TCPStore(
+            address, port, self._ranks, is_master=self._rank == 0, timeout=patience
+        )
+        distributed.init_process_group(
+            "gloo", store=store, rank=self._rank, world_size=self._ranks, timeout=patience
+        )
+        distributed.barrier()
+        return {}
+
+    def _leave(self, _: dict[str, Any]) -> dict[str, Any]:
+        if self._ranks:
+            self._torch.distributed.destroy_process_group()
+            self._ranks = 0
+        return {}
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"sizes": [self._measure(request, size) for size in request["sizes"]]}
+
+    def _measure(self, request: dict[str, Any], size: int) -> dict[str, Any]:
+        task = _Collective(self._torch, request["collective"], size, self._rank, self._ranks)
+        for _ in range(request["warm_up"]):
+            task.prepare()
+            task.operate()
+        times = []
+        wrong = 0
+        for _ in range(request["iterations"]):
+            task.prepare()
+            # Else one rank's check of what came out would be another's time.
+            self._torch.distributed.barrier()
+            began = _now()
+            task.operate()
+            times.append(_now() - began)
+            wrong += task.wrong()
+        return {"size": task.size, "times": times, "wrong": wrong}
+
+    def _loop(self, request: dict[str, Any]) -> dict[str, Any]:
+        torch = self._torch
+        # The last value tells the others that a rank has been asked to stop.
+        buffer = torch.zeros(request["size"] // _BYTES + 1)
+        operations, wrong, failure = [], 0, None
+        expected = float(self._ranks)
+        while True:
+            buffer.fill_(1.0)
+            buffer[-1] = 1.0 if self._stopping.is_set() else 0.0
+            began = _now()
+            try:
+                torch.distributed.all_reduce(buffer)
+            except RuntimeError as error:
+                failure = str(error)
+                break
+            operations.append((began, _now()))
+            wrong += int((buffer[:-1] != expected).sum())
+            if buffer[-1] > 0:
+                break
+        return {"operations": operations, "wrong": wrong, "failure": failure}
+
+
+def main() -> int:
+    """Answer requests on stdin until it ends; returns the exit status."""
+    if sys.argv[1:] not in ([], ["lightrig-gloo", str(_VERSION)]):
+        print(f"this is lightrig-gloo {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
+        return 2
+    _Worker().serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Every server reaches every other over whatever circuits there are, until the overlay closes."""
+
+import sys
+from collections.abc import Iterator
+from itertools import permutations
+
+import pytest
+
+from harness.bench import Bench, Fabric, bind
+from harness.bench.overlay import NotRoutedError, Overlay
+from instruments import kernel
+from testbeds import Testbed, load
+
+CONNECT = (
+    "import socket,sys\n"
+    "for address in sys.argv[1:]:\n"
+    "    s=socket.socket()\n"
+    "    s.settimeout(5)\n"
+    "    try: s.connect((address,9))\n"
+    "    except OSError as error: print(type(error).__name__)"
+)
+
+
+@pytest.fixture
+def rings() -> Iterator[Bench]:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    bench = bind(load("testbeds/rings4.yaml"), "simulated", 1)
+    yield bench
+    bench.close()
+
+
+def test_ways_follow_the_plan_and_nothing_is_left(rings: Bench) -> None:
+    fabric, plans, links = Fabric(rings), rings.testbed.plans, rings.testbed.links
+    overlay = Overlay(rings)
+    try:
+        for name in ("ring", "matchings"):
+            fabric.apply(plans[name])
+            ways = overlay.route(links(name))
+            assert set(permutations(overlay.servers, 2)) == {
+                (source, sink) for source, hops in ways.items() for sink in hops
+            }
+            for source in ("server0", "server1"):
+                server = overlay.servers[source]
+                others = [at for sink, at in overlay.addresses.items() if sink != source]
+                said = server.commands.run([sys.executable, "-c", CONNECT, *others]).stdout
+                assert said.split() == 3 * ["ConnectionRefusedError"]
+    finally:
+        overlay.close()
+    for server in overlay.servers.values():
+        shown = server.commands.run(["ip", "-brief", "address"]).stdout
+        assert "198.18" not in shown
+        assert "lightrig" not in shown
+
+
+def test_simulated_servers_forward_nothing(opus: Testbed) -> None:
+    bench = bind(opus, "simulated", 1)
+    try:
+        with pytest.raises(NotRoutedError, match=r"server0, .* are simulated"):
+            Overlay(bench)
+    finally:
+        bench.close()
+
+
+@pytest.fixture
+def opus() -> Testbed:
+    return load("testbeds/opus.yaml")

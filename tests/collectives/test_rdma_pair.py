@@ -1,0 +1,142 @@
+"""RDMA between two simulated servers, as the driver of perftest measures it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.bench import Bench, Fabric, bind
+from harness.bench.rdma import NoRdmaError, RdmaOverCircuits
+from harness.measure.links import LinkObservation
+from harness.measure.measure import Measure
+from harness.record import Row
+from instruments.errors import NoReplyError
+from instruments.servers.commands import ToolFailedError, ToolMissingError
+from instruments.servers.linux import LinuxServer
+from instruments.servers.rdma_pair import RdmaEnd, RdmaPair
+from instruments.servers.tools.output import ToolOutputError
+from instruments.simulated import perftest_tool
+from instruments.simulated.listeners import Listeners
+from instruments.simulated.ssh_peer import Outcome
+from testbeds import load
+from testbeds.model import SimulatedFault
+
+
+def end(bench: Bench, server: str, device: str) -> RdmaEnd:
+    driver = bench.servers[server]
+    assert isinstance(driver, LinuxServer)
+    return RdmaEnd(driver.commands, device, f"{server}.invalid")
+
+
+def test_latency_and_bandwidth(bench: Bench, giant_ring: Fabric) -> None:
+    pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"), gid_index=3)
+    latency = pair.latency(size=8, iterations=500)
+    assert (latency.size, latency.iterations) == (8, 500)
+    assert 1_500 < latency.typical_ns < 2_500
+    assert latency.at.earliest < latency.at.latest
+    bandwidth = pair.bandwidth(size=1 << 20)
+    assert 0.9 * 100e9 < bandwidth.average_bps < 100e9
+
+
+def test_the_other_end_may_begin_late(
+    bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = Listeners.meet, []
+
+    def too_early_twice(self: Listeners, *arguments: Any) -> Outcome:
+        client, server, port, program, meeting = arguments
+        tries.append(program)
+        return real(self, client, server, port, program if len(tries) > 2 else "", meeting)
+
+    monkeypatch.setattr(Listeners, "meet", too_early_twice)
+    pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"))
+    assert pair.latency().iterations == 1000
+    assert len(tries) == 3
+
+
+def test_ports_that_are_not_joined(bench: Bench, giant_ring: Fabric) -> None:
+    ends = end(bench, "server0", "mlx5_00"), end(bench, "server3", "mlx5_01")
+    for timeout, retries_ns in ((14, 8 * 4096 * 2**14), (10, 8 * 4096 * 2**10)):
+        before = bench.clock.now()
+        with pytest.raises(ToolFailedError, match="Failed status 12"):
+            RdmaPair(*ends, qp_timeout=timeout).bandwidth()
+        assert retries_ns < bench.clock.now() - before < retries_ns + 400_000_000
+
+
+def test_a_device_that_is_not_there(bench: Bench, giant_ring: Fabric) -> None:
+    with pytest.raises(ToolFailedError, match="IB device mlx5_77 not found"):
+        RdmaPair(
+            end(bench, "server0", "mlx5_77"), end(bench, "server1", "mlx5_01"), port=18600
+        ).latency()
+
+
+def test_servers_without_perftest(bench: Bench) -> None:
+    for server in ("server0", "server1"):
+        lacking = replace(
+            bench.testbed.simulation,
+            faults=(SimulatedFault("missing tool", (server,), tool="ib_send_lat"),),
+        )
+        lab = bind(replace(bench.testbed, simulation=lacking), "simulated", 2)
+        try:
+            pair = RdmaPair(end(lab, "server0", "mlx5_01"), end(lab, "server1", "mlx5_01"))
+            with pytest.raises(ToolMissingError, match=f"{server} has no program ib_send_lat"):
+                pair.latency()
+        finally:
+            lab.close()
+
+
+def test_a_row_of_another_size(
+    bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = perftest_tool._table
+
+    def other(*arguments: object) -> tuple[str, int]:
+        table, took = real(*arguments)  # type: ignore[arg-type]
+        return table.replace(" 2       1000", " 4       1000"), took
+
+    monkeypatch.setattr(perftest_tool, "_table", other)
+    pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"), port=18700)
+    with pytest.raises(ToolOutputError, match="one row of 2 B"):
+        pair.latency()
+
+
+def test_a_server_that_nobody_comes_to(bench: Bench, giant_ring: Fabric) -> None:
+    commands = end(bench, "server2", "").commands
+    started = commands.start(["ib_send_lat", "-d", "mlx5_01", "-p", "18800"])
+    with pytest.raises(NoReplyError, match="within 2 s"):
+        started.result(2_000_000_000)
+    assert commands.run(["uname"]).status == 0
+
+
+def test_every_link_of_a_plan_is_measured(
+    bench: Bench, giant_ring: Fabric, links: LinkObservation
+) -> None:
+    taken: list[Row] = []
+    measure, over = Measure(giant_ring, links, taken.extend), RdmaOverCircuits(bench)
+    plan = bench.testbed.plans["giant-ring"]
+    for link in giant_ring.links(plan):
+        measure.rdma(over.pair(link), link, plan)
+    by_quantity = {row.quantity: [] for row in taken}
+    for row in taken:
+        by_quantity[row.quantity].append(row)
+    assert {name: len(rows) for name, rows in by_quantity.items()} == dict.fromkeys(
+        ("rdma.latency", "rdma.latency_p99", "rdma.bandwidth", "rdma.use"), 8
+    )
+    assert all(0.9 < row.value < 1 for row in by_quantity["rdma.use"])
+    first = by_quantity["rdma.latency"][0]
+    assert first.lower == first.value == first.upper
+    assert first.conditions == {
+        "plan": "giant-ring",
+        "line_rate_bps": 100 * 10**9,
+        "size": 8,
+        "iterations": 1000,
+    }
+
+
+def test_a_testbed_without_rdma() -> None:
+    class NoBench:
+        testbed = load(Path("testbeds/namespaces.yaml"))
+
+    with pytest.raises(NoRdmaError, match=r"server0\.nic0\.p0, .* have no RDMA device"):
+        RdmaOverCircuits(NoBench())  # type: ignore[arg-type]

@@ -1,0 +1,79 @@
+"""The report's section on insertion loss: from rows as a measurement writes them."""
+
+import re
+
+from report_runs import context
+
+from harness.record import Row
+
+
+def row(subject, quantity, value, half=0.1, **conditions):
+    return Row(subject, quantity, value, value - half, value + half, "dB", 0, conditions)
+
+
+def grid(size=8, dirty=3, extra=1.5, quantity="insertion_loss"):
+    return [
+        row(f"ocs {a}>{b}", quantity, 1.0 + b / 100 + extra * (a == dirty), wavelength_nm=1310)
+        for a in range(1, size + 1)
+        for b in range(size + 1, 2 * size + 1)
+    ]
+
+
+BESIDE = [
+    row("ocs.3", "loss.fault", 1.52, 0.2, fault="dirty connector"),
+    row("ocs.9", "loss.fault", 0.0, 0.0, fault="stuck monitor"),
+    row("ocs", "loss.budget.reference", 0.057, 0.001, method="monitors"),
+    row("ocs", "loss.budget.combined", 0.064, 0.001, method="monitors"),
+    Row("ocs", "insertion_loss.repeatability", 0.021, 0.018, 0.026, "dB", 0, {}),
+    *(row("ocs 1>9", "loss.remade", n / 100, repetition=n) for n in range(12)),
+    Row("ocs", "loss.closure", 60 / 64, 60 / 64, 60 / 64, "1", 0, {"n": 64}),
+]
+
+
+def test_everything_stands_in_one_section(show):
+    page = show((context(), [*grid(), *BESIDE]))
+    text = page.text
+    assert "Other quantities" not in text
+    assert "Heat map of insertion_loss ocs" in page.labelled
+    wrong = text.partition("What is wrong")[2][:400]
+    assert re.search(r"ocs\.3 dirty connector 1\.52 dB \(95 % interval 1\.32 … 1\.72", wrong)
+    assert re.search(r"ocs\.9 stuck monitor (?!.{0,20}0 dB)", wrong)
+    assert re.search(r"0\.021 dB \(standard deviation of 12 makings; 95 % interval 0\.018", text)
+    assert "What a making lost more than the mean of its circuit" in page.labelled
+    assert re.search(r"reference combined .* monitors 0\.057 \(0\.056 … 0\.058\) 0\.064", text)
+    assert re.search(r"60 of 64 \(95 % interval \d", text)
+
+
+def test_the_worst_port_comes_first(show):
+    text = show((context(), grid())).text
+    worst = text.partition("Worst ports of insertion loss")[2]
+    first = re.search(
+        r"(ocs\.\d+) (ingress|egress) ([\d.]+) dB \(median of 8; 95 % interval", worst
+    )
+    assert first.groups()[:2] == ("ocs.3", "ingress")
+    assert float(first[3]) > 2.5
+
+
+def test_circuits_of_a_plan_have_no_worst_port(show):
+    text = show(
+        (context(), [row(f"ocs {a}>{a + 8}", "insertion_loss", 1.0) for a in range(1, 9)])
+    ).text
+    assert "Worst ports" not in text
+
+
+def test_relative_losses_are_called_so(show):
+    page = show((context(), grid(quantity="insertion_loss.relative")))
+    assert "insertion loss.relative" in page.text
+    assert "Worst ports of insertion loss.relative" in page.text
+    assert "Heat map of insertion_loss.relative ocs" in page.labelled
+
+
+def test_simulated_losses_are_marked(show):
+    text = show((context(simulated=True), [*grid(), *BESIDE])).text
+    for title in (
+        "Insertion loss",
+        "What is wrong",
+        "Worst ports of insertion loss",
+        "Uncertainty",
+    ):
+        assert f"{title} simulated" in text

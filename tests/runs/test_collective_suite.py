@@ -1,0 +1,31 @@
+"""The suite of collectives, run as a user runs it, where there is nothing to run them with."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs.running import NO_PAGE, ROOT
+
+from instruments import kernel
+
+Start = Callable[..., Any]
+
+
+def test_without_pytorch_collectives_are_skipped_and_nothing_is_left(
+    start: Start, tmp_path: Path
+) -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    (tmp_path / "torch.py").write_text("raise ImportError('not in this test')")
+    rings = ("--testbed", ROOT / "testbeds" / "rings4.yaml", "--instruments", "simulated")
+    ended = start(
+        *("suites/test_collective.py::test_bandwidth[rings4-ring-all_reduce]", *rings),
+        *("-rs", *NO_PAGE),
+        environment={**os.environ, "PYTHONPATH": str(tmp_path)},
+    ).end()
+    assert ended.code == 0, ended.output
+    assert "has no PyTorch with Gloo" in ended.output
+    assert "not in this test" in ended.output
+    assert "1 skipped" in ended.output

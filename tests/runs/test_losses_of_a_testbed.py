@@ -1,0 +1,20 @@
+"""The suite on insertion loss, as a process of its own."""
+
+import json
+
+from running import ROOT, started
+
+OPUS = ROOT / "testbeds" / "opus.yaml"
+
+
+def test_every_circuit_of_opus_is_measured(tmp_path):
+    arguments = ["suites/test_insertion_loss.py", "--testbed", OPUS, "--instruments", "simulated"]
+    with started([*arguments, "-n0"], tmp_path / "results") as run:
+        ended = run.end()
+    assert ended.code == 0, ended.output
+    assert "1 passed, 4 skipped" in ended.output
+    assert "testbed opus has no climate chamber" in ended.output
+    rows = [json.loads(line) for line in ended.rows]
+    losses = {row[1] for row in rows if row[2] == "insertion_loss"}
+    assert len(losses) == 16 * 16
+    assert "ocs 1>33" in losses

@@ -1,0 +1,71 @@
+"""As much of PyTorch as one rank needs, for tests where it is not installed: arrays of numpy."""
+
+import os
+import time
+from types import SimpleNamespace
+
+import numpy as np
+
+__version__ = "0.stand-in"
+
+
+class Tensor(np.ndarray):
+    def float(self):
+        return self.astype(np.float32)
+
+    def copy_(self, other):
+        self[...] = other
+
+    def fill_(self, value):
+        self[...] = value
+
+    def zero_(self):
+        self[...] = 0
+
+
+def _made(array):
+    return np.asarray(array).view(Tensor)
+
+
+def arange(first, last):
+    return _made(np.arange(first, last))
+
+
+def empty(count):
+    return _made(np.zeros(count, np.float32))
+
+
+zeros = empty
+
+
+def cat(parts):
+    return _made(np.concatenate(parts))
+
+
+def set_num_threads(count):
+    pass
+
+
+def _all_reduce(tensor):
+    time.sleep(0.001)
+    if os.path.exists(os.environ["LIGHTRIG_FAULT"]):
+        raise RuntimeError("Connection closed by peer")
+
+
+def _all_gather(out, given):
+    out[: given.size] = given
+    if os.path.exists(os.environ["LIGHTRIG_WRONG"]):
+        out[0] += 1
+
+
+distributed = SimpleNamespace(
+    is_gloo_available=lambda: True,
+    TCPStore=lambda *_, **__: None,
+    init_process_group=lambda *_, **__: None,
+    destroy_process_group=lambda: None,
+    barrier=lambda: None,
+    all_reduce=_all_reduce,
+    all_gather_into_tensor=_all_gather,
+    reduce_scatter_single=lambda out, given: out.copy_(given[: out.size]),
+    all_to_all_single=lambda out, given: out.copy_(given),
+)

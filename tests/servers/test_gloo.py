@@ -1,0 +1,167 @@
+"""Collectives by Gloo: with PyTorch where it is, and with a stand-in where it is not."""
+
+import importlib.util
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from instruments.clock import Span, SystemClock
+from instruments.collectives import CollectiveCall, CollectiveFailedError
+from instruments.servers.gloo import GlooRunner, NoPyTorchError
+from instruments.servers.linux import LinuxServer
+from instruments.wire.namespace import NamespaceShell, ProcessChannel
+from instruments.wire.shell import LineListener
+from testbeds.flows import Collective
+
+STAND_IN = Path(__file__).parent / "stand_in"
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+
+
+class Here(NamespaceShell):
+    """Programs on this machine itself."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def start(self, command: Sequence[str], listener: LineListener) -> ProcessChannel:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+        channel = ProcessChannel(process, listener)
+        self._channels.append(channel)
+        return channel
+
+
+@pytest.fixture
+def runner() -> Iterator[Callable[[int], GlooRunner]]:
+    made: list[GlooRunner] = []
+
+    def build(ranks: int) -> GlooRunner:
+        clock = SystemClock()
+        servers = {f"server{n}": LinuxServer(f"server{n}", Here(), clock, {}) for n in range(ranks)}
+        addresses = dict.fromkeys(servers, "127.0.0.1")
+        made.append(GlooRunner(servers, addresses, clock, interface="lo"))
+        return made[-1]
+
+    yield build
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Lets the ranks take the stand-in for PyTorch; faults are files in the folder returned."""
+    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
+    monkeypatch.setenv("LIGHTRIG_FAULT", str(tmp_path / "fault"))
+    monkeypatch.setenv("LIGHTRIG_WRONG", str(tmp_path / "wrong"))
+    return tmp_path
+
+
+def call(collective: Collective, ranks: int, *sizes: int) -> CollectiveCall:
+    names = tuple(f"server{n}" for n in range(ranks))
+    return CollectiveCall(collective, names, sizes, warm_up=1, iterations=3)
+
+
+def test_every_collective_among_ranks_of_pytorch(runner: Callable[[int], GlooRunner]) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    gloo = runner(2)
+    for collective in COLLECTIVES:
+        small, large = gloo.run(call(collective, 2, 1000, 100_000))
+        assert (small.wrong, large.wrong) == (0, 0)
+        assert 990 <= small.size <= 1000
+        assert len(small.times_ns) == 3
+    running = gloo.start(("server1", "server0"), 4096)
+    traffic = running.stop()
+    assert traffic.ranks == ("server1", "server0")
+    assert (traffic.wrong, traffic.failures) == (0, {})
+    assert len(traffic.completed()) >= 1
+
+
+def test_each_operation_is_timed_and_checked(
+    runner: Callable[[int], GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(1)
+    (first,) = gloo.run(call("all_gather", 1, 4001))
+    assert (first.size, first.wrong, first.averaged_over) == (4000, 0, 1)
+    assert first.tool == "Gloo of PyTorch 0.stand-in"
+    assert len(first.times_ns) == 3
+    (stand_in / "wrong").touch()
+    (second,) = gloo.run(call("all_gather", 1, 4001))
+    assert second.wrong == 3
+
+
+def test_of_several_ranks_the_slowest_counts(runner: Callable[[int], GlooRunner]) -> None:
+    answers = [{"size": 96, "times": [5, 1], "wrong": 0}, {"size": 96, "times": [2, 3], "wrong": 2}]
+    asked = call("all_to_all", 2, 100)
+    found = runner(2)._measurement(asked, answers, Span(0, 1))
+    assert (found.times_ns, found.size, found.wrong) == ((5, 3), 96, 2)
+
+
+def test_traffic_goes_on_until_it_is_stopped(
+    runner: Callable[[int], GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(1)
+    clock = SystemClock()
+    before = clock.now()
+    running = gloo.start(("server0",), 64)
+    clock.sleep(50_000_000)
+    traffic = running.stop()
+    completed = traffic.completed()
+    assert len(completed) > 5
+    assert traffic.failures == {}
+    assert before < completed[0][0].earliest
+    assert all(began.earliest <= ended.latest for began, ended in completed)
+    assert completed[-1][1].latest < clock.now()
+
+
+def test_traffic_that_is_stopped_at_once_ends_after_one_operation(
+    runner: Callable[[int], GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(1)
+    for _ in range(5):
+        assert len(gloo.start(("server0",), 64).stop().completed()) <= 2
+    running = gloo.start(("server0",), 64)
+    SystemClock().sleep(50_000_000)
+    assert len(running.stop().completed()) > 5
+
+
+def test_traffic_that_fails_is_told_and_what_it_did_is_kept(
+    runner: Callable[[int], GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(1)
+    running = gloo.start(("server0",), 64)
+    SystemClock().sleep(30_000_000)
+    (stand_in / "fault").touch()
+    SystemClock().sleep(30_000_000)
+    traffic = running.stop()
+    assert traffic.failures == {"server0": "Connection closed by peer"}
+    assert traffic.operations["server0"]
+    (stand_in / "fault").unlink()
+    assert gloo.run(call("all_reduce", 1, 64))[0].wrong == 0
+
+
+def test_a_collective_that_fails_ends_every_rank_and_names_the_server(
+    runner: Callable[[int], GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(1)
+    (stand_in / "fault").touch()
+    with pytest.raises(
+        CollectiveFailedError, match="server0 could not run in a collective of 1"
+    ) as failed:
+        gloo.run(call("all_reduce", 1, 64))
+    assert "Connection closed by peer" in str(failed.value)
+    (stand_in / "fault").unlink()
+    assert gloo.run(call("all_reduce", 1, 64))[0].wrong == 0
+
+
+def test_a_server_without_pytorch_is_named_with_advice(
+    runner: Callable[[int], GlooRunner], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('there is none')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(NoPyTorchError, match="server0 has no PyTorch") as missing:
+        runner(1).load(["server0"])
+    assert "because   there is none" in str(missing.value)
