@@ -1,0 +1,89 @@
+"""What Opus' control plane costs a step when switching takes no time: programs and threads alone.
+
+Eight emulated ranks on two rails run steps of two microbatches on the machine's own clock, with
+and without the control plane; switches obey at once and operations take no time, so that the
+difference is the shims', the controller's and the orchestrators'. All ranks share one interpreter.
+The simulated Polatis is timed apart, in its virtual time: what the switch and its wire add.
+"""
+
+import time
+from pathlib import Path
+
+from harness.bench import Fabric, bind
+from harness.bench.opus import FabricRails, Rails, emulate
+from harness.fabrics.opus.auditor import Rewiring
+from harness.fabrics.opus.operations import Job, Network, Operation
+from harness.fabrics.opus.schedule import PhaseTable
+from harness.fabrics.opus.shim import Mode, Shim
+from harness.fabrics.opus.steps import phase_tables
+from harness.fabrics.opus.topology import TopologyId
+from instruments.clock import SystemClock
+from testbeds import load
+
+STEPS, ROUNDS = 20, 5
+MODES: tuple[Mode, ...] = ("default", "provisioning")
+
+
+class Uncontrolled(Rails):
+    """Every operation may run."""
+
+    def before(self, rank: int, operation: Operation) -> Network:
+        """At once."""
+        return "rail"
+
+    def after(self, rank: int, operation: Operation) -> None:
+        """Nobody is told."""
+
+
+def main() -> None:
+    testbed = load(Path(__file__).parent.parent / "testbeds" / "opus.yaml")
+    job = Job.grid("llama", 2, [2], rails=2)
+    bench = bind(testbed, "simulated", seed=1)
+    fabric = Fabric(bench)
+    on_fabric = FabricRails(fabric, job)
+    tables = phase_tables(job, STEPS, microbatches=2, gathers=4)
+    operations = len(tables[0].operations)
+    print(
+        f"{STEPS} steps of {operations} operations on each of {len(tables)} ranks, {ROUNDS} rounds"
+    )
+    for name, mode in {"no control": None, **{mode: mode for mode in MODES}}.items():
+        seconds = sorted(_obeyed_at_once(job, on_fabric, tables, mode) for _ in range(ROUNDS))
+        median, least, most = (
+            value / STEPS * 1e3 for value in (seconds[ROUNDS // 2], seconds[0], seconds[-1])
+        )
+        print(f"  {name}: {median:.2f} ms a step (median of {ROUNDS}, {least:.2f} to {most:.2f})")
+    few = phase_tables(job, 3, microbatches=2, gathers=4)
+    for mode in MODES:
+        on_fabric.set(TopologyId("00"))
+        rails = _rails(job, on_fabric, few, mode, bench.clock, on_fabric.apply)
+        start = bench.clock.now()
+        emulate(rails, dict(enumerate(map(PhaseTable.all, few))), transfer=0)
+        virtual = (bench.clock.now() - start) / 1e9
+        count = sum(isinstance(one, Rewiring) for one in rails.journal.happenings)
+        print(
+            f"  {mode}, simulated Polatis: {virtual / 3:.2f} s and {count / 3:g} rewirings a step"
+        )
+    fabric.restore()
+    bench.close()
+
+
+def _obeyed_at_once(
+    job: Job, on_fabric: FabricRails, tables: tuple[PhaseTable, ...], mode: Mode | None
+) -> float:
+    clock = SystemClock()
+    kind = Rails if mode else Uncontrolled
+    rails = _rails(job, on_fabric, tables, mode or "default", clock, lambda rewire: None, kind)
+    start = time.perf_counter()
+    emulate(rails, {rank: table.all() for rank, table in enumerate(tables)}, transfer=0)
+    took = time.perf_counter() - start
+    clock.close()
+    return took
+
+
+def _rails(job, on_fabric, tables, mode, clock, apply, kind=Rails) -> Rails:
+    shims = [Shim(rank, job.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
+    return kind(clock, job, shims, on_fabric.wirings, apply, on_fabric.switches)
+
+
+if __name__ == "__main__":
+    main()
