@@ -98,6 +98,7 @@ class Measure:
         rising = rising_ports(self._fabric, transition)
         _, unfinished = self._links.changes(rising, sent.latest, LINK_TIMEOUT)
         if unfinished:
+            self._fabric.bench.check_world()
             raise LinksDownError(unfinished, LINK_TIMEOUT)
         ports = {port for link in self._fabric.links(plan) for port in (link.a, link.b)}
         self._links.await_up(ports, LINK_TIMEOUT)

@@ -11,6 +11,8 @@ from testbeds import LightrigError, Port, Testbed
 class KernelPlant:
     """Keeps the kernel's links as the light is: a port that hears light has carrier.
 
+    A port that hears itself has carrier and nobody to talk to.
+
     The kernel is moved by a thread of its own, always to the newest state: it takes
     milliseconds, in which more mirrors may come to rest.
     """
@@ -56,7 +58,7 @@ class KernelPlant:
             joined = frozenset(
                 frozenset((self._keys[port], self._keys[source]))
                 for port, source in heard.items()
-                if heard.get(source) == port
+                if source != port and heard.get(source) == port
             )
             try:
                 changes = self._kernel.apply(frozenset(self._keys[p] for p in heard), joined)

@@ -9,9 +9,10 @@ from harness.measure.links import LinkObservation
 from harness.measure.measure import Measure
 from instruments import kernel
 from instruments.simulated.kernel_links import KernelLinks, KernelLinksError
-from testbeds import load
+from testbeds import Circuit, Plan, load
 
 FILE = Path(__file__).parents[2] / "testbeds" / "namespaces.yaml"
+OWN = "server0.nic0.p0"
 
 
 def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,5 +33,25 @@ def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(KernelLinks, "apply", refuse)
         with pytest.raises(KernelLinksError, match="the kernel refused"):
             measure.reconfiguration(fabric.plans["crossed"])
+    finally:
+        bench.close()
+
+
+def test_a_port_that_hears_itself_breaks_nothing() -> None:
+    """As it does in a matrix of all circuits; it has carrier, and the next plan comes up."""
+    if reason := kernel.available():
+        pytest.skip(reason)
+    bench = bind(load(FILE), "simulated")
+    try:
+        fabric = Fabric(bench)
+        measure = Measure(fabric, LinkObservation(bench), lambda rows: None)
+        plan = fabric.plans["ring"]
+        (switch,) = plan.circuits
+        fibers = {fiber.source: fiber.sink for fiber in bench.testbed.fibers}
+        (port,) = {fiber.source for fiber in bench.testbed.fibers if str(fiber.source) == OWN}
+        ingress = int(fibers[port].name)
+        (egress,) = (int(source.name) for source, sink in fibers.items() if sink == port)
+        fabric.apply(Plan("to itself", {switch: frozenset({Circuit(ingress, egress)})}))
+        measure.bring_up(plan)
     finally:
         bench.close()
