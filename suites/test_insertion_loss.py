@@ -4,7 +4,7 @@ import pytest
 
 from harness.measure.insertion_loss import NothingToMeasureError
 
-AT_C = (-5, 25, 50, 75)
+TEMPERATURES_C = (-5, 25, 50, 75)
 """Where InfiniteHBD counted bit errors (§5.1); those of its losses are in a picture alone."""
 
 
@@ -28,9 +28,9 @@ def test_every_circuit(measure, measured):
     measure.judge("insertion_loss")
 
 
-@pytest.mark.parametrize("celsius", AT_C)
-def test_by_temperature(measure, measured, climate_chamber, celsius):
+@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, scope="session")
+def test_by_temperature(measure, measured, climate_chamber, temperature_c):
     """Does it lose more where it is colder, or warmer?"""
-    measure.hold_temperature(climate_chamber, celsius)
+    measure.hold_temperature(climate_chamber, temperature_c)
     measured()
     measure.judge("insertion_loss")

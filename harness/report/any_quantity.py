@@ -62,7 +62,8 @@ def _figures(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterato
         yield from _distribution(frame, tests, quantity, limit)
 
 
-def _captioned(title: str, simulated: bool, about: str, drawn: str, kind: str = "") -> str:
+def captioned(title: str, simulated: bool, about: str, drawn: str, kind: str = "") -> str:
+    """A figure with its title, whether it is simulated, and what it shows."""
     return (
         f'<figure class="{kind or "lr-wide"}">'
         f"<figcaption><b>{text(title)}</b> {mark(simulated)} {about}</figcaption>"
@@ -88,7 +89,7 @@ def _distribution(
         about = "Share of samples at or below a value; colours as in the table."
         drawn = panel(curves, limit, f"Distribution of {quantity}", unit)
         simulated = any(test.simulated for test in tests)
-        yield _captioned(quantity, simulated, about, drawn, "lr-narrow")
+        yield captioned(quantity, simulated, about, drawn, "lr-narrow")
 
 
 # ------------------------------------------------------------------------------ heat maps
@@ -122,7 +123,7 @@ def _grids(test: TestFrame, quantity: str) -> Iterator[str]:
             row_name="ingress",
             column_name="egress",
         )
-        yield _captioned(title, test.simulated, about, drawn)
+        yield captioned(title, test.simulated, about, drawn)
 
 
 # --------------------------------------------------------------------------------- curves
@@ -170,7 +171,7 @@ def _curves(tests: list[TestFrame], quantity: str, limit: Limit | None) -> Itera
             label=f"{quantity} over {said}",
             limit=bound,
         )
-        yield _captioned(f"{quantity} over {said}", found.simulated, about, drawn)
+        yield captioned(f"{quantity} over {said}", found.simulated, about, drawn)
 
 
 def _what(test: TestFrame) -> str:

@@ -16,6 +16,7 @@ from harness.report.any_quantity import quantity_section
 from harness.report.distributions import Curve, panel
 from harness.report.estimates import CONFIDENCE, Estimate, estimates
 from harness.report.frames import TestbedFrame, TestFrame, natural
+from harness.report.loss_by_temperature import by_temperature
 from harness.report.markup import (
     figure,
     heading,
@@ -64,6 +65,7 @@ def loss_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> st
         limit = found[name][0].limit
         having = frame.having(name)
         parts.append(quantity_section(frame, name, found[name], limit))
+        parts.append(by_temperature(having, name))
         parts.append(_worst_ports(frame, having, name))
         grids = any(True for test in having for _ in _ports(test, name))
         if grids or all(test.series[name].value.size < _DRAWN_ELSEWHERE for test in having):

@@ -77,3 +77,19 @@ def test_simulated_losses_are_marked(show):
         "Uncertainty",
     ):
         assert f"{title} simulated" in text
+
+
+def test_circuits_over_temperatures_are_a_heat_map(show):
+    rows = [
+        row(f"trx 1>{6 + path}", "insertion_loss", 3.0 + path / 10, temperature_c=at)
+        for path in (0, 1)
+        for at in (-5.0, 25.02, 50.0)
+    ]
+    page = show((context(), rows))
+    assert "Heat map of insertion loss by temperature" in page.labelled
+    assert "25 °C" in page.text
+
+
+def test_one_temperature_makes_no_heat_map(show):
+    rows = [row(f"trx 1>{n}", "insertion_loss", 3.0, temperature_c=25) for n in (6, 7)]
+    assert "by temperature" not in show((context(), rows)).text
