@@ -41,4 +41,5 @@ def by_temperature(tests: list[TestFrame], quantity: str) -> str:
         column_name="temperature",
     )
     simulated = any(test.simulated for test in tests)
-    return captioned(title, simulated, f"Median of {each} for each cell.", drawn)
+    drawn = captioned(title, simulated, f"Median of {each} for each cell.", drawn, "lr-narrow")
+    return f'<div class="lr-figures">{drawn}</div>'
