@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
+          --testbed testbeds/infinitehbd.yaml \
           --instruments simulated --profile night --seed 1
 
 .PHONY: install night test lint bench clean
