@@ -425,10 +425,13 @@ class Server(Identified, Protocol):
         Returns netdev and stage of what is up already; datagrams are heard of by their first.
         """
 
-    def settle(self, stages: Mapping[str, Sequence[Stage]], *, timeout: int) -> PendingSettlement:
+    def settle(
+        self, stages: Mapping[str, Sequence[Stage]], *, timeout: int, gaps: bool = False
+    ) -> PendingSettlement:
         """Begin to wait until every named netdev has gone through every named stage.
 
-        With no stages the answer comes at once: what happened since the last one.
+        With no stages the answer comes at once: what happened since the last one. Without `gaps`
+        those until then are let go.
         """
 
     def streams(self) -> Mapping[int, str]:

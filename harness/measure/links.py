@@ -1,7 +1,8 @@
 """The links of all servers, observed from the servers themselves."""
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from harness.bench import Bench
 from instruments.capabilities import Gap, LinkEvent, PortWatch, Settled, Stage
@@ -46,7 +47,7 @@ class LinkObservation:
         }
         self._up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
-        self._gaps: list[tuple[str, Gap]] = []
+        self._gaps: list[tuple[str, Gap]] | None = None
         self._watching = False
         self.begin()
 
@@ -88,10 +89,19 @@ class LinkObservation:
         taken, self._cross_checks = self._cross_checks, []
         return taken
 
+    @contextlib.contextmanager
+    def keeping_gaps(self) -> Iterator[None]:
+        """Meanwhile keep what each port misses of the datagrams sent to it."""
+        self._gaps = []
+        try:
+            yield
+        finally:
+            self._gaps = None
+
     def take_gaps(self) -> list[tuple[Port, Gap]]:
-        """What each port missed of the datagrams sent to it, since this was last asked."""
+        """What each port missed since this was last asked, while that is kept."""
         self._ask({name: {} for name in self._bench.servers}, 0)
-        taken, self._gaps = self._gaps, []
+        taken, self._gaps = self._gaps or [], []
         return [(self._ports[name, gap.port], gap) for name, gap in taken]
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
@@ -170,8 +180,9 @@ class LinkObservation:
     ) -> list[tuple[Port, LinkEvent]]:
         """Ask the named servers side by side; their changes in the servers' order."""
         self.begin()
+        gaps = self._gaps is not None
         pending = [
-            (name, self._bench.servers[name].settle(wanted, timeout=timeout))
+            (name, self._bench.servers[name].settle(wanted, timeout=timeout, gaps=gaps))
             for name, wanted in stages.items()
         ]
         changes = []
@@ -184,7 +195,8 @@ class LinkObservation:
                     self._up.add((port, event.stage))
                 else:
                     self._up.discard((port, event.stage))
-            self._gaps += [(name, gap) for gap in settled.gaps]
+            if self._gaps is not None:
+                self._gaps += [(name, gap) for gap in settled.gaps]
             self._cross_checks += [
                 (self._ports[name, event.port], event) for event in settled.cross_checks
             ]

@@ -141,8 +141,9 @@ class Measure:
         does, and `LinksDownError` where links do not come up that are up before.
         """
         self._links.set_datagram_period(datagram_period)
-        event = self.reconfiguration(plan)
-        windows = loss_windows(self._links, event.sent.earliest)
+        with self._links.keeping_gaps():
+            event = self.reconfiguration(plan)
+            windows = loss_windows(self._links, event.sent.earliest)
         number = self._count - 1
         self._record(list(outage_rows(windows, self._fabric, event, number, datagram_period)))
         if windows:

@@ -99,11 +99,13 @@ class LinuxServer:
                 details=[("answered", str(answer)[:300])],
             ) from error
 
-    def settle(self, stages: Mapping[str, Sequence[Stage]], *, timeout: int) -> "PendingSettlement":
+    def settle(
+        self, stages: Mapping[str, Sequence[Stage]], *, timeout: int, gaps: bool = False
+    ) -> "PendingSettlement":
         """Begin to wait for links; see `instruments.capabilities.Server`."""
         body = {"ports": {port: list(wanted) for port, wanted in stages.items()}}
         request = self._ask("settle", {**body, "timeout_ns": timeout}, timeout)
-        return PendingSettlement(request, self._clocks, self._neighbours)
+        return PendingSettlement(request, self._clocks, self._neighbours, gaps=gaps)
 
     def streams(self) -> Mapping[int, str]:
         """Which netdev sends which stream of datagrams; see `instruments.capabilities.Server`."""
@@ -200,11 +202,17 @@ class PendingSettlement:
     """A wait for links that was begun."""
 
     def __init__(
-        self, request: ProgramRequest, clocks: ClockMap, neighbours: Mapping[str, ClockMap]
+        self,
+        request: ProgramRequest,
+        clocks: ClockMap,
+        neighbours: Mapping[str, ClockMap],
+        *,
+        gaps: bool = False,
     ) -> None:
         self._request = request
         self._clocks = clocks
         self._neighbours = neighbours
+        self._gaps = gaps
 
     def result(self) -> Settled:
         """Wait for the server's answer; its stamps mapped to the bench's clock."""
@@ -226,7 +234,7 @@ class PendingSettlement:
                     port: (count["sent"], count["received"])
                     for port, count in answer.get("datagrams", {}).items()
                 },
-                tuple(filter(None, map(self._gap, answer.get("gaps", ())))),
+                tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise self._request.run.garbled(

@@ -131,8 +131,10 @@ class SimulatedPort:
         self._tx_share = [10 ** (0.02 * normal()) for _ in range(spec.lanes)]
         self._rx_share = [10 ** (0.03 * normal()) for _ in range(spec.lanes)]
         self._timeline: LinkTimeline = links.timeline(spec.port)
-        self._timeline.listeners.append(self.accrue)
+        self._timeline.listeners.append(self._link_changed)
         self._until = clock.now()
+        self._up_since: int | None = None
+        self._uncounted = 0
 
     # ------------------------------------------------------------------------- state
 
@@ -196,19 +198,16 @@ class SimulatedPort:
 
     def accrue(self) -> None:
         """Count what has come since this was last done."""
-        now, before = self._clock.now(), self._until
-        if now <= before:
-            return
-        self._until = now
-        self.link_downs += self._falls("firmware", before, now)
-        self.carrier_changes += self._changes("carrier", before, now)
+        before = self._until
+        self._follow_link()
+        up, self._uncounted = self._uncounted, 0
         if self.prbs is not None:
             if self.locked():
-                bits = self.lane_rate * (now - before) / 1e9
+                bits = self.lane_rate * (self._until - before) / 1e9
                 for lane in range(self.spec.lanes):
                     self.prbs.errors[lane] += poisson(self._draws, self.ber * bits)
             return
-        bits = self.spec.rate_bps * self._up_time("firmware", before, now) / 1e9
+        bits = self.spec.rate_bps * up / 1e9
         self.bits += round(bits)
         errors = [poisson(self._draws, self.ber * bits / self.spec.lanes) for _ in self.raw_errors]
         self.raw_errors = [sum(pair) for pair in zip(self.raw_errors, errors, strict=True)]
@@ -257,26 +256,32 @@ class SimulatedPort:
         for port in {self.spec.port: self, **self._roster}.values():
             port.accrue()
 
-    def _transitions(self, stage: str, start: int, end: int) -> list[tuple[int, bool]]:
-        return [
-            (each.at, each.up)
-            for each in self._timeline.transitions
-            if each.stage == stage and start < each.at <= end
-        ]
+    def _link_changed(self) -> None:
+        """Note what the timeline will not keep; the draws can wait until somebody looks."""
+        if self.prbs is None:
+            self._follow_link()
+        else:
+            self.accrue()
 
-    def _falls(self, stage: str, start: int, end: int) -> int:
-        return sum(not up for _, up in self._transitions(stage, start, end))
+    def _follow_link(self) -> None:
+        """Note downs and changes since this was last done, and how long the link was up."""
+        before, now = self._until, self._clock.now()
+        self._until = now
+        for at, stage, up, _ in self._timeline.transitions:
+            if not before < at <= now:
+                continue
+            if stage == "carrier":
+                self.carrier_changes += 1
+            elif stage == "firmware":
+                self._count_up_time(at)
+                self._up_since = at if up else None
+                self.link_downs += not up
+        self._count_up_time(now)
 
-    def _changes(self, stage: str, start: int, end: int) -> int:
-        return len(self._transitions(stage, start, end))
-
-    def _up_time(self, stage: str, start: int, end: int) -> int:
-        up, since, total = self._timeline.is_up(stage, start), start, 0
-        for at, now_up in [*self._transitions(stage, start, end), (end, False)]:
-            if up:
-                total += at - since
-            up, since = now_up, at
-        return total
+    def _count_up_time(self, until: int) -> None:
+        if self._up_since is not None:
+            self._uncounted += until - self._up_since
+            self._up_since = until
 
 
 def poisson(draws: Stream, mean: float) -> int:

@@ -43,12 +43,13 @@ class _Grid(NamedTuple):
 class _Observed(NamedTuple):
     """A transition as the probe sees it: from when on it knows, and what it reports.
 
-    `gap` is what did not arrive before it, where datagrams had arrived before.
+    For a first datagram, `first` says from whom it is, and `last` who was heard until when before.
     """
 
     known: int
     event: list[Any]
-    gap: list[Any] | None = None
+    first: Port | None = None
+    last: tuple[Port, int] | None = None
 
 
 @dataclass(slots=True)
@@ -326,7 +327,7 @@ class ProbePeer:
             (netdev, stage): None for netdev, stages in settling.wanted.items() for stage in stages
         }
         for netdev in settling.wanted:
-            for known, event, _ in self._observations(netdev):
+            for known, event, *_ in self._observations(netdev):
                 key = (netdev, event[1])
                 if event[2] and key in moments and moments[key] is None:
                     moments[key] = known
@@ -339,7 +340,7 @@ class ProbePeer:
         watched = self._watched[netdev]
         newest = self._news[netdev] = []
         silent_since = self._began
-        last: list[Any] | None = None
+        last: tuple[Port, int] | None = None
         every = self.datagrams.period if self.datagrams else 0
         notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
         reported_long_ago = self._reported - notice
@@ -354,7 +355,7 @@ class ProbePeer:
                 observed = self._datagram(netdev, partner, at, up, silent_since, last)
                 if not up and observed is not None:
                     silent_since = observed.event[3] - self.offset
-                    last = self._last_before(partner, at)
+                    last = partner, at
             else:
                 before = watched.polls.last_before(at)
                 after = before + watched.polls.period
@@ -371,7 +372,7 @@ class ProbePeer:
         at: int,
         up: bool,
         silent_since: int,
-        last: list[Any] | None,
+        last: tuple[Port, int] | None,
     ) -> _Observed | None:
         """Silence, or the first datagram after it; None if nobody sends."""
         sender = self._roster.get(partner.owner)
@@ -385,20 +386,24 @@ class ProbePeer:
             return _Observed(declared, [netdev, "datagram", False, *stamps, "udp"])
         arrived = before + grid.period
         stamps = silent_since + self.offset, arrived + self.offset
-        lost = before + sender.offset
-        first = [*sender.sender(partner), grid.number(arrived), lost]
-        gap = [netdev, last, first, stamps[1]] if last is not None else None
-        event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, lost]]
-        return _Observed(arrived, event, gap)
+        event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, before + sender.offset]]
+        return _Observed(arrived, event, partner, last)
 
-    def _last_before(self, partner: Port, at: int) -> list[Any] | None:
-        """The last datagram from `partner` that was sent before `at`, if there was one."""
-        sender = self._roster[partner.owner]
-        grid = sender.datagrams
-        if grid is None or grid.last_before(at) < grid.phase:
+    def _gap(self, observed: _Observed) -> list[Any] | None:
+        """What did not arrive before a first datagram, if any had arrived before."""
+        if observed.first is None or observed.last is None:
             return None
-        sent = grid.last_before(at)
-        return [*sender.sender(partner), grid.number(sent), sent + sender.offset]
+        partner, at = observed.last
+        old, new = self._roster[partner.owner], self._roster[observed.first.owner]
+        if old.datagrams is None or new.datagrams is None:
+            return None
+        sent, lost = old.datagrams.last_before(at), new.datagrams.last_before(observed.known)
+        if sent < old.datagrams.phase:
+            return None
+        last = [*old.sender(partner), old.datagrams.number(sent), sent + old.offset]
+        number = new.datagrams.number(observed.known)
+        first = [*new.sender(observed.first), number, lost + new.offset]
+        return [observed.event[0], last, first, observed.event[4]]
 
     def _answer(self) -> None:
         if settling := self._end_settling():
@@ -428,6 +433,6 @@ class ProbePeer:
             "settled": not missing,
             "missing": missing,
             "events": [observed.event for observed in known],
-            "gaps": [observed.gap for observed in known if observed.gap is not None],
+            "gaps": [gap for gap in map(self._gap, known) if gap is not None],
             "datagrams": {},
         }
