@@ -145,8 +145,16 @@ class _VisaLine:
 
     def close(self) -> None:
         """Let go of the line."""
+        _close(self._opened)
+
+
+def _close(opened: Any) -> None:
+    """End a session, also with a peer that is gone."""
+    try:
         with contextlib.suppress(OSError), _as_os_error():
-            self._opened.close()
+            opened.close()
+    finally:
+        opened.session = None  # else the library tries again whenever the collector comes by
 
 
 @contextlib.contextmanager
@@ -233,8 +241,7 @@ class _Messages:
         if not self._idle.wait(_GRACE if self._flight is None else 0):
             self._cut(socket.socket.shutdown, socket.SHUT_RDWR)
         os.close(self._wake)
-        with contextlib.suppress(OSError), _as_os_error():
-            self._opened.close()
+        _close(self._opened)
         self._wanted.put(None)
         for thread in self._threads:
             thread.join(1.0)

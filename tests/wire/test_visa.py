@@ -271,7 +271,7 @@ def test_vxi11_silence(vxi11):
 
 
 @pytest.mark.parametrize("how", ["CLOSE?", "HALF?"])
-def test_vxi11_that_dies_is_known_at_once(vxi11, how):
+def test_vxi11_that_dies_is_known_at_once(vxi11, how, caplog):
     """The library alone would ask the dead connection again and again for 31 s."""
     session, _ = vxi11
     best = (9.0, 9.0)
@@ -283,6 +283,10 @@ def test_vxi11_that_dies_is_known_at_once(vxi11, how):
         best = min(best, (time.monotonic() - began, time.process_time() - cpu))
     assert best[0] < 0.05
     assert best[1] < 0.03
+    session.close()
+    del session
+    gc.collect()
+    assert not caplog.records  # the library tries to close what it finds open once more
 
 
 # ---------------------------------------------------------- a library that would be misled
