@@ -8,6 +8,9 @@ NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
           --testbed testbeds/infinitehbd.yaml \
           --instruments simulated --profile night --seed 1
 
+# The tests start Python some hundred times: it may keep what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install night test lint bench clean
 
 install: $(READY)

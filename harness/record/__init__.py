@@ -10,6 +10,8 @@ else that reads Parquet query in place:
 One call makes a tidy frame of them: `Results("results").frame(quantity="reconfiguration.*")`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from harness.record.dataset import write_dataset
 from harness.record.descriptions import keep_descriptions, kept_descriptions
 from harness.record.errors import (
@@ -26,7 +28,6 @@ from harness.record.outcome import TestOutcome
 from harness.record.publishing import publish
 from harness.record.reading import RunRecord, read_journal
 from harness.record.recovery import Recovered, recover, settle, to_recover
-from harness.record.results import Results
 from harness.record.row import Context, Instrument, Number, Row, Scalar
 
 __all__ = [
@@ -58,3 +59,15 @@ __all__ = [
     "to_recover",
     "write_dataset",
 ]
+
+if TYPE_CHECKING:
+    from harness.record.results import Results
+
+
+def __getattr__(name: str) -> Any:
+    """`Results` at its first use: what reads results is large, and no run that writes needs it."""
+    if name == "Results":
+        from harness.record.results import Results  # noqa: PLC0415
+
+        return Results
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,14 +10,12 @@ The file's metadata holds `lightrig.schema`, `lightrig.header`, `lightrig.summar
 `lightrig.complete` ("true" where the run ended by itself).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.dataset
 import pyarrow.parquet
 
 from harness.record.errors import RecordError
@@ -80,25 +78,6 @@ def write_dataset(journal_path: Path, root: Path) -> tuple[Path, ...]:
         return tuple(sorted(part.path for part in parts.values()))
     except OSError as error:
         raise RecordError(f"{root}: {error}") from error
-
-
-def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.dataset.Dataset:
-    """The rows of `files`, all below `root`, with the columns of `COLUMNS` and `PARTITIONS`.
-
-    Nothing is read yet. `filesystem` is fsspec's, or None for this machine's. A file of an
-    older schema lacks columns, which are null.
-    """
-    schema = pa.unify_schemas([COLUMNS, PARTITIONS])
-    if not files:
-        return pa.dataset.dataset(schema.empty_table())
-    return pa.dataset.dataset(
-        list(files),
-        schema=schema,
-        filesystem=filesystem,
-        format="parquet",
-        partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
-        partition_base_dir=root,
-    )
 
 
 class _Part:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.dataset
 
-from harness.record.dataset import open_dataset
 from harness.record.errors import JournalEmptyError, QuestionError, RecordError
 from harness.record.facts import FACTS, RunFacts, facts_of, parse_facts
 from harness.record.locks import is_written
+from harness.record.opening import open_dataset
 from harness.record.places import Place
 from harness.record.reading import read_journal
 from harness.record.recovery import JOURNAL

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy  # whose `optimize` is loaded when it is first used, and rarely is
+from scipy import special
 
 from harness.statistics.samples import SampleError, check_confidence
 from harness.statistics.verdicts import Outcome
@@ -66,8 +67,8 @@ def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
     if errors == 0:
         return -math.expm1(math.log1p(-confidence) / bits)
     if bits >= _POISSON_FROM:
-        return float(stats.gamma.ppf(confidence, errors + 1)) / bits
-    return float(stats.beta.ppf(confidence, errors + 1, bits - errors))
+        return float(special.gammaincinv(errors + 1, confidence)) / bits
+    return float(special.betaincinv(errors + 1, bits - errors, confidence))
 
 
 def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
@@ -77,8 +78,8 @@ def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
     if errors == 0:
         return 0.0
     if bits >= _POISSON_FROM:
-        return float(stats.gamma.ppf(1 - confidence, errors)) / bits
-    return float(stats.beta.ppf(1 - confidence, errors, bits - errors + 1))
+        return float(special.gammaincinv(errors, 1 - confidence)) / bits
+    return float(special.betaincinv(errors, bits - errors + 1, 1 - confidence))
 
 
 def anytime_interval(
@@ -114,13 +115,13 @@ def anytime_interval(
     while excess(reach) < 0:
         reach += 1.0
     start = best if errors else best - 60.0
-    upper = math.exp(float(optimize.brentq(excess, start, reach)))
+    upper = math.exp(float(scipy.optimize.brentq(excess, start, reach)))
     if not errors:
         return 0.0, min(upper, 1.0)
     reach = best - 1.0
     while excess(reach) < 0:
         reach -= 1.0
-    return math.exp(float(optimize.brentq(excess, reach, best))), min(upper, 1.0)
+    return math.exp(float(scipy.optimize.brentq(excess, reach, best))), min(upper, 1.0)
 
 
 def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
@@ -135,7 +136,7 @@ def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
     check_confidence(confidence)
     if errors == 0:
         return math.ceil(math.log1p(-confidence) / math.log1p(-limit))
-    bits = max(math.ceil(float(stats.gamma.ppf(confidence, errors + 1)) / limit), errors + 1)
+    bits = max(math.ceil(float(special.gammaincinv(errors + 1, confidence)) / limit), errors + 1)
     # The Poisson bound is the larger one: fewer bits may do.
     low = errors
     while bits - low > 1:

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special, stats
+import scipy  # whose `optimize` is loaded when it is first used, and rarely is
+from scipy import special
 
 from harness.statistics.samples import SampleError, check_confidence
 
@@ -104,7 +105,7 @@ def sensitivity(
 
     start = _start(power, wrong / all_bits, target)
     best, (at, slope, floor) = _best(residuals, start, with_floor=with_floor)
-    worse = float(stats.chi2.ppf(confidence, 1))
+    worse = float(special.chdtri(1, 1 - confidence))
 
     def excess(where: float) -> float:
         return _best_at(residuals, where, (slope, floor), with_floor=with_floor) - best - worse
@@ -113,7 +114,7 @@ def sensitivity(
     if lower is None or upper is None:
         return NoSensitivity("the counts do not bound it: powers nearer to the target are needed")
     freedom = max(power.size - (3 if with_floor else 2), 1)
-    misfit = float(stats.chi2.sf(best, freedom))
+    misfit = float(special.chdtrc(freedom, best))
     fitted_floor = floor if with_floor else None
     return Sensitivity(
         target, at, lower, upper, slope, fitted_floor, power.size, confidence, misfit
@@ -154,7 +155,7 @@ def _best(
         return residuals(x[0], math.exp(x[1]), _floor(x[2]) if with_floor else 0.0)
 
     guess = [start[0], math.log(start[1]), *([-9.0] if with_floor else [])]
-    found = optimize.least_squares(of, guess, x_scale="jac")
+    found = scipy.optimize.least_squares(of, guess, x_scale="jac")
     x = [*map(float, found.x), -math.inf]
     floor = _floor(x[2]) if with_floor else 0.0
     return 2 * float(found.cost), (x[0], math.exp(x[1]), floor)
@@ -173,7 +174,7 @@ def _best_at(
         return residuals(at, math.exp(x[0]), _floor(x[1]) if with_floor else 0.0)
 
     guess = [math.log(start[0]), *([math.log10(max(start[1], 1e-18))] if with_floor else [])]
-    return 2 * float(optimize.least_squares(of, guess, x_scale="jac").cost)
+    return 2 * float(scipy.optimize.least_squares(of, guess, x_scale="jac").cost)
 
 
 def _crossing(excess: _Excess, at: float, side: int) -> float | None:
@@ -183,6 +184,6 @@ def _crossing(excess: _Excess, at: float, side: int) -> float | None:
         if excess(at + side * step) > 0:
             near, far = at + (side * step / 2 if step > 0.01 else 0.0), at + side * step
             low, high = min(near, far), max(near, far)
-            return float(optimize.brentq(excess, low, high, xtol=1e-3))
+            return float(scipy.optimize.brentq(excess, low, high, xtol=1e-3))
         step *= 2
     return None

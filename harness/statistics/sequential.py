@@ -10,7 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from scipy import optimize, stats
+import scipy  # whose `optimize` is loaded when it is first used, and rarely is
+from scipy import special
 
 from harness.statistics.samples import SampleError
 
@@ -70,8 +71,8 @@ class SequentialTest:
         allowed = 0
         while True:
             # Most bits that a good link survives, fewest that a bad one does not.
-            most = float(stats.gamma.ppf(self.alpha, allowed + 1)) / self.good
-            fewest = float(stats.gamma.ppf(1 - self.beta, allowed + 1)) / self.bad
+            most = float(special.gammaincinv(allowed + 1, self.alpha)) / self.good
+            fewest = float(special.gammaincinv(allowed + 1, 1 - self.beta)) / self.bad
             if fewest <= most:
                 return math.ceil(fewest)
             allowed += 1
@@ -97,6 +98,6 @@ class SequentialTest:
         near = far / 2
         while identity(near) > 0:
             near /= 2
-        h = float(optimize.brentq(identity, min(near, far), max(near, far)))
+        h = float(scipy.optimize.brentq(identity, min(near, far), max(near, far)))
         up, down = math.exp(-h * math.log(self.alpha)), math.exp(h * math.log(self.beta))
         return (1 - down) / (up - down)

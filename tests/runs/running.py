@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-QUIET = ("-p", "no:cacheprovider", "--color=no")
+QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no")
 NO_PAGE = ("-p", "no:html")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from harness.record import RecordError
-from harness.record.dataset import open_dataset
+from harness.record.opening import open_dataset
 from harness.record.places import Place
 from testbeds import LightrigError, Testbed, load
 
