@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from harness.bench import Bench, bind
+from harness.bench import Bench, Fabric, bind
+from harness.bench.keeping import FoundState, state_folder
 from harness.cli.common import (
     BAD_INPUT,
     AsJson,
@@ -20,15 +21,41 @@ from harness.cli.common import (
     out,
     print_json,
 )
-from harness.measure.insertion_loss import simulated_references, take_references
+from harness.measure.insertion_loss import (
+    Hands,
+    chains,
+    simulated_references,
+    take_monitor_references,
+    take_references,
+)
+from harness.measure.insertion_loss.monitor_references import METER_DB
+from harness.measure.insertion_loss.references import NoReferenceError
 from testbeds import Port, Testbed, TestbedError
-from testbeds.references import References, load_references, references_path, references_yaml
+from testbeds.quantities import QuantityError, parse_db
+from testbeds.references import (
+    References,
+    ReferenceSet,
+    load_references,
+    references_path,
+    references_yaml,
+)
 
 Simulated = Annotated[
     bool,
     typer.Option("--simulated", help="What a person would find in the simulated lab."),
 ]
 Zero = Annotated[bool, typer.Option(help="Take the meters' dark offsets first.")]
+Monitors = Annotated[
+    str | None,
+    typer.Option(
+        "--monitors",
+        metavar="METER.CHANNEL",
+        help="Take those of the switches' monitors, with this meter's channel in hand.",
+    ),
+]
+Accuracy = Annotated[
+    str, typer.Option(metavar="DB", help="How wrong that meter is (k = 1), by its data sheet.")
+]
 Results = Annotated[
     Path, typer.Option(metavar="DIR", help="Folder of runs; simulated references stand there.")
 ]
@@ -39,13 +66,17 @@ def reference(
     file: File,
     simulated: Simulated = False,
     zero: Zero = True,
+    monitors: Monitors = None,
+    accuracy: Accuracy = f"{METER_DB} dB",
     results: Results = Path("results"),
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Take references with the testbed's light sources and meters, and store them with their date.
 
-    Asks for each fiber to be moved. Those of hardware stand beside the testbed's file, in
+    Asks for each fiber to be moved. With `--monitors` the light at every port of each switch that
+    has monitors is led to one meter: what is launched there, and what the monitor shows too
+    much; the switch is left as it was found. Those of hardware stand beside the testbed's file, in
     NAME.references.yaml, and replace those of the same name; simulated ones stand under the
     results, and no measurement reads them. Exit 0 if they were taken, 2 for a file that is
     wrong, 3 if an instrument did not answer or refused.
@@ -56,7 +87,7 @@ def reference(
         found = _simulated(testbed, seed)
     else:
         path = references_path(testbed.path)
-        found = _renewed(path, _taken(testbed, zero=zero))
+        found = _renewed(path, _taken(testbed, monitors, accuracy, zero=zero))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(references_yaml(found), encoding="utf-8")
@@ -73,14 +104,37 @@ def _simulated(testbed: Testbed, seed: int) -> References:
         bench.close()
 
 
-def _taken(testbed: Testbed, *, zero: bool) -> References:
+def _taken(testbed: Testbed, monitors: str | None, accuracy: str, *, zero: bool) -> References:
+    try:
+        meter_db = parse_db(accuracy)
+    except QuantityError as error:
+        give_up(f"--accuracy: {error}", BAD_INPUT)
     with leased(testbed):
         bench = lab(lambda: bind(testbed, "hardware"))
         try:
+            if monitors is not None:
+                owner, _, channel = monitors.rpartition(".")
+                meter = Port(owner, channel)
+                return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))
             cap = _cap if zero else None
             return References(tuple(lab(lambda: take_references(bench, _plug(bench), cap))))
         finally:
             bench.close()
+
+
+def _of_monitors(bench: Bench, meter: Port, meter_db: float) -> list[ReferenceSet]:
+    fabric = Fabric(bench, FoundState(bench.testbed.name, state_folder()))
+    hands = Hands(_plug(bench), _cord(bench))
+    found = [each for each in chains(bench, References()) if each.method == "monitors"]
+    if not found:
+        raise NoReferenceError(f"no switch of testbed {bench.testbed.name} has power monitors")
+    try:
+        return [
+            take_monitor_references(fabric, chain, meter, hands, meter_db=meter_db)
+            for chain in found
+        ]
+    finally:
+        fabric.restore()
 
 
 def _plug(bench: Bench) -> Callable[[Port, Port], Callable[[], None]]:
@@ -88,9 +142,20 @@ def _plug(bench: Bench) -> Callable[[Port, Port], Callable[[], None]]:
         fiber = bench.testbed.cabling.fiber_from(source)
         home = fiber.sink if fiber else "its place"
         _ask(f"Take the fiber of {source} out of {home} and plug it into {sink}")
-        return lambda: _ask(f"Put the fiber of {source} back into {home}, that of {sink} too")
+        too = f", that of {sink} too" if bench.testbed.cabling.fiber_to(sink) else ""
+        return lambda: _ask(f"Put the fiber of {source} back into {home}{too}")
 
     return plug
+
+
+def _cord(bench: Bench) -> Callable[[Port, Port], Callable[[], None]]:
+    def cord(egress: Port, sink: Port) -> Callable[[], None]:
+        fiber = bench.testbed.cabling.fiber_from(egress)
+        whose = f", which leads to {fiber.sink}," if fiber else ""
+        _ask(f"Take the fiber{whose} out of {egress} and lead a patch cord from there to {sink}")
+        return lambda: _ask(f"Put the fiber back into {egress}")
+
+    return cord
 
 
 def _cap(meter: str) -> None:

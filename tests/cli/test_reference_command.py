@@ -1,6 +1,7 @@
 """`lightrig reference`: takes references, asks for fibers to be moved, stores what it found."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -22,6 +23,26 @@ instruments:
   laser: {kind: light_source, model: keysight-n7776c, address: scpi://laser.invalid}
   meter: {kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid, channels: 2}
 fibers: [laser -> trx.1, "trx.[2-3] -> meter.[1-2]"]
+"""
+
+
+MONITORED = """
+name: monitored
+switches:
+  ocs: {model: polatis, address: tl1://ocs.invalid, size: 2x2, options: {monitors: both}}
+servers:
+  server[0-1]:
+    address: ssh://bench@{name}.invalid
+    nics: {nic0: {ports: 1, netdev: eth0, rate: 100G, transceiver: lr4}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4 dBm, max: 4 dBm}
+    receive: {min: -14 dBm, max: 4 dBm}
+instruments:
+  meter: {kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid}
+fibers: ["server[0-1].nic0 <-> ocs"]
+simulation: {references: {uncertainty: 0 dB}}
 """
 
 
@@ -67,6 +88,47 @@ def test_a_person_is_asked_to_move_each_fiber(run, file, tmp_path, monkeypatch):
     assert found.launches.keys() == {Port("laser", "1")}
     assert found.zeroed == found.taken < found.expires
     assert found.instruments[0].endswith("serial SIM-meter")
+
+
+def test_a_person_leads_every_port_to_the_meter(run, tmp_path, monkeypatch):
+    """Somebody who does what is asked, in the simulated lab, finds what its monitors are off by."""
+    file = tmp_path / "monitored.yaml"
+    file.write_text(MONITORED)
+    benches, asked, undo = [], [], []
+    command = sys.modules["harness.cli.reference"]
+
+    def simulated(testbed, mode):
+        benches.append(bind(testbed, "simulated"))
+        return benches[-1]
+
+    def obey(text, **_):
+        asked.append(text)
+        if text.startswith("Put"):
+            return undo.pop()()
+        source = re.search(r"fiber of (\S+) out|out of (\S+) and lead", text)
+        port = Port(*(source[1] or source[2]).split(".", 1))
+        undo.append(benches[-1].world.replug(port, Port("meter", "1"), 0.0))
+        return None
+
+    monkeypatch.setattr(command, "bind", simulated)
+    monkeypatch.setattr(command.typer, "prompt", obey)
+    result = run("reference", file, "--monitors", "meter.1", "--accuracy", "0.1 dB")
+    assert result.exit_code == 0, result.output
+    assert len(asked) == 2 * 4
+    assert not undo
+    (found,) = load_references(tmp_path / "monitored.references.yaml").sets
+    assert found.common_db == 0.1
+    book = benches[-1].world.references
+    wrong = [o - book.offset("ocs", int(p.name)) for p, o in found.offsets.items()]
+    assert len(wrong) == 4
+    assert max(wrong) - min(wrong) < 0.1
+    assert [name for name in found.instruments if "SIM-meter" in name or "SIM-ocs" in name]
+
+
+def test_an_accuracy_that_is_no_number_is_the_callers(run, file):
+    result = run("reference", file, "--monitors", "meter.1", "--accuracy", "good")
+    assert result.exit_code == 2
+    assert "--accuracy" in result.stderr
 
 
 def test_other_references_in_the_file_are_kept(run, file, tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ transceivers:
     receive: {{min: -14 dBm, max: 4 dBm}}
 fibers:
   - server[0-1].nic0.p[0-{last}] <-> ocs
+instruments: {{{instruments}}}
 limits: {{insertion_loss: {{max: 4 dB}}}}
 simulation:
   faults: [{faults}]
@@ -32,7 +33,7 @@ simulation:
       settle: {{mean: {settle}}}
       loss: {{mean: 1.2 dB, sd: 0.05 dB, ingress: 0.05 dB, egress: 0.05 dB, repeatability: 0.02 dB}}
       monitor: {{averaging: 10 ms, noise: 0.03 dB, offset: 0.15 dB, drift: 0.01 dB}}
-  references: {{uncertainty: 0.04 dB}}
+  references: {{uncertainty: {uncertainty}}}
 """
 
 METER = """
@@ -70,6 +71,8 @@ def polatis(
     monitors: str = "both",
     ports: int = 4,
     settle: str = "24 ms",
+    instruments: str = "",
+    uncertainty: str = "0.04 dB",
 ) -> Iterator[Bench]:
     """As many ingress and egress ports as two servers with `ports` NIC ports each need."""
     text = POLATIS.format(
@@ -79,6 +82,8 @@ def polatis(
         ports=ports,
         last=ports - 1,
         settle=settle,
+        instruments=instruments,
+        uncertainty=uncertainty,
     )
     with _bound(folder / "lossy.yaml", text, seed) as bench:
         yield bench

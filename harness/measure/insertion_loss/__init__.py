@@ -8,6 +8,7 @@ faults = find_faults(losses, bench.testbed)
 from harness.measure.insertion_loss.chains import Chain, NothingToMeasureError, chains
 from harness.measure.insertion_loss.faults import Fault, find_faults, misread
 from harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
+from harness.measure.insertion_loss.monitor_references import Hands, take_monitor_references
 from harness.measure.insertion_loss.references import (
     references_of,
     simulated_references,
@@ -17,6 +18,7 @@ from harness.measure.insertion_loss.references import (
 __all__ = [
     "Chain",
     "Fault",
+    "Hands",
     "Loss",
     "Losses",
     "NothingToMeasureError",
@@ -26,5 +28,6 @@ __all__ = [
     "misread",
     "references_of",
     "simulated_references",
+    "take_monitor_references",
     "take_references",
 ]

@@ -112,13 +112,14 @@ def measure_losses(
         InstrumentError: an instrument refused or failed.
         NotDoneError: the light did not become steady.
     """
-    with _lit(chain):
+    with lit(chain):
         target = TARGETS_DB[chain.method] if target_db is None else target_db
         return _Measurement(fabric, chain).run(target, remade)
 
 
 @contextlib.contextmanager
-def _lit(chain: Chain) -> Iterator[None]:
+def lit(chain: Chain) -> Iterator[None]:
+    """Meanwhile the observers of `chain` are ready and its light is on."""
     with contextlib.ExitStack() as stack:
         for observer in chain.observers:
             stack.callback(observer.prepare())
@@ -130,16 +131,18 @@ def _lit(chain: Chain) -> Iterator[None]:
         yield
 
 
+def held_circuits(fabric: Fabric, chain: Chain) -> list[Circuit]:
+    """The circuits between the testbed's own ports that stand on the switch of `chain`."""
+    ingress, egress = fabric.testbed.cabling.own_ports(chain.switch)
+    made = fabric.bench.switches[chain.switch].circuits()
+    return [each for each in made if each.ingress in ingress and each.egress in egress]
+
+
 class _Measurement:
     def __init__(self, fabric: Fabric, chain: Chain) -> None:
         self._fabric = fabric
         self._chain = chain
-        own = fabric.testbed.cabling.own_ports(chain.switch)
-        self._held = [
-            circuit
-            for circuit in fabric.bench.switches[chain.switch].circuits()
-            if circuit.ingress in own[0] and circuit.egress in own[1]
-        ]
+        self._held = held_circuits(fabric, chain)
         self._readings = Readings(chain, fabric.bench.clock)
 
     def run(self, target_db: float, remade: int) -> Losses:

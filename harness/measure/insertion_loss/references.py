@@ -73,7 +73,7 @@ def simulated_references(bench: Bench) -> References:
     serials = tuple(f"{one.model}, serial {one.serial}" for one in bench.identities.values())
     found = [
         ReferenceSet(
-            *(f"by-hand-{nm:g}", today, _expiry(today), nm, serials, book.uncertainty_db),
+            *(f"by-hand-{nm:g}", today, expiry(today), nm, serials, book.uncertainty_db),
             launches=launches,
             offsets=offsets,
         )
@@ -159,7 +159,7 @@ def _at_meter(
         for source, sink in pairs:
             undo = plug(source, sink)
             try:
-                readings[source, sink] = _readings(bench, meter, int(sink.name))
+                readings[source, sink] = read_meter(bench, meter, int(sink.name))
             finally:
                 undo()
     level = {pair: math.fsum(found) / len(found) for pair, found in readings.items()}
@@ -167,7 +167,7 @@ def _at_meter(
     base = level[sources[0], sinks[0]]
     today, identity = wall_time().date(), bench.identities[name]
     return ReferenceSet(
-        *(f"{name}-{SOURCE_NM:g}", today, _expiry(today), SOURCE_NM),
+        *(f"{name}-{SOURCE_NM:g}", today, expiry(today), SOURCE_NM),
         (f"{identity.model}, serial {identity.serial}",),
         math.sqrt(1.5 * (connector_db**2 + noise**2 / READINGS)),
         launches={source: level[source, sinks[0]] for source in sources},
@@ -175,7 +175,8 @@ def _at_meter(
     )
 
 
-def _readings(bench: Bench, meter: PowerMeter, channel: int) -> list[float]:
+def read_meter(bench: Bench, meter: PowerMeter, channel: int) -> list[float]:
+    """`READINGS` of one channel in dBm, no two of which share a window."""
     found: list[float] = []
     window = 0
     while len(found) < READINGS:
@@ -197,5 +198,6 @@ def _cabled(bench: Bench, kind: str, *, sinks: bool = True) -> list[Port]:
     ]
 
 
-def _expiry(today: datetime.date) -> datetime.date:
+def expiry(today: datetime.date) -> datetime.date:
+    """Until when a reference of `today` holds, unless somebody says otherwise."""
     return today + datetime.timedelta(days=VALID_DAYS)
