@@ -87,10 +87,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
     if mode == "hardware" and absent:
         for instrument in opened.values():
             instrument.close()
-        raise LabTroubleError(
-            f"{len(absent)} of {len(_names(testbed))} instruments "
-            f"of {testbed.path} did not answer as described:\n  " + "\n  ".join(map(str, absent))
-        )
+        raise _trouble(testbed, absent, len(_names(testbed)))
     namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
     closers: list[Callable[[], None]] = []
     if not real and not namespaces:
@@ -118,6 +115,42 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
         tuple(notes),
         builder.world,
         builder.closers,
+    )
+
+
+def bind_switches(testbed: Testbed) -> Bench:
+    """Open the optical switches of `testbed` alone, on hardware: circuits need nothing else.
+
+    Raises `LabTroubleError` for every switch that did not answer as described.
+    """
+    clock = SystemClock()
+    names = set(testbed.optical_switches)
+    found, absent = _open_domain(testbed, names, clock, {})
+    if absent:
+        for instrument, _ in found.values():
+            instrument.close()
+        clock.close()
+        raise _trouble(testbed, absent, len(names))
+    builder = _Builder(
+        testbed,
+        clock,
+        0,
+        {name: instrument for name, (instrument, _) in found.items()},
+        {name: identity for name, (_, identity) in found.items()},
+        [],
+    )
+    simulated = frozenset(name for name, each in builder.identities.items() if each.simulated)
+    return Bench(
+        *(testbed, clock, builder.switches, {}, {}, builder.identities, simulated),
+        shared=frozenset(names),
+        _closers=builder.closers,
+    )
+
+
+def _trouble(testbed: Testbed, absent: list[_Absent], asked: int) -> LabTroubleError:
+    return LabTroubleError(
+        f"{len(absent)} of {asked} instruments of {testbed.path} did not answer as described:\n  "
+        + "\n  ".join(map(str, absent))
     )
 
 

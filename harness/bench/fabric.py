@@ -67,10 +67,7 @@ class Fabric:
             NotDoneError: a switch said done and is not.
             InstrumentError: a switch refused, or did not answer.
         """
-        transition = self.prepare(plan, closes=closes)
-        transition.begin()
-        transition.acknowledged()
-        transition.verify()
+        self.prepare(plan, closes=closes).apply()
 
     def prepare(self, plan: Plan, *, closes: bool = True) -> "Transition":
         """Read the switches and work out what `plan` changes; sends no change.
@@ -107,10 +104,7 @@ class Fabric:
             try:
                 held = self._held([name])[name]
                 change = self._change(name, held, wanted, checked=False)
-                transition = Transition(self.bench, wanted, {name: change})
-                transition.begin()
-                transition.acknowledged()
-                transition.verify()
+                Transition(self.bench, wanted, {name: change}).apply()
             except LightrigError as error:
                 trouble.append(error)  # the other switches are put back all the same
         if trouble:
@@ -188,6 +182,12 @@ class Transition:
     def moved(self) -> int:
         """How many circuits are made."""
         return sum(len(change.add) for change in self.changes.values())
+
+    def apply(self) -> None:
+        """All of it: begin, wait, read back."""
+        self.begin()
+        self.acknowledged()
+        self.verify()
 
     def begin(self) -> Span:
         """Tell every switch; returns between which stamps the commands were written."""

@@ -5,10 +5,12 @@ Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 
 import typer
 
+from harness.cli.apply import apply
 from harness.cli.check import check, schema
 from harness.cli.claims import claims
 from harness.cli.doctor import doctor
 from harness.cli.generate import generate
+from harness.cli.plan import plan
 from harness.cli.reference import reference
 from harness.cli.replay import replay
 from harness.cli.report import report
@@ -27,6 +29,8 @@ main = typer.Typer(
 main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
 main.command(epilog="Example: lightrig doctor testbeds/mine.yaml")(doctor)
 main.command(epilog="Example: lightrig serve testbeds/opus.yaml --write served.yaml")(serve)
+main.command(epilog="Example: lightrig plan testbeds/opus.yaml north-south --from east-west")(plan)
+main.command(epilog="Example: lightrig apply testbeds/mine.yaml crossed")(apply)
 main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
 main.command(epilog="Example: lightrig reference testbeds/mine.yaml")(reference)
 main.command(epilog="Example: lightrig report")(report)

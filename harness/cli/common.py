@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from harness.bench.keeping import Lease, state_folder
-from testbeds import LightrigError, Testbed, TestbedError, load
+from testbeds import LightrigError, Plan, Testbed, TestbedError, load
 
 T = TypeVar("T")
 
@@ -34,6 +34,14 @@ def load_testbed(file: Path) -> Testbed:
         give_up(str(error), BAD_INPUT)
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
+
+
+def named_plan(testbed: Testbed, name: str) -> Plan:
+    """The plan of that name, or end the command with the names that there are."""
+    if name not in testbed.plans:
+        known = ", ".join(testbed.plans) or "none"
+        give_up(f"{testbed.path} has no plan {name!r}; its plans are {known}", BAD_INPUT)
+    return testbed.plans[name]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """`lightrig restore`: put back what the switches held before a run that was killed."""
 
-from harness.bench import Fabric, bind
+from harness.bench import Fabric, bind_switches
 from harness.bench.keeping import FoundState, state_folder
 from harness.cli.common import AsJson, File, lab, leased, load_testbed, out, print_json
 
@@ -20,7 +20,7 @@ def restore(file: File, as_json: AsJson = False) -> None:
             out.print(f"{testbed.name}: nothing to put back", markup=False)
         return
     with leased(testbed):
-        bench = lab(lambda: bind(testbed, "hardware"))
+        bench = lab(lambda: bind_switches(testbed))
         try:
             fabric = Fabric(bench, kept)
             lab(fabric.remember_found)

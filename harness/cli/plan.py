@@ -1,0 +1,66 @@
+"""`lightrig plan`: what a testbed's plans would set, with nothing sent."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from harness.cli.common import AsJson, File, load_testbed, named_plan, out, print_json
+from testbeds import Plan, Port, Testbed, difference
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[PLAN]...", help="Names of plans; all without.")
+]
+Before = Annotated[
+    str | None, typer.Option("--from", metavar="PLAN", help="Show only what changes from there.")
+]
+
+
+def plan(file: File, plans: Names = None, before: Before = None, as_json: AsJson = False) -> None:
+    """What plans would set: each circuit with the ports that its light comes from and goes to.
+
+    Nothing is sent. With `--from`, only circuits that are unmade (-) and made (+).
+    Exit 0, or 2 for a file that is wrong or a plan that it lacks.
+    """
+    testbed = load_testbed(file)
+    start = named_plan(testbed, before) if before else None
+    wanted = [named_plan(testbed, name) for name in plans or testbed.plans]
+    rows = [row for each in wanted for row in _rows(testbed, each, start)]
+    if as_json:
+        print_json(rows)
+        return
+    for each in wanted:
+        _tell(testbed, each, [row for row in rows if row["plan"] == each.name])
+
+
+def _rows(testbed: Testbed, plan: Plan, before: Plan | None) -> Iterator[dict[str, Any]]:
+    for switch in sorted(plan.circuits):
+        start = before.circuits.get(switch, frozenset()) if before else frozenset()
+        change = difference(start, plan.circuits[switch])
+        for what, circuits in (("unmade", change.remove), ("made", change.add)):
+            for circuit in sorted(circuits):
+                yield {
+                    "plan": plan.name,
+                    "switch": switch,
+                    "change": what,
+                    "circuit": str(circuit),
+                    "from": _text(testbed.cabling.transmitter(switch, circuit.ingress)),
+                    "to": _text(testbed.cabling.receiver(switch, circuit.egress)),
+                }
+
+
+def _text(port: Port | None) -> str | None:
+    return str(port) if port else None
+
+
+def _tell(testbed: Testbed, plan: Plan, rows: list[dict[str, Any]]) -> None:
+    links = ", ".join(map(str, testbed.links(plan)))
+    out.print(
+        f"{plan.name}: {len(plan)} circuits; links {links or 'none'}", markup=False, soft_wrap=True
+    )
+    table = Table("", "switch", "circuit", "from", "to", box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        sign = "+" if row["change"] == "made" else "-"
+        table.add_row(sign, row["switch"], row["circuit"], row["from"] or "", row["to"] or "")
+    out.print(table)

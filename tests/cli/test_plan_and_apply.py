@@ -1,0 +1,103 @@
+"""`lightrig plan` sends nothing; `lightrig apply` sets a plan and leaves it there."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, describe, set_circuits
+from typer.testing import CliRunner
+
+from harness.cli import main
+from testbeds import Circuit
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    with contextlib.closing(ServedLab(tmp_path)) as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        set_circuits(served.switch, LEFT | FOREIGN)
+        yield served
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+def kept(lab):
+    return lab.folder / "state" / "lightrig" / "lab.found.json"
+
+
+def test_a_plan_is_told_circuit_by_circuit(tmp_path):
+    result = run("plan", describe(tmp_path), "straight", "--json")
+    assert result.exit_code == 0
+    rows = json.loads(result.stdout)
+    assert {Circuit.parse(row["circuit"]) for row in rows} == STRAIGHT
+    assert {row["change"] for row in rows} == {"made"}
+    (first,) = [row for row in rows if row["circuit"] == "1>11"]
+    assert (first["from"], first["to"]) == ("server0.nic0.p0", "server1.nic0.p0")
+
+
+def test_what_changes_between_two_plans(tmp_path):
+    result = run("plan", describe(tmp_path), "crossed", "--from", "straight", "--json")
+    found = {what: set() for what in ("made", "unmade")}
+    for row in json.loads(result.stdout):
+        found[row["change"]].add(Circuit.parse(row["circuit"]))
+    assert found == {"made": CROSSED - STRAIGHT, "unmade": STRAIGHT - CROSSED}
+
+
+def test_all_plans_as_tables_with_their_links(tmp_path):
+    result = run("plan", describe(tmp_path))
+    assert result.exit_code == 0
+    assert "straight: 4 circuits; links server0.nic0.p0 <-> server1.nic0.p0, " in result.stdout
+    assert "crossed: 4 circuits" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_plan_that_is_not_there_is_answered_with_those_that_are(tmp_path, command):
+    result = run(command, describe(tmp_path), "twisted")
+    assert result.exit_code == 2
+    assert "has no plan 'twisted'; its plans are straight, crossed" in result.stderr
+
+
+def test_a_plan_stands_until_it_is_restored(lab):
+    result = run("apply", lab.file, "straight", "--json")
+    assert result.exit_code == 0, result.output
+    # One of what people had left is part of the plan already.
+    assert json.loads(result.stdout) == [{"switch": "ocs", "unmade": 2, "made": 3}]
+    assert lab.switch.circuits() == STRAIGHT | FOREIGN
+    assert run("apply", lab.file, "crossed").exit_code == 0
+    assert lab.switch.circuits() == CROSSED | FOREIGN
+    assert run("restore", lab.file).exit_code == 0
+    assert lab.switch.circuits() == LEFT | FOREIGN
+    assert not kept(lab).exists()
+
+
+def test_for_good_nothing_is_put_back(lab):
+    assert run("apply", lab.file, "straight", "--for-good").exit_code == 0
+    assert not kept(lab).exists()
+    assert run("restore", lab.file).exit_code == 0
+    assert lab.switch.circuits() == STRAIGHT | FOREIGN
+
+
+def test_servers_need_not_answer(lab):
+    text = Path(lab.file).read_text().replace(lab.places["server0"], "127.0.0.1:9")
+    Path(lab.file).write_text(text)
+    assert run("apply", lab.file, "straight").exit_code == 0
+    assert run("restore", lab.file).exit_code == 0
+    assert lab.switch.circuits() == LEFT | FOREIGN
+
+
+def test_somebody_elses_port_is_never_touched(lab):
+    set_circuits(lab.switch, [Circuit(1, 15)])
+    result = run("apply", lab.file, "straight")
+    assert result.exit_code == 3
+    assert "1>15 is there, and one of its ports is not this testbed's" in result.stderr
+    assert lab.switch.circuits() == {Circuit(1, 15)}
+
+
+def test_without_the_switch_it_is_trouble(tmp_path):
+    result = run("apply", describe(tmp_path), "straight")
+    assert result.exit_code == 3
+    assert "1 of 1 instruments" in result.stderr
