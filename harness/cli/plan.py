@@ -1,12 +1,23 @@
 """`lightrig plan`: what a testbed's plans would set, with nothing sent."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from harness.cli.common import AsJson, File, load_testbed, named_plan, out, print_json
+from harness.cli.common import (
+    BAD_INPUT,
+    AsJson,
+    File,
+    give_up,
+    load_testbed,
+    named_plan,
+    out,
+    print_json,
+)
 from testbeds import Plan, Port, Testbed, difference
 
 Names = Annotated[
@@ -17,7 +28,18 @@ Before = Annotated[
 ]
 
 
-def plan(file: File, plans: Names = None, before: Before = None, as_json: AsJson = False) -> None:
+Picture = Annotated[
+    Path | None, typer.Option(metavar="HTML", help="Draw the wiring and the plans as a page.")
+]
+
+
+def plan(
+    file: File,
+    plans: Names = None,
+    before: Before = None,
+    picture: Picture = None,
+    as_json: AsJson = False,
+) -> None:
     """What plans would set: each circuit with the ports that its light comes from and goes to.
 
     Nothing is sent. With `--from`, only circuits that are unmade (-) and made (+).
@@ -26,12 +48,23 @@ def plan(file: File, plans: Names = None, before: Before = None, as_json: AsJson
     testbed = load_testbed(file)
     start = named_plan(testbed, before) if before else None
     wanted = [named_plan(testbed, name) for name in plans or testbed.plans]
+    if picture is not None:
+        _draw(replace(testbed, plans={each.name: each for each in wanted}), picture)
     rows = [row for each in wanted for row in _rows(testbed, each, start)]
     if as_json:
         print_json(rows)
         return
     for each in wanted:
         _tell(testbed, each, [row for row in rows if row["plan"] == each.name])
+
+
+def _draw(testbed: Testbed, path: Path) -> None:
+    from harness.report.described import write_wiring  # noqa: PLC0415 - the others are sooner up
+
+    try:
+        write_wiring(testbed, path)
+    except OSError as error:
+        give_up(f"{path}: {error.strerror}", BAD_INPUT)
 
 
 def _rows(testbed: Testbed, plan: Plan, before: Plan | None) -> Iterator[dict[str, Any]]:

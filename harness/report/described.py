@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from harness.record import Instrument
 from harness.report.drawing import tone
 from harness.report.frames import TestbedFrame
 from harness.report.links import link_diagram
 from harness.report.markup import heading, mark, row, table, text
+from harness.report.style import page_style, style
 from harness.report.wiring import wiring
 from testbeds import ServerSpec, Testbed
 
@@ -21,6 +23,19 @@ def described(frame: TestbedFrame, testbed: Testbed | None, prefix: str) -> str:
             "wiring are unknown, and nothing is judged.</p>" + _instruments(frame, None)
         )
     return _instruments(frame, testbed) + _wiring(testbed, prefix)
+
+
+def write_wiring(testbed: Testbed, path: Path) -> None:
+    """Write the wiring and plans of `testbed` as a page; raises `OSError`."""
+    title = text(testbed.name)
+    path.write_text(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{title}</title>{style(len(testbed.plans))}{page_style()}</head>"
+        f'<body class="lr-page"><header class="lr-title"><h1>{title}</h1>'
+        f'<p>{text(testbed.about)}</p></header><main class="lr-report">'
+        f'<section class="lr-card">{_wiring(testbed, "testbed")}</section></main></body></html>\n',
+        encoding="utf-8",
+    )
 
 
 def _instruments(frame: TestbedFrame, testbed: Testbed | None) -> str:

@@ -54,6 +54,17 @@ def test_all_plans_as_tables_with_their_links(tmp_path):
     assert "crossed: 4 circuits" in result.stdout
 
 
+def test_a_picture_of_the_plans_asked_for(tmp_path):
+    page = tmp_path / "plans.html"
+    assert run("plan", describe(tmp_path), "crossed", "--picture", page).exit_code == 0
+    text = page.read_text()
+    assert text.count("<title>ocs ") == 4
+    assert "straight" not in text
+    result = run("plan", describe(tmp_path), "--picture", tmp_path / "none" / "plans.html")
+    assert result.exit_code == 2
+    assert "No such file or directory" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_a_plan_that_is_not_there_is_answered_with_those_that_are(tmp_path, command):
     result = run(command, describe(tmp_path), "twisted")
