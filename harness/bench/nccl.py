@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from harness.bench.bench import Bench
 from harness.fabrics.rings import BrokenRingError, ring_order
-from instruments.servers.launchers import Launcher
+from instruments.servers.launchers import Launcher, Mpirun
 from instruments.servers.linux import LinuxServer
 from instruments.servers.nccl_runner import NcclTests
 from testbeds import LightrigError, Plan, Port, Testbed
@@ -78,8 +78,8 @@ class NcclOverCircuits:
         self._runner = NcclTests(
             {name: server.commands for name, server in self._servers.items()},
             {spec.name: urlsplit(spec.address).hostname or spec.name for spec in servers},
-            launcher,
-            environment=environment,
+            launcher or Mpirun(),
+            environment=environment or {},
             folder=folder,
             scratch=SCRATCH if per_operation else None,
             simulated=not bench.simulated.isdisjoint(bench.servers),

@@ -1,20 +1,18 @@
 """Collectives on GPUs by nccl-tests, started on the first rank's server."""
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
 
 from instruments.clock import Span
 from instruments.collectives import (
     DEFAULT_TIMEOUT,
     CollectiveCall,
-    CollectiveFailedError,
     CollectiveMeasurement,
 )
-from instruments.errors import NoReplyError
-from instruments.servers.commands import CommandResult, Commands
-from instruments.servers.launchers import Launcher, Mpirun
+from instruments.servers.launched import LaunchedRunner
 from instruments.servers.tools import nccl_tests
 from instruments.servers.tools.nccl_results import CollectiveRow, CollectiveRun, Measured
 from instruments.servers.tools.output import ToolOutputError
@@ -30,48 +28,22 @@ PROGRAMS: dict[Collective, str] = {
 """The test of each collective."""
 
 _WRITING = re.compile(r"# Writing JSON output to (\S+)\s*$", re.MULTILINE)
-_LAST_LINES = 6
 _WHOLE_UNITS = 16
 """A size that is asked for may be less by so many bytes a rank: shares are of whole elements."""
 
 
-class NcclTests:
+@dataclass(frozen=True)
+class NcclTests(LaunchedRunner):
     """Runs nccl-tests.
 
-    Args:
-        commands: programs on each server, by its name in the testbed.
-        hosts: what launchers call each server.
-        launcher: how ranks are started.
-        environment: variables for all ranks, such as NCCL_IB_HCA; they are recorded.
-        folder: where the tests are; empty where they are on the path.
+    Attributes:
         scratch: where the file with the times of single operations is written (-J, -I, from
             version 2.17); None asks for averages only, which every version tells.
-        simulated: whether the servers are.
     """
 
-    def __init__(
-        self,
-        commands: Mapping[str, Commands],
-        hosts: Mapping[str, str],
-        launcher: Launcher | None = None,
-        *,
-        environment: Mapping[str, str] | None = None,
-        folder: str = "",
-        scratch: str | None = None,
-        simulated: bool = False,
-    ) -> None:
-        self._commands = commands
-        self._hosts = hosts
-        self._launcher = launcher or Mpirun()
-        self._environment = dict(environment or {})
-        self._folder = folder
-        self._scratch = scratch
-        self._simulated = simulated
+    scratch: str | None = None
 
-    @property
-    def simulated(self) -> bool:
-        """Whether the times are a model's."""
-        return self._simulated
+    says_more: ClassVar[str] = "NCCL_DEBUG=INFO says more"
 
     def run(
         self, call: CollectiveCall, *, timeout: int = DEFAULT_TIMEOUT
@@ -89,61 +61,38 @@ class NcclTests:
     def _run(
         self, call: CollectiveCall, sizes: Sequence[int], factor: int, timeout: int
     ) -> list[CollectiveMeasurement]:
-        commands = self._commands[call.ranks[0]]
-        command = self._command(call, sizes, factor)
-        line = shlex.join(command)
-        try:
-            result = commands.run(command, timeout)
-        except NoReplyError as error:
-            raise CollectiveFailedError(
-                commands.server,
-                f"did not end {call.collective} among {', '.join(call.ranks)} within "
-                f"{timeout / 1e9:g} s",
-                command=line,
-                details=[("try", "are the links between these servers up?")],
-                trace=commands.trace.tail(),
-            ) from error
-        if result.status != 0:
-            raise self._failed(call, commands, line, result)
-        try:
-            run = self._parsed(call, commands, result)
-        except ToolOutputError as error:
-            raise error.at(f"{commands.server}: {line}") from error
-        if len(run.rows) != len(sizes) or any(map(_is_other_size, run.rows, sizes)):
-            raise ToolOutputError(
-                nccl_tests.TOOL,
-                f"rows of {', '.join(map(str, sizes))} B",
-                ", ".join(str(row.size) for row in run.rows),
-                where=f"{commands.server}: {line}",
-            )
-        return [self._measurement(call, run, row, result.at) for row in run.rows]
-
-    def _command(self, call: CollectiveCall, sizes: Sequence[int], factor: int) -> list[str]:
-        program = [
-            self._folder.rstrip("/") + "/" * bool(self._folder) + PROGRAMS[call.collective],
+        options = [
             *("-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", str(factor)),
             *("-w", str(call.warm_up), "-n", str(call.iterations), "-c", "1"),
         ]
-        if self._scratch is not None:
-            program += ["-I", "1", "-J", self._scratch]
-        hosts = [self._hosts[name] for name in call.ranks]
-        return self._launcher.command(program, hosts, self._environment)
+        if self.scratch is not None:
+            options += ["-I", "1", "-J", self.scratch]
 
-    def _parsed(
-        self, call: CollectiveCall, commands: Commands, result: CommandResult
-    ) -> CollectiveRun:
+        def parse(text: str) -> CollectiveRun:
+            run = self._parsed(call, text)
+            if len(run.rows) != len(sizes) or any(map(_is_other_size, run.rows, sizes)):
+                raise ToolOutputError(
+                    nccl_tests.TOOL,
+                    f"rows of {', '.join(map(str, sizes))} B",
+                    ", ".join(str(row.size) for row in run.rows),
+                )
+            return run
+
+        run, at = self._launch(call, PROGRAMS[call.collective], options, parse, timeout)
+        return [self._measurement(call, run, row, at) for row in run.rows]
+
+    def _parsed(self, call: CollectiveCall, text: str) -> CollectiveRun:
         name = PROGRAMS[call.collective].removesuffix("_perf")
-        table = nccl_tests.parse(result.stdout, collective=name, ranks=len(call.ranks))
-        if self._scratch is None:
+        parse = partial(nccl_tests.parse, collective=name, ranks=len(call.ranks))
+        table = parse(text)
+        if self.scratch is None:
             return table
-        written = _WRITING.search(result.stdout)
+        written = _WRITING.search(text)
         if written is None:
             raise ToolOutputError(nccl_tests.TOOL, "`# Writing JSON output to PATH`")
         path = written[1]
-        file = commands.read(
-            ["cat", path],
-            lambda text: nccl_tests.parse(text, collective=name, ranks=len(call.ranks)),
-        )
+        commands = self.commands[call.ranks[0]]
+        file = commands.read(["cat", path], parse)
         commands.run(["rm", "-f", path])
         # The file knows the version of NCCL, the table that of the tests.
         return replace(file.value, version=table.version)
@@ -161,23 +110,8 @@ class NcclTests:
             1 if each else call.iterations,
             sum(checked) if checked else None,
             f"nccl-tests {run.version}" if run.version else "nccl-tests",
-            {"launcher": self._launcher.name, **self._environment},
+            self._conditions,
             at,
-        )
-
-    def _failed(
-        self, call: CollectiveCall, commands: Commands, line: str, result: CommandResult
-    ) -> CollectiveFailedError:
-        said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
-        return CollectiveFailedError(
-            commands.server,
-            f"could not run {call.collective} among {', '.join(call.ranks)}: "
-            f"status {result.status}",
-            command=line,
-            details=[
-                *(("said", text) for text in said[-_LAST_LINES:]),
-                ("try", "are the links between these servers up? NCCL_DEBUG=INFO says more"),
-            ],
         )
 
 
