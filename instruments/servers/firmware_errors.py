@@ -1,67 +1,33 @@
 """A NIC port's wrong bits as its firmware counts them, where its driver counts none: mlxlink."""
 
-from instruments.capabilities import ErrorCount, FecSide
-from instruments.clock import Clock
-from instruments.errors import DeniedError
+from instruments.capabilities import ErrorCount
 from instruments.servers.commands import Reading
-from instruments.servers.nic import Nic
-from instruments.servers.port_errors import SLACK, CounterGate
+from instruments.servers.counter_gates import PortCounters
 from instruments.servers.tools.mlxlink import BitErrors, MlxlinkReport
 
 _CLEAR_DIGIT = 6_000_000_000
 """How finely it is told when the counters were cleared, in ns."""
 
 
-class FirmwareErrors:
+class FirmwareErrors(PortCounters[MlxlinkReport]):
     """Raw errors of all lanes before FEC, or effective errors, which it leaves.
 
     The firmware tells no bits: the fewest that lie between two readings are taken. Counters
     that fall, or were cleared since the first reading, began anew.
 
     Source: mstflint's mlxlink, `-c`.
-
-    Args:
-        name: the port's name for people.
-        nic: the tools of its server.
-        device: the port's RDMA device.
-        fec: which side of forward error correction.
-        rate_bps: bits a second that it receives.
-        clock: the bench's clock.
     """
 
-    def __init__(
-        self, name: str, nic: Nic, device: str, fec: FecSide, rate_bps: float, clock: Clock
-    ) -> None:
-        self.name = name
-        self.bits_per_second = rate_bps
-        self.slack = SLACK
-        self._nic = nic
-        self._device = device
-        self._after = fec == "after"
-        self._clock = clock
-
-    def count(self, *, duration: int) -> CounterGate[MlxlinkReport]:
-        """Read the counters now, and again `duration` ns later.
-
-        Raises `DeniedError` where the firmware tells none, as while the link is down.
-        """
-        first = self.read()
-        if self._wrong(first.value) is None:
-            side = "after" if self._after else "before"
-            raise DeniedError(
-                self.name,
-                code="cannot",
-                text=f"its firmware tells no errors {side} FEC; is its link up?",
-                command=f"mlxlink -d {self._device} -c",
-            )
-        return CounterGate(self, first, duration, self._clock)
-
-    def read(self) -> Reading[MlxlinkReport]:
-        """What the firmware tells now."""
+    def _read(self) -> Reading[MlxlinkReport]:
         return self._nic.firmware(self._device)
 
-    def between(self, first: Reading[MlxlinkReport], last: Reading[MlxlinkReport]) -> ErrorCount:
-        """What was counted from one reading to another."""
+    def _lacking(self, value: MlxlinkReport) -> tuple[str, str] | None:
+        if self._wrong(value) is not None:
+            return None
+        text = f"its firmware tells no errors {self._fec} FEC; is its link up?"
+        return text, f"mlxlink -d {self._device} -c"
+
+    def _between(self, first: Reading[MlxlinkReport], last: Reading[MlxlinkReport]) -> ErrorCount:
         before, after = self._wrong(first.value), self._wrong(last.value)
         apart = max(last.at.earliest - first.at.latest, 0)
         void = None
