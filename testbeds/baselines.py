@@ -17,8 +17,7 @@ from pydantic import Field
 from testbeds.errors import LightrigError
 from testbeds.findings import Findings
 from testbeds.limits import LimitError, Unit, format_value, parse_value
-from testbeds.located import read
-from testbeds.parsing import parse_as
+from testbeds.parsing import read_as
 from testbeds.quantities import Share
 from testbeds.schema import Part, schema_of
 
@@ -175,11 +174,7 @@ def load_baselines(path: Path) -> Baselines:
 
     Raises `TestbedError` with every problem that was found, each with line and column.
     """
-    located = read(path)
-    findings = Findings(located)
-    document = parse_as(BaselinesDocument, located, findings)
-    findings.raise_if_any()
-    assert document is not None
+    document, located, findings = read_as(BaselinesDocument, path)
     rules = {}
     for quantity, part in document.quantities.items():
         place = located.place(("quantities", quantity), of_key=True)

@@ -10,9 +10,9 @@ from testbeds.cabling import Cabling
 from testbeds.expansion import expand_document
 from testbeds.findings import Findings
 from testbeds.limits import Limit, LimitError, parse_limit
-from testbeds.located import Keys, Located, read
+from testbeds.located import Keys, Located
 from testbeds.model import Testbed
-from testbeds.parsing import parse
+from testbeds.parsing import read_as
 from testbeds.schema import Document
 from testbeds.stated_plans import read_plans
 from testbeds.stated_truth import read_simulation
@@ -26,11 +26,7 @@ def load(path: str | Path) -> Testbed:
     not looked at further, since what it describes is not known.
     """
     path = Path(path)
-    located = read(path)
-    findings = Findings(located)
-    document = parse(located, findings)
-    findings.raise_if_any()
-    assert document is not None
+    document, located, findings = read_as(Document, path)
     parts = expand_document(document, located, findings)
     wiring = wire(document, parts, findings)
     optical = frozenset(name for name, spec in parts.switches.items() if spec.kind == "optical")

@@ -1,18 +1,19 @@
-"""From located YAML to a checked `Document`, every schema error with its place."""
+"""From a YAML file to a checked model of it, every schema error with its place."""
 
 from __future__ import annotations
 
 import re
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbeds.findings import Findings, did_you_mean
-from testbeds.located import Keys, Located
-from testbeds.schema import Document, Part
+from testbeds.located import Keys, Located, read
+from testbeds.schema import Part
 
 Model = TypeVar("Model", bound=Part)
 
@@ -43,13 +44,20 @@ _EXAMPLES = {
 _PRIVATE = re.compile(r"login|passw|passphrase|secret|token|options", re.IGNORECASE)
 
 
-def parse(located: Located, findings: Findings) -> Document | None:
-    """Return the testbed's document, or None where findings say why there is none."""
-    return parse_as(Document, located, findings)
+def read_as(model: type[Model], path: Path) -> tuple[Model, Located, Findings]:
+    """Return what the file at `path` holds as a `model`, and where to note what else is wrong.
+
+    Raises `TestbedError` with every breach of the schema.
+    """
+    located = read(path)
+    findings = Findings(located)
+    document = _parse(model, located, findings)
+    findings.raise_if_any()
+    assert document is not None
+    return document, located, findings
 
 
-def parse_as(model: type[Model], located: Located, findings: Findings) -> Model | None:
-    """Return what the file holds as a `model`, or None where findings say why there is none."""
+def _parse(model: type[Model], located: Located, findings: Findings) -> Model | None:
     nothing: set[Keys] = set()
     data = _without_nothing(located.data, (), nothing)
     for keys in nothing:

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from testbeds.findings import Findings
-from testbeds.located import read
-from testbeds.parsing import parse_as
+from testbeds.parsing import read_as
 from testbeds.plans import Port
 from testbeds.quantities import Decibels, PowerLevel, QuantityError, Wavelength, parse_db
 from testbeds.schema import Part, schema_of
@@ -179,11 +178,7 @@ def load_references(path: Path) -> References:
 
     Raises `TestbedError` with every problem that was found, each with line and column.
     """
-    located = read(path)
-    findings = Findings(located)
-    document = parse_as(ReferencesDocument, located, findings)
-    findings.raise_if_any()
-    assert document is not None
+    document, _, findings = read_as(ReferencesDocument, path)
     sets = [_set(name, part, findings) for name, part in document.references.items()]
     findings.raise_if_any()
     newest_last = tuple(sorted(sets, key=lambda each: each.taken))

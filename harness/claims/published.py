@@ -11,8 +11,7 @@ from pydantic import Field
 from harness.claims.computed import computable
 from testbeds.findings import Findings
 from testbeds.limits import LimitError, Unit, format_value, parse_value
-from testbeds.located import read
-from testbeds.parsing import parse_as
+from testbeds.parsing import read_as
 from testbeds.schema import Part
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
@@ -137,11 +136,7 @@ def load_published(path: Path) -> Published:
 
     Raises `testbeds.TestbedError` with every problem that was found, each with line and column.
     """
-    located = read(path)
-    findings = Findings(located)
-    document = parse_as(PublishedDocument, located, findings)
-    findings.raise_if_any()
-    assert document is not None
+    document, located, findings = read_as(PublishedDocument, path)
     claims = []
     for name, part in document.claims.items():
         figure = _figure(name, part, findings)
