@@ -18,8 +18,8 @@ from testbeds.errors import LightrigError
 from testbeds.findings import Findings
 from testbeds.limits import LimitError, Unit, format_value, parse_value
 from testbeds.parsing import read_as
+from testbeds.parts import Part, schema_of
 from testbeds.quantities import Share
-from testbeds.schema import Part, schema_of
 
 Test = Literal["rank", "interval"]
 Direction = Literal["both", "up", "down"]

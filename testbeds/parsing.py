@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from testbeds.findings import Findings, did_you_mean
 from testbeds.located import Keys, Located, read
-from testbeds.schema import Part
+from testbeds.parts import Part
 
 Model = TypeVar("Model", bound=Part)
 

@@ -17,9 +17,9 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from testbeds.findings import Findings
 from testbeds.parsing import read_as
+from testbeds.parts import Part, schema_of
 from testbeds.plans import Port
 from testbeds.quantities import Decibels, PowerLevel, QuantityError, Wavelength, parse_db
-from testbeds.schema import Part, schema_of
 
 Kind: TypeAlias = Literal["launch", "offset"]
 

@@ -16,9 +16,9 @@ from testbeds.model import (
     Simulation,
     Slow,
 )
-from testbeds.schema import (
+from testbeds.schema import Document
+from testbeds.simulation_schema import (
     DelayPart,
-    Document,
     OffsetPart,
     SimulatedClocksPart,
     SimulatedNetworkPart,

@@ -12,7 +12,7 @@ from harness.claims.computed import computable
 from testbeds.findings import Findings
 from testbeds.limits import LimitError, Unit, format_value, parse_value
 from testbeds.parsing import read_as
-from testbeds.schema import Part
+from testbeds.parts import Part
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 """The project's own files."""

@@ -1,0 +1,141 @@
+"""What a testbed file may say under `simulation`: the truth that only a simulated world reads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from testbeds.parts import Part
+from testbeds.quantities import Decibels, Duration, Offset, Share
+
+
+class SlowPart(Part):
+    """What a latent delay is in a share of all cases."""
+
+    share: Share
+    mean: Duration
+    sd: Duration | None = None
+
+
+class DelayPart(Part):
+    """A latent delay; `per_pair` is added for each circuit moved at once after the first.
+
+    The standard deviation grows with the mean.
+    """
+
+    mean: Duration
+    sd: Duration | None = None
+    per_pair: Duration | None = None
+    slow: SlowPart | None = Field(None, description="What it is instead, now and then")
+
+
+class OffsetPart(Part):
+    """A latent offset between clocks."""
+
+    mean: Offset | None = None
+    sd: Duration | None = None
+
+
+class SpreadLossPart(Part):
+    """A latent loss, drawn once for each circuit; standard deviations say by how much."""
+
+    mean: Decibels
+    sd: Decibels | None = Field(None, description="From circuit to circuit")
+    ingress: Decibels | None = Field(None, description="From ingress port to ingress port")
+    egress: Decibels | None = Field(None, description="From egress port to egress port")
+    repeatability: Decibels | None = Field(None, description="Each time a circuit is made anew")
+
+
+class MonitorPart(Part):
+    """Power monitors of a simulated switch."""
+
+    averaging: Duration | None = Field(None, description="The window that a reading averages")
+    noise: Decibels | None = Field(None, description="Standard deviation of a reading")
+    offset: Decibels | None = Field(
+        None, description="Standard deviation of what a port's monitor shows too much"
+    )
+    drift: Decibels | None = Field(
+        None, description="Standard deviation of what that grows by in an hour"
+    )
+
+
+class SimulatedSwitchPart(Part):
+    """The truth about one simulated switch."""
+
+    acknowledge: DelayPart | None = Field(None, description="From command to its completion reply")
+    dark: DelayPart | None = Field(None, description="From command to light gone")
+    settle: DelayPart | None = Field(None, description="From command to light back")
+    loss: SpreadLossPart | None = None
+    monitor: MonitorPart | None = None
+
+
+class SimulatedNicPart(Part):
+    """The truth about simulated NICs."""
+
+    loss_detection: DelayPart | None = Field(None, description="From light gone to link down")
+    bring_up: DelayPart | None = Field(None, description="From light back to firmware link up")
+    carrier: DelayPart | None = Field(None, description="From firmware link up to carrier")
+    resume: DelayPart | None = Field(None, description="From carrier to traffic")
+
+
+class SimulatedNetworkPart(Part):
+    """The management network of the simulated world."""
+
+    delay: DelayPart | None = Field(None, description="One way between harness and server")
+
+
+class SimulatedClocksPart(Part):
+    """The clocks of the simulated servers."""
+
+    offset: OffsetPart | None = Field(None, description="Against the harness")
+
+
+class FaultPart(Part):
+    """Something that is wrong in a simulated lab and that its description does not know."""
+
+    fault: Literal[
+        "swapped fibers",
+        "dirty connector",
+        "wrong port",
+        "dark laser",
+        "wrong host key",
+        "clock skew",
+        "stale cross-connect",
+        "full error queue",
+        "missing tool",
+        "bent fiber",
+        "drifting laser",
+        "stuck monitor",
+        "counter reset",
+        "interrupted fiber",
+    ]
+    at: list[str] = Field(
+        description="Where: NIC ports, a port that a fiber leaves, a switch and its port or "
+        "circuit, a server, an instrument",
+        examples=[["server0.nic0.p0", "server1.nic0.p0"], ["ocs", "5>40"], ["ocs", "5"]],
+    )
+    loss: Decibels | None = Field(None, description="What a dirty connector or a bent fiber loses")
+    drift: Decibels | None = Field(None, description="What a drifting laser loses in a minute")
+    after: Duration | None = Field(
+        None, description="When counters begin anew, or a fiber is dark for a tenth of a second"
+    )
+    ppm: float | None = Field(None, description="By how much a clock runs too fast")
+    tool: str | None = Field(None, description="The program that is missing")
+
+
+class SimulatedReferencesPart(Part):
+    """The person who takes references in a simulated lab."""
+
+    uncertainty: Decibels = Field(description="Standard deviation of each value taken")
+
+
+class SimulationPart(Part):
+    """The truth a simulated world is built from; hardware never sees it."""
+
+    faults: list[FaultPart] = Field(default_factory=list)
+    switches: dict[str, SimulatedSwitchPart] = Field(default_factory=dict)
+    nic: SimulatedNicPart | None = None
+    network: SimulatedNetworkPart | None = None
+    clocks: SimulatedClocksPart | None = None
+    references: SimulatedReferencesPart | None = None
