@@ -1,6 +1,5 @@
 """What a test uses: take a measurement, record it, judge it by the testbed's limits."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.bench import Fabric
@@ -9,7 +8,6 @@ from harness.measure.bit_errors import (
     Book,
     count_all,
     hold_temperature,
-    judge_counts,
     on_port,
     on_tester,
     patterns_on,
@@ -27,6 +25,7 @@ from harness.measure.insertion_loss import (
 )
 from harness.measure.insertion_loss.rows import all_rows as loss_rows
 from harness.measure.insertion_loss.rows import temperature
+from harness.measure.judged import Judged
 from harness.measure.links import DATAGRAM_PERIOD, LinkObservation, LinksDownError
 from harness.measure.outage import LossWindow, loss_windows, outage_rows
 from harness.measure.rdma import rdma_rows
@@ -41,7 +40,6 @@ from harness.measure.reconfiguration import (
 from harness.measure.recovery import Recovery, recovery_rows, traffic_under_change
 from harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
 from harness.record import Row
-from harness.statistics import Verdict, judge
 from instruments.capabilities import (
     Attenuator,
     BitErrorTester,
@@ -51,7 +49,7 @@ from instruments.capabilities import (
 )
 from instruments.rdma import RdmaLink
 from instruments.traffic import TrafficSource
-from testbeds import LightrigError, Limit, Link, Plan, Port
+from testbeds import Link, Plan, Port
 
 MODULE_SETTLING = 1_000_000_000
 """How long a module is left alone before it is asked what it draws, in ns."""
@@ -62,15 +60,7 @@ LINK_TIMEOUT = 60_000_000_000
 Record = Callable[[Sequence[Row]], None]
 
 
-class LimitExceededError(LightrigError, AssertionError):
-    """What was measured breaks a limit of the testbed."""
-
-
-class NotEnoughDataError(LightrigError):
-    """Too few samples for a verdict at the stated confidence."""
-
-
-class Measure:
+class Measure(Judged):
     """Takes measurements on a fabric for one test.
 
     Args:
@@ -80,13 +70,12 @@ class Measure:
     """
 
     def __init__(self, fabric: Fabric, links: LinkObservation, record: Record) -> None:
+        super().__init__(fabric.testbed.limits)
         self._fabric = fabric
         self._links = links
         self._record = record
-        self.book = Book(record, self._keep)
-        self._counted: list[BitErrors] = []
+        self.book = Book(record, self._take)
         self._count = 0
-        self._events: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def bring_up(self, plan: Plan) -> None:
         """Apply `plan` and wait until its links carry traffic; raises `LinksDownError`."""
@@ -130,7 +119,7 @@ class Measure:
                 + _how_closely(event)
             )
         for stage, span in event.stages().items():
-            self._events[f"reconfiguration.{stage}"].append(span)
+            self._spans[f"reconfiguration.{stage}"].append(span)
         return event
 
     def outage(self, plan: Plan, *, datagram_period: int = DATAGRAM_PERIOD) -> list[LossWindow]:
@@ -148,7 +137,7 @@ class Measure:
         self._record(list(outage_rows(windows, self._fabric, event, number, datagram_period)))
         if windows:
             worst = max(windows, key=lambda window: window.length.latest)
-            self._events["outage.packets"].append(worst.length)
+            self._spans["outage.packets"].append(worst.length)
         return windows
 
     def collective(self, runner: CollectiveRunner, call: CollectiveCall, plan: Plan) -> Sweep:
@@ -164,9 +153,7 @@ class Measure:
         self._links.pause()  # on servers that are one machine, watching takes what others need
         over = topology(self._fabric.testbed, plan, call.ranks)
         found = sweep(runner, call, over)
-        recorded = list(collective_rows(found))
-        self._record(recorded)
-        self._keep(recorded)
+        self._keep(collective_rows(found))
         return found
 
     def rdma(self, ends: RdmaLink, link: Link, plan: Plan) -> None:
@@ -174,17 +161,14 @@ class Measure:
 
         Raises `InstrumentError` where the ends do not reach each other.
         """
-        recorded = list(rdma_rows(ends, link, plan, self._fabric.testbed))
-        self._record(recorded)
-        for row in recorded:
-            self._events[row.quantity].append((row.value, row.value))
+        self._keep(rdma_rows(ends, link, plan, self._fabric.testbed))
 
     def rdma_recovery(self, ends: RdmaLink, link: Link, plan: Plan) -> RdmaRecovery:
         """Apply `plan` and record when RDMA runs over its new `link`; raises `RdmaDownError`."""
         found = first_rdma(self._fabric, plan, link, ends, timeout=LINK_TIMEOUT)
         number, self._count = self._count, self._count + 1
         self._record(list(rdma_recovery_rows(found, ends, number)))
-        self._events["rdma.recovered"].append(found.after)
+        self._spans["rdma.recovered"].append(found.after)
         return found
 
     def insertion_loss(self) -> list[Fault]:
@@ -204,11 +188,7 @@ class Measure:
             losses = losses.without(misread(losses, faults))
             self._fabric.closing.know(chain.switch, losses.known())
             held = {**temperature(bench), **self.book.held}
-            rows = loss_rows(losses, faults, bench, held)
-            self._record(rows)
-            for row in rows:
-                if row.lower is not None and row.upper is not None:
-                    self._events[row.quantity].append((row.lower, row.upper))
+            self._keep(loss_rows(losses, faults, bench, held))
             found += faults
         return found
 
@@ -229,9 +209,7 @@ class Measure:
             self._fabric, source, ranks, plans, route, size=size, before=before, after=after
         )
         number, self._count = self._count, self._count + 1
-        recorded = list(recovery_rows(found, self._fabric, number))
-        self._record(recorded)
-        self._keep(recorded)
+        self._keep(recovery_rows(found, self._fabric, number))
         return found
 
     def hold_temperature(self, chamber: ClimateChamber, celsius: float) -> None:
@@ -266,7 +244,7 @@ class Measure:
             count_all([self._kept(one) for one in ends])
 
     def _kept(self, made: BitErrors) -> BitErrors:
-        self._counted.append(made)
+        self._counters.append(made)
         return made
 
     def modules(self, switches: Iterable[ModuleTelemetry]) -> None:
@@ -274,48 +252,13 @@ class Measure:
         clock = self._fabric.bench.clock
         clock.sleep(MODULE_SETTLING)
         number = next(self.book.numbers)
-        rows = list(telemetry_rows(switches, clock, number, self.book.held))
-        self._record(rows)
-        self._keep(rows)
+        self._keep(telemetry_rows(switches, clock, number, self.book.held))
 
     def _keep(self, rows: Iterable[Row]) -> None:
-        """Let the limits on their quantities judge `rows`."""
-        for row in rows:
-            low, high = row.lower, row.upper
-            self._events[row.quantity].append(
-                (row.value if low is None else low, row.value if high is None else high)
-            )
-
-    def verdicts(self, family: str) -> list[tuple[Limit, Verdict]]:
-        """The verdict on each of the testbed's limits under `family`, e.g. "reconfiguration".
-
-        A limit on what was never measured is not kept: there is not enough data.
-        """
-        return [
-            (limit, self._verdict(limit))
-            for quantity, limit in self._fabric.testbed.limits.items()
-            if quantity == family or quantity.startswith(f"{family}.")
-        ]
-
-    def _verdict(self, limit: Limit) -> Verdict:
-        counts = [c for one in self._counted if one.quantity == limit.quantity for c in one.counts]
-        if counts:
-            return judge_counts(limit, counts)
-        spans = self._events.get(limit.quantity, [])
-        return judge(limit, [low for low, _ in spans], [high for _, high in spans])
-
-    def judge(self, family: str) -> None:
-        """Hold what this test measured against the testbed's limits under `family`.
-
-        Raises:
-            LimitExceededError: a limit is broken; names each with what was found.
-            NotEnoughDataError: none is broken, but one needs more samples.
-        """
-        verdicts = self.verdicts(family)
-        if broken := [pair for pair in verdicts if pair[1].outcome == "fail"]:
-            raise LimitExceededError(_sentences(broken))
-        if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
-            raise NotEnoughDataError(_sentences(unclear))
+        """Record `rows`, and let limits judge them."""
+        kept = list(rows)
+        self._record(kept)
+        self._take(kept)
 
 
 def _how_closely(event: Reconfiguration) -> str:
@@ -326,7 +269,3 @@ def _how_closely(event: Reconfiguration) -> str:
         f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a switch's "
         "monitors, and a shorter darkness may go unseen"
     )
-
-
-def _sentences(verdicts: Iterable[tuple[Limit, Verdict]]) -> str:
-    return "; ".join(f"{limit}: {verdict.reason}" for limit, verdict in verdicts)

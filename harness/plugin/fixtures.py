@@ -10,8 +10,9 @@ from harness.bench import Bench, Fabric, LabTroubleError, NotHereError, bind
 from harness.bench.collectives import Collectives, NoCollectivesError, open_collectives
 from harness.bench.keeping import FoundState, Lease, LeaseHeldError, state_folder
 from harness.bench.rdma import RdmaOverCircuits, without_rdma
+from harness.measure.judged import NotEnoughDataError
 from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure, NotEnoughDataError
+from harness.measure.measure import Measure
 from harness.modes import SAMPLES, Mode
 from harness.plugin.collection import Lent, instruments_of, physical_ports
 from harness.plugin.keys import BENCHES, NOTES, RUN

@@ -19,8 +19,9 @@ from harness.measure.collectives import (
     sweep,
     topology,
 )
+from harness.measure.judged import LimitExceededError
 from harness.measure.links import LinkObservation
-from harness.measure.measure import LimitExceededError, Measure
+from harness.measure.measure import Measure
 from harness.record import Row
 from harness.statistics import Quantile
 from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine

@@ -17,8 +17,9 @@ from harness.measure.bit_errors import (
     NotWarmError,
     hold_temperature,
 )
+from harness.measure.judged import LimitExceededError
 from harness.measure.links import LinkObservation
-from harness.measure.measure import LimitExceededError, Measure
+from harness.measure.measure import Measure
 from harness.record import Row
 from instruments.simulated.bit_receiver import ErrorDetector
 from testbeds import Limit, Port, load

@@ -9,8 +9,9 @@ import pytest
 from bench.served_lab import describe
 
 from harness.bench import Bench, Fabric, bind
+from harness.measure.judged import LimitExceededError, NotEnoughDataError
 from harness.measure.links import LinkObservation, LinksDownError
-from harness.measure.measure import LimitExceededError, Measure, NotEnoughDataError
+from harness.measure.measure import Measure
 from harness.measure.reconfiguration import IncompleteError
 from harness.record import Row
 from testbeds import Circuit, Plan, Port, load
