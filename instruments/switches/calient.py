@@ -10,7 +10,8 @@ from instruments.errors import DeniedError, GarbledError
 from instruments.registry import Spec
 from instruments.switches.selector import Moved
 from instruments.way import Way
-from instruments.wire.tl1 import Pending, Tl1Session
+from instruments.wire.tagged import Pending
+from instruments.wire.tl1 import Reply, Tl1Session
 from testbeds import Circuit
 
 _NONE_DBM = -60.0
@@ -121,7 +122,7 @@ class Calient:
 
         Raises `DeniedError` for half of a two-way cross-connect before anything is sent.
         """
-        steps: list[Pending] = []
+        steps: list[Pending[Reply]] = []
         for one in self._to_remove(frozenset(remove)) if remove else ():
             ends, settings = f"{one.source},{one.target}", f",{one.group},{one.name}"
             steps.append(self._commands.submit("CANC-CRS", ends, "", settings))

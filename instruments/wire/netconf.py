@@ -4,8 +4,6 @@ Every reply repeats its question's message-id, so none is ever taken for another
 answered in time ends its session, since half a message would stand in the way of all that follow.
 """
 
-import threading
-from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +14,13 @@ from ncclient.operations import RPC, Dispatch, EditConfig, Get, GetConfig
 
 from instruments.clock import Clock, Span
 from instruments.errors import (
-    DeniedError,
     DisconnectedError,
     GarbledError,
-    InstrumentError,
-    NoReplyError,
 )
 from instruments.wire.netconf_ssh import NcSession, open_session
 from instruments.wire.ssh import SshLogin
-from instruments.wire.trace import Trace
+from instruments.wire.tagged import DEFAULT_TIMEOUT, Pending, TaggedSession
 from instruments.wire.turns import Turns
-
-DEFAULT_TIMEOUT = 10_000_000_000
-"""How long an rpc may take, in ns."""
 
 _NO_NETCONF = "answered something that is not NETCONF"
 
@@ -65,46 +57,7 @@ def _name(element: Any) -> str:
     return name
 
 
-class PendingRpc:
-    """An rpc that was sent and not yet answered.
-
-    Attributes:
-        command: its operation, as errors show it.
-        sent: between which stamps it was written.
-    """
-
-    def __init__(self, session: "NetconfSession", clock: Clock) -> None:
-        self._session = session
-        self._answered = clock.event()
-        self._outcome: NetconfReply | InstrumentError | None = None
-        self.command = ""
-        self.sent = Span(0, 0)
-        self.id = ""
-
-    def resolve(self, outcome: NetconfReply | InstrumentError) -> None:
-        """Hand the answer, or what went wrong, to whoever waits; for the session only."""
-        self._outcome = outcome
-        self._answered.set()
-
-    def result(self, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """Wait for the answer, at most `timeout` ns.
-
-        Raises:
-            DeniedError: the switch answered an rpc-error.
-            NoReplyError: nothing came in time, and the session was given up.
-            DisconnectedError: the switch closed the session first.
-            GarbledError: what came is no NETCONF.
-        """
-        if not self._answered.wait(timeout):
-            self._session.forget(self, timeout)
-            self._answered.wait()
-        assert self._outcome is not None
-        if isinstance(self._outcome, NetconfReply):
-            return self._outcome
-        raise self._outcome
-
-
-class NetconfSession:
+class NetconfSession(TaggedSession[NetconfReply]):
     """One NETCONF session with a switch; several rpcs may be under way at once.
 
     It connects with the first rpc, and again with the first one after the session was lost.
@@ -123,6 +76,8 @@ class NetconfSession:
             and set aside.
     """
 
+    _advice = "is the switch busy, is its session limit reached?"
+
     def __init__(
         self,
         instrument: str,
@@ -136,27 +91,21 @@ class NetconfSession:
         meanings: Mapping[str, tuple[str, str]] | None = None,
         spurious: Collection[str] = (),
     ) -> None:
-        self.instrument = instrument
-        self.trace = Trace(clock, instrument)
-        self.reports: deque[str] = deque(maxlen=1000)
+        super().__init__(instrument, clock, meanings)
         self._address = (host, port)
-        self._clock = clock
         name, password = login or (user, None)
         self._login = SshLogin(name, password, known_hosts)
-        self._meanings = meanings or {}
         self._spurious = tuple(spurious)
         self._opening = Turns(clock)
-        self._lock = threading.Lock()
         self._session: NcSession | None = None
         self._last_id = 0
-        self._pending: dict[str, PendingRpc] = {}
         if login:
             self.trace.mask(login[1])
 
     # ---------------------------------------------------------------------------- rpcs
 
     def get(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """State and configuration below a subtree filter; raises what `PendingRpc.result` does."""
+        """State and configuration below a subtree filter; raises what `Pending.result` does."""
         return self._submit(_Get, filter=("subtree", criteria)).result(timeout)
 
     def get_config(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
@@ -164,7 +113,7 @@ class NetconfSession:
         running = {"source": "running", "filter": ("subtree", criteria)}
         return self._submit(_GetConfig, **running).result(timeout)
 
-    def edit(self, config: str) -> PendingRpc:
+    def edit(self, config: str) -> Pending[NetconfReply]:
         """Begin to merge `config`, a whole `config` element, into the running configuration.
 
         Raises:
@@ -181,26 +130,26 @@ class NetconfSession:
         """End the session; the next rpc would open it again."""
         with self._lock:
             session, self._session = self._session, None
-            lost, self._pending = self._pending, {}
+            lost = self._all_taken()
         if session is not None:
             session.end()
         self._fail(lost, DisconnectedError, "had its session closed before it answered")
 
-    def _submit(self, kind: "type[_Rpc]", *arguments: object, **options: object) -> PendingRpc:
+    def _submit(
+        self, kind: "type[_Rpc]", *arguments: object, **options: object
+    ) -> Pending[NetconfReply]:
         with self._opening:
             session = self._session or self._open()
-        pending = PendingRpc(self, self._clock)
         with self._lock:
             self._last_id += 1
-            pending.id = str(self._last_id)
-            self._pending[pending.id] = pending
+            pending = Pending(self, "", str(self._last_id), self._clock)
+            self._pending[pending.tag] = pending
         rpc = kind(session, pending)
         before = self._clock.now()
         try:
             rpc.request(*arguments, **options)
         except Exception as error:
-            with self._lock:
-                self._pending.pop(pending.id, None)
+            self._taken(pending.tag)
             self.close()
             problem = "closed the session while an rpc was written"
             because = ("because", str(error) or type(error).__name__)
@@ -217,21 +166,15 @@ class NetconfSession:
             self._session = session
         return session
 
-    def forget(self, pending: PendingRpc, waited: int) -> None:
+    def forget(self, pending: Pending[NetconfReply], waited: int) -> bool:
         """Give up on `pending`, and on the session, unless its answer came just now."""
-        with self._lock:
-            if self._pending.pop(pending.id, None) is None:
-                return  # the reader has it, and resolves it any moment
-        pending.resolve(
-            self._error(
-                NoReplyError,
-                f"did not answer within {waited / 1e9:g} s",
-                pending,
-                ("because", "nothing came that answers it"),
-                ("try", "is the switch busy, is its session limit reached?"),
-            )
-        )
-        self.close()
+        given_up = super().forget(pending, waited)
+        if given_up:
+            self.close()
+        return given_up
+
+    def _what_came(self) -> str:
+        return "nothing came that answers it"
 
     # ------------------------------------------------------------- on the session's thread
 
@@ -256,8 +199,7 @@ class NetconfSession:
         if name != "rpc-reply" or "message-id" not in root.attrib:
             self._garbled(message, "it answers nothing")
             return False
-        with self._lock:
-            pending = self._pending.pop(root.attrib["message-id"], None)
+        pending = self._taken(root.attrib["message-id"])
         if pending is None:
             self.trace.remarked("set aside: nobody waits for this message-id")
             return False
@@ -269,7 +211,7 @@ class NetconfSession:
         self.trace.ended(str(error))
         with self._lock:  # from here on an rpc opens another session
             self._session = None
-            lost, self._pending = self._pending, {}
+            lost = self._all_taken()
         because = ("because", str(error))
         if isinstance(error, EOFError | OSError):
             problem = "closed the session before it had answered"
@@ -277,7 +219,7 @@ class NetconfSession:
         else:
             self._fail(lost, GarbledError, _NO_NETCONF, because)
 
-    def _answer(self, pending: PendingRpc, root: Any) -> None:
+    def _answer(self, pending: Pending[NetconfReply], root: Any) -> None:
         for error in root.iterfind(".//{*}rpc-error"):
             said = _leaves(error)
             words = " ".join(map(str.strip, error.itertext())).lower()
@@ -285,53 +227,18 @@ class NetconfSession:
             if warning or any(word in words for word in self._spurious):
                 self.trace.remarked(f"set aside: {said.get('error-message', words)}")
                 continue
-            pending.resolve(self._denied(pending, said))
+            code = said.get("error-tag", "rpc-error")
+            text = " ".join(filter(None, (said.get("error-message"), said.get("error-path"))))
+            pending.resolve(self._denied(pending, code, self.trace.masked(text)))
             return
         pending.resolve(NetconfReply(root, self._clock.now()))
-
-    def _denied(self, pending: PendingRpc, said: Mapping[str, str]) -> DeniedError:
-        code = said.get("error-tag", "rpc-error")
-        text = " ".join(filter(None, (said.get("error-message"), said.get("error-path"))))
-        return DeniedError(
-            self.instrument,
-            code=code,
-            text=self.trace.masked(text),
-            command=pending.command,
-            details=list(zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)),
-            trace=self.trace.tail(),
-        )
 
     def _garbled(self, message: str, why: str) -> None:
         """Nobody knows whose answer that was, so nobody who waits can trust in one to come."""
         with self._lock:
-            lost, self._pending = self._pending, {}
+            lost = self._all_taken()
         answered = ("answered", repr(self.trace.masked(message).strip()[:200]))
         self._fail(lost, GarbledError, _NO_NETCONF, ("because", self.trace.masked(why)), answered)
-
-    def _fail(
-        self,
-        lost: Mapping[str, PendingRpc],
-        kind: type[InstrumentError],
-        problem: str,
-        *details: tuple[str, str],
-    ) -> None:
-        for pending in lost.values():
-            pending.resolve(self._error(kind, problem, pending, *details))
-
-    def _error(
-        self,
-        kind: type[InstrumentError],
-        problem: str,
-        pending: PendingRpc,
-        *details: tuple[str, str],
-    ) -> InstrumentError:
-        return kind(
-            self.instrument,
-            problem,
-            command=pending.command,
-            details=details,
-            trace=self.trace.tail(),
-        )
 
 
 class _Rpc(RPC):
@@ -343,11 +250,11 @@ class _Rpc(RPC):
 
     _id: str
 
-    def __init__(self, session: NcSession, pending: PendingRpc) -> None:
+    def __init__(self, session: NcSession, pending: Pending[NetconfReply]) -> None:
         super().__init__(session, session.handler, async_mode=True)
         self._pending = pending
         self._listener._id2rpc.pop(self._id, None)  # noqa: SLF001
-        self._id = pending.id
+        self._id = pending.tag
         self._listener.register(self._id, self)
 
     def _wrap(self, subele: Any) -> str:

@@ -7,8 +7,6 @@ aside: reports that the switch sends on its own, and answers that came after the
 """
 
 import re
-import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +15,10 @@ from instruments.errors import (
     DeniedError,
     DisconnectedError,
     GarbledError,
-    InstrumentError,
-    NoReplyError,
     UnreachableError,
 )
+from instruments.wire.tagged import DEFAULT_TIMEOUT, Pending, TaggedSession
 from instruments.wire.tcp import TcpConnection, connect
-from instruments.wire.trace import Trace
-
-DEFAULT_TIMEOUT = 10_000_000_000
-"""How long a command may take, in ns; real switches answer some only after seconds."""
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000
@@ -61,45 +54,7 @@ class _Unfinished:
     lines: list[str]
 
 
-class Pending:
-    """A command that was sent and not yet answered.
-
-    Attributes:
-        sent: between which stamps it was written.
-    """
-
-    def __init__(self, session: "Tl1Session", command: str, tag: str, clock: Clock) -> None:
-        self._session = session
-        self.command = command
-        self.tag = tag
-        self.sent = Span(0, 0)
-        self._answered = clock.event()
-        self._outcome: Reply | InstrumentError | None = None
-
-    def resolve(self, outcome: Reply | InstrumentError) -> None:
-        """Hand the answer, or what went wrong, to whoever waits; for the session only."""
-        self._outcome = outcome
-        self._answered.set()
-
-    def result(self, timeout: int = DEFAULT_TIMEOUT) -> Reply:
-        """Wait for the answer, at most `timeout` ns.
-
-        Raises:
-            DeniedError: the switch refused.
-            NoReplyError: nothing came in time; a later answer will be set aside.
-            DisconnectedError: the switch closed the connection first.
-            GarbledError: what came is not TL1.
-        """
-        if not self._answered.wait(timeout):
-            self._session.forget(self, timeout)
-            self._answered.wait()
-        assert self._outcome is not None
-        if isinstance(self._outcome, Reply):
-            return self._outcome
-        raise self._outcome
-
-
-class Tl1Session:
+class Tl1Session(TaggedSession[Reply]):
     """One TL1 session with a switch; several commands may be under way at once.
 
     It connects and logs in with the first command, and again with the first one after
@@ -115,6 +70,8 @@ class Tl1Session:
         connect_timeout: seconds of real time to wait for the connection.
     """
 
+    _advice = "is the switch busy, is its session limit reached? `RTRV-HDR` by hand"
+
     def __init__(
         self,
         instrument: str,
@@ -126,21 +83,15 @@ class Tl1Session:
         meanings: Mapping[str, tuple[str, str]] | None = None,
         connect_timeout: float = 3.0,
     ) -> None:
-        self.instrument = instrument
-        self.trace = Trace(clock, instrument)
-        self.reports: deque[str] = deque(maxlen=1000)
+        super().__init__(instrument, clock, meanings)
         self._address = (host, port)
-        self._clock = clock
         self._login = login
-        self._meanings = meanings or {}
         self._connect_timeout = connect_timeout
-        self._lock = threading.Lock()
         self._opening: Event | None = None
         self._connection: TcpConnection | None = None
         self._buffer = b""
         self._unfinished: _Unfinished | None = None
         self._last_tag = 0
-        self._pending: dict[str, Pending] = {}
         if login:
             self.trace.mask(login[1])
             self.trace.mask(_escaped(login[1]))
@@ -153,7 +104,7 @@ class Tl1Session:
         """Send one command and wait for its answer; see `submit` and `Pending.result`."""
         return self.submit(verb, aid, *blocks).result(timeout)
 
-    def submit(self, verb: str, aid: str = "", *blocks: str) -> Pending:
+    def submit(self, verb: str, aid: str = "", *blocks: str) -> Pending[Reply]:
         """Send one command and return at once.
 
         `blocks` are what follows the ctag: the general block, then payload blocks.
@@ -184,11 +135,11 @@ class Tl1Session:
         if connection is None:
             return
         connection.close()
-        lost: dict[str, Pending] = {}
+        lost: list[Pending[Reply]] = []
         with self._lock:
             if self._connection is connection:
                 self._connection = None
-                lost, self._pending = self._pending, {}
+                lost = self._all_taken()
         self._fail(lost, DisconnectedError, problem)
 
     # --------------------------------------------------------------------- the opening
@@ -235,7 +186,7 @@ class Tl1Session:
                     trace=self.trace.tail(),
                 ) from error
 
-    def _send(self, verb: str, aid: str, blocks: Sequence[str]) -> Pending:
+    def _send(self, verb: str, aid: str, blocks: Sequence[str]) -> Pending[Reply]:
         failure = None
         with self._lock:
             self._last_tag = self._last_tag % _TAGS + 1
@@ -264,24 +215,9 @@ class Tl1Session:
             ) from failure
         return pending
 
-    def forget(self, pending: Pending, waited: int) -> None:
-        """Give up on `pending` after `waited` ns, unless its answer came just now."""
-        with self._lock:
-            if self._pending.pop(pending.tag, None) is None:
-                return  # the reader has it, and resolves it any moment
+    def _what_came(self) -> str:
         unfinished = len(self._buffer)
-        because = (
-            f"{unfinished} bytes of an unfinished answer came" if unfinished else "nothing came"
-        )
-        pending.resolve(
-            self._error(
-                NoReplyError,
-                f"did not answer within {waited / 1e9:g} s",
-                pending,
-                ("because", because),
-                ("try", "is the switch busy, is its session limit reached? `RTRV-HDR` by hand"),
-            )
-        )
+        return f"{unfinished} bytes of an unfinished answer came" if unfinished else "nothing came"
 
     # ------------------------------------------------------------ what the wire brings
 
@@ -299,7 +235,7 @@ class Tl1Session:
         if len(self._buffer) > LONGEST_BLOCK:
             self._buffer = b""
             with self._lock:
-                lost, self._pending = self._pending, {}
+                lost = self._all_taken()
             self._fail(lost, GarbledError, "sent a megabyte without ending its answer")
 
     def disconnected(self, reason: str) -> None:
@@ -310,7 +246,7 @@ class Tl1Session:
         self.trace.ended(reason)
         with self._lock:  # from here on a command opens another connection
             self._connection = None
-            lost, self._pending = self._pending, {}
+            lost = self._all_taken()
         self._fail(lost, DisconnectedError, f"closed the connection{rest}", ("because", reason))
 
     def _block(self, text: str, *, ends: bool) -> None:
@@ -345,77 +281,35 @@ class Tl1Session:
         if before is not None and before.tag == tag:
             return
         self._unfinished = _Unfinished(tag, status, [])
-        if before is not None:
-            with self._lock:
-                lost = {before.tag: self._pending.pop(before.tag, None)}
-            self._fail(lost, GarbledError, "cut its answer short")
+        if before is not None and (lost := self._taken(before.tag)):
+            self._fail([lost], GarbledError, "cut its answer short")
 
     def _answered(self, answer: _Unfinished) -> None:
         if answer.status == "DELAY":
             return  # accepted, the final answer follows under the same tag
-        with self._lock:
-            pending = self._pending.pop(answer.tag, None)
+        pending = self._taken(answer.tag)
         if pending is None:
             self.trace.remarked(f"set aside: no command waits for ctag {answer.tag}")
         elif answer.status in {"DENY", "PRTL"}:
-            pending.resolve(self._denied(pending, answer.status, answer.lines))
+            pending.resolve(self._refused(pending, answer.status, answer.lines))
         else:
             pending.resolve(Reply(tuple(map(_unquoted, answer.lines)), self._clock.now()))
 
-    def _denied(self, pending: Pending, status: str, lines: Sequence[str]) -> DeniedError:
+    def _refused(self, pending: Pending[Reply], status: str, lines: Sequence[str]) -> DeniedError:
         code = next((line for line in lines if _CODE.match(line)), status)
         words = [_unquoted(line.removeprefix("/*").removesuffix("*/").strip()) for line in lines]
         text = self.trace.masked(" ".join(word for word in words if word != code))
-        return DeniedError(
-            self.instrument,
-            code=code,
-            text=text,
-            command=pending.command,
-            answered=" ".join(filter(None, dict.fromkeys((status, code, text)))),
-            details=list(zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)),
-            trace=self.trace.tail(),
-        )
+        answered = " ".join(filter(None, dict.fromkeys((status, code, text))))
+        return self._denied(pending, code, text, answered)
 
     def _not_tl1(self, text: str) -> None:
         self.trace.remarked("not a TL1 answer")
         with self._lock:
             if len(self._pending) != 1:
                 return
-            (pending,) = self._pending.values()
-            self._pending.clear()
-        pending.resolve(
-            self._error(
-                GarbledError,
-                "answered something that is not TL1",
-                pending,
-                ("answered", repr(self.trace.masked(text).strip()[:200])),
-            )
-        )
-
-    def _fail(
-        self,
-        lost: Mapping[str, Pending | None],
-        kind: type[InstrumentError],
-        problem: str,
-        *details: tuple[str, str],
-    ) -> None:
-        for pending in filter(None, lost.values()):
-            pending.resolve(self._error(kind, problem, pending, *details))
-
-    def _error(
-        self,
-        kind: type[InstrumentError],
-        problem: str,
-        pending: Pending,
-        *details: tuple[str, str],
-    ) -> InstrumentError:
-        return kind(
-            self.instrument,
-            problem,
-            command=pending.command,
-            details=details,
-            trace=self.trace.tail(),
-        )
+            lost = self._all_taken()
+        answered = ("answered", repr(self.trace.masked(text).strip()[:200]))
+        self._fail(lost, GarbledError, "answered something that is not TL1", answered)
 
 
 def quoted(text: str) -> str:

@@ -7,7 +7,8 @@ from liar import block, denial, report
 from instruments.errors import GarbledError, InstrumentError, NoReplyError
 from instruments.simulated.peer_server import PeerServer
 from instruments.virtual_clock import VirtualClock
-from instruments.wire.tl1 import Pending, Tl1Session
+from instruments.wire.tagged import Pending
+from instruments.wire.tl1 import Tl1Session
 
 MS = 1_000_000
 TIMEOUT = 100 * MS
