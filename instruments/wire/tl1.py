@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from instruments.clock import Clock, Event, Span
+from instruments.clock import Clock, Span
 from instruments.errors import (
     DeniedError,
     DisconnectedError,
@@ -19,6 +19,7 @@ from instruments.errors import (
 )
 from instruments.wire.tagged import DEFAULT_TIMEOUT, Pending, TaggedSession
 from instruments.wire.tcp import TcpConnection, connect
+from instruments.wire.turns import Turns
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000
@@ -87,7 +88,7 @@ class Tl1Session(TaggedSession[Reply]):
         self._address = (host, port)
         self._login = login
         self._connect_timeout = connect_timeout
-        self._opening: Event | None = None
+        self._opening = Turns(clock)
         self._connection: TcpConnection | None = None
         self._buffer = b""
         self._unfinished: _Unfinished | None = None
@@ -113,17 +114,9 @@ class Tl1Session(TaggedSession[Reply]):
             UnreachableError: the session was down and could not be opened.
             DisconnectedError: it broke while the command was written.
         """
-        while True:
-            with self._lock:
-                opening = self._opening
-                if opening is None and self._connection is not None:
-                    break
-                if opening is None:
-                    self._opening = self._clock.event()
-            if opening is None:
+        with self._opening:
+            if self._connection is None:
                 self._open()
-                break
-            opening.wait()
         return self._send(verb, aid, blocks)
 
     def close(self) -> None:
@@ -145,18 +138,13 @@ class Tl1Session(TaggedSession[Reply]):
     # --------------------------------------------------------------------- the opening
 
     def _open(self) -> None:
-        """Connect and log in; whoever else has a command waits on the clock until that is done."""
+        """Connect and log in; whoever else has a command waits until that is done."""
         try:
             self._connect()
             self._log_in()
         except BaseException:
             self.close()
             raise
-        finally:
-            with self._lock:
-                opening, self._opening = self._opening, None
-            if opening is not None:
-                opening.set()
 
     def _connect(self) -> None:
         host, port = self._address
