@@ -13,7 +13,7 @@ from instruments.clock import Clock, Event, Span
 from instruments.errors import DisconnectedError, GarbledError, InstrumentError, NoReplyError
 from instruments.wire.exchange import DEFAULT_TIMEOUT, Answer
 from instruments.wire.framing import Framing, FramingError
-from instruments.wire.stream import StreamClosedError
+from instruments.wire.stream import Awaited, StreamClosedError
 from instruments.wire.tcp import TcpConnection, connect
 from instruments.wire.trace import Trace
 
@@ -138,7 +138,7 @@ class Owed:
         self.happened.set()
 
 
-class StampedStream:
+class StampedStream(Awaited):
     """A stream that is read by a thread of its own on every clock.
 
     What is owed to a deferred question never reaches those who ask and wait; what they ask
@@ -147,14 +147,10 @@ class StampedStream:
 
     def __init__(self, deferring: Deferring, host: str, port: int) -> None:
         self._deferring = deferring
-        self._clock = deferring.clock
-        self._lock = threading.Lock()
         self._owed: deque[Owed] = deque()
-        self._came = b""
-        self._end: str | None = None
-        self._waiting: Event | None = None
-        connection = connect(deferring.instrument, host, port, 3.0, self._clock)
-        self._connection = TcpConnection(connection, self, self._clock)
+        clock = deferring.clock
+        connection = connect(deferring.instrument, host, port, 3.0, clock)
+        super().__init__(clock, lambda arrivals: TcpConnection(connection, arrivals, clock))
 
     def send(self, data: bytes) -> None:
         """Write `data`; raises `StreamClosedError`."""
@@ -162,75 +158,32 @@ class StampedStream:
         if owed is not None:
             with self._lock:
                 self._owed.append(owed)
-        try:
-            self._connection.send(data)
-        except OSError as error:
-            raise StreamClosedError(error.strerror or str(error)) from error
-
-    def receive(self, timeout: int) -> bytes:
-        """What has come; see `Stream.receive`."""
-        waiting = None
-        with self._lock:
-            if not self._readable:
-                waiting = self._waiting = self._clock.event()
-        if waiting is not None:
-            waiting.wait(max(timeout, 0))
-        data = self.pending()
-        if not data:
-            raise TimeoutError
-        return data
-
-    def pending(self) -> bytes:
-        """What has come and is owed to nobody, without waiting; raises `StreamClosedError`."""
-        with self._lock:
-            self._waiting = None
-            if self._owed:
-                return b""
-            data, self._came = self._came, b""
-            end = self._end
-        if not data and end is not None:
-            raise StreamClosedError(end)
-        return data
+        super().send(data)
 
     def close(self) -> None:
         """End it; whoever is owed something hears that nothing will come."""
-        self._connection.close()
+        super().close()
         self.disconnected("the connection was given up")
-
-    def received(self, data: bytes) -> None:
-        """Take bytes from the connection's thread."""
-        with self._lock:
-            self._came += data
-            while self._owed and self._pay(self._owed[0]):
-                self._owed.popleft()
-            waiting = self._waiting if self._readable else None
-        if waiting is not None:
-            waiting.set()
-
-    def disconnected(self, reason: str) -> None:
-        """Learn from the connection's thread that it ended."""
-        with self._lock:
-            self._end = self._end or reason
-            lost, self._owed = self._owed, deque()
-            waiting = self._waiting
-        for owed in lost:
-            owed.settle(StreamClosedError(reason), self._clock.now())
-        if waiting is not None:
-            waiting.set()
 
     @property
     def _readable(self) -> bool:
         return self._end is not None or bool(self._came and not self._owed)
 
+    def _set_apart(self) -> None:
+        while self._owed and self._pay(self._owed[0]):
+            self._owed.popleft()
+
     def _pay(self, owed: Owed) -> bool:
-        """Whether the message that is owed has come whole, or can never be one."""
+        """Whether the message that is owed has come whole, or can never come."""
         try:
             cut = self._deferring.framing.cut(self._came) if self._came else None
         except FramingError as error:
             owed.settle(error, self._clock.now())
             return True
         if cut is None:
-            return False
+            if self._end is not None:
+                owed.settle(StreamClosedError(self._end), self._clock.now())
+            return self._end is not None
         message, taken = cut
         self._deferring.heard(message, self._came[:taken])
         self._came = self._came[taken:]

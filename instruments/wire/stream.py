@@ -220,7 +220,7 @@ class Awaited:
         """What has come; see `Stream.receive`."""
         waiting = None
         with self._lock:
-            if not self._came and self._end is None:
+            if not self._readable:
                 waiting = self._waiting = self._clock.event()
         if waiting is not None:
             waiting.wait(max(timeout, 0))
@@ -230,10 +230,13 @@ class Awaited:
         return data
 
     def pending(self) -> bytes:
-        """What has come and nobody has asked for, without waiting."""
+        """What has come and nobody has asked for, without waiting; raises `StreamClosedError`."""
         with self._lock:
+            self._waiting = None
+            if not self._readable:
+                return b""
             data, self._came = self._came, b""
-            end, self._waiting = self._end, None
+            end = self._end
         if not data and end is not None:
             raise StreamClosedError(end)
         return data
@@ -254,9 +257,18 @@ class Awaited:
         with self._lock:
             self._came += data
             self._end = self._end or end
-            waiting = self._waiting
+            self._set_apart()
+            waiting = self._waiting if self._readable else None
         if waiting is not None:
             waiting.set()
+
+    @property
+    def _readable(self) -> bool:
+        """Whether there is something for those who ask; the lock is held."""
+        return bool(self._came) or self._end is not None
+
+    def _set_apart(self) -> None:
+        """Take out of what came what is not for those who ask; the lock is held."""
 
 
 class _LineConnection:
