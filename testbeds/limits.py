@@ -94,13 +94,6 @@ class Limit:
     column: int = 0
     warn: float | None = None
 
-    @property
-    def value_ns(self) -> int:
-        """The bound in ns; raises `LimitError` for a quantity that is no time."""
-        if self.unit != "ns":
-            raise LimitError(f"the limit on {self.quantity} is in {self.unit}, not in time")
-        return int(self.value)
-
     def __str__(self) -> str:
         which = {0.0: "min", 0.5: "median", 1.0: "max"}.get(
             self.quantile, f"p{self.quantile * 100:.6g}"

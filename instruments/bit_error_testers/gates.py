@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from instruments.capabilities import ErrorCount
 from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, NoReplyError
+from instruments.errors import CANNOT, DeniedError, NoReplyError
 
 _PATTERN = re.compile(r"PRBS(\d+)(Q?)")
 GRACE = 5_000_000_000
@@ -25,7 +25,7 @@ def prbs(name: str, pattern: str, known: Sequence[int], *, four_levels: bool = F
         listed = ", ".join(f"PRBS{length}" for length in known)
         raise DeniedError(
             name,
-            code="cannot",
+            code=CANNOT,
             text=f"no pattern {pattern}; it has {listed}" + (" and these with Q" * four_levels),
             command=f"prepare pattern {pattern}",
         )

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from instruments.capabilities import ErrorCount, FecSide
 from instruments.clock import Clock, Span
-from instruments.errors import DeniedError
+from instruments.errors import CANNOT, DeniedError
 from instruments.servers.commands import Reading
 from instruments.servers.nic import Nic
 
@@ -82,7 +82,7 @@ class PortCounters(ABC, Generic[T]):
         first = self._read()
         if lacking := self._lacking(first.value):
             text, command = lacking
-            raise DeniedError(self.name, code="cannot", text=text, command=command)
+            raise DeniedError(self.name, code=CANNOT, text=text, command=command)
         return CounterGate(
             first.at, duration, self._clock, lambda: self._between(first, self._read())
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from instruments.capabilities import Identity, Operation, PowerReading
 from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError
+from instruments.errors import CANNOT, DeniedError, GarbledError
 from instruments.registry import Spec
 from instruments.switches.selector import Moved
 from instruments.way import Way
@@ -205,7 +205,7 @@ class Calient:
             elif circuits & remove:
                 raise DeniedError(
                     self.name,
-                    code="cannot",
+                    code=CANNOT,
                     text=f"{one.name} is a two-way connection of group {one.group}; one half of it"
                     " cannot be taken down alone",
                     command="CANC-CRS",

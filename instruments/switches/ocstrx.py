@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from instruments.capabilities import Identity, Operation, Telemetry
 from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError
+from instruments.errors import CANNOT, DeniedError, GarbledError
 from instruments.registry import Spec
 from instruments.switches.selector import Moved
 from instruments.way import Way
@@ -178,7 +178,7 @@ class OcsTrx:
 
     def _cannot(self, text: str) -> DeniedError:
         return DeniedError(
-            self.name, code="cannot", text=text, command="change", trace=self.wire()[-6:]
+            self.name, code=CANNOT, text=text, command="change", trace=self.wire()[-6:]
         )
 
     # ------------------------------------------------------------------------- the wire

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from instruments.capabilities import Operation
 from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError
+from instruments.errors import CANNOT, DeniedError, GarbledError
 from testbeds import Circuit
 
 P = TypeVar("P", bound=Hashable)
@@ -81,7 +81,7 @@ class Selector(ABC, Generic[P]):
             listed = ", ".join(map(str, sorted(wanted))) or "no circuit at all"
             raise DeniedError(
                 self.name,
-                code="cannot",
+                code=CANNOT,
                 text=f"it has no position with {listed}",
                 command=f"change to {listed}",
                 trace=self.wire()[-6:],

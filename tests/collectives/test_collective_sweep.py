@@ -23,7 +23,6 @@ from harness.measure.judged import LimitExceededError
 from harness.measure.links import LinkObservation
 from harness.measure.measure import Measure
 from harness.record import Row
-from harness.statistics import Quantile
 from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine
 from instruments.clock import Span
 from testbeds import load, parse_limit
@@ -121,15 +120,6 @@ def test_two_sizes_have_no_line() -> None:
     done = sweep(Told(), replace(CALL, sizes=(8, 16)), OVER)
     assert isinstance(done.fit(), NoLine)
     assert not [row for row in rows(done) if row.quantity == "collective.latency"]
-
-
-def test_the_median_of_a_size() -> None:
-    done = sweep(Told(), CALL, OVER)
-    median = done.median_time(1 << 10)
-    assert isinstance(median, Quantile)
-    assert median.value == 1_000 + 12 * 1024 + 3.5
-    with pytest.raises(LookupError, match="77 B was not measured"):
-        done.median_time(77)
 
 
 def test_wrong_results_are_no_number() -> None:

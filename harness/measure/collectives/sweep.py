@@ -10,7 +10,6 @@ import numpy as np
 from harness.measure.collectives.topology import Topology
 from harness.record import Row
 from harness.record.row import Scalar
-from harness.statistics import NotEnough, Quantile, quantile
 from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine, latency_bandwidth
 from instruments.collectives import (
     DEFAULT_TIMEOUT,
@@ -51,14 +50,6 @@ class Sweep:
     def largest(self) -> CollectiveMeasurement:
         """The measurement of the largest size."""
         return max(self.measurements, key=lambda each: each.size)
-
-    def median_time(self, size: int) -> Quantile | NotEnough:
-        """The median time of one size in ns, with its 95 % interval."""
-        for each in self.measurements:
-            if each.size == size:
-                return quantile(each.times_ns, each.times_ns, 0.5)
-        sizes = ", ".join(str(each.size) for each in self.measurements)
-        raise LookupError(f"{size} B was not measured, only {sizes}")
 
     def bus_bandwidths(self, measurement: CollectiveMeasurement) -> list[int]:
         """What a link of the ring carried in each operation, in bit/s."""
