@@ -27,8 +27,9 @@ from instruments.errors import (
     InstrumentError,
     NoReplyError,
 )
-from instruments.wire.framing import LONGEST, Framing, FramingError
-from instruments.wire.stream import OpenStream, Stream, StreamClosedError
+from instruments.wire.framing import Framing, FramingError
+from instruments.wire.messages import Messages
+from instruments.wire.stream import OpenStream, StreamClosedError
 from instruments.wire.trace import Trace
 from instruments.wire.turns import Turns
 
@@ -123,8 +124,7 @@ class Exchange:
         self._resync = resync
         self._wire = wire
         self._turns = Turns(clock)
-        self._stream: Stream | None = None
-        self._buffer = b""
+        self._messages: Messages | None = None
         self._unanswered: set[bytes] = set()
         self._doubted: set[bytes] = set()
         self._begun: Begun | None = None
@@ -136,9 +136,9 @@ class Exchange:
         """
         shown = shown or self._framing.show(data).strip()
         with self._turns:
-            stream = self._ready(DEFAULT_TIMEOUT, shown)
+            messages = self._ready(DEFAULT_TIMEOUT, shown)
             try:
-                span = self._write(stream, data, shown)
+                span = self._write(messages, data, shown)
             except StreamClosedError as error:
                 raise self._given_up(error, 0, shown) from error
             self._unanswered.discard(data)
@@ -169,9 +169,9 @@ class Exchange:
         """
         shown = shown or self._framing.show(data).strip()
         with self._turns:
-            stream = self._ready(timeout, shown)
+            messages = self._ready(timeout, shown)
             try:
-                sent = self._write(stream, data, shown)
+                sent = self._write(messages, data, shown)
             except StreamClosedError as error:
                 raise self._given_up(error, 0, shown) from error
             self._begun = Begun(self, data, timeout, shown, sent)
@@ -223,99 +223,73 @@ class Exchange:
         self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
     ) -> Answer:
         shown = shown or self._framing.show(data).strip()
-        stream = self._ready(timeout, shown)
+        messages = self._ready(timeout, shown)
         try:
-            sent = self._write(stream, data, shown)
-            message, received = self._next(stream, sent.latest, timeout)
+            sent = self._write(messages, data, shown)
+            message, received = messages.next(sent.latest, timeout)
         except (TimeoutError, StreamClosedError, FramingError) as error:
             raise self._given_up(error, timeout, shown) from error
         self._unanswered.discard(data)
         return Answer(message, sent, received)
 
-    def _ready(self, timeout: int, shown: str) -> Stream:
-        """A stream on which the next answer can only be the next question's."""
+    def _ready(self, timeout: int, shown: str) -> Messages:
+        """A way on which the next answer can only be the next question's."""
         if self._begun is not None:
             self._settle(self._begun)
-        stream = self._stream
-        if stream is not None:
+        messages = self._messages
+        if messages is not None:
             try:
-                if came := stream.pending():
-                    self._buffer += came
+                if messages.are_waiting():
+                    messages.set_aside("unasked for")
+                    self._unanswered.add(b"")
             except StreamClosedError as error:
                 self.trace.ended(str(error))
                 self._drop()
-            if self._buffer:
-                if self._framing.show(self._buffer).strip():
-                    self._set_aside("unasked for")
-                    self._unanswered.add(b"")
-                self._buffer = b""  # one more line end is no message
-            if not self._unanswered and self._stream is stream:
-                return stream
+            if not self._unanswered and self._messages is messages:
+                return messages
         return self._reopened(timeout, shown)
 
-    def _reopened(self, timeout: int, shown: str) -> Stream:
+    def _reopened(self, timeout: int, shown: str) -> Messages:
         """The way, opened or brought back into step."""
         if self._unanswered and (self._resync is None or self._resync.reopens):
             self._drop()
-        if self._stream is None:
-            self._stream = self._open_stream()
+        if self._messages is None:
+            stream = self._open_stream()
+            self._messages = Messages(stream, self._framing, self._clock, self.trace)
             self.openings += 1
             self.trace.opened("connected", self._wire)
         if self._unanswered:
             if self._resync is not None:
-                self._bring_into_step(self._stream, self._resync, timeout, shown)
+                self._bring_into_step(self._messages, self._resync, timeout, shown)
                 self.openings += not self._resync.reopens
             self._unanswered.clear()
-        return self._stream
+        return self._messages
 
     def _settle(self, begun: "Begun") -> None:
         """Hear the answer of what was begun before."""
         self._begun = None
-        stream = self._stream
+        messages = self._messages
         try:
-            if stream is None:
+            if messages is None:
                 raise StreamClosedError("the connection was given up")
             left = max(0, begun.sent.latest + begun.timeout - self._clock.now())
-            message, received = self._next(stream, begun.sent.latest, left)
+            message, received = messages.next(begun.sent.latest, left)
         except (TimeoutError, StreamClosedError, FramingError) as error:
             begun.outcome = self._given_up(error, begun.timeout, begun.shown)
             return
         self._unanswered.discard(begun.data)
         begun.outcome = Answer(message, begun.sent, received)
 
-    def _write(self, stream: Stream, data: bytes, shown: str) -> Span:
+    def _write(self, messages: Messages, data: bytes, shown: str) -> Span:
         self._unanswered.add(data)
-        before = self.trace.sent(shown, data)
-        stream.send(data)
-        return Span(before, self._clock.now())
-
-    def _next(self, stream: Stream, start: int, timeout: int) -> tuple[bytes, int]:
-        """The next whole message, at most `timeout` ns after `start`, and when it was there."""
-        framing, left = self._framing, timeout
-        while True:
-            cut = framing.cut(self._buffer) if self._buffer else None
-            if cut is not None:
-                message, taken = cut
-                came = self.trace.received(framing.show(message), self._buffer[:taken])
-                self._buffer = self._buffer[taken:]
-                return message, came
-            if len(self._buffer) > LONGEST:
-                raise FramingError("no end of an answer came")
-            if self._buffer:
-                left = start + timeout - self._clock.now()
-            if left < 0:
-                raise TimeoutError
-            self._buffer += stream.receive(left)
+        return messages.write(data, shown)
 
     def _given_up(
         self, error: Exception, timeout: int, shown: str, *before: tuple[str, str]
     ) -> InstrumentError:
         """What is raised for an exchange that ended in `error`."""
-        came = len(self._buffer)
+        came = self._messages.given_up() if self._messages is not None else 0
         rest = f"{came} bytes of an unfinished answer came" if came else "nothing came"
-        if came:
-            self.trace.received(self._framing.show(self._buffer[:200]), self._buffer)
-            self._buffer = b""
         if isinstance(error, StreamClosedError):
             self.trace.ended(str(error))
         if self._resync is None or self._resync.reopens or isinstance(error, StreamClosedError):
@@ -346,33 +320,34 @@ class Exchange:
         )
 
     def _drop(self) -> None:
-        stream, self._stream = self._stream, None
-        self._buffer = b""
+        messages, self._messages = self._messages, None
         self._doubted.clear()
-        if stream is not None:
-            stream.close()
+        if messages is not None:
+            messages.close()
 
     # ------------------------------------------------------------------ back into step
 
-    def _bring_into_step(self, stream: Stream, resync: Resync, timeout: int, shown: str) -> None:
+    def _bring_into_step(
+        self, messages: Messages, resync: Resync, timeout: int, shown: str
+    ) -> None:
         """Leave behind what may still come; `shown` is the command that waits for this."""
         try:
-            quiet = resync.reopens or self._drained(stream, resync.quiet, timeout)
+            quiet = resync.reopens or messages.drained(resync.quiet, timeout)
             question, recognises, fresh = self._recognisable(resync)
             if not question:
                 if not quiet:
                     raise FramingError("it does not stop sending what nobody asked for")
                 return
-            sent = self._write(stream, question, self._framing.show(question).strip())
-            while not recognises(message := self._next(stream, sent.latest, timeout)[0]):
+            sent = self._write(messages, question, self._framing.show(question).strip())
+            while not recognises(message := messages.next(sent.latest, timeout)[0]):
                 self.trace.remarked(f"set aside: {self._framing.show(message)}")
             if fresh:
                 self._doubted.clear()
             else:  # there may be one more such answer, now or later
-                self._drained(stream, resync.quiet, timeout)
+                messages.drained(resync.quiet, timeout)
                 self._doubted.add(question)
-            self._buffer += stream.pending()
-            self._set_aside("set aside")
+            if messages.are_waiting():
+                messages.set_aside("set aside")
         except (TimeoutError, StreamClosedError, FramingError) as error:
             told = ("before", "the command was not sent: step was lost, and this was to regain it")
             raise self._given_up(error, timeout, shown, told) from error
@@ -385,26 +360,6 @@ class Exchange:
             if question.strip().upper() not in asked:
                 return question, recognises, True
         return *variants[0], False
-
-    def _drained(self, stream: Stream, quiet: int, longest: int) -> bool:
-        """Set aside whatever comes until nothing has for `quiet` ns; False if it never ends."""
-        deadline = self._clock.now() + quiet + longest
-        while self._clock.now() + quiet <= deadline:
-            try:
-                self._buffer += stream.receive(quiet)
-            except TimeoutError:
-                self._set_aside("set aside")
-                return True
-            if len(self._buffer) > LONGEST:
-                break
-        self._set_aside("set aside")
-        return False
-
-    def _set_aside(self, why: str) -> None:
-        if self._buffer:
-            late, self._buffer = self._buffer, b""
-            self.trace.received(self._framing.show(late[:200]), late)
-            self.trace.remarked(why)
 
 
 class Begun:
