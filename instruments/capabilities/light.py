@@ -1,0 +1,152 @@
+"""Who switches, measures, makes or weakens light. Power is in dBm."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from instruments.capabilities.instruments import Identified, Operation
+from instruments.clock import Span
+from testbeds import Circuit
+
+
+@dataclass(frozen=True, slots=True)
+class PowerReading:
+    """One reading of optical power at several ports, all in one sample.
+
+    Attributes:
+        asked: when the reading was requested; it was not taken before.
+        answered: when the answer was there; it was not taken after.
+        window: over how many ns before the sample the instrument averages.
+        dbm: power by port.
+    """
+
+    asked: int
+    answered: int
+    window: int
+    dbm: Mapping[int, float]
+
+
+class OpticalSwitch(Identified, Protocol):
+    """A switch of light from ingress ports to egress ports."""
+
+    def circuits(self) -> frozenset[Circuit]:
+        """Every circuit that the switch reports now."""
+
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
+        """Start taking down `remove` and making `add`, in as few commands as the switch can.
+
+        Returns at once; `Operation.done` raises what the switch objects to.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What a module says of itself: degrees Celsius, and W of its switching core and in all."""
+
+    temperature_c: float
+    core_w: float
+    total_w: float
+
+
+@runtime_checkable
+class ModuleTelemetry(Protocol):
+    """A switch made of modules that say how warm they are and what they draw."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the testbed."""
+
+    @property
+    def modules(self) -> int:
+        """How many; they are numbered from 1, as their ingress ports are."""
+
+    def telemetry(self, module: int) -> Telemetry:
+        """What a module says of itself now."""
+
+
+@runtime_checkable
+class PowerMonitor(Protocol):
+    """Optical power at the ports of a switch, or at the channels of a meter."""
+
+    def power(self, ports: Sequence[int]) -> PowerReading:
+        """Power at `ports`, averaged over the instrument's own window."""
+
+
+class PowerMeter(Identified, PowerMonitor, Protocol):
+    """A bench meter: `power` reads its channels, numbered from 1."""
+
+    def prepare(
+        self, channels: Sequence[int], *, wavelength_nm: float, averaging: int | None = None
+    ) -> None:
+        """Set what the detectors are corrected for, and over how many ns a reading averages.
+
+        None leaves the averaging as it is. Raises `DeniedError` for what the meter cannot do.
+        """
+
+    def zero(self, channels: Sequence[int]) -> None:
+        """Take the dark offset of `channels`; their inputs must be dark."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLog:
+    """Optical power at one channel, sampled without a gap.
+
+    Attributes:
+        start: between which stamps the first sample began, on the bench's clock.
+        period: from the beginning of one sample to the next, in ns; a sample averages over it.
+        milliwatt: the samples in mW, shape (n,).
+    """
+
+    start: Span
+    period: int
+    milliwatt: npt.NDArray[np.float64]
+
+
+class PendingLog(Protocol):
+    """A log that was begun."""
+
+    def result(self) -> PowerLog:
+        """Wait until the log is full and read it."""
+
+
+@runtime_checkable
+class FastLog(Protocol):
+    """A meter that samples faster than it can be asked."""
+
+    def log(self, channel: int, *, samples: int, period: int) -> PendingLog:
+        """Begin to take `samples` samples of `period` ns each; returns when the meter has begun.
+
+        Raises `DeniedError` for a number or a period that the meter cannot do.
+        """
+
+
+class LightSource(Identified, Protocol):
+    """A source of light; its channels are numbered from 1."""
+
+    def set_wavelength(self, channel: int, nanometre: float) -> None:
+        """Tune; raises `DeniedError` outside the source's range."""
+
+    def set_power(self, channel: int, dbm: float) -> None:
+        """Set the launched power; raises `DeniedError` outside the source's range."""
+
+    def set_emission(self, channel: int, *, on: bool) -> None:
+        """Switch the light on or off."""
+
+    def emission(self, channel: int) -> bool:
+        """Whether it is on."""
+
+
+class Attenuator(Identified, Protocol):
+    """A variable attenuator; its channels are numbered from 1."""
+
+    def set_attenuation(self, channel: int, decibel: float) -> None:
+        """Attenuate by `decibel` and wait until that is so; raises `DeniedError` out of range."""
+
+    def attenuation(self, channel: int) -> float:
+        """What is set, in dB."""
+
+    def set_shutter(self, channel: int, *, is_open: bool) -> None:
+        """Open the shutter or close it."""
