@@ -54,29 +54,21 @@ class Agiltron(Selector[int]):
         outputs: int,
         standing: int | None = None,
     ) -> None:
-        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)})
-        self._outputs = outputs
-        self._standing = standing
-        self._exchange = Exchange(
+        exchange = Exchange(
             name,
             lambda: serial_stream(name, device, clock, baud=9600),
             clock,
             Sized(4),
             resync=Resync(),
         )
+        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)}, exchange)
+        self._outputs = outputs
+        self._standing = standing
 
     def identity(self) -> Identity:
         """What can be known without asking: the family, and that its line can be opened."""
         self._exchange.tell(b"")
         return Identity("Agiltron", f"SelfAlign 1x{self._outputs}", "unknown", "unknown")
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     def _position(self) -> int:
         if self._standing is None:

@@ -35,14 +35,14 @@ class DiconMems(Selector[int]):
         return cls(spec.name, way.resource, clock, outputs=getattr(spec, "egress_count", 2))
 
     def __init__(self, name: str, device: str, clock: Clock, *, outputs: int) -> None:
-        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)})
-        self._exchange = Exchange(
+        exchange = Exchange(
             name,
             lambda: serial_stream(name, device, clock, baud=115_200),
             clock,
             Lines(),
             resync=Resync(question=b"ID?\r", recognises=lambda message: b"," in message),
         )
+        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)}, exchange)
 
     def identity(self) -> Identity:
         """Maker, model, serial number and firmware."""
@@ -52,14 +52,6 @@ class DiconMems(Selector[int]):
         if len(fields) < 3 or not model:
             raise self._garbled("ID?", text, "identity")
         return Identity(maker, model, fields[1], fields[2])
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     def _position(self) -> int:
         return self._number("I1?", self._ask("I1?"))

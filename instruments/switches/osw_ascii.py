@@ -38,8 +38,7 @@ class OswAscii(Selector[int]):
         return cls(spec.name, way.resource, clock, outputs=getattr(spec, "egress_count", 2))
 
     def __init__(self, name: str, device: str, clock: Clock, *, outputs: int) -> None:
-        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)})
-        self._exchange = Exchange(
+        exchange = Exchange(
             name,
             lambda: serial_stream(name, device, clock, baud=9600),
             clock,
@@ -49,6 +48,7 @@ class OswAscii(Selector[int]):
                 recognises=lambda message: message.startswith(b"<OSW_TYPE_"),
             ),
         )
+        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)}, exchange)
 
     def identity(self) -> Identity:
         """The type as the module names it."""
@@ -57,14 +57,6 @@ class OswAscii(Selector[int]):
             raise self._garbled(_TYPE)
         serial = re.search(r"(SIM-.*|[^-]*)$", match[2])
         return Identity(match[1], match[2], serial[1] if serial else "unknown", "unknown")
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     def _position(self) -> int:
         match = re.fullmatch(r"<OSW_OUT_(\d\d)>", self._ask(_WHERE))

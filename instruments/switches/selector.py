@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from instruments.capabilities import Operation
 from instruments.clock import Clock, Span
 from instruments.errors import CANNOT, DeniedError, GarbledError
+from instruments.wire.exchange import Exchange
 from testbeds import Circuit
 
 P = TypeVar("P", bound=Hashable)
@@ -30,12 +31,20 @@ class Selector(ABC, Generic[P]):
         name: its name in the testbed.
         clock: the bench's clock.
         positions: the circuits of each position.
+        exchange: the way to it.
     """
 
-    def __init__(self, name: str, clock: Clock, positions: Mapping[P, frozenset[Circuit]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        positions: Mapping[P, frozenset[Circuit]],
+        exchange: Exchange,
+    ) -> None:
         self.name = name
         self._clock = clock
         self._positions = positions
+        self._exchange = exchange
         self._made = {circuits: position for position, circuits in positions.items()}
 
     @abstractmethod
@@ -46,9 +55,13 @@ class Selector(ABC, Generic[P]):
     def _move(self, position: P) -> Operation:
         """Begin to go to `position`."""
 
-    @abstractmethod
     def wire(self) -> list[str]:
         """The last lines that went over its wire."""
+        return self._exchange.trace.tail(40)
+
+    def close(self) -> None:
+        """End the way to it."""
+        self._exchange.close()
 
     def circuits(self) -> frozenset[Circuit]:
         """The circuits of the position that the switch reports now."""

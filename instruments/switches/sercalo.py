@@ -64,8 +64,7 @@ class Sercalo(Selector[int]):
         return cls(spec.name, way.resource, clock, outputs=getattr(spec, "egress_count", 2))
 
     def __init__(self, name: str, device: str, clock: Clock, *, outputs: int) -> None:
-        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)})
-        self._exchange = Exchange(
+        exchange = Exchange(
             name,
             lambda: serial_stream(name, device, clock, baud=115_200),
             clock,
@@ -75,6 +74,7 @@ class Sercalo(Selector[int]):
                 recognises=lambda message: message[4] == _INFORMATION,
             ),
         )
+        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)}, exchange)
 
     def identity(self) -> Identity:
         """Model, serial number and firmware."""
@@ -84,14 +84,6 @@ class Sercalo(Selector[int]):
         if not model:
             raise self._garbled("product information", text)
         return Identity("Sercalo", model, serial, firmware)
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     def _position(self) -> int:
         data = self._ask(_GET)

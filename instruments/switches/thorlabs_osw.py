@@ -48,15 +48,15 @@ class ThorlabsOsw(Selector[int]):
         positions: dict[int, frozenset[Circuit]] = one_by(2)
         if crossing:
             positions = {1: TWO_BY_TWO["bar"], 2: TWO_BY_TWO["cross"]}
-        super().__init__(name, clock, positions)
-        self._settling = settling
-        self._exchange = Exchange(
+        exchange = Exchange(
             name,
             lambda: serial_stream(name, device, clock, baud=115_200, rtscts=True),
             clock,
             Lines(),
             resync=Resync(question=b"ID?\n", recognises=lambda message: b"OSW" in message),
         )
+        super().__init__(name, clock, positions, exchange)
+        self._settling = settling
 
     def identity(self) -> Identity:
         """Model, serial number and firmware."""
@@ -65,14 +65,6 @@ class ThorlabsOsw(Selector[int]):
             raise self._garbled("ID?", " ".join(words), "identity")
         serial, firmware = [*words[2:], "unknown", "unknown"][:2]
         return Identity(words[0], words[1], serial, firmware)
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     def _position(self) -> int:
         text = self._ask("S?")

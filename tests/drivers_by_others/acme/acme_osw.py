@@ -38,8 +38,7 @@ class AcmeOsw(Selector[int]):
         return cls(spec.name, way.resource, clock, outputs=outputs, baud=baud)
 
     def __init__(self, name: str, device: str, clock: Clock, *, outputs: int, baud: int) -> None:
-        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)})
-        self._exchange = Exchange(
+        exchange = Exchange(
             name,
             lambda: serial_stream(name, device, clock, baud=baud),
             clock,
@@ -48,6 +47,7 @@ class AcmeOsw(Selector[int]):
                 question=b"ID?\r\n", recognises=lambda message: message.startswith(b"ACME ")
             ),
         )
+        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)}, exchange)
 
     def identity(self) -> Identity:
         """What it says of itself: `ACME OSW-1X8 12345 2.1`."""
@@ -55,14 +55,6 @@ class AcmeOsw(Selector[int]):
         if len(words) != 4:
             raise self._garbled("ID?")
         return Identity(*words)
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     def _position(self) -> int:
         match = re.fullmatch(r"CH (\d{1,3})", self._ask("CH?"))
