@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.report.captions import captioned, keys
 from harness.report.distributions import Curve, panel
 from harness.report.drawing import Numbers
 from harness.report.estimates import CONFIDENCE, Estimate
 from harness.report.figures import Line, curve, heat_map
 from harness.report.frames import COUNTERS, Series, TestbedFrame, TestFrame, label_of, natural
-from harness.report.markup import heading, mark, median_figure, row, table, text, verdict_mark
-from harness.report.tables import key, named
+from harness.report.markup import heading, median_figure, row, table, text, verdict_mark
+from harness.report.tables import named
 from harness.statistics import Quantile, quantile
 from testbeds import Limit
 
@@ -60,16 +61,6 @@ def _figures(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterato
     yield from grids
     if not drawn and not grids:
         yield from _distribution(frame, tests, quantity, limit)
-
-
-def captioned(title: str, simulated: bool, about: str, drawn: str, kind: str = "") -> str:
-    """A figure with its title, whether it is simulated, and what it shows."""
-    return (
-        f'<figure class="{kind or "lr-wide"}">'
-        f"<figcaption><b>{text(title)}</b> {mark(simulated)} {about}</figcaption>"
-        f'<div class="lr-scroll" tabindex="0" role="region" aria-label="{text(title)}">{drawn}'
-        "</div></figure>"
-    )
 
 
 # ------------------------------------------------------------------------- distributions
@@ -153,13 +144,10 @@ def _curves(tests: list[TestFrame], quantity: str, limit: Limit | None) -> Itera
             continue
         (name,) = varied
         lines = list(_lines(found, name))
-        legend = "".join(
-            f"<li>{key(n)} <span>{text(line.name)}</span></li>" for n, line in enumerate(lines)
-        )
         about = (
             f"{text(title)}. Medians; the band holds their 95 % intervals, or where there are "
             "too few samples for one, all that the samples allow."
-            f'<ul class="lr-legend">{legend}</ul>'
+            + keys(enumerate(line.name for line in lines))
         )
         bound = limit.value if limit is not None and limit.unit == found.unit else None
         said, unit = _condition(name)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.report.captions import captioned, keys
 from harness.report.drawing import Axis, Numbers, Plot, decades, even, tone
 from harness.report.figures import Line, arrow, curve
 from harness.report.frames import TestbedFrame, TestFrame
-from harness.report.markup import figure, heading, mark, row, table, text
-from harness.report.tables import key
+from harness.report.markup import figure, heading, row, table, text
 from harness.report.units import plain, shown, span
 from harness.statistics.sensitivity import Sensitivity
 
@@ -162,15 +162,15 @@ def _over_power(counter: str, curves: list[PowerCurve]) -> str:
         plot.rule(target, _scientific(target), level=True)
     for index, each in enumerate(curves):
         _draw(plot, each, index, x, low)
-    legend = "".join(
-        f"<li>{key(n)} <span>{text(each.name)}</span></li>" for n, each in enumerate(curves)
-    )
     about = (
         "Points with exact 95 % intervals; an arrow where no bit was wrong; the fit, and on the "
-        f'dashed ratios the sensitivity with its interval.<ul class="lr-legend">{legend}</ul>'
+        "dashed ratios the sensitivity with its interval."
+        + keys(enumerate(each.name for each in curves))
     )
     title = f"Bit error ratio of {counter} over received power"
-    return _framed(title, any(each.test.simulated for each in curves), about, plot.svg(title, 360))
+    return captioned(
+        title, any(each.test.simulated for each in curves), about, plot.svg(title, 360)
+    )
 
 
 def _draw(plot: Plot, each: PowerCurve, index: int, x: Axis, low: float) -> None:
@@ -210,21 +210,10 @@ def _over_temperature(counter: str, curves: list[PowerCurve]) -> str:
             if one.target == target
         ]
         lines.append(Line(f"at {_scientific(target)}", *np.array(points).T))
-    legend = "".join(
-        f"<li>{key(n)} <span>{text(line.name)}</span></li>" for n, line in enumerate(lines)
-    )
     title = f"Sensitivity of {counter} over temperature"
     drawn = curve(lines, x="temperature", x_unit="°C", y_unit="dBm", label=title, logarithmic=False)
-    about = f'Its interval is the band.<ul class="lr-legend">{legend}</ul>'
-    return _framed(title, any(each.test.simulated for each in curves), about, drawn)
-
-
-def _framed(title: str, simulated: bool, about: str, drawn: str) -> str:
-    return (
-        f'<figure class="lr-wide"><figcaption><b>{text(title)}</b> {mark(simulated)} {about}'
-        f'</figcaption><div class="lr-scroll" tabindex="0" role="region" '
-        f'aria-label="{text(title)}">{drawn}</div></figure>'
-    )
+    about = "Its interval is the band." + keys(enumerate(line.name for line in lines))
+    return captioned(title, any(each.test.simulated for each in curves), about, drawn)
 
 
 def counter_of(subject: str) -> str:

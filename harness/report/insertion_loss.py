@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.report.any_quantity import quantity_section
+from harness.report.captions import captioned, keys
 from harness.report.distributions import Curve, panel
 from harness.report.estimates import CONFIDENCE, Estimate, estimates
 from harness.report.frames import TestbedFrame, TestFrame, natural
@@ -27,7 +28,7 @@ from harness.report.markup import (
     table,
     text,
 )
-from harness.report.tables import key, named
+from harness.report.tables import named
 from harness.report.units import shown, span
 from harness.statistics import quantile
 from harness.statistics.binomial import clopper_pearson
@@ -229,15 +230,10 @@ def _panel(
     if not having:
         return ""
     curves = [Curve(index[id(test)], *test.series[quantity].samples()) for test in having]
-    legend = "".join(f"<li>{key(index[id(t)])} <span>{text(t.label)}</span></li>" for t in having)
+    shown = text(about) + keys((index[id(test)], test.label) for test in having)
     simulated = any(test.simulated for test in having)
-    return (
-        '<div class="lr-figures"><figure class="lr-narrow"><figcaption>'
-        f"<b>{text(title)}</b> {mark(simulated)} {text(about)}"
-        f'<ul class="lr-legend">{legend}</ul></figcaption>'
-        f'<div class="lr-scroll" tabindex="0" role="region" aria-label="{text(title)}">'
-        f"{panel(curves, limit, title, 'dB')}</div></figure></div>"
-    )
+    drawn = captioned(title, simulated, shown, panel(curves, limit, title, "dB"), "lr-narrow")
+    return f'<div class="lr-figures">{drawn}</div>'
 
 
 # ------------------------------------------------------------------------------ uncertainty

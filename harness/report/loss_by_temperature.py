@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from harness.report.any_quantity import captioned
+from harness.report.captions import captioned
 from harness.report.figures import heat_map
 from harness.report.frames import TestFrame, natural
 

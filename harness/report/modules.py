@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.report.captions import captioned, key
 from harness.report.estimates import Estimate, estimates
 from harness.report.figures import Line, curve
 from harness.report.frames import TestbedFrame
 from harness.report.markup import figure, heading, mark, row, table, text, verdict_mark
-from harness.report.tables import key, named
+from harness.report.tables import named
 from harness.report.units import plain, shown
 from testbeds import Limit
 
@@ -87,11 +88,7 @@ def _over_temperature(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) 
             limit=limit.value if limit else None,
         )
         about = f"{key(0)} the greatest of all modules"
-        figures.append(
-            f'<figure class="lr-wide"><figcaption><b>{text(title)}</b> {mark(frame.simulated)} '
-            f'{about}</figcaption><div class="lr-scroll" tabindex="0" role="region" '
-            f'aria-label="{text(title)}">{drawn}</div></figure>'
-        )
+        figures.append(captioned(title, frame.simulated, about, drawn))
     return "".join(figures)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from harness.report.drawing import tone
+from harness.report.captions import key
 from harness.report.estimates import CONFIDENCE, Estimate, estimates
 from harness.report.frames import TestbedFrame, TestFrame
 from harness.report.markup import (
@@ -35,14 +35,6 @@ _COSTS = {
     "harness.netlink_delay": "netlink's news of a carrier, after the fast path's",
     "harness.outage_error": "an outage by datagrams, off that of the true links or carriers",
 }
-
-
-def key(index: int) -> str:
-    """A short line in the colour and stroke of the series of that number."""
-    return (
-        '<svg class="lr-key" viewBox="0 0 26 8" aria-hidden="true">'
-        f'<path class="lr-line {tone(index)}" d="M0 4H26"/></svg>'
-    )
 
 
 def legend(tests: Iterable[TestFrame]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.report.captions import captioned, keys
 from harness.report.drawing import Axis, Numbers, Plot, even
 from harness.report.estimates import CONFIDENCE, Estimate, estimates
 from harness.report.frames import Series, TestbedFrame, TestFrame
@@ -20,7 +21,6 @@ from harness.report.markup import (
     text,
     verdict_mark,
 )
-from harness.report.tables import key
 from harness.report.units import shown, span
 from harness.statistics import Quantile, quantile
 from testbeds import Limit
@@ -205,9 +205,9 @@ def _over_size(runs: list[_Run]) -> str:
         plot.dots(run.sizes, run.medians, index)
     for rate in rates:
         plot.rule(rate, f"line rate {shown(rate, 'bit/s')}", level=True)
-    legend = _legend([run.topology for run in runs])
+    legend = keys(enumerate(run.topology for run in runs))
     title = f"Bus bandwidth of {runs[0].collective} over its size"
-    return _framed(title, any(run.test.simulated for run in runs), legend, plot.svg(title, 460))
+    return captioned(title, any(run.test.simulated for run in runs), legend, plot.svg(title, 460))
 
 
 def _size(size: float) -> str:
@@ -277,20 +277,7 @@ def _around(test: TestFrame) -> str:
         plot.line(np.column_stack([begins, ends]).ravel(), np.repeat(series.value[own], 2), index)
     plot.rule(0.0, "command")
     shown_events = events[:_MOST_EVENTS]
-    legend = _legend([f"event {event}" for event in shown_events])
+    legend = keys(enumerate(f"event {event}" for event in shown_events))
     left = f" The first {_MOST_EVENTS} of {events.size} events." if events.size > 6 else ""
     title = f"Bus bandwidth around the change: {test.label}"
-    return _framed(title, test.simulated, text(left) + legend, plot.svg(title, 460))
-
-
-def _legend(names: list[str]) -> str:
-    items = "".join(f"<li>{key(n)} <span>{text(name)}</span></li>" for n, name in enumerate(names))
-    return f'<ul class="lr-legend">{items}</ul>'
-
-
-def _framed(title: str, simulated: bool, about: str, drawn: str) -> str:
-    return (
-        f'<figure class="lr-wide"><figcaption><b>{text(title)}</b> {mark(simulated)} {about}'
-        f'</figcaption><div class="lr-scroll" tabindex="0" role="region" '
-        f'aria-label="{text(title)}">{drawn}</div></figure>'
-    )
+    return captioned(title, test.simulated, text(left) + legend, plot.svg(title, 460))
