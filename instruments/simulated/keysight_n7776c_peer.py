@@ -122,8 +122,10 @@ class KeysightN7776cPeer:
         for wavelength in ("WAVelength", "WAVelength:CW", "WAVelength:FIXED"):
             add(f"{head}{wavelength}", self._tune)
             add(f"{head}{wavelength}?", lambda request: self.wavelength.answer(request.arguments))
-        self._word("TRIGger#[:CHANnel#]:INPut", "IGN", ("IGNore", "NEXT", "SWS"))
-        self._word("TRIGger#[:CHANnel#]:OUTPut", "DIS", ("DISabled", "STF", "SWF", "SWST"))
+        Choice("IGN", ("IGNore", "NEXT", "SWS")).offer(self.commands, "TRIGger#[:CHANnel#]:INPut")
+        Choice("DIS", ("DISabled", "STF", "SWF", "SWST")).offer(
+            self.commands, "TRIGger#[:CHANnel#]:OUTPut"
+        )
         self._understand_sweeps(f"{head}WAVelength:SWEep")
         add("SYSTem:PRESet", lambda _: self._reset())
 
@@ -135,22 +137,13 @@ class KeysightN7776cPeer:
             "SPEed": self.speed,
         }
         for word, setting in settings.items():
-            self._number(f"{sweep}:{word}", setting)
-        self._word(f"{sweep}:MODE", "STEP", ("STEPped", "MANual", "CONTinuous"))
-        self._word(f"{sweep}:REPeat", "ONEW", ("ONEWay", "TWOWay"))
-        self._word(f"{sweep}:LLOGging", "0", ("0", "1"))
+            setting.offer(self.commands, f"{sweep}:{word}")
+        Choice("STEP", ("STEPped", "MANual", "CONTinuous")).offer(self.commands, f"{sweep}:MODE")
+        Choice("ONEW", ("ONEWay", "TWOWay")).offer(self.commands, f"{sweep}:REPeat")
+        Choice("0", ("0", "1")).offer(self.commands, f"{sweep}:LLOGging")
         self.commands.add(f"{sweep}:CHECkparams?", lambda _: self._checked())
         self.commands.add(f"{sweep}[:STATe]", self._sweep)
         self.commands.add(f"{sweep}[:STATe]?", lambda _: f"+{int(self._sweeping is not None)}")
-
-    def _number(self, pattern: str, setting: Setting) -> None:
-        self.commands.add(pattern, lambda request: setting.set(one(request)))
-        self.commands.add(f"{pattern}?", lambda request: setting.answer(request.arguments))
-
-    def _word(self, pattern: str, default: str, words: tuple[str, ...]) -> None:
-        choice = Choice(default, words)
-        self.commands.add(pattern, lambda request: choice.set(one(request)))
-        self.commands.add(f"{pattern}?", lambda _: choice.value)
 
     # -------------------------------------------------------------------------- light
 

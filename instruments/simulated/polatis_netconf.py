@@ -27,11 +27,10 @@ from instruments.simulated.polatis_yang import (
     NAMESPACE,
     REVISION,
     Edit,
-    Leaves,
     Operation,
     PolatisYang,
     YangError,
-    text_of,
+    add_leaves,
 )
 
 _MODULES = (f"{NAMESPACE}?module={MODULE}&revision={REVISION}",)
@@ -121,10 +120,10 @@ class PolatisNetconf:
         container = CONTAINERS[name]
         element = etree.Element(f"{{{NAMESPACE}}}{name}", nsmap={None: NAMESPACE})
         if not container.entry:
-            _add_leaves(element, self._tree.leaves(name))
+            add_leaves(element, self._tree.leaves(name))
             return element
         for leaves in self._tree.entries(name, _keys(criteria, container.key)):
-            _add_leaves(etree.SubElement(element, f"{{{NAMESPACE}}}{container.entry}"), leaves)
+            add_leaves(etree.SubElement(element, f"{{{NAMESPACE}}}{container.entry}"), leaves)
         return element
 
     # --------------------------------------------------------------------------- editing
@@ -186,11 +185,6 @@ def _keys(criteria: Element | None, key: str) -> set[int] | None:
             return None
         keys.add(int(named))
     return keys
-
-
-def _add_leaves(element: Element, leaves: Leaves) -> None:
-    for name, value in leaves.items():
-        etree.SubElement(element, f"{{{NAMESPACE}}}{name}").text = text_of(value)
 
 
 def _port(element: Element) -> int:

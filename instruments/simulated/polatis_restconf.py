@@ -26,7 +26,7 @@ from instruments.simulated.polatis_yang import (
     Operation,
     PolatisYang,
     YangError,
-    text_of,
+    add_leaves,
 )
 
 JSON, XML = "application/yang-data+json", "application/yang-data+xml"
@@ -116,14 +116,14 @@ class PolatisRestconf:
         root = etree.Element(f"{{{NAMESPACE}}}{name}", nsmap={None: NAMESPACE})
         if not container.entry:
             leaves = self._tree.leaves(name)
-            _add(root, leaves)
+            add_leaves(root, leaves)
             return {f"{MODULE}:{name}": leaves} if resource.qualified else leaves, root
         keys = None if resource.key is None else {resource.key}
         entries = self._tree.entries(name, keys)
         if keys and not entries:
             raise YangError("data-missing", f"no {container.entry} {resource.key} in {name}")
         for entry in entries:
-            _add(etree.SubElement(root, f"{{{NAMESPACE}}}{container.entry}"), entry)
+            add_leaves(etree.SubElement(root, f"{{{NAMESPACE}}}{container.entry}"), entry)
         listed = [_rounded(entry) for entry in entries]
         if resource.qualified and resource.listed:
             return {f"{MODULE}:{container.entry}": listed}, root
@@ -213,11 +213,6 @@ def _entries(request: HttpRequest, name: str) -> list[dict[str, str]]:
     if not all(isinstance(each, Mapping) for each in found):
         raise YangError("invalid-value", f"the body holds no {entry}")
     return [{leaf: str(value) for leaf, value in each.items()} for each in found]
-
-
-def _add(element: Any, leaves: Leaves) -> None:
-    for name, value in leaves.items():
-        etree.SubElement(element, f"{{{NAMESPACE}}}{name}").text = text_of(value)
 
 
 def _rounded(leaves: Leaves) -> Leaves:

@@ -6,7 +6,9 @@ error tags the switch answers with, above all for an egress that is in use (in-u
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from lxml import etree
 
 from instruments.simulated.polatis_box import (
     MANUFACTURER,
@@ -256,9 +258,11 @@ class PolatisYang:
                 self.box.set_voa(edit.key, setting)
 
 
-def text_of(value: Leaf) -> str:
-    """A leaf in text: a decimal has two places."""
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+def add_leaves(element: Any, leaves: Leaves) -> None:
+    """Add `leaves` to an element of XML; a decimal has two places."""
+    for name, value in leaves.items():
+        text = f"{value:.2f}" if isinstance(value, float) else str(value)
+        etree.SubElement(element, f"{{{NAMESPACE}}}{name}").text = text
 
 
 def _whole(text: str) -> int:

@@ -5,7 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from instruments.simulated.scpi_peer import ILLEGAL_VALUE, OUT_OF_RANGE, Later, ScpiError
+from instruments.simulated.scpi_peer import (
+    ILLEGAL_VALUE,
+    OUT_OF_RANGE,
+    Later,
+    ScpiCommands,
+    ScpiError,
+    one,
+)
 
 METRES = {"": 1.0, "M": 1.0, "MM": 1e-3, "UM": 1e-6, "NM": 1e-9, "PM": 1e-12}
 SECONDS = {"": 1.0, "S": 1.0, "MS": 1e-3, "US": 1e-6, "NS": 1e-9}
@@ -94,6 +101,11 @@ class Setting:
         value = self.value if named is None else named
         return keysight_float(value) if self.keysight else f"{value:.8E}"
 
+    def offer(self, commands: ScpiCommands, pattern: str) -> None:
+        """Let clients set it, and ask for it, by `pattern`."""
+        commands.add(pattern, lambda request: self.set(one(request)))
+        commands.add(f"{pattern}?", lambda request: self.answer(request.arguments))
+
     def _named(self, text: str) -> float | None:
         """What `MIN`, `MAX` or `DEF` stands for, in short or in full; None for anything else."""
         match text.strip().upper():
@@ -131,6 +143,11 @@ class Choice:
                 self.value = short
                 return
         raise ScpiError(*ILLEGAL_VALUE)
+
+    def offer(self, commands: ScpiCommands, pattern: str) -> None:
+        """Let clients set it, and ask for it, by `pattern`."""
+        commands.add(pattern, lambda request: self.set(one(request)))
+        commands.add(f"{pattern}?", lambda _: self.value)
 
 
 def when_done(after: int, answer: Callable[[], str | bytes]) -> Later:

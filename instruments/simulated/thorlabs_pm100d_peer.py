@@ -82,9 +82,9 @@ class ThorlabsPm100dPeer:
     def _understand(self) -> None:
         add = self.commands.add
         add("SYSTem:SENSor:IDN?", lambda _: self._sensor())
-        self._number("[SENSe:]CORRection:WAVelength", self.wavelength)
-        self._number("[SENSe:]AVERage[:COUNt]", self.count)
-        self._number("[SENSe:]POWer[:DC]:RANGe[:UPPer]", self.range)
+        self.wavelength.offer(self.commands, "[SENSe:]CORRection:WAVelength")
+        self.count.offer(self.commands, "[SENSe:]AVERage[:COUNt]")
+        self.range.offer(self.commands, "[SENSe:]POWer[:DC]:RANGe[:UPPer]")
         for automatic in ("[SENSe:]POWer[:DC]:RANGe:AUTO", "[SENSe:]RANGe:AUTO"):
             add(automatic, self._set_automatic)
             add(f"{automatic}?", lambda _: str(int(self._automatic)))
@@ -100,10 +100,6 @@ class ThorlabsPm100dPeer:
         add("FETCh?", lambda _: self._fetch())
         add("INITiate[:IMMediate]", self._trigger)
         add("SYSTem:BEEPer[:IMMediate]", lambda _: None)
-
-    def _number(self, pattern: str, setting: Setting) -> None:
-        self.commands.add(pattern, lambda request: setting.set(one(request)))
-        self.commands.add(f"{pattern}?", lambda request: setting.answer(request.arguments))
 
     def _sensor(self) -> str:
         """Name, serial number, calibration, type, subtype, flags (power, wavelength settable)."""
