@@ -58,7 +58,7 @@ class ScpiInstrument:
         return Identity(*fields)
 
     def do(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Span:
-        """Send `command`; when its acceptance was known. Raises `DeniedError`."""
+        """Send `command`; when its acceptance was known, within `timeout` ns; see `ask`."""
         return self._session.do(command, timeout)
 
     def tell(self, command: str) -> Span:
@@ -66,7 +66,10 @@ class ScpiInstrument:
         return self._session.write(command)
 
     def ask(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> str:
-        """The answer in text; raises `DeniedError` where the instrument objects."""
+        """The answer in text, within `timeout` ns.
+
+        Raises `DeniedError` where the instrument objects.
+        """
         try:
             return self._session.query(command, timeout).text
         except NoReplyError as silence:
@@ -74,7 +77,7 @@ class ScpiInstrument:
             raise
 
     def number(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> float:
-        """The answer as a number, in the instrument's own unit."""
+        """The answer as a number, in the instrument's own unit; see `ask`."""
         text = self.ask(command, timeout)
         if _NUMBER.fullmatch(text) is None:
             raise self.garbled(command, text, "number")
@@ -90,7 +93,7 @@ class ScpiInstrument:
     def floats(
         self, command: str, count: int, timeout: int = DEFAULT_TIMEOUT
     ) -> npt.NDArray[np.float64]:
-        """The answer as `count` 4-byte floats in Intel's byte order, shape (count,)."""
+        """The answer as `count` 4-byte floats in Intel's byte order, shape (count,); see `ask`."""
         data = self.block(command, timeout)
         if len(data) != 4 * count:
             raise self.garbled(command, f"{len(data)} bytes", f"block of {count} 4-byte floats")
@@ -100,7 +103,7 @@ class ScpiInstrument:
         return values
 
     def block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
-        """The answer as the bytes of a block."""
+        """The answer as the bytes of a block; see `ask`."""
         try:
             return self._session.query_block(command, timeout)
         except NoReplyError as silence:

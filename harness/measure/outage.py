@@ -105,8 +105,9 @@ def outage_rows(
 ) -> Iterator[Row]:
     """Each window as a row `outage.packets`; beside a known truth, how far its middle is off.
 
-    In a simulated link the truth is of datagrams, and closure is the share of windows that hold
-    it. In the kernel it is of carriers: packets may follow a carrier up to milliseconds later.
+    `period` is that of the datagrams, in ns. In a simulated link the truth is of datagrams, and
+    closure is the share of windows that hold it. In the kernel it is of carriers: packets may
+    follow a carrier up to milliseconds later.
     """
     agree: list[bool] = []
     for window in windows:

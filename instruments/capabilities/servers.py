@@ -107,8 +107,8 @@ class Server(Identified, Protocol):
     ) -> PendingSettlement:
         """Begin to wait until every named netdev has gone through every named stage.
 
-        With no stages the answer comes at once: what happened since the last one. Without `gaps`
-        those until then are let go.
+        `timeout` is in ns. With no stages the answer comes at once: what happened since the last
+        one. Without `gaps` those until then are let go.
         """
 
     def streams(self) -> Mapping[int, str]:

@@ -98,7 +98,7 @@ class KeysightInfiniivision:
     ) -> "PendingRecords":
         """Begin one record of several channels, whose samples are simultaneous.
 
-        Raises `DeniedError` for a number or a period that it cannot do.
+        `period` is in ns. Raises `DeniedError` for a number or a period that it cannot do.
         """
         duration = samples * period / 1e9
         self._scpi.do(":STOP")
@@ -130,7 +130,7 @@ class KeysightInfiniivision:
         return PendingRecords(self, channels, Span(before, begun.latest), samples, period)
 
     def record(self, n: int, trigger: Span, samples: int, period: int) -> PowerLog:
-        """The record of one channel, once it is complete."""
+        """The record of one channel, `period` ns a sample, once it is complete."""
         self._scpi.do(f":WAV:SOUR CHAN{n}")
         preamble = self._preamble()
         drift = abs(preamble.x_increment * 1e9 - period) * samples

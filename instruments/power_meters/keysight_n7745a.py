@@ -139,7 +139,8 @@ class KeysightN7745a:
     def log_together(self, channels: Sequence[int], *, samples: int, period: int) -> "PendingLogs":
         """Begin logs of `channels` in one trigger, so that their samples are simultaneous.
 
-        Ends any log before. Raises `DeniedError` for a number or a period that it cannot do.
+        `period` is in ns. Ends any log before. Raises `DeniedError` for a number or a period that
+        it cannot do.
         """
         known = self._known(channels)
         self._scpi.do(";".join(f":SENS{n}:FUNC:STAT LOGG,STOP" for n in self._slots))

@@ -92,7 +92,7 @@ class RdmaPair:
     def bandwidth(
         self, size: int = 65536, iterations: int = 5000, *, timeout: int = DEFAULT_TIMEOUT
     ) -> RdmaBandwidth:
-        """Bandwidth of messages of `size` bytes (`ib_write_bw`); raises what `latency` does."""
+        """Bandwidth of messages of `size` bytes (`ib_write_bw`); see `latency`."""
         report, at = self._run("ib_write_bw", size, iterations, timeout)
         row = self._only(report.bandwidths, size, "ib_write_bw")
         return RdmaBandwidth(row.size, row.iterations, row.average_bps, at)

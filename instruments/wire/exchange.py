@@ -165,7 +165,7 @@ class Exchange:
     ) -> "Begun":
         """Write `data` and return at once; whoever comes next waits for its answer first.
 
-        Raises what `tell` does.
+        `timeout` is for that answer, in ns. Raises what `tell` does.
         """
         shown = shown or self._framing.show(data).strip()
         with self._turns:
@@ -187,8 +187,8 @@ class Exchange:
     def alone(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Iterator[AskInTurn]:
         """A turn for several questions, which nobody else's come between, on an open way.
 
-        `command` is what they are for, and `timeout` what regaining step may take. Raises what
-        `ask` does.
+        `command` is what they are for, and `timeout` what regaining step may take, in ns. Raises
+        what `ask` does.
         """
         with self._turns:
             self._ready(timeout, command)

@@ -105,7 +105,10 @@ class NetconfSession(TaggedSession[NetconfReply]):
     # ---------------------------------------------------------------------------- rpcs
 
     def get(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """State and configuration below a subtree filter; raises what `Pending.result` does."""
+        """State and configuration below a subtree filter, within `timeout` ns.
+
+        Raises what `edit` and `Pending.result` do.
+        """
         return self._submit(_Get, filter=("subtree", criteria)).result(timeout)
 
     def get_config(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
@@ -123,7 +126,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
         return self._submit(_EditConfig, config, target="running", default_operation="merge")
 
     def call(self, operation: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """Carry out an rpc of the switch's own, given as an XML element."""
+        """Carry out an rpc of the switch's own, given as an XML element; see `get`."""
         return self._submit(_Dispatch, etree.fromstring(operation)).result(timeout)
 
     def close(self) -> None:

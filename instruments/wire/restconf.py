@@ -165,7 +165,7 @@ class RestconfSession:
         return self._exchange.trace
 
     def get(self, path: str, timeout: int = DEFAULT_TIMEOUT) -> RestconfReply:
-        """The resource at `path`, which is relative to the API's root; raises as `request`."""
+        """The resource at `path`, which is relative to the API's root; see `request`."""
         return self.request("GET", path, timeout=timeout)
 
     def request(
