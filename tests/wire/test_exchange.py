@@ -92,7 +92,7 @@ def test_a_late_answer_is_never_the_next_one(opened, clock, line):
     exchange, _ = opened(Fault(after=TIMEOUT + 5 * MS), line=line, resync=resync)
     with pytest.raises(NoReplyError):
         exchange.ask(b"Q1\n", TIMEOUT)
-    assert exchange.ask(b"Q2\n", TIMEOUT).data == b"A2"
+    assert exchange.ask(b"Q2\n").data == b"A2"
     assert exchange.openings == 2
 
 
@@ -231,7 +231,7 @@ def test_on_a_line_silence_comes_first_then_a_question(opened, clock):
     with pytest.raises(NoReplyError):
         exchange.ask(b"Q1\n", TIMEOUT)
     before = clock.now()
-    assert exchange.ask(b"Q2\n", TIMEOUT).data == b"A2"
+    assert exchange.ask(b"Q2\n").data == b"A2"
     assert asked(instrument) == ["Q1", "ID", "Q2"]
     assert clock.now() - before >= 20 * MS
 
@@ -244,7 +244,7 @@ def test_what_fails_to_regain_step_is_told_as_that(opened):
         exchange.ask(b"Q2?\n", TIMEOUT)
     assert raised.value.command == "Q2?"
     assert str(raised.value).splitlines()[-1].endswith("> *IDN?")
-    assert exchange.ask(b"Q3?\n", TIMEOUT).data == b"A3"
+    assert exchange.ask(b"Q3?\n").data == b"A3"
     assert asked(instrument) == ["Q1?", "*IDN?", "*ESE?;*IDN?", "Q3?"]
 
 
@@ -252,7 +252,7 @@ def test_an_identity_that_failed_is_asked_for_in_other_words(opened):
     exchange, instrument = opened(Fault("silent"), line=True, resync=ScpiResync(MS))
     with pytest.raises(NoReplyError):
         exchange.ask(b"*idn?\n".upper(), TIMEOUT)
-    assert exchange.ask(b"Q2?\n", TIMEOUT).data == b"A2"
+    assert exchange.ask(b"Q2?\n").data == b"A2"
     assert asked(instrument) == ["*IDN?", "*ESE?;*IDN?", "Q2?"]
 
 
@@ -261,7 +261,7 @@ def test_at_last_the_first_words_are_tried_again(opened, clock):
     for number in range(1, 5):
         with pytest.raises(NoReplyError):
             exchange.ask(b"Q%d?\n" % number, 10 * MS)
-    assert exchange.ask(b"Q5?\n", TIMEOUT).data == b"A5"
+    assert exchange.ask(b"Q5?\n").data == b"A5"
     assert asked(instrument) == [
         "Q1?", "*IDN?", "*ESE?;*IDN?", "*ESE?;*ESE?;*IDN?", "*IDN?", "Q5?",
     ]  # fmt: skip
@@ -273,7 +273,7 @@ def test_an_identity_that_is_said_twice_is_no_answer(opened, line):
     exchange, _ = opened(Fault("silent"), Fault("repeats", times=2), line=line, resync=resync)
     with pytest.raises(NoReplyError):
         exchange.ask(b"Q1?\n", TIMEOUT)
-    assert exchange.ask(b"Q2?\n", TIMEOUT).data == b"A2"
+    assert exchange.ask(b"Q2?\n").data == b"A2"
 
 
 @pytest.mark.parametrize(
@@ -321,13 +321,13 @@ def test_what_babbles_is_not_brought_back_into_step(clock):
         lambda: serial_stream("switch", device, clock, baud=9600),
         clock,
         framing.Sized(8),
-        resync=Resync(20 * MS),
+        resync=Resync(500 * MS),
     )
     exchange.ask(b"Q1\n", TIMEOUT)
     before = clock.now()
     with pytest.raises(GarbledError, match="does not stop sending what nobody asked for"):
         exchange.ask(b"Q2\n", TIMEOUT)
-    assert clock.now() - before < 2 * TIMEOUT + 20 * MS
+    assert clock.now() - before < 2 * TIMEOUT + 500 * MS
     exchange.close()
     server.close()
 
@@ -426,7 +426,7 @@ def test_an_answer_may_come_before_it_is_waited_for(opened, clock):
 def test_whoever_comes_next_waits_first(opened, clock):
     exchange, instrument = opened(Fault(after=10 * MS))
     begun = exchange.begin(b"Q1\n", TIMEOUT)
-    assert exchange.ask(b"Q2\n", TIMEOUT).data == b"A2"
+    assert exchange.ask(b"Q2\n").data == b"A2"
     assert begun.result().data == b"A1"
     assert asked(instrument) == ["Q1", "Q2"]
     assert exchange.openings == 1
@@ -437,11 +437,11 @@ def test_what_was_begun_fails_alone(opened, next_first):
     exchange, _ = opened(Fault(after=90 * MS))
     begun = exchange.begin(b"Q1\n", TIMEOUT)
     if next_first:
-        assert exchange.ask(b"Q2\n", TIMEOUT).data == b"A2"
+        assert exchange.ask(b"Q2\n").data == b"A2"
     for _ in range(2):
         with pytest.raises(NoReplyError, match="sent      Q1"):
             begun.result()
-    assert exchange.ask(b"Q3\n", TIMEOUT).data == b"A3"
+    assert exchange.ask(b"Q3\n").data == b"A3"
     assert exchange.openings == 2
 
 
