@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from instruments.clock import Span
 
@@ -62,3 +62,25 @@ class TrafficSource(Protocol):
 
         Raises `CollectiveFailedError` where they do not find each other.
         """
+
+
+class AbandonableTraffic(RunningTraffic, Protocol):
+    """Traffic that need not be waited for when one of its servers is dead."""
+
+    def abandon(self) -> Traffic:
+        """End it at once, in the middle of an operation; what the ranks that still live saw.
+
+        They keep their programs and can join others. Raises `CollectiveFailedError` for a rank
+        that answers no more.
+        """
+
+
+@runtime_checkable
+class MortalTrafficSource(Protocol):
+    """Servers that can keep a collective going until one of them dies."""
+
+    def start(self, ranks: Sequence[str], size: int) -> AbandonableTraffic:
+        """See `TrafficSource`."""
+
+    def kill(self, server: str) -> None:
+        """End the program of one server, without a word to the others."""

@@ -43,6 +43,8 @@ class Cabling:
     fibers: tuple[Fiber, ...]
     switches: frozenset[str]
     _graph: Any = field(init=False, repr=False, compare=False)
+    _speakers: dict[Port, Port] = field(init=False, repr=False, compare=False)
+    _detectors: dict[Port, list[Port]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         graph = nx.DiGraph()
@@ -55,6 +57,12 @@ class Cabling:
                     raise CablingError(f"{port} is the {way} of two fibers")
             graph.add_edge(fiber.source, fiber.sink, fiber=fiber)
         object.__setattr__(self, "_graph", graph)
+        speakers = self._shared_transmitters()
+        detectors: dict[Port, list[Port]] = {}
+        for detector, transmitter in speakers.items():
+            detectors.setdefault(transmitter, []).append(detector)
+        object.__setattr__(self, "_speakers", speakers)
+        object.__setattr__(self, "_detectors", detectors)
 
     def fiber_from(self, source: Port) -> Fiber | None:
         """Return the fiber that carries light away from `source`."""
@@ -83,6 +91,19 @@ class Cabling:
         """Return the port that is lit from `egress` of `switch`."""
         fiber = self.fiber_from(Port(switch, str(egress)))
         return fiber.sink if fiber else None
+
+    def speaker(self, port: Port) -> Port:
+        """Return the port whose transmitter speaks for `port`.
+
+        That is its own; a port that only receives is one of several detectors of its NIC, and
+        speaks through the NIC's only transmitter. A transceiver that switches has one for each
+        of its paths.
+        """
+        return self._speakers.get(port, port)
+
+    def detectors(self, transmitter: Port) -> tuple[Port, ...]:
+        """Return the ports that speak through `transmitter`, itself first."""
+        return (transmitter, *self._detectors.get(transmitter, ()))
 
     def light_path(self, switch: str, circuit: Circuit) -> tuple[Port, Port]:
         """Return the ports that `circuit` joins, transmitter first; raises `NoLightPathError`."""
@@ -146,7 +167,25 @@ class Cabling:
                 end = next_fiber.sink if next_fiber else None
             if end is not None and crosses:
                 heard_by[fiber.source] = end
-        return frozenset(Link(a, b) for a, b in heard_by.items() if a != b and heard_by.get(b) == a)
+        links = set()
+        for source, b in heard_by.items():
+            a = heard_by.get(self.speaker(b))
+            if a is not None and a != b and self.speaker(a) == source:
+                links.add(Link(a, b))
+        return frozenset(links)
+
+    def _shared_transmitters(self) -> dict[Port, Port]:
+        """By port that only receives: the only port of its NIC that sends."""
+        senders: dict[tuple[str, str], list[Port]] = {}
+        for fiber in self.fibers:
+            if fiber.source.owner not in self.switches:
+                senders.setdefault(_nic(fiber.source), []).append(fiber.source)
+        found = {}
+        for fiber in self.fibers:
+            only = senders.get(_nic(fiber.sink), [])
+            if len(only) == 1 and fiber.sink not in only:
+                found[fiber.sink] = only[0]
+        return found
 
     def own_ports(self, switch: str) -> tuple[frozenset[int], frozenset[int]]:
         """Return the cabled ingress and egress ports of `switch`; no other may be touched."""
@@ -156,3 +195,8 @@ class Cabling:
 
     def _switch_port(self, port: Port) -> tuple[str, int] | None:
         return (port.owner, int(port.name)) if port.owner in self.switches else None
+
+
+def _nic(port: Port) -> tuple[str, str]:
+    """The NIC of a port "nic0.p1"; any other port is alone."""
+    return port.owner, port.name.partition(".p")[0]

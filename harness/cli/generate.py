@@ -28,6 +28,9 @@ def infinitehbd(
     gpus: Annotated[int, typer.Option(help="GPUs of a node.")] = 4,
     group: Annotated[int, typer.Option(help="Nodes of a ring in the file's plans.")] = 3,
     line: Annotated[bool, typer.Option("--line", help="Leave the row's ends apart.")] = False,
+    namespaces: Annotated[
+        bool, typer.Option("--namespaces", help="Nodes that are namespaces of this machine.")
+    ] = False,
     fixed: Annotated[
         bool, typer.Option("--fixed", help="Fixed optics in one ring, as the paper's 32 GPUs.")
     ] = False,
@@ -42,7 +45,9 @@ def infinitehbd(
         if fixed:
             text = render_fixed(nodes, gpus=gpus)
         else:
-            text = render(nodes, hops=hops, gpus=gpus, group=group, line=line)
+            text = render(
+                nodes, hops=hops, gpus=gpus, group=group, line=line, namespaces=namespaces
+            )
     except InfiniteHbdError as error:
         give_up(str(error), BAD_INPUT)
     if output is not None:

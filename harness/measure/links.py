@@ -18,6 +18,9 @@ DATAGRAM_PERIOD = 1_000_000
 UNNOTICED = 10_000_000_000
 """How long to wait for a port that nobody has seen go down, in ns."""
 
+_LOOK_AGAIN = 1_000_000
+"""From one question whether a port has lost its carrier to the next, in ns."""
+
 
 class LinksDownError(LightrigError):
     """Links that a plan closes did not come up within `timeout` ns."""
@@ -133,6 +136,25 @@ class LinkObservation:
             if left <= 0:
                 raise LinksDownError(down, timeout)
             self._ask(self._by_server(down), left)
+
+    def lost(
+        self, ports: Collection[Port], since: int, timeout: int
+    ) -> tuple[int, dict[Port, Span]]:
+        """Wait until all of `ports` have lost their carriers after `since`, at most `timeout` ns.
+
+        Returns when the servers were asked for the last time, and when each that has lost it did.
+        """
+        clock = self._bench.clock
+        servers = {port.owner: {} for port in ports} or {name: {} for name in self._bench.servers}
+        deadline, found = clock.now() + timeout, dict[Port, Span]()
+        while True:
+            asked = clock.now()
+            for port, event in self._ask(servers, 0):
+                if event.stage == "carrier" and not event.up and event.at.latest > since:
+                    found.setdefault(port, event.at)
+            if found.keys() >= set(ports) or clock.now() >= deadline:
+                return asked, {port: at for port, at in found.items() if port in ports}
+            clock.sleep(_LOOK_AGAIN)
 
     def changes(
         self, ports: Collection[Port], since: int, timeout: int

@@ -13,6 +13,7 @@ from harness.measure.bit_errors import (
     patterns_on,
     telemetry_rows,
 )
+from harness.measure.bypass import Passage, passage_rows
 from harness.measure.collectives import CollectiveCall, CollectiveRunner, Sweep, sweep, topology
 from harness.measure.collectives import rows as collective_rows
 from harness.measure.insertion_loss import (
@@ -85,7 +86,7 @@ class Measure(Judged):
         transition.verify()
         # What still seems to be up may be the links before.
         rising = rising_ports(self._fabric, transition)
-        _, unfinished = self._links.changes(rising, sent.latest, LINK_TIMEOUT)
+        _, unfinished = self._links.changes(rising, sent.earliest, LINK_TIMEOUT)
         if unfinished:
             self._fabric.bench.check_world()
             raise LinksDownError(unfinished, LINK_TIMEOUT)
@@ -210,6 +211,15 @@ class Measure(Judged):
         )
         number, self._count = self._count, self._count + 1
         self._keep(recovery_rows(found, self._fabric, number))
+        return found
+
+    def passage(self, passed: Callable[[Fabric, LinkObservation], Passage]) -> Passage:
+        """Record one death or return of a server; see `harness.measure.bypass`."""
+        found = passed(self._fabric, self._links)
+        number, self._count = self._count, self._count + 1
+        recorded = list(passage_rows(found, number, {}))
+        self._record(recorded)
+        self._keep(recorded)
         return found
 
     def hold_temperature(self, chamber: ClimateChamber, celsius: float) -> None:

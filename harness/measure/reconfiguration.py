@@ -142,7 +142,7 @@ def reconfigure(
     acknowledged = transition.acknowledged()
     transition.verify()
     rising = rising_ports(fabric, transition)
-    changes, unfinished = links.changes(rising, sent.latest, link_timeout)
+    changes, unfinished = links.changes(rising, sent.earliest, link_timeout)
 
     seen = [Seen(name, "acknowledged", acknowledged) for name in watches]
     for name, watch in watches.items():

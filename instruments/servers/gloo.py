@@ -118,6 +118,11 @@ class GlooRunner:
         pending = {rank: self._workers[rank].ask("loop", body, LONGEST) for rank in ranks}
         return GlooTraffic(self, tuple(ranks), size, pending)
 
+    def kill(self, server: str) -> None:
+        """End the program of one server; see `MortalTrafficSource`."""
+        self._workers.pop(server).close()
+        self._joined = ()
+
     def close(self) -> None:
         """End the programs on all servers."""
         workers, self._workers = self._workers, {}
@@ -230,6 +235,25 @@ class GlooRunner:
         wrong = sum(int(each["wrong"]) for each in answers.values())
         return Traffic(ranks, size, operations, wrong, failures, self._tool)
 
+    def collect_alive(
+        self, ranks: tuple[str, ...], size: int, pending: Mapping[str, ProgramRequest]
+    ) -> Traffic:
+        """Cut the traffic of the ranks that have a program still, and hand over what they saw."""
+        alive = tuple(rank for rank in ranks if rank in self._workers)
+        self._joined = ()
+        self._ask_all(alive, "abandon", lambda _: {})
+        try:
+            answers = {rank: pending[rank].result() for rank in alive}
+        except InstrumentError as error:
+            self.close()
+            raise self._failed(alive, "could not abandon the traffic", cause=error) from error
+        operations = {
+            rank: self._stamps(rank, each["operations"]) for rank, each in answers.items()
+        }
+        failures = {rank: each["failure"] for rank, each in answers.items() if each["failure"]}
+        wrong = sum(int(each["wrong"]) for each in answers.values())
+        return Traffic(alive, size, operations, wrong, failures, self._tool)
+
     def _stamps(
         self, rank: str, operations: list[tuple[int, int]]
     ) -> tuple[tuple[Span, Span], ...]:
@@ -255,3 +279,7 @@ class GlooTraffic:
     def stop(self) -> Traffic:
         """End them; see `RunningTraffic`."""
         return self._runner.collect(self._ranks, self._size, self._pending)
+
+    def abandon(self) -> Traffic:
+        """Cut them; see `AbandonableTraffic`."""
+        return self._runner.collect_alive(self._ranks, self._size, self._pending)

@@ -11,6 +11,8 @@ in integer nanoseconds of the server's CLOCK_MONOTONIC.
   operation took here and how many values were wrong.
 - `loop` with `size`: all-reduce again and again until every rank has been told to stop by
   `stop`, or until one fails; `[began, ended]` of each.
+- `abandon`: answer a `loop` at once, in the middle of an operation that will never end, and
+  take part in it no more.
 - `leave`: be no rank any more.
 """
 
@@ -109,44 +111,70 @@ class _Worker:
         self._rank, self._ranks = 0, 0
         self._stopping = threading.Event()
         self._writing = threading.Lock()
+        self._turn = threading.Lock()
         self._jobs: queue.Queue[tuple[Any, int, dict[str, Any]] | None] = queue.Queue()
+        self._looping: tuple[Any, int, dict[str, Any]] | None = None
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "hello": self._hello,
+            "hello": lambda _: self._hello(),
             "join": self._join,
             "run": self._run,
             "loop": self._loop,
-            "leave": self._leave,
+            "leave": lambda _: self._leave(),
         }
 
     def serve(self) -> None:
         """Answer until stdin ends."""
-        threading.Thread(target=self._work, daemon=True).start()
+        threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
         for line in iter(sys.stdin.buffer.readline, b""):
             received, request = _now(), json.loads(line)
             if request["do"] == "stop":
                 self._stopping.set()
                 self._reply(request["id"], received, "ok", {})
+            elif request["do"] == "abandon":
+                self._abandon()
+                self._reply(request["id"], received, "ok", {})
             else:
                 if request["do"] == "loop":
                     # Here, not when it begins: it may be told to stop before that.
                     self._stopping.clear()
+                    seen = {"operations": [], "wrong": 0, "failure": None}
+                    self._looping = request["id"], received, seen
                 self._jobs.put((request["id"], received, request))
         # A collective that waits for others would hold up a normal exit.
         os._exit(0)
 
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
-            assert job is not None
+    def _work(self, jobs: queue.Queue[Any]) -> None:
+        while (job := jobs.get()) is not None and jobs is self._jobs:
             number, received, request = job
             try:
                 verb = self._verbs.get(request["do"])
                 if verb is None:
                     raise ValueError(f"there is no request {request['do']!r}")
-                self._reply(number, received, "ok", verb(request))
+                word, content = "ok", verb(request)
             except Exception as error:  # whatever it is, the harness is told
                 text = str(error) or type(error).__name__
-                self._reply(number, received, "error", {"kind": type(error).__name__, "text": text})
+                word, content = "error", {"kind": type(error).__name__, "text": text}
+            with self._turn:
+                if jobs is not self._jobs:
+                    return  # abandoned, and answered for
+                self._looping = None
+                self._reply(number, received, word, content)
+
+    def _abandon(self) -> None:
+        """Leave the thread behind that is in an operation, and go on with another.
+
+        Gloo has no way to give up an operation: it fails in its own time, and nobody listens.
+        """
+        with self._turn:
+            left, self._jobs = self._jobs, queue.Queue()
+            left.put(None)
+            if self._looping is not None:
+                number, received, seen = self._looping
+                operations = list(seen["operations"])
+                told = {**seen, "operations": operations, "failure": "abandoned"}
+                self._reply(number, received, "ok", told)
+                self._looping = None
+        threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
 
     def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
         with self._writing:
@@ -159,7 +187,7 @@ class _Worker:
 
     # ---------------------------------------------------------------------- requests
 
-    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _hello(self) -> dict[str, Any]:
         if self._torch is None:
             # Only now, so that a server without it can say so.
             try:
@@ -174,7 +202,7 @@ class _Worker:
             return {"torch": str(self._torch.__version__), "boot": file.read().strip()}
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._leave({})
+        self._leave()
         os.environ["GLOO_SOCKET_IFNAME"] = request["interface"]
         address, port = request["store"]
         patience = timedelta(microseconds=request["timeout_ns"] / 1e3)
@@ -189,7 +217,7 @@ class _Worker:
         distributed.barrier()
         return {}
 
-    def _leave(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _leave(self) -> dict[str, Any]:
         if self._ranks:
             self._torch.distributed.destroy_process_group()
             self._ranks = 0
@@ -217,9 +245,10 @@ class _Worker:
 
     def _loop(self, request: dict[str, Any]) -> dict[str, Any]:
         torch = self._torch
+        assert self._looping is not None
+        _, _, seen = self._looping
         # The last value tells the others that a rank has been asked to stop.
         buffer = torch.zeros(request["size"] // _BYTES + 1)
-        operations, wrong, failure = [], 0, None
         expected = float(self._ranks)
         while True:
             buffer.fill_(1.0)
@@ -228,13 +257,13 @@ class _Worker:
             try:
                 torch.distributed.all_reduce(buffer)
             except RuntimeError as error:
-                failure = str(error)
+                seen["failure"] = str(error)
                 break
-            operations.append((began, _now()))
-            wrong += int((buffer[:-1] != expected).sum())
+            seen["operations"].append((began, _now()))
+            seen["wrong"] += int((buffer[:-1] != expected).sum())
             if buffer[-1] > 0:
                 break
-        return {"operations": operations, "wrong": wrong, "failure": failure}
+        return seen
 
 
 def main() -> int:

@@ -110,6 +110,20 @@ class World:
         """Put the fiber at `source` into `sink`, as a person would; returns what undoes that."""
         return self.light.replug(source, sink, loss_db, self._clock)
 
+    def power_off(self, server: str) -> Callable[[], None]:
+        """Let a server's transmitters go dark, as when it loses its power; returns what undoes that.
+
+        What switches the modules in it holds its paths, as a module without power does (a guess).
+        """
+        lit = [p for p in self._launched if p.owner == server and p not in self._lasers_off]
+
+        def set_all(on: bool) -> None:
+            for port in lit:
+                self._set_laser(port, on)
+
+        set_all(False)
+        return lambda: set_all(True)
+
     def close(self) -> None:
         """End every peer."""
         self._server.close()
@@ -306,10 +320,24 @@ class World:
         origin = self.light.origin(port)
         nodes = self._testbed.servers.keys() | self._packet_switches
         source = origin if origin is not None and origin.owner in nodes else None
+        far = source if source is None else self._answering(port, source)
+        self._take_note(port, far, at)
+        if far is not None and far != source:
+            self._take_note(far, port, at)
+
+    def _answering(self, port: Port, source: Port) -> Port:
+        """The port at the other end: the detector beside `source` that hears what `port` says."""
+        own = self._testbed.cabling.speaker(port)
+        for detector in self._testbed.cabling.detectors(source):
+            if detector != port and self.light.origin(detector) == own:
+                return detector
+        return source
+
+    def _take_note(self, port: Port, far: Port | None, at: int) -> None:
         if self._plant is not None:
-            self._plant.hears(port, source)
+            self._plant.hears(port, far)
         else:
-            self.links.hears(port, source, at)
+            self.links.hears(port, far, at)
 
 
 def _relight(matrix: Matrix, ingress: int, _: int) -> None:

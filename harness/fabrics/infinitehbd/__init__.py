@@ -6,6 +6,7 @@ the paper counts from 1.
 """
 
 from harness.fabrics.infinitehbd.architectures import ARCHITECTURES, Architecture, KHop, waste
+from harness.fabrics.infinitehbd.bypass import RingManager, plan_of, wiring_of
 from harness.fabrics.infinitehbd.managers import (
     ClusterManager,
     NodeFabricManager,
@@ -36,6 +37,7 @@ __all__ = [
     "Path",
     "PathChange",
     "Placement",
+    "RingManager",
     "States",
     "Trace",
     "Wiring",
@@ -50,8 +52,10 @@ __all__ = [
     "paths",
     "place",
     "place_on",
+    "plan_of",
     "powers_of_two",
     "production_trace",
     "states",
     "waste",
+    "wiring_of",
 ]

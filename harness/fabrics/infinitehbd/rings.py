@@ -36,12 +36,13 @@ def bundles(wiring: Wiring) -> tuple[tuple[int, int], ...]:
     return tuple(sides)
 
 
-def paths(wiring: Wiring, groups: Nodes) -> tuple[Nodes, Mask]:
+def paths(wiring: Wiring, groups: Nodes, *, closed: bool = False) -> tuple[Nodes, Mask]:
     """The `Path` of every bundle, nodes x bundles, and which of the groups can be joined so.
 
-    groups: one a row, in the order of the line. A group that needs one bundle for both sides of
-    a node cannot be joined, and its nodes stay in loopback. Raises `InfiniteHbdError` for
-    neighbours in a group that no link joins, and for a node in two groups.
+    groups: one a row, in the order of the line. closed: whether the last of a group is joined to
+    its first as well. A group that needs one bundle for both sides of a node cannot be joined,
+    and its nodes stay in loopback. Raises `InfiniteHbdError` for neighbours in a group that no
+    link joins, and for a node in two groups.
     """
     if np.unique(groups).size != groups.size:
         raise InfiniteHbdError("a node is in two groups, expected one at most")
@@ -51,15 +52,17 @@ def paths(wiring: Wiring, groups: Nodes) -> tuple[Nodes, Mask]:
     for bundle, pair in enumerate(sides):
         for path, hop in zip((Path.EXTERNAL_1, Path.EXTERNAL_2), pair, strict=True):
             of[wiring.reach + hop], by[wiring.reach + hop] = bundle, path
-    hops = np.diff(groups, axis=1)
+    row = np.concatenate([groups, groups[:, :1]], axis=1) if closed else groups
+    hops = np.diff(row, axis=1)
     if wiring.closed:
         hops %= wiring.nodes
     if not np.isin(hops, wiring.hops).all():
         raise InfiniteHbdError("neighbours in a group have no link between them")
     right, left = wiring.reach + hops, wiring.reach - hops
-    joined = ~(of[right[:, 1:]] == of[left[:, :-1]]).any(axis=1)
+    entered = np.roll(left, 1, axis=1) if closed else left[:, :-1]
+    joined = ~(of[right if closed else right[:, 1:]] == of[entered]).any(axis=1)
     taken = np.full((wiring.nodes, len(sides)), Path.LOOPBACK, dtype=np.int64)
-    for ends, way in ((groups[:, :-1], right), (groups[:, 1:], left)):
+    for ends, way in ((row[:, :-1], right), (row[:, 1:], left)):
         taken[ends[joined], of[way[joined]]] = by[way[joined]]
     return taken, joined
 

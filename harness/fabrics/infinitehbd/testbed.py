@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from harness.fabrics.infinitehbd.managers import ClusterManager, Orders
+from harness.fabrics.infinitehbd.bypass import RingManager
+from harness.fabrics.infinitehbd.managers import ClusterManager, NodeFabricManager, Orders
 from harness.fabrics.infinitehbd.rings import bundles, circuits
 from harness.fabrics.infinitehbd.wiring import InfiniteHbdError, Wiring, k_hop
 
@@ -10,6 +11,9 @@ MOST = 4096
 """Names that one range of a testbed's file may stand for."""
 
 _LOOPBACK = 4
+_NAMESPACE = "netdev: 'trx{n}p{p}', model: veth, ip: '192.0.2.{k}/24'"
+_MOST_NAMESPACES = 40
+"""Each has three ports a bundle, and all ports are in one subnet."""
 _TRUTH = """&trx
       acknowledge: {mean: 75 us, sd: 2 us}
       dark:        {mean: 5 us, sd: 0.5 us}
@@ -17,7 +21,15 @@ _TRUTH = """&trx
       loss:        {mean: 3.3 dB, sd: 0.27 dB}"""
 
 
-def render(nodes: int, *, hops: int = 2, gpus: int = 4, group: int = 3, line: bool = False) -> str:
+def render(
+    nodes: int,
+    *,
+    hops: int = 2,
+    gpus: int = 4,
+    group: int = 3,
+    line: bool = False,
+    namespaces: bool = False,
+) -> str:
     """The description of a K-hop ring, or line, of `nodes` nodes, as YAML.
 
     Each bundle of a node is a switch with one module, which stands for all of the bundle's, as
@@ -26,23 +38,26 @@ def render(nodes: int, *, hops: int = 2, gpus: int = 4, group: int = 3, line: bo
 
     Of its plans, "whole" makes rings of `group` nodes, and "bypass" is what nodes are told when
     the node in the middle of the last ring has failed: where nodes are left over, the ring is
-    made again past it. Raises `InfiniteHbdError` for sizes that cannot be.
+    made again past it.
+
+    namespaces: the nodes are network namespaces of this machine, of which every circuit is a
+    link of the kernel; "whole" is then one ring through all of them, and "bypass" the ring past
+    the node in the middle. Raises `InfiniteHbdError` for sizes that cannot be.
     """
     if nodes > MOST:
         raise InfiniteHbdError(f"found {nodes} nodes, expected at most {MOST} in one file")
     if not 2 <= hops <= gpus:
         raise InfiniteHbdError(f"found {hops} hops, expected 2 to the {gpus} GPUs of a node (§4.2)")
     wiring = k_hop(nodes, hops, closed=not line)
-    manager, whole = ClusterManager.start(wiring, group)
-    if not len(manager.groups):
-        raise InfiniteHbdError(f"found {nodes} nodes, expected at least the {group} of a ring")
-    _, bypass = manager.failed(int(manager.groups[-1, group // 2]))
+    whole, bypass = _one_ring(wiring) if namespaces else _rings(wiring, group)
     shape, every = "line" if line else "ring", _range(0, nodes - 1)
+    what = "namespaces" if namespaces else f"nodes with {gpus} GPUs each"
+    rate, settings = ("200M", _NAMESPACE) if namespaces else ("800G", "netdev: 'trx{n}p{p}'")
     return "\n".join(
         [
             "# yaml-language-server: $schema=schema.json",
-            f"name: infinitehbd-{nodes}",
-            f"about: A {hops}-hop {shape} of {nodes} nodes with {gpus} GPUs each, generated"
+            f"name: infinitehbd{'' if namespaces else '-'}{nodes}",
+            f"about: A {hops}-hop {shape} of {nodes} {what}, generated"
             " (InfiniteHBD, SIGCOMM 2025, §4.2)",
             "",
             "# A bundle's one module stands for all of them, which take the same path. It sends",
@@ -56,10 +71,13 @@ def render(nodes: int, *, hops: int = 2, gpus: int = 4, group: int = 3, line: bo
             "",
             "servers:",
             f"  node{every}:",
-            "    address: ssh://bench@{name}.invalid",
-            f"    gpus: {{count: {gpus}}}",
+            *(
+                ["    address: netns://{name}"]
+                if namespaces
+                else ["    address: ssh://bench@{name}.invalid", f"    gpus: {{count: {gpus}}}"]
+            ),
             "    nics:",
-            f"      trx{_range(0, hops - 1)}: {{ports: 3, netdev: 'trx{{n}}p{{p}}', rate: 800G, "
+            f"      trx{_range(0, hops - 1)}: {{ports: 3, {settings}, rate: {rate}, "
             "transceiver: ocstrx}",
             "",
             "transceivers:    # levels are not published: guesses that close over 4 dB",
@@ -73,9 +91,7 @@ def render(nodes: int, *, hops: int = 2, gpus: int = 4, group: int = 3, line: bo
             *_plan("whole", whole),
             *(_plan("bypass", bypass) if bypass else ()),
             "",
-            "limits:",
-            "  insertion_loss: {max: 4 dB}",
-            "",
+            *([] if namespaces else ["limits:", "  insertion_loss: {max: 4 dB}", ""]),
             "simulation:      # published: 60 to 80 us, 2.5 to 4.0 dB, mean 3.3 dB at 25 °C",
             "  switches:",
             *(
@@ -122,6 +138,30 @@ def render_fixed(nodes: int, *, gpus: int = 4) -> str:
             "",
         ]
     )
+
+
+def _rings(wiring: Wiring, group: int) -> tuple[Orders, Orders]:
+    """What nodes are told to make rings of `group`, and to pass one that has failed."""
+    manager, whole = ClusterManager.start(wiring, group)
+    if not len(manager.groups):
+        raise InfiniteHbdError(
+            f"found {wiring.nodes} nodes, expected at least the {group} of a ring"
+        )
+    _, bypass = manager.failed(int(manager.groups[-1, group // 2]))
+    return whole, bypass
+
+
+def _one_ring(wiring: Wiring) -> tuple[Orders, Orders]:
+    """What every node is told to make one ring, and to pass the node in the middle."""
+    if wiring.nodes > _MOST_NAMESPACES:
+        raise InfiniteHbdError(
+            f"found {wiring.nodes} nodes, expected at most {_MOST_NAMESPACES} on one machine"
+        )
+    whole, _ = RingManager.start(wiring)
+    bypass, _ = whole.failed(wiring.nodes // 2)
+    idle = NodeFabricManager.idle(wiring.nodes // 2, len(bundles(wiring)))
+    told = {node.node: node.wanted for node in bypass.nodes} | {idle.node: idle.wanted}
+    return {node.node: node.wanted for node in whole.nodes}, told
 
 
 def _fibers(wiring: Wiring) -> Iterator[str]:

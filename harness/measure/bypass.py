@@ -1,0 +1,228 @@
+"""A server dies in a ring of servers, the ring closes past it, and it comes back: how fast?"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.bench import Fabric
+from harness.measure.links import LinkObservation
+from harness.measure.reconfiguration import IncompleteError, rising_ports
+from harness.record import Row, Scalar
+from instruments.clock import Span
+from instruments.traffic import MortalTrafficSource
+from testbeds import LightrigError, Plan, Port
+
+EventKind = Literal["bypass", "return"]
+
+STAGES = (
+    "carrier_down",
+    "detected",
+    "planned",
+    "switched",
+    "carrier_up",
+    "first_datagram",
+    "routed",
+    "first_collective",
+)
+"""What happens one after another, each once all that it takes is done."""
+
+_RUNNING_NS = 500_000_000
+"""How long all-reduces run before a server dies, and once the ring is closed again."""
+
+
+class NotNoticedError(LightrigError):
+    """A server died, and its neighbours did not lose their carriers."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """All-reduces that a ring of servers keeps going.
+
+    Attributes:
+        source: who runs them; one that a server can be taken from.
+        route: gives the servers routes over the links of a plan.
+        ring: the servers that are alive, in the order of the ring that a plan closes.
+        size: of an all-reduce, in bytes.
+    """
+
+    source: MortalTrafficSource
+    route: Callable[[Plan], object]
+    ring: Callable[[Plan], Sequence[str]]
+    size: int
+
+
+@dataclass
+class Passage:
+    """One death of a server, or its return, by stages.
+
+    Attributes:
+        kind: which of the two.
+        server: which server.
+        began: when it was cut off its power, or given it back, on the bench's clock.
+        stages: when each was done, on the bench's clock, as far as it was seen.
+        ranks: how many servers are in the ring afterwards.
+    """
+
+    kind: EventKind
+    server: str
+    began: Span
+    ranks: int
+    stages: dict[str, Span] = field(default_factory=dict)
+
+    def after(self) -> dict[str, Span]:
+        """How long after the beginning each stage was done, in ns; nothing happens before."""
+        found = {}
+        for stage, at in self.stages.items():
+            low, high = at.since(self.began)
+            found[stage] = Span(max(low, 0), max(high, 0))
+        return found
+
+
+def pass_dead_server(
+    fabric: Fabric,
+    links: LinkObservation,
+    held: Plan,
+    server: str,
+    kill: Callable[[], object],
+    planned: Callable[[], Plan],
+    collective: Collective | None = None,
+    *,
+    timeout: int,
+) -> Passage:
+    """Let `server` die in the ring that `held` closes, and close the ring past it.
+
+    Its neighbours notice that their carriers fall, all of them; then it is planned, the modules
+    switch, and links, datagrams and the first all-reduce on the new ring are awaited.
+
+    Args:
+        fabric: whose circuits change.
+        links: the observation of the servers' links.
+        held: the plan in place; its links are up.
+        server: who dies.
+        kill: cuts it off.
+        planned: what the control plane makes of the failure: what changes.
+        collective: all-reduces that run meanwhile, where there is anybody to run them.
+        timeout: how long the neighbours, and then the new links, may take, in ns.
+
+    Raises:
+        NotNoticedError: the neighbours' carriers stayed.
+        IncompleteError: the new links did not come up.
+        CollectiveFailedError: the servers that live do not find each other again.
+        InstrumentError: a module refused or failed.
+    """
+    clock = fabric.bench.clock
+    running = None
+    if collective is not None:
+        collective.route(held)
+        ring = collective.ring(held)
+        running = collective.source.start(ring, collective.size)
+        clock.sleep(_RUNNING_NS)
+    beside = {
+        port
+        for link in fabric.links(held)
+        for port, far in ((link.a, link.b), (link.b, link.a))
+        if far.owner == server
+    }
+    links.lost((), 0, 0)  # what happened before is of no interest
+    before = clock.now()
+    kill()
+    if collective is not None:
+        collective.source.kill(server)
+    found = Passage("bypass", server, Span(before, clock.now()), len(fabric.testbed.servers) - 1)
+    asked, lost = links.lost(beside, before, timeout)
+    if beside - lost.keys():
+        stayed = ", ".join(map(str, sorted(beside - lost.keys())))
+        raise NotNoticedError(f"{server} died, and these ports still have a carrier: {stayed}")
+    found.stages["carrier_down"] = max(lost.values())
+    found.stages["detected"] = Span(asked, clock.now())
+    if running is not None:
+        running.abandon()
+    _change(fabric, links, found, planned, collective, timeout)
+    return found
+
+
+def take_back(
+    fabric: Fabric,
+    links: LinkObservation,
+    server: str,
+    revive: Callable[[], object],
+    planned: Callable[[], Plan],
+    collective: Collective | None = None,
+    *,
+    timeout: int,
+) -> Passage:
+    """Let a server that died live again, and take it into the ring.
+
+    It says itself that it is back, so nothing has to be detected. Arguments and errors are those
+    of `pass_dead_server`.
+    """
+    clock = fabric.bench.clock
+    before = clock.now()
+    revive()
+    found = Passage("return", server, Span(before, clock.now()), len(fabric.testbed.servers))
+    _change(fabric, links, found, planned, collective, timeout)
+    return found
+
+
+def _change(
+    fabric: Fabric,
+    links: LinkObservation,
+    found: Passage,
+    planned: Callable[[], Plan],
+    collective: Collective | None,
+    timeout: int,
+) -> None:
+    """Go to what is planned, and wait for all that follows from it."""
+    clock, stages = fabric.bench.clock, found.stages
+    begun = clock.now()
+    plan = planned()
+    stages["planned"] = Span(begun, clock.now())
+    transition = fabric.prepare(plan)
+    # From the very beginning: a server that is back lights whoever still looks its way.
+    transition.begin()
+    stages["switched"] = transition.acknowledged()
+    transition.verify()
+    rising = rising_ports(fabric, transition)
+    changes, unfinished = links.changes(rising, found.began.earliest, timeout)
+    if unfinished:
+        fabric.bench.check_world()
+        missing = ", ".join(f"{port} {stage}" for port, stage in unfinished)
+        raise IncompleteError(f"the ring did not close past {found.server}; not seen: {missing}")
+    carrier: dict[Port, Span] = {}
+    datagram: dict[Port, Span] = {}
+    for port, event in changes:
+        if event.up and port in rising and event.stage == "carrier":
+            carrier[port] = event.at  # up for good, should it flap
+        elif event.up and port in rising and event.stage == "datagram":
+            datagram.setdefault(port, event.at)
+    for stage, seen in (("carrier_up", carrier), ("first_datagram", datagram)):
+        if seen:
+            stages[stage] = max(seen.values())
+    if collective is None:
+        return
+    links.pause()  # on servers that are one machine, watching takes what others need
+    whole = _in_place(fabric)
+    begun = clock.now()
+    collective.route(whole)
+    stages["routed"] = Span(begun, clock.now())
+    running = collective.source.start(collective.ring(whole), collective.size)
+    clock.sleep(_RUNNING_NS)
+    completed = running.stop().completed()
+    if completed:
+        stages["first_collective"] = completed[0][1]
+
+
+def _in_place(fabric: Fabric) -> Plan:
+    """What all switches hold now."""
+    switches = fabric.bench.switches
+    held = fabric.bench.clock.parallel(*(switch.circuits for switch in switches.values()))
+    return Plan("in place", dict(zip(switches, held, strict=True)))
+
+
+def passage_rows(found: Passage, number: int, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+    """Each stage as a row of its own, after the death or the return."""
+    held = {**conditions, "event": number, "ranks": found.ranks}
+    time = found.began.earliest
+    for stage, (low, high) in found.after().items():
+        quantity = f"{found.kind}.{stage}"
+        yield Row(found.server, quantity, (low + high) // 2, low, high, "ns", time, held)

@@ -1,0 +1,106 @@
+"""How fast do OCSTrx modules switch, and how soon does a ring of servers close past a dead one?"""
+
+import importlib.util
+from functools import partial
+
+import pytest
+
+from harness.fabrics.infinitehbd import RingManager, plan_of, wiring_of
+from harness.fabrics.rings import ring_order
+from harness.measure.bypass import Collective, pass_dead_server, take_back
+from harness.measure.measure import LINK_TIMEOUT
+
+SIZE = 1 << 20
+"""Of an all-reduce, in bytes."""
+
+MOST_DEATHS = 10
+
+
+class Ring:
+    """The servers of a testbed in one ring, and the managers that close it past the dead."""
+
+    def __init__(self, testbed, bench):
+        self.testbed, self.bench = testbed, bench
+        self.servers = list(testbed.servers)
+        manager, _ = RingManager.start(wiring_of(testbed))
+        self.manager = manager.switched()
+        self.undo = {}
+
+    def kill(self, server):
+        self.undo[server] = self.bench.world.power_off(server)
+
+    def revive(self, server):
+        self.undo.pop(server)()
+
+    def without(self, server):
+        self.manager, moves = self.manager.failed(self.servers.index(server))
+        return plan_of(f"without {server}", moves)
+
+    def again_with(self, server):
+        self.manager, moves = self.manager.repaired(self.servers.index(server))
+        return plan_of(f"again with {server}", moves)
+
+    def order(self, plan):
+        alive = [self.servers[node] for node in self.manager.healthy]
+        return ring_order(alive, self.testbed.links(plan))
+
+
+@pytest.fixture
+def ring(testbed, bench):
+    if any(not server.address.startswith("netns://") for server in testbed.servers.values()):
+        pytest.skip("no server of this testbed may be killed: they are computers")
+    made = Ring(testbed, bench)
+    yield made
+    for server in list(made.undo):
+        made.revive(server)
+
+
+def die_and_return(ring, fabric, measure, server, collective=None):
+    """One server dies and comes back; the ring is as it was found."""
+    whole = fabric.plans["whole"]
+    measure.bring_up(whole)
+    found = {name: switch.circuits() for name, switch in ring.bench.switches.items()}
+    measure.passage(
+        partial(
+            pass_dead_server,
+            held=whole,
+            server=server,
+            kill=partial(ring.kill, server),
+            planned=partial(ring.without, server),
+            collective=collective,
+            timeout=LINK_TIMEOUT,
+        )
+    )
+    ring.manager = ring.manager.switched()
+    measure.passage(
+        partial(
+            take_back,
+            server=server,
+            revive=partial(ring.revive, server),
+            planned=partial(ring.again_with, server),
+            collective=collective,
+            timeout=LINK_TIMEOUT,
+        )
+    )
+    ring.manager = ring.manager.switched()
+    assert {name: switch.circuits() for name, switch in ring.bench.switches.items()} == found
+
+
+@pytest.mark.of_testbed("infinitehbd5")
+def test_the_ring_closes_past_a_dead_server(ring, fabric, measure, samples):
+    """Its neighbours take their backup links (§4.2); carriers and datagrams say when these run."""
+    for index in range(min(samples, MOST_DEATHS)):
+        die_and_return(ring, fabric, measure, ring.servers[index % len(ring.servers)])
+    measure.judge("bypass")
+
+
+@pytest.mark.of_testbed("infinitehbd5")
+def test_all_reduces_go_on_past_a_dead_server(request, ring, fabric, measure, samples):
+    """The same under traffic: its program dies with it, and the others' begin anew."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    collectives = request.getfixturevalue("collectives")
+    collective = Collective(collectives.traffic, collectives.route, ring.order, SIZE)
+    for index in range(min(samples, MOST_DEATHS)):
+        die_and_return(ring, fabric, measure, ring.servers[index % len(ring.servers)], collective)
+    measure.judge("bypass")
