@@ -29,6 +29,13 @@ from harness.measure.insertion_loss.rows import temperature
 from harness.measure.judged import Judged
 from harness.measure.links import DATAGRAM_PERIOD, LinkObservation, LinksDownError
 from harness.measure.outage import LossWindow, loss_windows, outage_rows
+from harness.measure.path_changes import (
+    Session,
+    change_paths,
+    lit,
+    modules_on,
+    path_change_rows,
+)
 from harness.measure.rdma import rdma_rows
 from harness.measure.rdma_recovery import RdmaRecovery, first_rdma, rdma_recovery_rows
 from harness.measure.reconfiguration import (
@@ -47,6 +54,7 @@ from instruments.capabilities import (
     ClimateChamber,
     FecSide,
     ModuleTelemetry,
+    SimultaneousLogs,
 )
 from instruments.rdma import RdmaLink
 from instruments.traffic import TrafficSource
@@ -213,6 +221,27 @@ class Measure(Judged):
         self._keep(recovery_rows(found, self._fabric, number))
         return found
 
+    def path_changes(
+        self, meter: SimultaneousLogs, plans: tuple[Plan, Plan], session: Session, count: int
+    ) -> None:
+        """Move modules `count` times to and fro between two plans, and record each on a meter.
+
+        Raises what `modules_on` and `change_paths` do.
+        """
+        fabric = self._fabric
+        modules = modules_on(fabric, meter, plans)
+        with lit(fabric, modules):
+            fabric.apply(plans[0], closes=False)
+            for index in range(count):
+                way = plans if index % 2 == 0 else plans[::-1]
+                seen = modules if index % 2 == 0 else [module.turned() for module in modules]
+                found = change_paths(fabric, meter, seen, way, session)
+                number, self._count = self._count, self._count + 1
+                self._record(list(path_change_rows(found, fabric, number)))
+                worst = max(found.dark().values(), key=lambda dark: dark.latest)
+                self._events["path_change.dark"].append(worst)
+                self._events["path_change.end_to_end"].append(found.end_to_end())
+
     def passage(self, passed: Callable[[Fabric, LinkObservation], Passage]) -> Passage:
         """Record one death or return of a server; see `harness.measure.bypass`."""
         found = passed(self._fabric, self._links)
@@ -227,12 +256,15 @@ class Measure(Judged):
         self._record([hold_temperature(chamber, celsius, self._fabric.bench.clock)])
         self.book.held["temperature_c"] = celsius
 
-    def bit_errors(self, tester: BitErrorTester, attenuator: Attenuator | None = None) -> BitErrors:
+    def bit_errors(
+        self, tester: BitErrorTester, attenuator: Attenuator | None = None, *, channel: int = 1
+    ) -> BitErrors:
         """Lead a tester's light back to it, unattenuated, and have it follow its pattern.
 
-        Raises `NoWayBackError`, `NotStatedError`, or what the tester objects to.
+        channel: where it comes back, if not to the one that sends. Raises `NoWayBackError`,
+        `NotStatedError`, or what the tester objects to.
         """
-        return self._kept(on_tester(self._fabric, self.book, tester, attenuator))
+        return self._kept(on_tester(self._fabric, self.book, tester, attenuator, channel))
 
     def port_errors(self, ports: Iterable[Port], fec: FecSide) -> list[str]:
         """Count what the counters of NIC ports count, all at once, while their links are up.

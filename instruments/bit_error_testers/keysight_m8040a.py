@@ -35,7 +35,8 @@ class KeysightM8040a:
         name: the tester's name in the testbed.
         way: how it is reached; scpi:// or visa:// (HiSLIP).
         clock: the bench's clock.
-        data_out, data_in, clock_at: locations (options `data_out`, `data_in`, `clock`).
+        data_out, data_in, clock_at: locations (options `data_out`, `data_in`, `clock`);
+            `data_in` has one for each channel, with commas between.
     """
 
     schemes = ("scpi", "visa")
@@ -49,7 +50,7 @@ class KeysightM8040a:
             way,
             clock,
             data_out=str(options.get("data_out", "M2.DataOut")),
-            data_in=str(options.get("data_in", "M3.DataIn")),
+            data_in=str(options.get("data_in", "M3.DataIn,M4.DataIn")),
             clock_at=str(options.get("clock", "M1.ClkGen")),
         )
 
@@ -60,12 +61,13 @@ class KeysightM8040a:
         clock: Clock,
         *,
         data_out: str = "M2.DataOut",
-        data_in: str = "M3.DataIn",
+        data_in: str = "M3.DataIn,M4.DataIn",
         clock_at: str = "M1.ClkGen",
     ) -> None:
         self.name = name
         self._clock = clock
-        self._out, self._in, self._clock_at = data_out, data_in, clock_at
+        self._out, self._clock_at = data_out, clock_at
+        self._inputs = [location.strip() for location in data_in.split(",")]
         self._outputs = (f":OUTP:STAT '{data_out}'", ":OUTP:GLOB:STAT 'M1.System'")
         self._scpi = ScpiInstrument(name, way, clock, meanings=_MEANINGS)
 
@@ -80,7 +82,7 @@ class KeysightM8040a:
         sequence, coding = f"2^{length}-1{'Q' if four else ''}", "PAM4" if four else "NRZ"
         symbols = bits_per_second / (2 if four else 1)
         self._scpi.do(f":SOUR:FREQ '{self._clock_at}',{symbols:.0f}")
-        for location in (self._out, self._in):
+        for location in (self._out, self._input(channel)):
             self._scpi.do(f":DATA:LINE:VAL '{location}',{coding}")
             self._scpi.do(f":DATA:SEQ:SET '{location}',PRBS,'{sequence}'")
         for output in self._outputs:
@@ -88,7 +90,7 @@ class KeysightM8040a:
 
     def align(self, channel: int) -> None:
         """Find the middle of the eye; raises `NotDoneError` where there is none."""
-        command = f":INP:ALIG:EYE:AUTO '{self._in}'"
+        command = f":INP:ALIG:EYE:AUTO '{self._input(channel)}'"
         try:
             self._scpi.do(command, _ALIGNMENT)
         except DeniedError as error:
@@ -102,13 +104,13 @@ class KeysightM8040a:
 
     def count(self, channel: int, *, duration: int) -> Gate:
         """Open the gate for `duration` ns, in whole milliseconds."""
-        name = f"'{_MEASUREMENT}'"
+        name, location = f"'{_MEASUREMENT}'", self._input(channel)
         if _MEASUREMENT not in self._scpi.ask(":PLUG:ERAT:CAT?").strip("\"' ").split(","):
             self._scpi.do(f":PLUG:ERAT:NEW {name}")
         milliseconds = math.ceil(duration / 1e6)
         for setting in (
             f":PLUG:ERAT:RES {name}",
-            f":PLUG:ERAT:ACQ:ALOC {name},'{self._in}'",
+            f":PLUG:ERAT:ACQ:ALOC {name},'{location}'",
             f":PLUG:ERAT:ACQ:DUR {name},FTIM",
             f":PLUG:ERAT:ACQ:TIME {name},{milliseconds / 1e3:.3f}",
         ):
@@ -121,7 +123,7 @@ class KeysightM8040a:
             Span(before, started.latest),
             milliseconds * 1_000_000,
             is_open=lambda: self._scpi.flag(f":PLUG:ERAT:RUN? {name}"),
-            read=self._read,
+            read=lambda began, ended: self._read(location, began, ended),
             shut=lambda: self._scpi.do(f":PLUG:ERAT:STOP {name}"),
         )
 
@@ -135,6 +137,11 @@ class KeysightM8040a:
                     self._scpi.do(f"{output},{int(on)}")
 
         return put_back
+
+    def _input(self, channel: int) -> str:
+        if not 1 <= channel <= len(self._inputs):
+            raise self._scpi.cannot(f"no channel {channel}; there are {len(self._inputs)}")
+        return self._inputs[channel - 1]
 
     def _is_on(self, output: str) -> bool:
         return self._scpi.flag(output.replace(" ", "? ", 1))
@@ -151,11 +158,11 @@ class KeysightM8040a:
         """End the session."""
         self._scpi.close()
 
-    def _read(self, began: Span, ended: Span) -> ErrorCount:
+    def _read(self, location: str, began: Span, ended: Span) -> ErrorCount:
         command = f":PLUG:ERAT:FETC? '{_MEASUREMENT}'"
         text = self._scpi.ask(command)
-        clock_lost = self._scpi.flag(f":STAT:INST:CLOS? '{self._in}'")
-        sync_lost = self._scpi.flag(f":STAT:INST:SLOS? '{self._in}'")
+        clock_lost = self._scpi.flag(f":STAT:INST:CLOS? '{location}'")
+        sync_lost = self._scpi.flag(f":STAT:INST:SLOS? '{location}'")
         match = _RESULT.fullmatch(text)
         if match is None:
             raise self._scpi.garbled(command, text, "result of an error ratio measurement")

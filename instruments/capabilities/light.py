@@ -123,6 +123,35 @@ class FastLog(Protocol):
         """
 
 
+class PendingLogs(Protocol):
+    """Logs that were begun together."""
+
+    def result(self) -> Mapping[int, PowerLog]:
+        """Wait until the logs are full and read them, by channel."""
+
+
+@runtime_checkable
+class SimultaneousLogs(Protocol):
+    """A meter whose channels are logged in one trigger."""
+
+    name: str
+
+    def log_together(self, channels: Sequence[int], *, samples: int, period: int) -> PendingLogs:
+        """Begin logs of `channels` whose samples are simultaneous; see `FastLog`."""
+
+
+@runtime_checkable
+class Preloading(Protocol):
+    """A switch that can be told before what to do, and then to do it at once."""
+
+    def preload(self, circuits: Collection[Circuit]) -> None:
+        """Have `circuits` ready; raises `DeniedError` for what cannot be."""
+
+    def trigger(self) -> Operation:
+        """Begin to take what is ready; raises `DeniedError` where nothing is."""
+
+
+@runtime_checkable
 class LightSource(Identified, Protocol):
     """A source of light; its channels are numbered from 1."""
 

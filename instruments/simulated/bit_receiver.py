@@ -68,7 +68,10 @@ class Counted:
 
 
 class ErrorDetector:
-    """Compares what arrives at a channel with the pattern that the same instrument sends."""
+    """Compares what arrives at a channel with the pattern that the same instrument sends.
+
+    By which of its channels that was sent is all the same: the pattern is.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,8 @@ class ErrorDetector:
         """Whether the pattern is followed."""
         return (
             self.has_clock
-            and self._origin == self._own
+            and self._origin is not None
+            and self._origin.owner == self._own.owner
             and self.expects_what_is_sent
             and self._ratio() < _UNLOCKED_RATIO
         )

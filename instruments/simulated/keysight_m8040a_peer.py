@@ -23,7 +23,9 @@ from instruments.simulated.scpi_peer import (
 )
 from testbeds import InstrumentSpec
 
-CLOCK, OUT, IN = "M1.CLKGEN", "M2.DATAOUT", "M3.DATAIN"
+CLOCK, OUT = "M1.CLKGEN", "M2.DATAOUT"
+INPUTS = ("M3.DATAIN", "M4.DATAIN")
+"""Of channels 1 and 2; the second is there where the testbed's file says `channels: 2`."""
 PATTERNS = frozenset(f"2^{length}-1" for length in (7, 10, 11, 13, 15, 23, 31))
 SYMBOL_RATES = (2e9, 64.2e9)
 ALIGNMENT = 2_000_000_000
@@ -43,19 +45,23 @@ class _Measurement:
 
 
 class KeysightM8040aPeer:
-    """One tester: what its output sends leaves channel 1, and comes back there."""
+    """One tester: what its output sends leaves channel 1, and comes back there or to channel 2."""
 
     def __init__(self, around: Surroundings) -> None:
         assert isinstance(around.spec, InstrumentSpec)
         self._around = around
         self._clock = around.clock
         name = around.spec.name
-        draws = around.chance.stream(f"{name}/errors")
-        self._detector = ErrorDetector(name, 1, around.light, around.clock, draws, around.ambient)
+        self._detectors: dict[str, ErrorDetector] = {}
+        for channel, location in enumerate(INPUTS[: around.spec.channels], 1):
+            draws = around.chance.stream(f"{name}/errors" + f"/{channel}" * (channel > 1))
+            self._detectors[location] = ErrorDetector(
+                name, channel, around.light, around.clock, draws, around.ambient
+            )
         launch = around.spec.launch_max_dbm
         self._launch = 10 ** ((_LAUNCH_DBM if launch is None else launch) / 10)
-        self._sequence = {OUT: "2^7-1", IN: "2^7-1"}
-        self._coding = {OUT: "NRZ", IN: "NRZ"}
+        self._sequence = dict.fromkeys((OUT, *self._detectors), "2^7-1")
+        self._coding = dict.fromkeys((OUT, *self._detectors), "NRZ")
         self._symbols = 10e9
         self._output = self._all_outputs = False
         self._measurements: dict[str, _Measurement] = {}
@@ -85,9 +91,9 @@ class KeysightM8040aPeer:
         add("OUTPut:GLOBal:STATe?", self._get_all_outputs)
         add("INPut:ALIGnment:EYE:AUTO", self._align)
         for word in ("CLOSs", "DLOSs"):
-            add(f"STATus:INSTrument:{word}?", lambda _: str(int(not self._detector.has_clock)))
+            add(f"STATus:INSTrument:{word}?", lambda r: str(int(not self._input(r).has_clock)))
         for word in ("SLOSs", "SALoss"):
-            add(f"STATus:INSTrument:{word}?", lambda _: str(int(not self._detector.has_sync)))
+            add(f"STATus:INSTrument:{word}?", lambda r: str(int(not self._input(r).has_sync)))
         add("PLUGin:ERATio:NEW", self._new)
         add("PLUGin:ERATio:CATalog?", lambda _: f'"{",".join(self._measurements)}"')
         add("PLUGin:ERATio:DELete", self._delete)
@@ -108,38 +114,45 @@ class KeysightM8040aPeer:
             raise ScpiError(*ILLEGAL_VALUE)
         return location
 
+    def _input(self, request: ScpiRequest) -> ErrorDetector:
+        return self._detectors[self._at(request, *self._detectors)]
+
+    def _settings_changed(self) -> None:
+        for detector in self._detectors.values():
+            detector.settings_changed()
+
     def _set_sequence(self, request: ScpiRequest) -> None:
-        location = self._at(request, OUT, IN)
+        location = self._at(request, OUT, *self._detectors)
         if len(request.arguments) != 3 or request.arguments[1].upper() != "PRBS":
             raise ScpiError(*ILLEGAL_VALUE)
         pattern = request.arguments[2].strip("'\"").upper()
         if pattern.removesuffix("Q") not in PATTERNS:
             raise ScpiError(*OUT_OF_RANGE)
-        self._detector.settings_changed()
+        self._settings_changed()
         self._sequence[location] = pattern
         self._compare()
 
     def _set_coding(self, request: ScpiRequest) -> None:
-        location = self._at(request, OUT, IN)
+        location = self._at(request, OUT, *self._detectors)
         coding = request.arguments[-1].upper()
         if coding not in {"NRZ", "PAM4"}:
             raise ScpiError(*ILLEGAL_VALUE)
-        self._detector.settings_changed()
+        self._settings_changed()
         self._coding[location] = coding
         self._compare()
 
     def _compare(self) -> None:
-        self._detector.expects_what_is_sent = (self._sequence[OUT], self._coding[OUT]) == (
-            self._sequence[IN],
-            self._coding[IN],
-        )
+        sent = self._sequence[OUT], self._coding[OUT]
+        for location, detector in self._detectors.items():
+            expected = self._sequence[location], self._coding[location]
+            detector.expects_what_is_sent = sent == expected
 
     def _set_symbols(self, request: ScpiRequest) -> None:
         self._at(request, CLOCK)
         symbols = number(request.arguments[-1])
         if not SYMBOL_RATES[0] <= symbols <= SYMBOL_RATES[1]:
             raise ScpiError(*OUT_OF_RANGE)
-        self._detector.settings_changed()
+        self._settings_changed()
         self._symbols = symbols
 
     def _set_output(self, request: ScpiRequest) -> None:
@@ -165,10 +178,10 @@ class KeysightM8040aPeer:
         self._around.light.emit(1, self._launch if lit else 0.0, self._clock.now())
 
     def _align(self, request: ScpiRequest) -> Later:
-        self._at(request, IN)
+        detector = self._input(request)
 
         def end() -> None:
-            if not self._detector.has_clock:
+            if not detector.has_clock:
                 self._commands.errors.put(-200, "Execution error;alignment failed")
 
         return Later(ALIGNMENT, None, end)
@@ -195,7 +208,7 @@ class KeysightM8040aPeer:
 
     def _locate(self, request: ScpiRequest) -> None:
         location = request.arguments[-1].strip("'\"")
-        if location.upper() != IN:
+        if location.upper() not in self._detectors:
             raise ScpiError(*ILLEGAL_VALUE)
         self._measurement(request).location = location
 
@@ -213,17 +226,21 @@ class KeysightM8040aPeer:
     def _start(self, measurement: _Measurement) -> None:
         if not measurement.location or measurement.running:
             raise ScpiError(-221, "Settings conflict")
-        per_symbol = 2 if self._coding[IN] == "PAM4" else 1
-        self._detector.rate = self._symbols * per_symbol
-        self._detector.begin()
+        location = measurement.location.upper()
+        detector = self._detectors[location]
+        detector.rate = self._symbols * (2 if self._coding[location] == "PAM4" else 1)
+        detector.begin()
         measurement.running = True
         at = self._clock.now() + measurement.duration
         measurement.end = self._clock.schedule(
             at, self._around.spec.name, lambda: self._finish(measurement)
         )
 
+    def _counted(self, measurement: _Measurement) -> Counted:
+        return self._detectors[measurement.location.upper()].counted()
+
     def _finish(self, measurement: _Measurement) -> None:
-        measurement.shown = self._detector.counted()
+        measurement.shown = self._counted(measurement)
         measurement.running = False
 
     def _stop(self, measurement: _Measurement) -> None:
@@ -234,7 +251,7 @@ class KeysightM8040aPeer:
 
     def _fetch(self, request: ScpiRequest) -> str:
         measurement = self._measurement(request)
-        counted = self._detector.counted() if measurement.running else measurement.shown
+        counted = self._counted(measurement) if measurement.running else measurement.shown
         if counted is None:
             return "()"
         ones, wrong_ones = counted.bits // 2, counted.errors // 2

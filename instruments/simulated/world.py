@@ -111,9 +111,9 @@ class World:
         return self.light.replug(source, sink, loss_db, self._clock)
 
     def power_off(self, server: str) -> Callable[[], None]:
-        """Let a server's transmitters go dark, as when it loses its power; returns what undoes that.
+        """Let a server's transmitters go dark, as without power; returns what undoes that.
 
-        What switches the modules in it holds its paths, as a module without power does (a guess).
+        Modules that switch hold their paths meanwhile (a guess).
         """
         lit = [p for p in self._launched if p.owner == server and p not in self._lasers_off]
 

@@ -15,6 +15,27 @@ SIZE = 1 << 20
 
 MOST_DEATHS = 10
 
+GATES = 6
+"""As many as give a median an interval."""
+
+
+@pytest.mark.of_testbed("infinitehbd")
+@pytest.mark.parametrize("session", ["written", "preloaded"])
+def test_switch_time(measure, transition, power_meter, samples, session):
+    """Between any two paths, in a meter's fast log (§5.1); preloaded, or not (App. G.1)."""
+    plans = transition.before, transition.after
+    measure.path_changes(power_meter, plans, session, samples)
+    measure.judge("path_change")
+
+
+@pytest.mark.of_testbed("infinitehbd")
+def test_bits_on_the_crossed_lanes(measure, bit_error_tester, attenuator):
+    """The loopback leads each half of the lanes to the other: what comes back there, and how."""
+    errors = measure.bit_errors(bit_error_tester, attenuator, channel=2)
+    errors.count(GATES)
+    errors.over_power(attenuator)
+    measure.judge("bit_error_ratio")
+
 
 class Ring:
     """The servers of a testbed in one ring, and the managers that close it past the dead."""
@@ -27,20 +48,25 @@ class Ring:
         self.undo = {}
 
     def kill(self, server):
+        """Let its transmitters go dark."""
         self.undo[server] = self.bench.world.power_off(server)
 
     def revive(self, server):
+        """Give it its light again."""
         self.undo.pop(server)()
 
     def without(self, server):
+        """What nodes change when it has failed."""
         self.manager, moves = self.manager.failed(self.servers.index(server))
         return plan_of(f"without {server}", moves)
 
     def again_with(self, server):
+        """What nodes change when it is back."""
         self.manager, moves = self.manager.repaired(self.servers.index(server))
         return plan_of(f"again with {server}", moves)
 
     def order(self, plan):
+        """Those that live, in the order of the ring that a plan closes."""
         alive = [self.servers[node] for node in self.manager.healthy]
         return ring_order(alive, self.testbed.links(plan))
 

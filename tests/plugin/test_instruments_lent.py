@@ -61,7 +61,7 @@ def test_a_test_is_spread_over_instruments_of_a_kind_and_names_them(ended: Ended
     assert ended.code == 0, ended.output
     for number in range(1, 5):
         assert f"test_sets[infinitehbd-laser{number}] PASSED" in ended.output
-    assert "test_of_all_kinds[infinitehbd] PASSED" in ended.output
+    assert "test_of_all_kinds[infinitehbd-meter1] PASSED" in ended.output
 
 
 def test_what_a_test_has_set_is_put_back(ended: Ended) -> None:

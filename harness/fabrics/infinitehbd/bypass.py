@@ -39,7 +39,7 @@ class RingManager:
             raise InfiniteHbdError("found a line, expected a ring: its ends have no link")
         count = len(bundles(wiring))
         idle = tuple(NodeFabricManager.idle(node, count) for node in range(wiring.nodes))
-        return cls(wiring, idle)._past(frozenset())
+        return cls(wiring, idle).failed()
 
     @property
     def healthy(self) -> tuple[int, ...]:
@@ -51,14 +51,29 @@ class RingManager:
 
         Raises `InfiniteHbdError` where no backup link reaches from one to the next.
         """
-        return self._past(self.faulty | {*nodes})
+        after = replace(self, faulty=self.faulty | {*nodes})
+        # A ring has two ends to close, so it needs a node between them.
+        if len(after.healthy) < 3:
+            raise InfiniteHbdError(f"found {len(after.healthy)} healthy nodes, a ring needs three")
+        wanted, joined = paths(self.wiring, np.array([after.healthy]), closed=True)
+        if not joined.all():
+            raise InfiniteHbdError("a node would need one of its bundles for both of its sides")
+        told, moves = [], []
+        for node in self.nodes:
+            if node.node in after.faulty:
+                told.append(node)
+                continue
+            ordered, changes = node.ordered(tuple(map(Path, wanted[node.node].tolist())))
+            told.append(ordered)
+            moves += changes
+        return replace(after, nodes=tuple(told)), moves
 
     def repaired(self, *nodes: int) -> tuple["RingManager", list[PathChange]]:
         """Nodes are back, in loopback for all that is known: what takes them in again."""
         idle = NodeFabricManager.idle
         count = len(bundles(self.wiring))
         back = tuple(idle(n.node, count) if n.node in nodes else n for n in self.nodes)
-        return replace(self, nodes=back)._past(self.faulty - {*nodes})
+        return replace(self, nodes=back, faulty=self.faulty - {*nodes}).failed()
 
     def switched(self) -> "RingManager":
         """All modules of healthy nodes have taken the paths that they were told last."""
@@ -67,23 +82,6 @@ class RingManager:
             for node in self.nodes
         )
         return replace(self, nodes=done)
-
-    def _past(self, faulty: frozenset[int]) -> tuple["RingManager", list[PathChange]]:
-        after = replace(self, faulty=faulty)
-        # A ring has two ends to close, so it needs a node between them.
-        if len(after.healthy) < 3:
-            raise InfiniteHbdError(f"found {len(after.healthy)} healthy nodes, a ring needs three")
-        wanted, joined = paths(self.wiring, np.array([after.healthy]), closed=True)
-        if not joined.all():
-            raise InfiniteHbdError("a node would need one of its bundles for both of its sides")
-        nodes, moves = [], []
-        for node in self.nodes:
-            told, changes = node, list[PathChange]()
-            if node.node not in faulty:
-                told, changes = node.ordered(tuple(map(Path, wanted[node.node].tolist())))
-            nodes.append(told)
-            moves += changes
-        return replace(after, nodes=tuple(nodes)), moves
 
 
 def wiring_of(testbed: Testbed) -> Wiring:

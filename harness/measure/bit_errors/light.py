@@ -39,16 +39,18 @@ def way(testbed: Testbed, plan: Plan | None, source: Port) -> tuple[Port, ...]:
     return tuple(passed)
 
 
-def plan_of_loop(testbed: Testbed, tester: Port) -> Plan | None:
+def plan_of_loop(testbed: Testbed, tester: Port, back: Port | None = None) -> Plan | None:
     """The first plan that leads a tester's light back to it; None where fibers alone do.
 
-    Raises `NoWayBackError`.
+    back: the port where it comes back, if that is not the one that sends. Raises
+    `NoWayBackError`.
     """
+    back = back or tester
     for plan in (None, *testbed.plans.values()):
-        if tester in way(testbed, plan, tester):
+        if back in way(testbed, plan, tester):
             return plan
     raise NoWayBackError(
-        f"no plan of {testbed.path} leads the light of {tester} back to it; "
+        f"no plan of {testbed.path} leads the light of {tester} back to {back}; "
         "its fibers, and a plan with the circuits between them, would"
     )
 

@@ -27,25 +27,30 @@ class NoCountersError(LightrigError):
 
 
 def on_tester(
-    fabric: Fabric, book: Book, tester: BitErrorTester, attenuator: Attenuator | None
+    fabric: Fabric,
+    book: Book,
+    tester: BitErrorTester,
+    attenuator: Attenuator | None,
+    channel: int = 1,
 ) -> BitErrors:
     """Make the plan that leads a tester's light back to it, and have the tester follow it.
 
-    The attenuator in front of it, if given, is opened and set to 0 dB.
+    The attenuator in front of it, if given, is opened and set to 0 dB. channel: where the light
+    of channel 1 comes back.
     """
     bench = fabric.bench
     spec = bench.testbed.instruments[tester.name]
     signal = Signal.stated(spec)
-    port = Port(tester.name, "1")
+    sender, port = Port(tester.name, "1"), Port(tester.name, str(channel))
     receiver = Receiver(bench, port, signal.extinction_ratio_db)
-    channel = receiver.channel_of(attenuator) if attenuator is not None else 0
-    plan = plan_of_loop(bench.testbed, port)
+    plan = plan_of_loop(bench.testbed, sender, port)
     if plan is not None:
         fabric.apply(plan)
     if attenuator is not None:
-        attenuator.set_attenuation(channel, 0.0)
-        attenuator.set_shutter(channel, is_open=True)
-    counter = TesterChannel(tester, 1, signal)
+        in_front = receiver.channel_of(attenuator)
+        attenuator.set_attenuation(in_front, 0.0)
+        attenuator.set_shutter(in_front, is_open=True)
+    counter = TesterChannel(tester, channel, signal)
     counter.prepare()
     return BitErrors(bench, counter, book, _limit(bench.testbed, RATIO), receiver)
 
