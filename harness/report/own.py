@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from harness.report import bit_errors, insertion_loss, modules, traffic
+from harness.report import (
+    bit_errors,
+    bypass,
+    insertion_loss,
+    modules,
+    path_changes,
+    traffic,
+)
 from harness.report.estimates import Estimate
 from harness.report.frames import TestbedFrame
 from testbeds import Limit
@@ -30,9 +37,15 @@ class OwnSection(NamedTuple):
 OWN: tuple[OwnSection, ...] = (
     OwnSection(insertion_loss.FAMILIES, insertion_loss.loss_estimates, insertion_loss.loss_section),
     OwnSection(bit_errors.FAMILIES, bit_errors.bit_error_estimates, bit_errors.bit_error_section),
+    OwnSection(
+        path_changes.FAMILIES,
+        path_changes.path_change_estimates,
+        path_changes.path_change_section,
+    ),
     OwnSection(modules.FAMILIES, modules.module_estimates, modules.module_section),
     OwnSection(traffic.COLLECTIVE, traffic.collective_estimates, traffic.collective_section),
     OwnSection(traffic.RECOVERY, traffic.recovery_estimates, traffic.recovery_section),
+    OwnSection(bypass.FAMILIES, bypass.bypass_estimates, bypass.bypass_section),
 )
 """In the order of the page."""
 

@@ -50,7 +50,8 @@ def plan_of_loop(testbed: Testbed, tester: Port, back: Port | None = None) -> Pl
         if back in way(testbed, plan, tester):
             return plan
     raise NoWayBackError(
-        f"no plan of {testbed.path} leads the light of {tester} back to {back}; "
+        f"no plan of {testbed.path} leads the light of {tester} back to "
+        f"{'it' if back == tester else back}; "
         "its fibers, and a plan with the circuits between them, would"
     )
 
