@@ -145,11 +145,11 @@ class LinkObservation:
         Returns when the servers were asked for the last time, and when each that has lost it did.
         """
         clock = self._bench.clock
-        servers = {port.owner: {} for port in ports} or {name: {} for name in self._bench.servers}
+        names = {port.owner for port in ports} or self._bench.servers.keys()
         deadline, found = clock.now() + timeout, dict[Port, Span]()
         while True:
             asked = clock.now()
-            for port, event in self._ask(servers, 0):
+            for port, event in self._ask({name: {} for name in names}, 0):
                 if event.stage == "carrier" and not event.up and event.at.latest > since:
                     found.setdefault(port, event.at)
             if found.keys() >= set(ports) or clock.now() >= deadline:

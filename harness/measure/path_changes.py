@@ -5,7 +5,7 @@ gave the command and when it was heard. So the time in which a module has no lig
 known to a few microseconds, and how long the whole took since the host's call less well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 from harness.bench import Fabric, Transition
 from harness.measure.edges import Edge, edges
 from harness.measure.reconfiguration import IncompleteError
-from harness.record import Row
+from harness.record import Row, Scalar
 from instruments.capabilities import (
     LightSource,
+    Operation,
     PowerLog,
     Preloading,
     Restorable,
@@ -164,7 +165,7 @@ def change_paths(
     switch = fabric.bench.switches[name]
     transition: Transition = fabric.prepare(plans[1])
     change = transition.changes[name]
-    begin = partial(switch.change, change.remove, change.add)
+    begin: Callable[[], Operation] = partial(switch.change, change.remove, change.add)
     if session == "preloaded":
         if not isinstance(switch, Preloading):
             raise NotLoggedError(f"{name} cannot be told paths before they are to change")
@@ -204,7 +205,11 @@ def _only(log: PowerLog, module: Module, *, rising: bool) -> Edge:
 def path_change_rows(found: PathChanges, fabric: Fabric, number: int) -> Iterator[Row]:
     """Each module's dark time, what the host waited for, and how many intervals hold the truth."""
     before, after = found.plans
-    words = {"event": number, "paths": f"{before} → {after}", "session": found.session}
+    words: dict[str, Scalar] = {
+        "event": number,
+        "paths": f"{before} → {after}",
+        "session": found.session,
+    }
     time = found.called
     for module, (low, high) in found.dark().items():
         middle = (low + high) // 2

@@ -1,6 +1,7 @@
 """Testbeds of any size: what is generated loads, and its light goes where the wiring says."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from harness.fabrics.infinitehbd import (
 from harness.fabrics.infinitehbd.testbed import render, render_fixed
 from testbeds import load
 from testbeds.plans import Circuit, Port
+
+HOME = pathlib.Path("testbeds")
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,19 @@ def test_simulated_modules_pass_a_failed_node_and_only_those_told_move(loaded):
             assert after[f"trx{bundle}-node{node}"] == circuits(Path(path), 1)
 
 
+def test_namespaces_are_one_ring_and_the_file_is_as_generated(loaded):
+    text = render(5, namespaces=True)
+    assert text == HOME.joinpath("infinitehbd5.yaml").read_text()
+    testbed = loaded(text)
+    assert len(testbed.links("whole")) == 5
+    assert [str(link) for link in testbed.links("bypass")] == [
+        "node0.trx0.p0 <-> node1.trx1.p0",
+        "node0.trx1.p0 <-> node4.trx0.p0",
+        "node1.trx0.p1 <-> node3.trx1.p1",
+        "node3.trx0.p0 <-> node4.trx1.p0",
+    ]
+
+
 def test_the_fixed_ring_of_32_gpus(loaded):
     testbed = loaded(render_fixed(8))
     assert sum(server.gpus.count for server in testbed.servers.values()) == 32
@@ -116,6 +132,8 @@ def test_the_fixed_ring_of_32_gpus(loaded):
         (lambda: render(20, hops=5), "found 5 hops, expected 2 to the 4 GPUs"),
         (lambda: render(4), "found 4 nodes, expected at least 5"),
         (lambda: render(8, group=9), "found 8 nodes, expected at least the 9"),
+        (lambda: render(41, namespaces=True), "found 41 nodes, expected at most 40 on one"),
+        (lambda: render(8, namespaces=True, line=True), "found a line, expected a ring"),
         (lambda: render_fixed(2), "found 2 nodes, expected 3 to"),
     ],
 )

@@ -135,6 +135,26 @@ def test_four_levels_carry_two_bits(tmp_path: Path) -> None:
         assert counted.bits == pytest.approx(1e9, rel=0.01)
 
 
+def test_what_one_channel_sends_another_follows(tmp_path: Path) -> None:
+    path = tmp_path / "crossed.yaml"
+    file = FILE.format(model="keysight-m8040a", scheme="scpi", where="ber", loss=5)
+    path.write_text(
+        file.replace("ber.1 -> ber.1", "ber.1 -> ber.2").replace("}}", "}, channels: 2}")
+    )
+    bound = bind(load(path), "simulated", seed=3)
+    try:
+        ber = the_ber(bound)
+        ber.prepare(2, pattern="PRBS31", bits_per_second=10e9)
+        ber.align(2)
+        assert ber.count(2, duration=10_000_000).result().bits == pytest.approx(1e8, rel=0.01)
+        with pytest.raises(NotDoneError, match="found no eye"):
+            ber.align(1)
+        with pytest.raises(DeniedError, match="no channel 3; there are 2"):
+            ber.align(3)
+    finally:
+        bound.close()
+
+
 def test_a_rate_that_it_cannot_is_denied_with_its_words(tmp_path: Path) -> None:
     with bench(tmp_path, "anritsu-mp1900a", 5) as bound:
         with pytest.raises(DeniedError) as denied:

@@ -56,6 +56,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
     monkeypatch.setenv("LIGHTRIG_FAULT", str(tmp_path / "fault"))
     monkeypatch.setenv("LIGHTRIG_WRONG", str(tmp_path / "wrong"))
+    monkeypatch.setenv("LIGHTRIG_HANG", str(tmp_path / "hang"))
     return tmp_path
 
 
@@ -144,6 +145,25 @@ def test_traffic_that_fails_is_told_and_what_it_did_is_kept(
     assert traffic.operations["server0"]
     (stand_in / "fault").unlink()
     assert gloo.run(call("all_reduce", 1, 64))[0].wrong == 0
+
+
+def test_traffic_in_an_operation_that_does_not_end_is_abandoned_and_the_next_goes_on(
+    runner: Callable[[int], GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(2)
+    (stand_in / "hang").touch()
+    running = gloo.start(("server0", "server1"), 64)
+    gloo.kill("server1")
+    traffic = running.abandon()
+    assert traffic.ranks == ("server0",)
+    assert traffic.failures == {"server0": "abandoned"}
+    (stand_in / "hang").unlink()
+    again = gloo.start(("server0",), 64).stop()
+    assert again.failures == {}
+    assert again.completed()
+    # Nothing of what was left behind is answered, nor waited for.
+    both = gloo.start(("server0", "server1"), 64).abandon()
+    assert set(both.failures.values()) == {"abandoned"}
 
 
 def test_a_collective_that_fails_ends_every_rank_and_names_the_server(
