@@ -26,11 +26,11 @@ from testbeds import Limit
 FAMILIES = frozenset(("bypass", "return"))
 """The quantities of this section: what follows a death, and what follows the return."""
 
-_KINDS = {"bypass": "past a dead server", "return": "with the server that is back"}
+_KINDS = {"bypass": "after a death", "return": "after the return"}
 _STAGES = {
     "carrier_down": "its neighbours have no carrier",
     "detected": "the managers have noticed",
-    "planned": "the bypass is planned",
+    "planned": "the change is planned",
     "switched": "the modules have switched",
     "carrier_up": "the new links have carrier",
     "first_datagram": "the new links carry datagrams",
