@@ -58,5 +58,5 @@ def test_each_stage_of_a_death_has_its_row_in_order(show):
     assert "900 ms (median of 6" in text
     assert "26 … 26 ms" not in text
     assert "(all of 1" in text
-    assert "the ring: after the return" in text
+    assert "after the return" in text
     assert "bypass.carrier up" not in text
