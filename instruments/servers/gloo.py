@@ -30,7 +30,8 @@ PATIENCE = 30_000_000_000
 LONGEST = 3_600_000_000_000
 """How long traffic may go on, in ns."""
 
-_FIRST_STORE_PORT = 47_100
+_FIRST_STORE_PORT = 27_100
+"""Below those that Linux gives to connections, of which Gloo makes many."""
 
 
 class NoPyTorchError(InstrumentError):

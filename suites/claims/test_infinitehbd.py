@@ -17,6 +17,9 @@ MOST_DEATHS = 10
 MOST_CHANGES = 60
 """As many as say surely of a 95th percentile that it keeps a limit."""
 
+TEMPERATURES_C = (-5, 25, 50, 75)
+"""As the paper (§5.1) tested its modules."""
+
 GATES = 6
 """As many as give a median an interval."""
 
@@ -31,8 +34,12 @@ def test_switch_time(measure, transition, power_meter, samples, session):
 
 
 @pytest.mark.of_testbed("infinitehbd")
-def test_bits_on_the_crossed_lanes(measure, bit_error_tester, attenuator):
+@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, scope="session")
+def test_bits_on_the_crossed_lanes(
+    measure, bit_error_tester, attenuator, climate_chamber, temperature_c
+):
     """The loopback leads each half of the lanes to the other: what comes back there, and how."""
+    measure.hold_temperature(climate_chamber, temperature_c)
     errors = measure.bit_errors(bit_error_tester, attenuator, channel=2)
     errors.count(GATES)
     errors.over_power(attenuator)

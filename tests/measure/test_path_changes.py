@@ -45,10 +45,10 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.mark.parametrize("session", ["written", "preloaded"])
 def test_every_dark_time_is_closed_and_known_within_a_few_samples(lab: Lab, session: Any) -> None:
-    lab.measure.path_changes(lab.meter(), lab.plans("external-2", "loopback"), session, 6)
-    assert [row.value for row in lab.of("closure.path_change")] == 6 * [1.0]
+    lab.measure.path_changes(lab.meter(), lab.plans("external-2", "loopback"), session, 4)
+    assert [row.value for row in lab.of("closure.path_change")] == 4 * [1.0]
     dark = lab.of("path_change.dark")
-    assert [row.subject for row in dark] == 6 * ["trx.1", "trx.2"]
+    assert [row.subject for row in dark] == 4 * ["trx.1", "trx.2"]
     for row in dark:
         assert row.lower is not None
         assert row.upper is not None
@@ -66,7 +66,7 @@ def test_preloaded_paths_save_the_host_a_question(lab: Lab) -> None:
     waits = {}
     for session in ("written", "preloaded"):
         lab.rows.clear()
-        lab.measure.path_changes(lab.meter(), lab.plans("external-1", "loopback"), session, 4)
+        lab.measure.path_changes(lab.meter(), lab.plans("external-1", "loopback"), session, 3)
         assert all(row.conditions["session"] == session for row in lab.of("path_change.done"))
         waits[session] = sorted(row.value for row in lab.of("path_change.done"))
         for whole in lab.of("path_change.end_to_end"):
