@@ -7,14 +7,15 @@ from typing import Literal
 from harness.bench import Fabric
 from harness.measure.links import LinkObservation
 from harness.measure.reconfiguration import IncompleteError, rising_ports
+from harness.measure.recovery import WrongTrafficError
 from harness.record import Row, Scalar
 from instruments.clock import Span
-from instruments.traffic import MortalTrafficSource
+from instruments.traffic import MortalTrafficSource, Traffic
 from testbeds import LightrigError, Plan, Port
 
 EventKind = Literal["bypass", "return"]
 
-STAGES = (
+Stage = Literal[
     "carrier_down",
     "detected",
     "planned",
@@ -23,7 +24,7 @@ STAGES = (
     "first_datagram",
     "routed",
     "first_collective",
-)
+]
 """What happens one after another, each once all that it takes is done."""
 
 _RUNNING_NS = 500_000_000
@@ -67,11 +68,11 @@ class Passage:
     server: str
     began: Span
     ranks: int
-    stages: dict[str, Span] = field(default_factory=dict)
+    stages: dict[Stage, Span] = field(default_factory=dict)
 
-    def after(self) -> dict[str, Span]:
+    def after(self) -> dict[Stage, Span]:
         """How long after the beginning each stage was done, in ns; nothing happens before."""
-        found = {}
+        found: dict[Stage, Span] = {}
         for stage, at in self.stages.items():
             low, high = at.since(self.began)
             found[stage] = Span(max(low, 0), max(high, 0))
@@ -106,6 +107,7 @@ def pass_dead_server(
 
     Raises:
         NotNoticedError: the neighbours' carriers stayed.
+        WrongTrafficError: values came out wrong.
         IncompleteError: the new links did not come up.
         CollectiveFailedError: the servers that live do not find each other again.
         InstrumentError: a module refused or failed.
@@ -128,14 +130,17 @@ def pass_dead_server(
     before = clock.now()
     kill()
     found = Passage("bypass", server, Span(before, clock.now()), len(fabric.testbed.servers) - 1)
-    asked, lost = links.lost(beside, before, timeout)
+    try:
+        lost = links.lost(beside, before, timeout)
+        noticed = clock.now()
+    finally:
+        if running is not None:
+            _check(running.abandon(), found)
     if beside - lost.keys():
         stayed = ", ".join(map(str, sorted(beside - lost.keys())))
         raise NotNoticedError(f"{server} died, and these ports still have a carrier: {stayed}")
     found.stages["carrier_down"] = max(lost.values())
-    found.stages["detected"] = Span(asked, clock.now())
-    if running is not None:
-        running.abandon()
+    found.stages["detected"] = _at(noticed)
     _close(fabric, links, found, planned, timeout)
     if collective is not None:
         # Nobody could tell since its light went whether its program runs.
@@ -179,9 +184,8 @@ def _close(
 ) -> None:
     """Go to what is planned, and wait until the links that it makes carry datagrams."""
     clock, stages = fabric.bench.clock, found.stages
-    begun = clock.now()
     plan = planned()
-    stages["planned"] = Span(begun, clock.now())
+    stages["planned"] = _at(clock.now())
     transition = fabric.prepare(plan)
     # From the very beginning: a server that is back lights whoever still looks its way.
     transition.begin()
@@ -200,9 +204,10 @@ def _close(
             carrier[port] = event.at  # up for good, should it flap
         elif event.up and port in rising and event.stage == "datagram":
             datagram.setdefault(port, event.at)
-    for stage, seen in (("carrier_up", carrier), ("first_datagram", datagram)):
-        if seen:
-            stages[stage] = max(seen.values())
+    if carrier:
+        stages["carrier_up"] = max(carrier.values())
+    if datagram:
+        stages["first_datagram"] = max(datagram.values())
 
 
 def _run_again(
@@ -212,14 +217,26 @@ def _run_again(
     clock, stages = fabric.bench.clock, found.stages
     links.pause()  # on servers that are one machine, watching takes what others need
     whole = _in_place(fabric)
-    begun = clock.now()
     collective.route(whole)
-    stages["routed"] = Span(begun, clock.now())
+    stages["routed"] = _at(clock.now())
     running = collective.source.start(collective.ring(whole), collective.size)
     clock.sleep(_RUNNING_NS)
-    completed = running.stop().completed()
-    if completed:
+    traffic = running.stop()
+    _check(traffic, found)
+    if completed := traffic.completed():
         stages["first_collective"] = completed[0][1]
+
+
+def _at(moment: int) -> Span:
+    return Span(moment, moment)
+
+
+def _check(traffic: Traffic, found: Passage) -> None:
+    if traffic.wrong:
+        raise WrongTrafficError(
+            f"{traffic.wrong} values came out wrong in all-reduces among "
+            f"{', '.join(traffic.ranks)} around the {found.kind} of {found.server}"
+        )
 
 
 def _in_place(fabric: Fabric) -> Plan:

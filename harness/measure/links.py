@@ -137,23 +137,20 @@ class LinkObservation:
                 raise LinksDownError(down, timeout)
             self._ask(self._by_server(down), left)
 
-    def lost(
-        self, ports: Collection[Port], since: int, timeout: int
-    ) -> tuple[int, dict[Port, Span]]:
+    def lost(self, ports: Collection[Port], since: int, timeout: int) -> dict[Port, Span]:
         """Wait until all of `ports` have lost their carriers after `since`, at most `timeout` ns.
 
-        Returns when the servers were asked for the last time, and when each that has lost it did.
+        Returns when each that has lost it did.
         """
         clock = self._bench.clock
         names = {port.owner for port in ports} or self._bench.servers.keys()
         deadline, found = clock.now() + timeout, dict[Port, Span]()
         while True:
-            asked = clock.now()
             for port, event in self._ask({name: {} for name in names}, 0):
                 if event.stage == "carrier" and not event.up and event.at.latest > since:
                     found.setdefault(port, event.at)
             if found.keys() >= set(ports) or clock.now() >= deadline:
-                return asked, {port: at for port, at in found.items() if port in ports}
+                return {port: at for port, at in found.items() if port in ports}
             clock.sleep(_LOOK_AGAIN)
 
     def changes(
