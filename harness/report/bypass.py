@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+
+import numpy as np
 
 from harness.report.any_quantity import captioned
-from harness.report.distributions import Curve, panel
+from harness.report.drawing import Axis, Plot, from_zero
 from harness.report.estimates import Estimate, estimates
 from harness.report.frames import TestbedFrame, TestFrame
 from harness.report.markup import (
@@ -18,10 +20,11 @@ from harness.report.markup import (
     text,
     verdict_mark,
 )
-from harness.report.tables import key
 from harness.report.units import span
 from harness.statistics import Quantile
 from testbeds import Limit
+
+_ROW, _LEFT = 30.0, 190.0
 
 FAMILIES = frozenset(("bypass", "return"))
 """The quantities of this section: what follows a death, and what follows the return."""
@@ -61,7 +64,7 @@ def bypass_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> 
             title = f"{test.label}: {words}"
             rows.append(f'<tr class="lr-group"><td colspan="3"><b>{text(title)}</b></td></tr>')
             rows += [row((_STAGES[s], _time(one), _judged(one))) for s, one in stages.items()]
-            figures.append(_steps(title, test, kind, list(stages)))
+            figures.append(_timeline(title, test, kind, list(stages)))
     about = (
         "Times after the server lost its light, or had it again; each stage once all that it takes "
         "is done. The kernel's links follow the light of simulated modules, in real time; how fast "
@@ -97,16 +100,19 @@ def _judged(one: Estimate) -> str:
     return verdict_mark(one.verdict) if one.verdict else ""
 
 
-def _steps(title: str, test: TestFrame, kind: str, stages: list[str]) -> str:
-    curves = [
-        Curve(index, *test.series[f"{kind}.{stage}"].samples())
-        for index, stage in enumerate(stages)
-    ]
-    legend = "".join(_legend(stages))
-    about = f'Share of events done by a time.<ul class="lr-legend">{legend}</ul>'
-    return captioned(title, test.simulated, about, panel(curves, None, title), "lr-narrow")
-
-
-def _legend(stages: list[str]) -> Iterator[str]:
-    for index, stage in enumerate(stages):
-        yield f"<li>{key(index)} <span>{text(_STAGES[stage])}</span></li>"
+def _timeline(title: str, test: TestFrame, kind: str, stages: list[str]) -> str:
+    """Each stage of each event as a bar from the earliest to the latest that it can have been."""
+    bounds = [test.series[f"{kind}.{stage}"].samples() for stage in stages]
+    ends = np.concatenate([high for _, high in bounds])
+    ends = ends[np.isfinite(ends) & (ends > 0)]
+    first, last = (float(ends.min()), float(ends.max())) if ends.size else (1e6, 1e6)
+    across = from_zero(first, last * 1.4)
+    # Heights count downwards, in rows.
+    marks = tuple((-place - 0.5, _STAGES[stage]) for place, stage in enumerate(stages))
+    upright = Axis(-float(len(stages)), 0, marks)
+    plot = Plot(620, _ROW * len(stages) + 40, across, upright, left=_LEFT, top=6, bottom=34)
+    for place, (low, high) in enumerate(bounds):
+        heights = -place - (np.arange(low.size) + 0.5) / low.size
+        plot.boxes(low, np.minimum(high, last * 1.4), heights, _ROW / low.size * 0.6, place)
+    about = "A bar an event; the axis is even up to its first mark, then logarithmic."
+    return captioned(title, test.simulated, about, plot.svg(title, least_width=520))

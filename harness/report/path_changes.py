@@ -71,21 +71,25 @@ def _cell(one: Estimate) -> str:
 def _steps(
     frame: TestbedFrame, quantity: str, word: int, title: str, limit: Limit | None = None
 ) -> str:
-    """Step curves over all tests; `word` says which word of its subjects tells them apart."""
-    low: dict[str, list[float]] = {}
-    high: dict[str, list[float]] = {}
+    """Step curves over all tests; `word` says which word of its subjects tells them apart.
+
+    Of the modules of one change the slowest speaks, as they move together.
+    """
+    bounds: dict[str, dict[tuple[str, int], tuple[float, float]]] = {}
     for test in frame.having(quantity):
         series = test.series[quantity]
-        for subject, least, most in zip(series.subject, series.lower, series.upper, strict=True):
-            name = subject.split(", ")[word]
-            low.setdefault(name, []).append(float(least))
-            high.setdefault(name, []).append(float(most))
+        rows = zip(series.subject, series.event, series.lower, series.upper, strict=True)
+        for subject, event, low, high in rows:
+            same = bounds.setdefault(subject.split(", ")[word], {})
+            change = f"{test.name} {test.label}", int(event)
+            known = same.get(change, (low, high))
+            same[change] = max(known[0], float(low)), max(known[1], float(high))
     curves = [
-        Curve(index, np.array(low[name]), np.array(high[name])) for index, name in enumerate(low)
+        Curve(index, *np.array(list(same.values())).T) for index, same in enumerate(bounds.values())
     ]
     legend = "".join(
-        f"<li>{key(index)} <span>{text(name)}, {len(low[name]):,}</span></li>"
-        for index, name in enumerate(low)
+        f"<li>{key(index)} <span>{text(name)}, {len(same):,}</span></li>"
+        for index, (name, same) in enumerate(bounds.items())
     )
     about = f'Share of changes done by a time.<ul class="lr-legend">{legend}</ul>'
     return captioned(title, frame.simulated, about, panel(curves, limit, title), "lr-narrow")

@@ -27,8 +27,8 @@ def test_the_slowest_module_of_each_change_speaks_and_paths_have_steps_of_their_
     page = show((context(test="test_switch_time"), changes("written")))
     assert "Switch times of modules" in page.text
     assert "64.5 µs (median of 8" in page.text
-    assert "a → b, 8" in page.text
-    assert "b → a, 8" in page.text
+    assert "a → b, 4" in page.text
+    assert "b → a, 4" in page.text
     assert {"Light away, by path", "Call to light, by session"} <= set(page.labelled)
     assert "path change.dark" not in page.text
 
