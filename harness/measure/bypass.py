@@ -1,6 +1,6 @@
 """A server dies in a ring of servers, the ring closes past it, and it comes back: how fast?"""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -246,9 +246,9 @@ def _in_place(fabric: Fabric) -> Plan:
     return Plan("in place", dict(zip(switches, held, strict=True)))
 
 
-def passage_rows(found: Passage, number: int, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+def passage_rows(found: Passage, number: int) -> Iterator[Row]:
     """Each stage as a row of its own, after the death or the return."""
-    held = {**conditions, "event": number, "ranks": found.ranks}
+    held: dict[str, Scalar] = {"event": number, "ranks": found.ranks}
     time = found.began.earliest
     for stage, (low, high) in found.after().items():
         quantity = f"{found.kind}.{stage}"

@@ -239,16 +239,14 @@ class Measure(Judged):
                 number, self._count = self._count, self._count + 1
                 self._record(list(path_change_rows(found, fabric, number)))
                 worst = max(found.dark().values(), key=lambda dark: dark.latest)
-                self._events["path_change.dark"].append(worst)
-                self._events["path_change.end_to_end"].append(found.end_to_end())
+                self._spans["path_change.dark"].append(worst)
+                self._spans["path_change.end_to_end"].append(found.end_to_end())
 
     def passage(self, passed: Callable[[Fabric, LinkObservation], Passage]) -> Passage:
         """Record one death or return of a server; see `harness.measure.bypass`."""
         found = passed(self._fabric, self._links)
         number, self._count = self._count, self._count + 1
-        recorded = list(passage_rows(found, number, {}))
-        self._record(recorded)
-        self._keep(recorded)
+        self._keep(passage_rows(found, number))
         return found
 
     def hold_temperature(self, chamber: ClimateChamber, celsius: float) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.report.any_quantity import captioned
+from harness.report.captions import captioned
 from harness.report.drawing import Axis, Plot, from_zero
 from harness.report.estimates import Estimate, estimates
 from harness.report.frames import TestbedFrame, TestFrame

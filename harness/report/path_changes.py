@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.report.any_quantity import captioned
+from harness.report.captions import captioned, keys
 from harness.report.distributions import Curve, panel
 from harness.report.estimates import Estimate, estimates
 from harness.report.frames import TestbedFrame
-from harness.report.markup import heading, mark, median_figure, row, table, text, verdict_mark
-from harness.report.tables import key, named
+from harness.report.markup import heading, mark, median_figure, row, table, verdict_mark
+from harness.report.tables import named
 from testbeds import Limit
 
 FAMILIES = frozenset(("path_change",))
@@ -87,9 +87,6 @@ def _steps(
     curves = [
         Curve(index, *np.array(list(same.values())).T) for index, same in enumerate(bounds.values())
     ]
-    legend = "".join(
-        f"<li>{key(index)} <span>{text(name)}, {len(same):,}</span></li>"
-        for index, (name, same) in enumerate(bounds.items())
-    )
-    about = f'Share of changes done by a time.<ul class="lr-legend">{legend}</ul>'
+    counted = ((n, f"{name}, {len(same):,}") for n, (name, same) in enumerate(bounds.items()))
+    about = f"Share of changes done by a time.{keys(counted)}"
     return captioned(title, frame.simulated, about, panel(curves, limit, title), "lr-narrow")

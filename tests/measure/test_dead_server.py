@@ -114,7 +114,7 @@ def test_in_the_kernel_the_ring_closes_past_it_and_is_as_found_when_it_is_back(
     )
     assert {name: switch.circuits() for name, switch in namespaces.switches.items()} == found
     assert {"switched", "carrier_up", "first_datagram"} <= back.stages.keys()
-    quantities = {row.quantity for row in passage_rows(back, 3, {})}
+    quantities = {row.quantity for row in passage_rows(back, 3)}
     assert "return.first_datagram" in quantities
     links.pause()
 
