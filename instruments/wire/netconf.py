@@ -131,18 +131,27 @@ class NetconfSession(TaggedSession[NetconfReply]):
 
     def close(self) -> None:
         """End the session; the next rpc would open it again."""
+        self._drop(self._session)
+
+    def _drop(self, session: NcSession | None) -> None:
+        """End `session` and what waits for its answers, but none that was opened meanwhile."""
+        if session is None:
+            return
+        lost: list[Pending[NetconfReply]] = []
         with self._lock:
-            session, self._session = self._session, None
-            lost = self._all_taken()
-        if session is not None:
-            session.end()
+            if self._session is session:
+                self._session = None
+                lost = self._all_taken()
+        session.end()
         self._fail(lost, DisconnectedError, "had its session closed before it answered")
 
     def _submit(
         self, kind: "type[_Rpc]", *arguments: object, **options: object
     ) -> Pending[NetconfReply]:
         with self._opening:
-            session = self._session or self._open()
+            session = self._session
+            if session is None or session.over:
+                session = self._open()
         with self._lock:
             self._last_id += 1
             pending = Pending(self, "", str(self._last_id), self._clock)
@@ -153,7 +162,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
             rpc.request(*arguments, **options)
         except Exception as error:
             self._taken(pending.tag)
-            self.close()
+            self._drop(session)
             problem = "closed the session while an rpc was written"
             because = ("because", str(error) or type(error).__name__)
             raise self._error(DisconnectedError, problem, pending, because) from error
@@ -209,12 +218,14 @@ class NetconfSession(TaggedSession[NetconfReply]):
         self._answer(pending, root)
         return True
 
-    def ended(self, error: Exception) -> None:
-        """Hear that the session ended, and why."""
+    def ended(self, session: NcSession, error: Exception) -> None:
+        """Hear that `session` ended, and why."""
         self.trace.ended(str(error))
+        lost: list[Pending[NetconfReply]] = []
         with self._lock:  # from here on an rpc opens another session
-            self._session = None
-            lost = self._all_taken()
+            if self._session is session:
+                self._session = None
+                lost = self._all_taken()
         because = ("because", str(error))
         if isinstance(error, EOFError | OSError):
             problem = "closed the session before it had answered"

@@ -44,8 +44,8 @@ class MessageListener(Protocol):
     def read(self, message: str) -> bool:
         """`message` came, on the session's thread; whether ncclient is to act on it."""
 
-    def ended(self, error: Exception) -> None:
-        """The session ended, on its own thread; nothing more will come."""
+    def ended(self, session: "NcSession", error: Exception) -> None:
+        """`session` ended, on its own thread; nothing more will come."""
 
 
 def open_session(
@@ -117,7 +117,11 @@ class _UnreadableHostsError(Exception):
 
 
 class NcSession(SSHSession):
-    """ncclient's session over SSH, read by its thread and written by whoever asks."""
+    """ncclient's session over SSH, read by its thread and written by whoever asks.
+
+    Attributes:
+        over: whether the switch has ended it; who writes after that would wait for ever.
+    """
 
     def __init__(
         self,
@@ -134,6 +138,7 @@ class NcSession(SSHSession):
         self._listener = listener
         self._writing = threading.Lock()
         self._flight: Flight | None = None
+        self.over = False
 
     def knows_another_key(self, host: str, port: int) -> bool:
         """Whether the file of host keys has one for this host."""
@@ -158,7 +163,7 @@ class NcSession(SSHSession):
         else:
             framed = data + b"]]>]]>"
         channel = self._channel
-        if channel is None:
+        if channel is None or self.over:
             raise TransportError("the session is closed")
         flight = self._counted()
         self._listener.wrote(message)
@@ -181,7 +186,8 @@ class NcSession(SSHSession):
                 flight.landed(len(data))
         except Exception as failure:  # framing, text: whoever waits is told
             error = failure
-        self._listener.ended(error)
+        self.over = True
+        self._listener.ended(self, error)
         self._dispatch_error(error)
         flight.close()
         _hang_up(channel)
@@ -219,5 +225,5 @@ class _Deaf:
     def read(self, message: str) -> bool:
         return False
 
-    def ended(self, error: Exception) -> None:
+    def ended(self, session: NcSession, error: Exception) -> None:
         pass

@@ -60,11 +60,13 @@ class Liar:
 
     script: Script
     hello: str | None = HELLO
+    line: Any = None
     calls: list[str] = field(default_factory=list)
     sessions: int = 0
 
     def __call__(self, line: Any, _: int) -> "_Session":
         self.sessions += 1
+        self.line = line
         if self.hello is not None:
             line.send(self.hello.encode())
         return _Session(self, line)
