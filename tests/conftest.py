@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)
         if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(120))
+            item.add_marker(pytest.mark.timeout(300))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from bench.served_lab import STRAIGHT, ServedLab, describe
+from real_time import over_soon
 
 from harness.bench import Bench, LabTroubleError, bind
 from harness.modes import Mode
-from instruments.clock import SystemClock
 from testbeds import load
 
 ALL = {"ocs", "server0", "server1"}
@@ -68,10 +68,8 @@ def test_placeholders_are_all_named_and_never_looked_up(
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.delenv("LAB_OCS", raising=False)
     path = describe(tmp_path)
-    before = SystemClock().now()
-    with pytest.raises(LabTroubleError) as trouble:
+    with over_soon(), pytest.raises(LabTroubleError) as trouble:
         bind(load(path), "hardware")
-    assert SystemClock().now() - before < 2_000_000_000
     first, *lines = str(trouble.value).splitlines()
     assert first == f"3 of 3 instruments of {path} did not answer as described:"
     assert [line.split(",")[0] for line in lines] == [
@@ -79,7 +77,7 @@ def test_placeholders_are_all_named_and_never_looked_up(
         "  server0 at ssh://server0.invalid",
         "  server1 at ssh://server1.invalid",
     ]
-    assert all(", after 0.0" in line and "placeholders" in line for line in lines)
+    assert all(", after " in line and "placeholders" in line for line in lines)
 
 
 @pytest.mark.usefixtures("credentials")
@@ -89,7 +87,7 @@ def test_closed_ports_are_all_named(tmp_path: Path) -> None:
         bind(load(describe(tmp_path, places)), "hardware")
     for name, place in places.items():
         scheme = "tl1" if name == "ocs" else "ssh"
-        assert f"{name} at {scheme}://{place}, after 0." in str(trouble.value)
+        assert f"{name} at {scheme}://{place}, after " in str(trouble.value)
     assert str(trouble.value).count("refused") == 3
     assert "opensesame" not in str(trouble.value)
 
@@ -173,7 +171,7 @@ def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Pa
     path.write_text(TWO_DOMAINS.format(near=lab.places["ocs"]))
     bench = bound(path, "auto")
     (note,) = bench.notes
-    assert note.startswith("far, server0 simulated, since far at tl1://far.invalid, after 0.")
+    assert note.startswith("far, server0 simulated, since far at tl1://far.invalid, after ")
     assert bench.shared == {"near"}
     assert not bench.private
     assert not bench.clock.virtual

@@ -118,7 +118,7 @@ class Browser:
             raise BrowserError(_described(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
-    def wait_for(self, expression: str, timeout: float = 10.0) -> Any:
+    def wait_for(self, expression: str, timeout: float = 60.0) -> Any:
         """Wait until a JavaScript expression is true, and return its value."""
         deadline = time.monotonic() + timeout
         while not (value := self.evaluate(expression)):

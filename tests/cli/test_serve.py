@@ -124,7 +124,7 @@ def test_a_serial_instrument_is_a_terminal(served: Served) -> None:
 
 def test_a_stranger_is_answered_over_a_bare_socket(served: Served) -> None:
     ocs = served.of("ocs")
-    with socket.create_connection(("127.0.0.1", served.first_port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", served.first_port), timeout=30) as line:
         line.sendall(f"ACT-USER::{ocs['user']}:7::{ocs['password']};".encode())
         answer = b""
         while not answer.endswith(b"\r\n;"):
@@ -180,7 +180,7 @@ def test_ctrl_c_ends_it_in_peace(rack: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30) == ("", "")
+        assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == 0
 
 

@@ -50,7 +50,7 @@ def tick(clock: VirtualClock, owner: str) -> None:
 
 @pytest.mark.parametrize("trial", range(40))
 def test_while_sleeping_in_a_busy_world(trial):
-    clock = VirtualClock(patience=2)
+    clock = VirtualClock(patience=20)
     tick(clock, "a")
     tick(clock, "b")
     interrupt(lambda: clock.sleep(20_000), 0.0005 + trial * 0.00005)
@@ -70,7 +70,7 @@ def test_while_blocked_on_a_slow_peer():
 
 @pytest.mark.parametrize("trial", range(15))
 def test_while_workers_come_and_go(trial):
-    clock = VirtualClock(patience=2)
+    clock = VirtualClock(patience=20)
     interrupt(lambda: clock.parallel(*[lambda: clock.sleep(10)] * 3), 0.0005 + trial * 0.0002)
     clock.sleep(100)
     check(clock)
@@ -79,7 +79,7 @@ def test_while_workers_come_and_go(trial):
 
 @pytest.mark.parametrize("trial", range(15))
 def test_while_asking_a_peer(trial):
-    clock = VirtualClock(patience=2)
+    clock = VirtualClock(patience=20)
     with timed_peers(clock, 2) as (client, other):
         interrupt(lambda: client.ask("answer 1000 x").wait(), 0.0005 + trial * 0.0002)
         assert other.ask("answer 1000 x").wait()

@@ -7,6 +7,7 @@ import time
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from real_time import over_soon
 
 from instruments.clock import Clock
 from instruments.virtual_clock import ClockStalledError, NotAParticipantError, VirtualClock
@@ -22,12 +23,11 @@ def clock():
 
 
 def test_sleeping_costs_no_time(clock):
-    began = time.monotonic()
-    clock.sleep(3600 * 1000 * MS)
-    clock.sleep(0)
-    clock.sleep(-5)
+    with over_soon():
+        clock.sleep(3600 * 1000 * MS)
+        clock.sleep(0)
+        clock.sleep(-5)
     assert clock.now() == 3600 * 1000 * MS
-    assert time.monotonic() - began < 5
     assert clock.virtual
 
 
@@ -200,11 +200,11 @@ def test_a_stall_reaches_everybody(clock):
     def wait():
         with pytest.raises(ClockStalledError):
             clock.event().wait()
-        reached.wait(5)
+        reached.wait(30)
 
     with pytest.raises(ClockStalledError):
         clock.parallel(wait, wait, wait)
-    reached.wait(5)
+    reached.wait(30)
 
 
 @pytest.mark.parametrize(
@@ -244,32 +244,33 @@ def test_an_action_that_raises_reaches_those_who_wait(clock):
     def wait():
         with pytest.raises(BrokenPeerError):
             clock.sleep(100)
-        reached.wait(5)
+        reached.wait(30)
 
     clock.schedule(5, "a", act)
     with pytest.raises(BrokenPeerError, match="at 5"):
         clock.parallel(wait, wait)
-    reached.wait(5)
+    reached.wait(30)
     assert clock.now() == 5
 
 
 def test_patience_ends_a_wait_for_bytes_that_nobody_takes():
     clock = VirtualClock(patience=0.1)
     clock.flight("forgetful").sent(17)
-    began = time.monotonic()
-    with pytest.raises(ClockStalledError, match="17 bytes on forgetful") as raised:
+    with (
+        over_soon(after=100 * MS),
+        pytest.raises(ClockStalledError, match="17 bytes on forgetful") as raised,
+    ):
         clock.sleep(1)
-    assert 0.1 <= time.monotonic() - began < 5
     assert "no progress for 0.1 s" in str(raised.value)
     clock.close()
 
 
 def test_patience_is_not_lost_while_there_is_progress():
-    clock = VirtualClock(patience=0.2)
-    for at in range(5):
+    clock = VirtualClock(patience=1)
+    for at in range(12):
         clock.schedule(at, "slow", lambda: time.sleep(0.1))
-    clock.sleep(5)
-    assert clock.now() == 5
+    clock.sleep(12)
+    assert clock.now() == 12
     clock.close()
 
 

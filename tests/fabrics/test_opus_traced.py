@@ -1,5 +1,6 @@
 """The auditor asks the wire: what a recorded TL1 session says, and whether Opus may stand by it."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,15 +26,15 @@ OPUS = Path(__file__).parents[2] / "testbeds" / "opus.yaml"
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Everything that goes over its wires is recorded."""
 
-    def recorded() -> VirtualClock:
-        clock = VirtualClock()
-        record(clock, tmp_path)
-        return clock
+    with contextlib.ExitStack() as stack:
 
-    monkeypatch.setattr(binding, "VirtualClock", recorded)
-    bound = bind(load(OPUS), "simulated", 1)
-    yield bound
-    bound.close()
+        def recorded() -> VirtualClock:
+            clock = VirtualClock()
+            stack.callback(record(clock, tmp_path).close)
+            return clock
+
+        monkeypatch.setattr(binding, "VirtualClock", recorded)
+        yield stack.enter_context(contextlib.closing(bind(load(OPUS), "simulated", 1)))
 
 
 def test_the_wire_bears_out_what_was_promised(bench: Bench, tmp_path: Path) -> None:

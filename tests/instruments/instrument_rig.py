@@ -48,7 +48,7 @@ class Rig:
         return made
 
     def line(self) -> "Line":
-        made = Line(socket.create_connection((self.host, self.port), timeout=5))
+        made = Line(socket.create_connection((self.host, self.port), timeout=30))
         self.closers.append(made.close)
         return made
 

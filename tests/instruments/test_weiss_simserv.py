@@ -79,7 +79,7 @@ def test_its_own_refusals_are_told_with_their_meaning(chamber):
 
 def test_typed_by_hand(in_real_time):
     rig = in_real_time(WeissSimservPeer, kind="climate_chamber", name="oven", channels=1)
-    with socket.create_connection((rig.host, rig.port), timeout=5) as line:
+    with socket.create_connection((rig.host, rig.port), timeout=30) as line:
 
         def ask(text: str) -> str:
             line.sendall(text.encode("latin-1") + b"\r")

@@ -88,7 +88,7 @@ class Probe:
         assert self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        status = self.process.wait(10)
+        status = self.process.wait(60)
         self.process.stdout.close()
         return status
 

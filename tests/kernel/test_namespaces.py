@@ -97,7 +97,7 @@ def test_nothing_is_left(end: str, user: str) -> None:
             maker.wait()
         else:
             maker.stdin.close()
-            assert maker.wait(10) == 0
+            assert maker.wait(60) == 0
         wait_until_ended(made["pids"])
     assert devices() == before
 

@@ -5,7 +5,6 @@ import os
 import random
 import time
 
-import pytest
 from record.killed_writer import TESTS_EVERY, write_until_killed
 
 from harness.record import Results, read_journal, recover, to_recover
@@ -32,7 +31,6 @@ def acknowledged(context, results, run, after_s):
     return said // 8
 
 
-@pytest.mark.timeout(60)
 def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path):
     dice = random.Random(5)
     context = multiprocessing.get_context("forkserver")

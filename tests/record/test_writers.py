@@ -3,7 +3,6 @@
 import multiprocessing
 from pathlib import Path
 
-import pytest
 from record.recorded import record
 
 from harness.record import Results
@@ -16,7 +15,6 @@ def write(results, writer):
         record(Path(results), f"w{writer}-{number}", rows=ROWS)
 
 
-@pytest.mark.timeout(60)
 def test_readers_see_whole_runs_while_processes_write(tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.record"])

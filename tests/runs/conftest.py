@@ -35,11 +35,11 @@ def lab(tmp_path: Path) -> Iterator[ServedLab]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], None]:
-    """Wait until something is so, for 30 s at most."""
+    """Wait until something is so, for 120 s at most: a run has to start first."""
 
     def wait(so: Callable[[], bool]) -> None:
         clock = SystemClock()
-        deadline = clock.now() + 30_000_000_000
+        deadline = clock.now() + 120_000_000_000
         while not so():
             assert clock.now() < deadline, "it never came to be so"
             clock.sleep(10_000_000)

@@ -56,7 +56,7 @@ class Started:
         """As the terminal does: to the process and all that it has started."""
         os.killpg(self.process.pid, number)
 
-    def end(self, timeout: float = 60) -> Ended:
+    def end(self, timeout: float = 200) -> Ended:
         output, _ = self.process.communicate(timeout=timeout)
         return Ended(self.process.returncode, output, self.results)
 

@@ -90,8 +90,10 @@ def test_hardware_that_is_absent_ends_the_run(short: dict[str, Ended]) -> None:
     for name, scheme in ways.items():
         assert f"{name} at {scheme}{name}.invalid, after " in ended.output
     assert ended.rows == []
-    (seconds,) = re.findall(r" in (\d+\.\d+)s", ended.output)
-    assert float(seconds) < 5
+    # Were they waited for, each of them would be: the machine's own pauses hit only some.
+    waited = re.findall(r"\.invalid, after (\d+\.\d+) s", ended.output)
+    assert len(waited) == 5
+    assert min(map(float, waited)) < 1
 
 
 def test_a_testbed_that_is_wrong_is_a_usage_error_with_its_place(short: dict[str, Ended]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from real_time import until
 
 from instruments.clock import Span, SystemClock
 from instruments.collectives import CollectiveCall, CollectiveFailedError
@@ -52,12 +53,23 @@ def runner() -> Iterator[Callable[[int], GlooRunner]]:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Lets the ranks take the stand-in for PyTorch; faults are files in the folder returned."""
+    """Lets the ranks take the stand-in for PyTorch.
+
+    In the folder returned, files are its faults; in `done` and `failed` it adds a byte for each
+    operation, so that nobody has to guess how long a busy machine takes for one.
+    """
     monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
-    monkeypatch.setenv("LIGHTRIG_FAULT", str(tmp_path / "fault"))
-    monkeypatch.setenv("LIGHTRIG_WRONG", str(tmp_path / "wrong"))
-    monkeypatch.setenv("LIGHTRIG_HANG", str(tmp_path / "hang"))
+    for name in ("fault", "wrong", "hang", "done", "failed"):
+        monkeypatch.setenv(f"LIGHTRIG_{name.upper()}", str(tmp_path / name))
+        if name in {"done", "failed"}:
+            (tmp_path / name).touch()
     return tmp_path
+
+
+def told(file: Path, count: int) -> None:
+    """Wait for so many more operations than the file tells of."""
+    wanted = file.stat().st_size + count
+    until(lambda: file.stat().st_size >= wanted, SystemClock())
 
 
 def call(collective: Collective, ranks: int, *sizes: int) -> CollectiveCall:
@@ -108,7 +120,7 @@ def test_traffic_goes_on_until_it_is_stopped(
     clock = SystemClock()
     before = clock.now()
     running = gloo.start(("server0",), 64)
-    clock.sleep(50_000_000)
+    told(stand_in / "done", 7)
     traffic = running.stop()
     completed = traffic.completed()
     assert len(completed) > 5
@@ -128,7 +140,7 @@ def test_traffic_that_is_stopped_before_it_begins_ends_and_the_next_goes_on(
         assert completed
         assert completed[-1][1].latest < clock.now()
     running = gloo.start(("server0",), 64)
-    clock.sleep(50_000_000)
+    told(stand_in / "done", 7)
     assert len(running.stop().completed()) > 5
 
 
@@ -137,9 +149,9 @@ def test_traffic_that_fails_is_told_and_what_it_did_is_kept(
 ) -> None:
     gloo = runner(1)
     running = gloo.start(("server0",), 64)
-    SystemClock().sleep(30_000_000)
+    told(stand_in / "done", 3)
     (stand_in / "fault").touch()
-    SystemClock().sleep(30_000_000)
+    told(stand_in / "failed", 1)
     traffic = running.stop()
     assert traffic.failures == {"server0": "Connection closed by peer"}
     assert traffic.operations["server0"]

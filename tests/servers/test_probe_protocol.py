@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from bench.served_lab import STRAIGHT, describe, set_circuits
+from real_time import LONG
 
 from instruments import kernel
 from instruments.clock import Clock, SystemClock
@@ -24,7 +25,6 @@ from instruments.wire.ssh import SshLogin, SshShell
 from testbeds import load
 
 PORTS = ("ens1f0", "ens1f1")
-SECOND = 1_000_000_000
 
 NOTHING = {"settled": True, "missing": [], "events": [], "gaps": [], "datagrams": {}}
 
@@ -64,7 +64,7 @@ class Probe:
                     return self.said.pop(index)
             self._more = self.clock.event()
             if not any(said["id"] == number for said in self.said):
-                assert self._more.wait(10 * SECOND), f"no answer to {number}: {self.said}"
+                assert self._more.wait(LONG), f"no answer to {number}: {self.said}"
 
     def ask(self, do: str, **fields: Any) -> Any:
         reply = self.reply(self.send(do, **fields))
@@ -92,7 +92,7 @@ class Probe:
             datagrams={"udp_port": 47_000, "period_ns": 1_000_000} if datagrams else None,
         )
 
-    def settle(self, *stages: str, timeout: int = 5 * SECOND) -> Any:
+    def settle(self, *stages: str, timeout: int = LONG) -> Any:
         ports = {PORTS[0]: list(stages)} if stages else {}
         return self.ask("settle", ports=ports, timeout_ns=timeout)
 
@@ -261,7 +261,7 @@ def test_a_flap_is_both_ways(rig: Rig) -> None:
     rig.light(True)
     rig.here.settle("carrier")
     rig.light(False)
-    rig.here.clock.sleep(50_000_000)  # a busy machine may not look for so long
+    rig.here.clock.sleep(300_000_000)  # a busy machine may not look for so long
     rig.light(True)
     events = rig.here.settle("carrier")["events"]
     check_events(events)
@@ -279,15 +279,16 @@ def test_datagrams_come_and_go_with_the_link(rig: Rig) -> None:
     for counts in up["datagrams"].values():
         assert set(counts) == {"sent", "received", "idle"}
     rig.light(False)
-    rig.here.clock.sleep(50_000_000)
+    rig.here.clock.sleep(300_000_000)
     down = rig.here.settle()["events"]
     check_events(down)
-    (silence,) = [event for event in down if event[1] == "datagram"]
+    # A machine so busy that nothing was sent for a while was silent before, too.
+    silence = [event for event in down if event[1] == "datagram"][-1]
     assert silence[2] is False
     assert silence[4] - silence[3] >= 5_000_000
     rig.light(True)
     back = [event for event in rig.here.settle("datagram")["events"] if event[1] == "datagram"]
-    assert [event[2] for event in back] == [True]
+    assert back[0][2] is True
     assert silence[3] <= back[0][3]
 
 
@@ -298,12 +299,10 @@ def test_what_was_lost_lies_between_two_numbers_and_their_sender_knows_when(rig:
     rig.light(True)
     rig.here.settle("datagram")
     rig.light(False)
-    rig.here.clock.sleep(20_000_000)
+    rig.here.clock.sleep(300_000_000)
     rig.light(True)
     rig.here.clock.sleep(20_000_000)
-    gaps = [
-        gap for gap in rig.here.settle("datagram", timeout=SECOND)["gaps"] if gap[0] == PORTS[0]
-    ]
+    gaps = [gap for gap in rig.here.settle("datagram")["gaps"] if gap[0] == PORTS[0]]
     _, last, first, received = max(gaps, key=lambda gap: gap[2][2] - gap[1][2])
     assert last[:2] == first[:2] == [token, boot]
     assert first[2] - last[2] >= 10
@@ -327,7 +326,7 @@ def test_a_datagram_counts_only_if_the_other_end_sends(rig: Rig) -> None:
 def test_a_settle_that_waits_holds_up_nobody(rig: Rig) -> None:
     rig.here.watch(*PORTS)
     stages = {PORTS[0]: ["carrier"]}
-    waiting = rig.here.send("settle", ports=stages, timeout_ns=5 * SECOND)
+    waiting = rig.here.send("settle", ports=stages, timeout_ns=LONG)
     assert rig.here.ask("hello")["probe"] == 1
     rig.light(True)
     assert rig.here.reply(waiting)["ok"]["settled"] is True
@@ -335,7 +334,7 @@ def test_a_settle_that_waits_holds_up_nobody(rig: Rig) -> None:
 
 def test_unwatch_answers_who_still_waits(probe: Probe) -> None:
     probe.watch(*PORTS)
-    waiting = probe.send("settle", ports={PORTS[0]: ["carrier"]}, timeout_ns=5 * SECOND)
+    waiting = probe.send("settle", ports={PORTS[0]: ["carrier"]}, timeout_ns=LONG)
     assert probe.ask("unwatch") == {}
     assert probe.kind_of(probe.reply(waiting)) == "not_watching"
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from real_time import LONG
 
 from instruments import kernel
 from instruments.capabilities import PortWatch
@@ -15,7 +16,6 @@ from instruments.servers.linux import LinuxServer
 from instruments.simulated.kernel_links import KernelLinks, KernelPort
 from instruments.wire.namespace import NamespaceShell
 
-SECOND = 1_000_000_000
 PORT = "fabric0"
 PAIR = frozenset({f"a.{PORT}", f"b.{PORT}"})
 
@@ -60,9 +60,7 @@ def test_carrier_and_datagrams_are_seen_on_this_machines_clock(
     for server in pair:
         assert server.identity().manufacturer == "Linux"
         server.watch([PortWatch(PORT)], period=100_000, datagram_period=1_000_000)
-    waiting = [
-        server.settle({PORT: ["carrier", "datagram"]}, timeout=5 * SECOND) for server in pair
-    ]
+    waiting = [server.settle({PORT: ["carrier", "datagram"]}, timeout=LONG) for server in pair]
     changes = {change.key: change for change in links.apply(PAIR, frozenset({PAIR}))}
     for name, settlement in zip("ab", waiting, strict=True):
         settled = settlement.result()
@@ -73,7 +71,7 @@ def test_carrier_and_datagrams_are_seen_on_this_machines_clock(
         assert carrier.source == "sysfs"
         assert carrier.at.earliest <= change.done_ns
         assert change.sent_ns <= carrier.at.latest
-        (datagram,) = [event for event in settled.events if event.stage == "datagram"]
+        datagram = next(event for event in settled.events if event.stage == "datagram")
         assert datagram.up
         assert datagram.source == "udp"
         assert {event.source for event in settled.cross_checks} <= {"netlink"}
@@ -85,7 +83,7 @@ def test_a_stopped_namespace_program_ends_every_wait(
 ) -> None:
     server = pair[0]
     server.watch([PortWatch(PORT)], period=1_000_000, datagram_period=None)
-    waiting = server.settle({PORT: ["carrier"]}, timeout=20 * SECOND)
+    waiting = server.settle({PORT: ["carrier"]}, timeout=LONG)
     program(server).kill()
     with pytest.raises(DisconnectedError, match="the program ended"):
         waiting.result()

@@ -14,6 +14,7 @@ from typing import Any
 
 import paramiko
 import pytest
+from real_time import over_soon
 from ssh_host import LOGIN, SshHost
 
 from instruments.capabilities import PortWatch
@@ -107,7 +108,7 @@ def test_what_does_not_come_up_is_missing(server: LinuxServer) -> None:
 
 def test_datagrams_are_counted(server: LinuxServer) -> None:
     server.watch(LO, period=1_000_000, datagram_period=1_000_000)
-    server.settle({"lo": ["datagram"]}, timeout=SHORT).result()
+    server.settle({"lo": ["datagram"]}, timeout=10 * SHORT).result()
     settled = server.settle({}, timeout=0).result()
     sent, received = settled.datagrams["lo"]
     assert sent > 0
@@ -360,10 +361,12 @@ def something_that_says(words: bytes | None) -> Iterator[int]:
 def test_what_is_no_ssh_server_is_unreachable(
     open_shell: Callable[..., SshShell], words: bytes | None
 ) -> None:
-    before = SystemClock().now()
-    with something_that_says(words) as port, pytest.raises(UnreachableError, match=f":{port}"):
+    with (
+        over_soon(),
+        something_that_says(words) as port,
+        pytest.raises(UnreachableError, match=f":{port}"),
+    ):
         open_shell(port=port, connect_timeout=0.3)
-    assert SystemClock().now() - before < 3_000_000_000
 
 
 def test_python_of_this_test_is_not_what_ran(server: LinuxServer, host: SshHost) -> None:

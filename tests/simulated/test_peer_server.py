@@ -4,9 +4,9 @@ import contextlib
 import fcntl
 import socket
 import threading
-import time
 
 import pytest
+from real_time import over_soon
 
 from instruments.clock import SystemClock
 from instruments.simulated.peer_server import PeerServer
@@ -84,7 +84,7 @@ def test_it_hangs_up_in_order_or_abruptly(echoes, word, ends):
             else:
                 with pytest.raises(ConnectionResetError):
                     line.recv(100)
-        assert sessions[-1].ended.wait(5)
+        assert sessions[-1].ended.wait(30)
 
 
 def test_clients_that_vanish_do_no_harm(echoes):
@@ -95,14 +95,14 @@ def test_clients_that_vanish_do_no_harm(echoes):
         line.close()
     with socket.create_connection(address, 5) as line:
         assert ask(line, b"x").endswith(b":x")
-    assert all(session.ended.wait(5) for session in sessions)
+    assert all(session.ended.wait(30) for session in sessions)
 
 
 def test_writing_to_a_client_that_is_gone_is_no_error(echoes):
     address, sessions, _ = echoes
     with socket.create_connection(address, 5) as line:
         assert ask(line, b"x") == b"0:x"
-    assert sessions[0].ended.wait(5)
+    assert sessions[0].ended.wait(30)
     for _ in range(3):
         sessions[0].connection.send(b"late")
 
@@ -112,10 +112,9 @@ def test_closing_drops_every_connection(echoes):
     with socket.create_connection(address, 5) as line:
         assert ask(line, b"x") == b"0:x"
         threads = threading.active_count()
-        began = time.monotonic()
-        server.close()
-        assert line.recv(100) == b""
-        assert time.monotonic() - began < 2
+        with over_soon():
+            server.close()
+            assert line.recv(100) == b""
         assert sessions[0].ended.is_set()
         assert threading.active_count() < threads
     with pytest.raises(ConnectionRefusedError):
@@ -128,7 +127,7 @@ def test_a_server_that_never_listened_closes():
 
 
 def test_what_a_serial_line_says_to_nobody_is_under_way_to_nobody():
-    clock = VirtualClock(patience=5)
+    clock = VirtualClock(patience=20)
     server = PeerServer(clock)
     lines = []
 
@@ -154,7 +153,7 @@ def test_what_a_serial_line_says_to_nobody_is_under_way_to_nobody():
 
 
 def test_a_session_may_count_by_itself():
-    clock = VirtualClock(patience=5)
+    clock = VirtualClock(patience=20)
     server = PeerServer(clock)
     flights = []
 

@@ -151,7 +151,7 @@ class Line:
     """What a person at a terminal would see."""
 
     def __init__(self, rig: Rig) -> None:
-        self.socket = socket.create_connection((rig.host, rig.port), timeout=5)
+        self.socket = socket.create_connection((rig.host, rig.port), timeout=30)
         self._buffer = ""
 
     def write(self, text: str | bytes) -> None:

@@ -234,7 +234,7 @@ def test_a_state_is_asked_for_in_the_words_that_it_is_read_from(ingress, letter,
 def typed(made: Box, *commands: str) -> list[str]:
     """What a person at a terminal would see; commands without an answer are followed by a query."""
     answers = []
-    with socket.create_connection((made.way.host, made.way.port), timeout=5) as line:
+    with socket.create_connection((made.way.host, made.way.port), timeout=30) as line:
         stream = line.makefile("rw", newline="\n")
         for command in commands:
             stream.write(f"{command}\n")

@@ -139,7 +139,7 @@ def test_a_stranger_types_tl1_at_a_calient(tmp_path: Path) -> None:
     world = World(load(path), clock, 1)
     try:
         service = world.services["ocs"]
-        line = socket.create_connection((service.host, service.port), timeout=5)
+        line = socket.create_connection((service.host, service.port), timeout=30)
         user, password = service.login
         line.sendall(f"ACT-USER::{user}:1::{password};RTRV-NE:::2:;".encode())
         text = ""

@@ -5,7 +5,10 @@ import socket
 import time
 
 import pytest
+from real_time import until
 from switch_rig import LOGIN
+
+from instruments.clock import SystemClock
 
 DONE = ["M  5 COMPLD"]
 
@@ -80,11 +83,13 @@ def test_monitors_are_set(line):
         '"18:1550.0,-1.50,3"',
     ]
     line.ask("ENT-PATCH::1&2,17&18:5:;")
-    time.sleep(0.08)
-    _, shown, offset = line.ask("RTRV-PORT-POWER::17&18:5:;")
-    plain, less = (float(one.strip('"').partition(":")[2]) for one in (shown, offset))
-    assert -3 < plain < 0
-    assert -4.5 < less < -1.5
+
+    def lit():
+        _, shown, offset = line.ask("RTRV-PORT-POWER::17&18:5:;")
+        plain, less = (float(one.strip('"').partition(":")[2]) for one in (shown, offset))
+        return -3 < plain < 0 and -4.5 < less < -1.5
+
+    until(lit, SystemClock())
 
 
 WRONG_SETTINGS = {
@@ -114,8 +119,8 @@ def test_attenuators(line):
         '"19:MAX,,"',
         '"20:NONE,,"',
     ]
-    time.sleep(0.2)
-    assert line.ask("RTRV-PORT-POWER::17:5:;") == [*DONE, '"17:-6.50"']
+    dimmed = [*DONE, '"17:-6.50"']
+    until(lambda: line.ask("RTRV-PORT-POWER::17:5:;") == dimmed, SystemClock())
     assert line.ask("SET-PORT-ATTEN::17:5:::MODE=FIX;") == DONE
     time.sleep(0.15)
     assert line.ask("RTRV-PORT-POWER::17:5:;") == [*DONE, '"17:-6.50"']
@@ -232,7 +237,7 @@ def test_a_quoted_value_may_come_in_pieces(rig, type_in):
 
 def test_netcat_is_enough(rig):
     """Plain text in, plain text out, as anybody at a terminal would."""
-    with socket.create_connection((rig.host, rig.port), timeout=5) as line:
+    with socket.create_connection((rig.host, rig.port), timeout=30) as line:
         line.sendall(f"act-user::{LOGIN[0]}:1::{LOGIN[1]};\nrtrv-netype:::2:;\n".encode())
         shown = b""
         while shown.count(b"\r\n;") < 2:

@@ -213,7 +213,7 @@ def test_an_answer_comes_when_the_light_has_moved(http, rig):
 
 def typed(rig, *pieces):
     """What comes back for bytes on a bare socket, until the peer hangs up."""
-    with socket.create_connection((rig.host, rig.port), timeout=5) as line:
+    with socket.create_connection((rig.host, rig.port), timeout=30) as line:
         for piece in pieces:
             line.sendall(piece)
         data = b""
@@ -267,7 +267,7 @@ def test_rubbish_is_answered_and_hung_up_on(rig, rubbish):
 
 def test_a_client_that_leaves_harms_nobody(rig, http):
     for _ in range(4):
-        with socket.create_connection((rig.host, rig.port), timeout=5) as line:
+        with socket.create_connection((rig.host, rig.port), timeout=30) as line:
             line.sendall(b"GET /api/data/voa HTTP/1.1\r\n" + AUTHORITY + b"\r\n")
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
     assert http.get(CIRCUITS).status_code == 200

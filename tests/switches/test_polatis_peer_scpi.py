@@ -10,7 +10,7 @@ class Terminal:
     """What a person at a terminal would see."""
 
     def __init__(self, rig):
-        self.socket = socket.create_connection((rig.host, rig.port), timeout=5)
+        self.socket = socket.create_connection((rig.host, rig.port), timeout=30)
         self._buffer = b""
 
     def ask(self, text, end="\n"):

@@ -6,6 +6,7 @@ import re
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from real_time import slack, until
 from switch_rig import EXACT, LOGIN, QUICK, simulated_switch, spec
 
 from instruments.capabilities import PowerMonitor
@@ -384,11 +385,12 @@ def test_in_real_time(scheme, real):
     assert began <= operation.sent.earliest <= operation.sent.latest
     done = operation.done()
     assert done.earliest >= operation.sent.latest + 2 * MS
-    assert done.earliest - operation.sent.latest < 100 * MS
+    assert done.earliest - operation.sent.latest < 100 * MS + slack(rig.clock)
     assert switch.circuits() == {Circuit(1, 17), Circuit(2, 18)}
-    rig.clock.sleep(20 * MS)
+    lit = pytest.approx(-rig.matrix.loss(Circuit(1, 17)), abs=0.006)
+    until(lambda: switch.power([17]).dbm[17] == lit, rig.clock)
     reading = switch.power([17, 18, 20])
-    assert reading.dbm[17] == pytest.approx(-rig.matrix.loss(Circuit(1, 17)), abs=0.006)
+    assert reading.dbm[17] == lit
     assert reading.dbm[20] == DARK_DBM
     assert reading.asked < reading.answered
     switch.set_shutters([17], is_open=False)
@@ -405,8 +407,8 @@ def test_acknowledgements_in_real_time_are_stamped_by_their_reader(scheme, real)
     switch = rig.driver()
     switch.circuits()
     operation = switch.change([], [Circuit(1, 17)])
-    rig.clock.sleep(150 * MS)
-    assert operation.done().latest - operation.sent.latest < 120 * MS
+    rig.clock.sleep(600 * MS)
+    assert operation.done().latest - operation.sent.latest < 500 * MS
 
 
 # ---------------------------------------------------------------------------- any sequence

@@ -134,6 +134,7 @@ class Faulty:
         heard: the questions that it has begun to answer.
         regaining: how many questions came that are asked to regain step.
         repeats_until: when the last answer is repeated that will be.
+        done: for how many questions all was said that it says.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class Faulty:
         self.heard: list[bytes] = []
         self.regaining = 0
         self.repeats_until = 0
+        self.done = 0
         self._plan: Iterator[Fault] = iter(plan)
         self._gateway = gateway
         self._ears: list[Ear] = []
@@ -207,6 +209,7 @@ class Ear:
 
     def _carry_out(self, steps: list[tuple[int, Callable[[], None]]]) -> None:
         if not steps:
+            self._owner.done += 1
             self._next()
             return
         wait, act = steps.pop(0)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from faulty import MS, TIMEOUT, Bracketed, Fault, Faulty, Lines
+from real_time import LONG, slack, until
 
 from instruments.clock import SystemClock
 from instruments.errors import (
@@ -78,7 +79,7 @@ def test_silence_is_told_with_what_was_asked(opened, clock):
     before = clock.now()
     with pytest.raises(NoReplyError) as raised:
         exchange.ask(b"Q1\n", TIMEOUT)
-    assert TIMEOUT <= clock.now() - before < TIMEOUT + 50 * MS
+    assert TIMEOUT <= clock.now() - before <= TIMEOUT + slack(clock)
     assert raised.value.command == "Q1"
     lines = str(raised.value).splitlines()
     assert lines[0] == "meter did not answer within 0.05 s"
@@ -86,10 +87,15 @@ def test_silence_is_told_with_what_was_asked(opened, clock):
     assert lines[-1].endswith("> Q1")
 
 
+def late(clock):
+    """How long after the timeout an answer comes late, even if its timeout is noticed late."""
+    return (5 if clock.virtual else 300) * MS
+
+
 @pytest.mark.parametrize("line", [False, True], ids=["tcp", "serial"])
 def test_a_late_answer_is_never_the_next_one(opened, clock, line):
     resync = Resync(10 * MS, b"ID\n", b"IDENTITY".__eq__) if line else None
-    exchange, _ = opened(Fault(after=TIMEOUT + 5 * MS), line=line, resync=resync)
+    exchange, _ = opened(Fault(after=TIMEOUT + late(clock)), line=line, resync=resync)
     with pytest.raises(NoReplyError):
         exchange.ask(b"Q1\n", TIMEOUT)
     assert exchange.ask(b"Q2\n").data == b"A2"
@@ -108,8 +114,8 @@ def test_a_peer_that_hangs_up_is_told_at_once(opened, clock, kind):
     exchange, _ = opened(Fault(kind, at=2, after=MS))
     before = clock.now()
     with pytest.raises(DisconnectedError, match="closed the connection before it had answered"):
-        exchange.ask(b"Q1\n", 10_000 * MS)
-    assert clock.now() - before < 51 * MS
+        exchange.ask(b"Q1\n", LONG)
+    assert clock.now() - before <= MS + slack(clock)
     assert exchange.ask(b"Q2\n").data == b"A2"
     assert exchange.openings == 2
 
@@ -132,8 +138,10 @@ def test_a_peer_that_hung_up_meanwhile_is_asked_over_a_new_connection(clock):
         resync=resync,
     )
     assert exchange.ask(b"Q1\n").data == b"A1"
-    clock.schedule(clock.now() + MS, "z", sessions[0].close)
-    clock.sleep((30 if clock.virtual else 300) * MS)
+    closed = clock.event()
+    clock.schedule(clock.now() + MS, "z", lambda: (sessions[0].close(), closed.set()))
+    assert closed.wait(LONG)
+    clock.sleep(MS)
     assert exchange.ask(b"Q2\n").data == b"A2"
     assert asked(instrument) == ["Q1", "Q2"]  # nothing was lost, so nothing needs regaining
     assert exchange.openings == 2
@@ -142,9 +150,9 @@ def test_a_peer_that_hung_up_meanwhile_is_asked_over_a_new_connection(clock):
 
 
 def test_bytes_that_nobody_asked_for_end_a_connection(opened, clock):
-    exchange, _ = opened(Fault("repeats", gap=5 * MS))
+    exchange, instrument = opened(Fault("repeats", gap=(5 if clock.virtual else 200) * MS))
     assert exchange.ask(b"Q1\n").data == b"A1"
-    clock.sleep((30 if clock.virtual else 300) * MS)
+    until(lambda: instrument.done == 1, clock)
     assert exchange.ask(b"Q2\n").data == b"A2"
     assert exchange.openings == 2
     assert [p.text for p in exchange.trace.pieces()][3:5] == ["A1\n", "unasked for"]
@@ -316,18 +324,19 @@ def test_what_babbles_is_not_brought_back_into_step(clock):
             pass
 
     device = server.serial_line(Babbler)
+    quiet = (20 if clock.virtual else 500) * MS  # a busy machine babbles with pauses
     exchange = Exchange(
         "switch",
         lambda: serial_stream("switch", device, clock, baud=9600),
         clock,
         framing.Sized(8),
-        resync=Resync(500 * MS),
+        resync=Resync(quiet),
     )
-    exchange.ask(b"Q1\n", TIMEOUT)
+    exchange.ask(b"Q1\n")
     before = clock.now()
     with pytest.raises(GarbledError, match="does not stop sending what nobody asked for"):
         exchange.ask(b"Q2\n", TIMEOUT)
-    assert clock.now() - before < 2 * TIMEOUT + 500 * MS
+    assert clock.now() - before <= TIMEOUT + quiet + slack(clock)
     exchange.close()
     server.close()
 
@@ -389,19 +398,19 @@ def test_a_flood_ends_with_the_timeout():
     )
     before = clock.now()
     with pytest.raises(NoReplyError, match="bytes of an unfinished answer"):
-        exchange.ask(b"Q1\n", 100 * MS)
-    assert clock.now() - before < 200 * MS
+        exchange.ask(b"Q1\n", 300 * MS)
+    assert clock.now() - before < 300 * MS + slack(clock)
     exchange.close()
     server.close()
 
 
 def test_what_cannot_be_told_is_noticed_afterwards(opened, clock):
     """An answer that is repeated once the next question was written looks like its answer."""
-    again = Fault("repeats", after=MS, gap=10 * MS)
-    exchange, _ = opened(again, Fault(after=5 * MS), Fault(after=MS))
+    again = Fault("repeats", after=MS, gap=(10 if clock.virtual else 300) * MS)
+    exchange, instrument = opened(again, Fault(after=5 * MS), Fault(after=MS))
     assert exchange.ask(b"Q1\n").data == b"A1"
     assert exchange.ask(b"Q2\n").data == b"A1"
-    clock.sleep((30 if clock.virtual else 300) * MS)
+    until(lambda: instrument.done == 2, clock)
     assert exchange.ask(b"Q3\n").data == b"A3"
     assert "unasked for" in [piece.text for piece in exchange.trace.pieces()]
     assert exchange.openings == 2
@@ -412,7 +421,7 @@ def test_what_cannot_be_told_is_noticed_afterwards(opened, clock):
 
 def test_an_answer_may_come_before_it_is_waited_for(opened, clock):
     exchange, _ = opened(Fault(after=10 * MS))
-    begun = exchange.begin(b"Q1\n", 500 * MS)
+    begun = exchange.begin(b"Q1\n", LONG)
     written = clock.now()
     clock.sleep(100 * MS)
     answer = begun.result()
@@ -420,12 +429,12 @@ def test_an_answer_may_come_before_it_is_waited_for(opened, clock):
     assert begun.result() is answer
     assert answer.sent == begun.sent
     assert answer.sent.latest <= written
-    assert clock.now() - written < 200 * MS
+    assert clock.now() - written <= 100 * MS + slack(clock)
 
 
 def test_whoever_comes_next_waits_first(opened, clock):
     exchange, instrument = opened(Fault(after=10 * MS))
-    begun = exchange.begin(b"Q1\n", TIMEOUT)
+    begun = exchange.begin(b"Q1\n")
     assert exchange.ask(b"Q2\n").data == b"A2"
     assert begun.result().data == b"A1"
     assert asked(instrument) == ["Q1", "Q2"]
@@ -433,8 +442,8 @@ def test_whoever_comes_next_waits_first(opened, clock):
 
 
 @pytest.mark.parametrize("next_first", [False, True])
-def test_what_was_begun_fails_alone(opened, next_first):
-    exchange, _ = opened(Fault(after=90 * MS))
+def test_what_was_begun_fails_alone(opened, clock, next_first):
+    exchange, _ = opened(Fault(after=TIMEOUT + late(clock)))
     begun = exchange.begin(b"Q1\n", TIMEOUT)
     if next_first:
         assert exchange.ask(b"Q2\n").data == b"A2"

@@ -5,6 +5,7 @@ import os
 import tty
 
 import pytest
+from real_time import LONG, slack, until
 
 from instruments.clock import SystemClock
 from instruments.errors import UnreachableError
@@ -38,7 +39,7 @@ class Echo:
 
 @pytest.fixture(params=["virtual", "real"])
 def clock(request):
-    made = VirtualClock(patience=10) if request.param == "virtual" else SystemClock()
+    made = VirtualClock(patience=20) if request.param == "virtual" else SystemClock()
     yield made
     made.close()
 
@@ -73,11 +74,12 @@ def test_what_comes(echo, clock, wire):
     stream = echo(wire)
     assert stream.pending() == b""
     stream.send(b"hello")
-    assert stream.receive(1000 * MS) == b"hello"
+    assert stream.receive(LONG) == b"hello"
     assert stream.pending() == b""
     before = clock.now()
-    assert stream.receive(1000 * MS) == b"HELLO"
-    assert 3 * MS < clock.now() - before < 300 * MS
+    assert stream.receive(LONG) == b"HELLO"
+    if clock.virtual:
+        assert clock.now() - before == 5 * MS
 
 
 @BOTH
@@ -87,29 +89,34 @@ def test_time_that_runs_out(echo, clock, wire):
         before = clock.now()
         with pytest.raises(TimeoutError):
             stream.receive(timeout)
-        assert max(timeout, 0) <= clock.now() - before < max(timeout, 0) + 500 * MS
+        assert max(timeout, 0) <= clock.now() - before <= max(timeout, 0) + slack(clock)
 
 
 @BOTH
 def test_what_nobody_asked_for(echo, clock, wire):
     stream = echo(wire)
     stream.send(b"hello")
-    clock.sleep(40 * MS)
-    came = stream.pending()
-    assert came + stream.pending() == b"helloHELLO"
+    came = b""
+
+    def everything():
+        nonlocal came
+        came += stream.pending()
+        return came == b"helloHELLO"
+
+    until(everything, clock)
 
 
 def test_the_end_comes_after_what_was_said(echo, clock):
     stream = echo("tcp")
     stream.send(b"hello")
-    assert stream.receive(1000 * MS) == b"hello"
+    assert stream.receive(LONG) == b"hello"
     clock.sleep(20 * MS)
     stream.send(b"bye")
     clock.sleep(20 * MS)
-    assert stream.receive(1000 * MS) == b"HELLO"
+    assert stream.receive(LONG) == b"HELLO"
     for _ in range(2):
         with pytest.raises(StreamClosedError, match="closed the connection"):
-            stream.receive(1000 * MS)
+            stream.receive(LONG)
     with pytest.raises(StreamClosedError):
         stream.pending()
 
@@ -119,7 +126,7 @@ def test_writing_to_one_that_is_gone(echo, clock):
     stream.send(b"bye")
     clock.sleep(20 * MS)
     with pytest.raises(StreamClosedError):  # noqa: PT012 - the first write only learns of it
-        for _ in range(100):
+        for _ in range(10_000):
             stream.send(b"hello" * 1000)
             clock.sleep(MS)
 
@@ -130,12 +137,12 @@ def test_a_serial_line_that_is_cut(pulled):
     tty.setraw(other)
     stream = serial_stream("m", os.ttyname(other), SystemClock(), baud=9600)
     os.write(own, b"hel")
-    assert stream.receive(1000 * MS) == b"hel"
+    assert stream.receive(LONG) == b"hel"
     os.close(own)
     if pulled == "both":
         os.close(other)
     with pytest.raises(StreamClosedError):
-        stream.receive(1000 * MS)
+        stream.receive(LONG)
     stream.close()
     if pulled != "both":
         os.close(other)
@@ -149,7 +156,7 @@ def test_a_serial_line_is_nobody_elses(echo, clock):
 
 @pytest.mark.parametrize("device", ["/dev/lightrig-none", "/dev/null", "/etc/hostname"])
 def test_what_is_no_serial_line(clock, device):
-    with pytest.raises(UnreachableError, match=f"m did not answer at {device} after 0.0"):
+    with pytest.raises(UnreachableError, match=f"m did not answer at {device} after [0-9]"):
         serial_stream("m", device, clock, baud=9600)
 
 
@@ -163,14 +170,14 @@ def test_what_is_no_address(clock):
 @pytest.mark.parametrize("when", ["under way", "late"])
 def test_a_line_that_is_closed_keeps_nobody_waiting(when):
     """What an instrument says to nobody is not in flight, so virtual time goes on."""
-    clock = VirtualClock(patience=5)
+    clock = VirtualClock(patience=20)
     server = PeerServer(clock)
     device = server.serial_line(lambda connection, _: Echo(connection, clock))
     for _ in range(20):
         stream = serial_stream("m", device, clock, baud=9600)
         stream.send(b"hello")
         if when == "late":
-            assert stream.receive(1000 * MS) == b"hello"
+            assert stream.receive(LONG) == b"hello"
         stream.close()
         before = clock.now()
         clock.sleep(100 * MS)

@@ -44,7 +44,7 @@ def test_a_closed_port_is_told_with_address_and_time(system_clock):
         with pytest.raises(UnreachableError) as raised:
             session.command("RTRV-HDR")
         assert re.match(
-            rf"ocs did not answer at 127\.0\.0\.1:{port} after 0\.\d\d s: Connection refused",
+            rf"ocs did not answer at 127\.0\.0\.1:{port} after \d+\.\d\d s: Connection refused",
             str(raised.value),
         )
         assert "  try " in str(raised.value)
@@ -56,8 +56,11 @@ def test_no_answer_is_told_after_the_timeout(system_clock, monkeypatch):
         raise TimeoutError
 
     monkeypatch.setattr(socket, "create_connection", never)
-    with pytest.raises(UnreachableError, match=r"at 192\.0\.2\.1:3082 after 0\.0[5-9] s: no ans"):
+    with pytest.raises(UnreachableError) as raised:
         connect("ocs", "192.0.2.1", 3082, 0.05, system_clock)
+    told = re.search(r"at 192\.0\.2\.1:3082 after (\d+\.\d\d) s: no answer", str(raised.value))
+    assert told is not None
+    assert float(told[1]) >= 0.05
 
 
 @pytest.mark.parametrize("host", ["two..dots", "x" * 70])
@@ -87,7 +90,7 @@ def test_a_peer_that_has_gone_before_we_look_is_only_gone(make_clock):
             accepted.close()
             listener = Listener()
             connection = TcpConnection(line, listener, clock)
-            assert listener.reason.wait(5)
+            assert listener.reason.wait(30)
             with pytest.raises(OSError, match=r"[a-z]"):
                 connection.send(b"hello")
             connection.close()

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from liar import HEADER, block, denial, report
+from real_time import LONG, over_soon, until
 
 from instruments.errors import (
     DeniedError,
@@ -23,7 +24,6 @@ from instruments.wire.tl1 import LONGEST_BLOCK
 
 MS = 1_000_000
 PASSWORD = "hunter2-and-more"
-LONG = 30_000 * MS
 SHORT = 60 * MS
 
 
@@ -185,11 +185,15 @@ SILENCES = {
 
 @pytest.mark.parametrize(("lie", "says"), SILENCES.values(), ids=SILENCES)
 def test_no_answer_is_an_error_at_the_timeout(against, lie, says):
-    session, liar = against(scripted(lie))
-    began = time.monotonic()
-    with pytest.raises(NoReplyError, match=r"did not answer within 0\.06 s") as raised:
-        session.command("RTRV-PATCH", timeout=SHORT)
-    assert 0.06 <= time.monotonic() - began < 2
+    said = threading.Event()
+    session, liar = against(scripted(lambda call: (lie(call), said.set())))
+    pending = session.submit("RTRV-PATCH")
+    assert said.wait()
+    with (
+        over_soon(after=SHORT),
+        pytest.raises(NoReplyError, match=r"did not answer within 0\.06 s") as raised,
+    ):
+        pending.result(SHORT)
     assert_tells(raised.value, says)
     assert_next_works(session)
     assert liar.connections == 1
@@ -208,10 +212,8 @@ GARBAGE = {
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 def test_an_answer_that_is_not_tl1_is_told_at_once(against, garbage):
     session, _ = against(scripted(lambda call: call.write(garbage)))
-    began = time.monotonic()
-    with pytest.raises(GarbledError, match="not TL1") as raised:
+    with over_soon(), pytest.raises(GarbledError, match="not TL1") as raised:
         session.command("RTRV-PATCH", timeout=LONG)
-    assert time.monotonic() - began < 1
     assert_tells(raised.value, "not a TL1 answer")
     assert_next_works(session)
 
@@ -223,10 +225,8 @@ def test_an_answer_without_end_is_given_up_before_the_timeout(against):
             call.write(b"\xe9" * 10_000)
 
     session, _ = against(scripted(endless))
-    began = time.monotonic()
-    with pytest.raises(GarbledError, match="a megabyte without ending") as raised:
+    with over_soon(), pytest.raises(GarbledError, match="a megabyte without ending") as raised:
         session.command("RTRV-PATCH", timeout=LONG)
-    assert time.monotonic() - began < 5
     assert raised.value.command == "RTRV-PATCH:::1:;"
     assert_next_works(session)
 
@@ -235,7 +235,7 @@ def test_an_answer_cut_short_by_the_next_is_neither(against):
     both = threading.Event()
 
     def first(call):
-        assert both.wait(5)
+        assert both.wait()
         call.write(block(call.tag, "1,17", ends=""))
 
     session, _ = against(scripted(first, lambda call: call.done("2,18")))
@@ -260,23 +260,18 @@ ENDS = {
 def test_a_peer_that_closes_is_known_at_once(against, lie, login):
     scripts = [lambda call: call.done()] if login else []
     session, liar = against(scripted(*scripts, lie), login=login)
-    began = time.monotonic()
-    with pytest.raises(DisconnectedError, match="closed the connection") as raised:
+    with over_soon(), pytest.raises(DisconnectedError, match="closed the connection") as raised:
         session.command("RTRV-PATCH", timeout=LONG)
-    assert time.monotonic() - began < 1
     assert_tells(raised.value)
     assert_next_works(session)
     assert liar.connections == 2
     assert [text.split(":")[0] for text in liar.calls].count("ACT-USER") == 2 * login
 
 
-def test_a_peer_that_closes_while_nobody_waits_is_no_trouble(against):
+def test_a_peer_that_closes_while_nobody_waits_is_no_trouble(against, system_clock):
     session, liar = against(scripted(lambda call: (call.done("1"), call.hang_up())))
     assert session.command("RTRV-PATCH").lines == ("1",)
-    for _ in range(500):
-        if any("closed" in piece.text for piece in session.trace.pieces()):
-            break
-        time.sleep(0.002)
+    until(lambda: session._connection is None, system_clock)
     assert_next_works(session)
     assert liar.connections == 2
 
@@ -294,10 +289,8 @@ def test_a_peer_that_lets_nobody_in_is_known_at_once(against):
                 )
             )
         )
-        began = time.monotonic()
-        with pytest.raises((DisconnectedError, UnreachableError)) as raised:
+        with over_soon(), pytest.raises((DisconnectedError, UnreachableError)) as raised:
             session.command("RTRV-PATCH", timeout=LONG)
-        assert time.monotonic() - began < 1
         assert raised.value.instrument == "ocs"
     liar.on_connect = lambda line: None
     assert_next_works(session)
@@ -313,10 +306,8 @@ def test_a_peer_that_closes_while_it_is_let_in_is_known_at_once(against, monkeyp
     monkeypatch.setattr(tl1, "TcpConnection", Slow)
     session, liar = against(lambda call: call.done(call.aid), login=login)
     liar.on_connect = lambda line: line.shutdown(socket.SHUT_WR)
-    began = time.monotonic()
-    with pytest.raises(DisconnectedError):
+    with over_soon(), pytest.raises(DisconnectedError):
         session.command("RTRV-PATCH", timeout=LONG)
-    assert time.monotonic() - began < 1
     liar.on_connect = lambda line: None
     assert_next_works(session)
 
@@ -464,8 +455,6 @@ def test_closing_ends_what_still_waits(against):
     session, _ = against(scripted(lambda call: None))
     pending = session.submit("RTRV-PATCH")
     session.close()
-    began = time.monotonic()
-    with pytest.raises(DisconnectedError, match="session closed") as raised:
+    with over_soon(), pytest.raises(DisconnectedError, match="session closed") as raised:
         pending.result(LONG)
-    assert time.monotonic() - began < 1
     assert re.search(r"RTRV-PATCH:::1:;", str(raised.value))

@@ -81,7 +81,7 @@ def test_whoever_gives_up_waiting_is_passed_over(monkeypatch):
         thread = threading.Thread(target=enter)
         thread.start()
         assert not came.wait(0.02)
-    assert came.wait(5)
+    assert came.wait(30)
     thread.join()
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from faulty import MS, Fault, Faulty, Lines
+from real_time import LONG, over_soon, slack
 from vxi11_instrument import CLEAR, CLOSE, DESTROY_LINK, HALF, vxi11_instrument
 
 from instruments.clock import SystemClock
@@ -51,6 +52,7 @@ def laser(clock):
     commands.add("SOURce:POWer?", lambda _: f"{power['dBm']:.3f}")
     commands.add("TRACe?", lambda _: block(DATA))
     commands.add("SLOW?", lambda _: Later(70 * MS, "slow"))
+    commands.add("SLOWER?", lambda _: Later(300 * MS, "slower"))
 
     def session(connection, index):
         return ScpiDialogue(connection, clock, f"laser#{index}", commands)
@@ -105,7 +107,7 @@ def test_every_wire_takes_as_long_as_the_instrument(laser, opened, clock, wire):
     reply = session.query("SLOW?")
     assert reply.text == "slow"
     took = reply.received - reply.sent.earliest
-    assert 70 * MS <= took < (71 * MS if clock.virtual else 170 * MS)
+    assert 70 * MS <= took <= 71 * MS + slack(clock)
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -114,9 +116,9 @@ def test_after_a_timeout_the_next_answer_is_its_own(laser, opened, clock, wire):
     for _ in range(2):
         before = clock.now()
         with pytest.raises(NoReplyError, match=r"laser did not answer within 0\.04 s"):
-            session.query("SLOW?", 40 * MS)
+            session.query("SLOW?" if clock.virtual else "SLOWER?", 40 * MS)
         if wire != "asrl":  # which first finds out that there is nothing to regain
-            assert clock.now() - before < 90 * MS
+            assert clock.now() - before <= 50 * MS + slack(clock)
         assert session.query("SOUR:POW?").text == "0.000"
 
 
@@ -169,10 +171,8 @@ def test_one_seed_of_moments_over_hislip():
 def test_where_nothing_answers(opened, resource, why):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    began = time.monotonic()
-    with pytest.raises(UnreachableError, match=why):
+    with over_soon(), pytest.raises(UnreachableError, match=why):
         opened(Way("visa", resource=resource.format(port=port))).query("*IDN?")
-    assert time.monotonic() - began < 5
     gc.collect()  # sockets that were left open would be warned of here
 
 
@@ -261,10 +261,8 @@ def test_vxi11(vxi11):
 
 def test_vxi11_silence(vxi11):
     session, instrument = vxi11
-    began = time.monotonic()
-    with pytest.raises(NoReplyError, match=r"meter did not answer within 0\.1 s"):
+    with over_soon(), pytest.raises(NoReplyError, match=r"meter did not answer within 0\.1 s"):
         session.query("SILENT?", 100 * MS)
-    assert time.monotonic() - began < 0.25
     assert session.query("POW?").text == "-3.25"
     assert instrument.heard[-2:] == [b"*IDN?\n", b"POW?\n"]
     assert instrument.calls.count(CLEAR) == 2
@@ -279,10 +277,10 @@ def test_vxi11_that_dies_is_known_at_once(vxi11, how, caplog):
         assert session.query("POW?").text == "-3.25"
         cpu, began = time.process_time(), time.monotonic()
         with pytest.raises(DisconnectedError):
-            session.query(how, 30_000 * MS)
+            session.query(how, LONG)
         best = min(best, (time.monotonic() - began, time.process_time() - cpu))
-    assert best[0] < 0.05
-    assert best[1] < 0.03
+    assert best[0] < 0.25
+    assert best[1] < 0.1
     session.close()
     del session
     gc.collect()
@@ -313,11 +311,10 @@ def test_hislip_that_is_cut_in_a_message_that_is_passed_over():
 
     resource = hislip_resource(*server.listen(Cutting(instrument.session)))
     session = scpi_session("meter", Way("visa", resource=resource), clock)
-    cpu, began = time.process_time(), time.monotonic()
-    with pytest.raises(DisconnectedError):
-        session.query("Q1?", 30_000 * MS)
-    assert time.monotonic() - began < 0.5
-    assert time.process_time() - cpu < 0.4
+    cpu = time.process_time()
+    with over_soon(), pytest.raises(DisconnectedError):
+        session.query("Q1?", LONG)
+    assert time.process_time() - cpu < 2
     assert sent
     session.close()
     server.close()

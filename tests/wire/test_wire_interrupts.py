@@ -35,7 +35,7 @@ def interrupted(step, after):
         delay = after
         while not over.wait(delay):
             signal.pthread_kill(main, signal.SIGINT)
-            delay = 0.5
+            delay = 5.0
 
     fingers = threading.Thread(target=press)
     number = 0
