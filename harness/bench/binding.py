@@ -329,7 +329,8 @@ class _Builder:
             for nic in spec.nics.values()
             for port in nic.ports
         ]
-        links = KernelLinks(namespaces.pid(PLANT), ports)
+        switches = [s.name for s in self._testbed.switches.values() if s.kind == "packet"]
+        links = KernelLinks(namespaces.pid(PLANT), ports, switches)
         self.closers.append(links.close)
         return pids, links
 

@@ -1,8 +1,8 @@
 """The process in the plant's namespace that `instruments.simulated.kernel_links` talks to.
 
-One JSON object a line. The first request names the ports, each further one the wanted
-state; every answer is {"ok": [[key, up, sent_ns, done_ns], ...]} or {"error": text}. When
-stdin ends, the agent takes its devices away and ends.
+One JSON object a line. The first request names the ports and packet switches, each further
+one the wanted state; every answer is {"ok": [[key, up, sent_ns, done_ns], ...]} or
+{"error": text}. When stdin ends, the agent takes its devices away and ends.
 
 Devices are made with pyroute2. The requests that move a carrier or a bridge port are
 written by hand: 0.03 to 0.1 ms each, where pyroute2 takes 0.2 to 0.4 ms.
@@ -97,27 +97,33 @@ def _limit(route: IPRoute, index: int, rate_bps: int | None) -> None:
 
 
 class _Plant:
-    """The plant's ends of all ports, and the bridges that join them."""
+    """The plant's ends of all ports, and the bridges that join them.
 
-    def __init__(self, ports: Sequence[Mapping[str, Any]]) -> None:
+    A bridge is a link of two ports, or a packet switch that stays one.
+    """
+
+    def __init__(self, ports: Sequence[Mapping[str, Any]], switches: Sequence[str]) -> None:
         self._clock = SystemClock()
         self._requests = _Requests()
         self._index: dict[str, int] = {}
         self._bridge_of: dict[str, int] = {}
         self._lit: set[str] = set()
         self._bridges: list[int] = []
+        self._switches: dict[str, int] = {}
         _quiet("default")
         try:
             with IPRoute() as route:
                 for number in range(len(ports) // 2):
-                    self._make_bridge(route, number)
+                    self._bridges.append(self._make_bridge(route, number))
+                for number, name in enumerate(switches, len(self._bridges)):
+                    self._switches[name] = self._make_bridge(route, number)
                 for port in ports:
                     self._make_port(route, port)
         except _Refused:
             self.close()
             raise
 
-    def _make_bridge(self, route: IPRoute, number: int) -> None:
+    def _make_bridge(self, route: IPRoute, number: int) -> int:
         index = _FIRST_BRIDGE + number
         try:
             route.link(
@@ -130,8 +136,8 @@ class _Plant:
             )
         except NetlinkError as error:
             raise _Refused(f"a bridge cannot be made: {error}") from error
-        self._bridges.append(index)
         self._requests.set_up(index, True)
+        return index
 
     def _make_port(self, route: IPRoute, port: Mapping[str, Any]) -> None:
         key, netdev, pid = port["key"], port["netdev"], port["server_pid"]
@@ -159,9 +165,14 @@ class _Plant:
         except (NetlinkError, OSError, ValueError) as error:
             raise _Refused(f"port {key} cannot be made: {error}") from error
 
-    def apply(self, lit: set[str], joined: Iterable[Sequence[str]]) -> list[Change]:
+    def apply(
+        self,
+        lit: set[str],
+        joined: Iterable[Sequence[str]],
+        switched: Mapping[str, Iterable[str]],
+    ) -> list[Change]:
         changes = [self._light(key, False) for key in sorted(self._lit - lit)]
-        self._join(joined)
+        self._join(joined, switched)
         changes += [self._light(key, True) for key in sorted(lit - self._lit)]
         return changes
 
@@ -172,8 +183,10 @@ class _Plant:
         (self._lit.add if up else self._lit.discard)(key)
         return key, up, sent, done
 
-    def _join(self, joined: Iterable[Sequence[str]]) -> None:
+    def _join(self, joined: Iterable[Sequence[str]], switched: Mapping[str, Iterable[str]]) -> None:
         wanted = self._place(joined)
+        for switch, keys in switched.items():
+            wanted |= dict.fromkeys(keys, self._switches[switch])
         # All are released first: three ports in a bridge would be a light path too many.
         for key, bridge in sorted(self._bridge_of.items()):
             if wanted.get(key) != bridge:
@@ -201,7 +214,7 @@ class _Plant:
         return place
 
     def close(self) -> None:
-        for index in (*self._index.values(), *self._bridges):
+        for index in (*self._index.values(), *self._bridges, *self._switches.values()):
             try:
                 self._requests.delete(index)
             except OSError as error:
@@ -224,9 +237,10 @@ def main() -> int:
         try:
             changes: list[Change] = []
             if plant is None:
-                plant = _Plant(request["ports"])
+                plant = _Plant(request["ports"], request["switches"])
             else:
-                changes = plant.apply(set(request["lit"]), request["joined"])
+                wanted = set(request["lit"]), request["joined"], request["switched"]
+                changes = plant.apply(*wanted)
             answer: dict[str, Any] = {"ok": changes}
         except (_Refused, NetlinkError, OSError) as error:
             answer = {"error": str(error)}

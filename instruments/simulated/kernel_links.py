@@ -2,14 +2,15 @@
 
 Every port is a veth pair. One end is the server's netdev; the other, in the plant's
 namespace, is where the fibers are: set up it is light at the port (carrier), and two of
-them in one bridge are a link. An agent process inside the plant's namespace does the work.
+them in one bridge are a link. A bridge of more is a packet switch, whose own ports are those
+at the other ends. An agent process inside the plant's namespace does the work.
 """
 
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -58,14 +59,17 @@ class CarrierChange(NamedTuple):
 
 
 class KernelLinks:
-    """The links among `ports`, all dark and apart at first, until closed.
+    """The links among `ports` and to packet `switches`, all dark and apart at first, until closed.
 
     `plant_pid` is a process in the namespace that stands for everything between the
     servers. Raises `KernelLinksError`, naming the port, when the kernel refuses one.
     """
 
-    def __init__(self, plant_pid: int, ports: Sequence[KernelPort]) -> None:
+    def __init__(
+        self, plant_pid: int, ports: Sequence[KernelPort], switches: Sequence[str] = ()
+    ) -> None:
         self._keys = frozenset(port.key for port in ports)
+        self._switches = tuple(switches)
         if len(self._keys) != len(ports):
             raise KernelLinksError("two of the ports have the same server and netdev")
         self._turn = threading.Lock()
@@ -77,29 +81,40 @@ class KernelLinks:
             text=True,
         )
         try:
-            self._ask({"ports": [asdict(port) | {"key": port.key} for port in ports]})
+            named = [asdict(port) | {"key": port.key} for port in ports]
+            self._ask({"ports": named, "switches": self._switches})
         except KernelLinksError:
             self.close()
             raise
 
-    def apply(self, lit: frozenset[str], joined: frozenset[frozenset[str]]) -> list[CarrierChange]:
+    def apply(
+        self,
+        lit: frozenset[str],
+        joined: frozenset[frozenset[str]],
+        switched: Mapping[str, frozenset[str]] | None = None,
+    ) -> list[CarrierChange]:
         """Bring the kernel to this state; what is so already is left alone.
 
         `lit` are the keys of ports that have carrier, `joined` the pairs of ports that
-        exchange packets while both are lit. Ports that must go dark do so first, then
-        ports are parted and joined, then the others are lit. Returns the carriers that
-        were moved, in the order they were.
+        exchange packets while both are lit, `switched` the ports at each packet switch. Ports
+        that must go dark do so first, then ports are parted and joined, then the others are
+        lit. Returns the carriers that were moved, in the order they were.
 
-        Raises `KernelLinksError` for a key that is no port, a link that is not between two
-        ports, a port in two links, or a refusal by the kernel.
+        Raises `KernelLinksError` for a key that is no port, a switch that is none, a link that
+        is not between two ports, a port in two links or at a switch besides, or a refusal by
+        the kernel.
         """
-        ends = [key for link in joined for key in link]
+        at = {name: sorted(keys) for name, keys in (switched or {}).items()}
+        if strangers := at.keys() - set(self._switches):
+            raise KernelLinksError(f"no such packet switch: {', '.join(sorted(strangers))}")
+        ends = [key for keys in (*joined, *at.values()) for key in keys]
         if unknown := (lit | frozenset(ends)) - self._keys:
             raise KernelLinksError(f"no such port: {', '.join(sorted(unknown))}")
         if any(len(link) != 2 for link in joined) or len(set(ends)) != len(ends):
             raise KernelLinksError("a link joins two ports, and a port is in one link at most")
         links = sorted(sorted(link) for link in joined)
-        return [CarrierChange(*row) for row in self._ask({"lit": sorted(lit), "joined": links})]
+        wanted = {"lit": sorted(lit), "joined": links, "switched": at}
+        return [CarrierChange(*row) for row in self._ask(wanted)]
 
     def close(self) -> None:
         """Take all links away and end the agent. May be called twice."""

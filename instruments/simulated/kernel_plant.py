@@ -11,7 +11,8 @@ from testbeds import LightrigError, Port, Testbed
 class KernelPlant:
     """Keeps the kernel's links as the light is: a port that hears light has carrier.
 
-    A port that hears itself has carrier and nobody to talk to.
+    A port that hears itself has carrier and nobody to talk to. One that a port of a packet
+    switch hears, and that hears it, is at that switch.
 
     The kernel is moved by a thread of its own, always to the newest state: it takes
     milliseconds, in which more mirrors may come to rest.
@@ -31,7 +32,7 @@ class KernelPlant:
         self._thread.start()
 
     def hears(self, port: Port, source: Port | None) -> None:
-        """From now on `port` receives the light of `source`, or none."""
+        """From now on `port`, a server's or a packet switch's, receives `source`, or no light."""
         with self._changed:
             if source is None:
                 self._heard.pop(port, None)
@@ -55,13 +56,19 @@ class KernelPlant:
                     return
                 self._dirty = False
                 heard = dict(self._heard)
-            joined = frozenset(
-                frozenset((self._keys[port], self._keys[source]))
-                for port, source in heard.items()
-                if source != port and heard.get(source) == port
-            )
+            lit = frozenset(self._keys[port] for port in heard if port in self._keys)
+            joined: set[frozenset[str]] = set()
+            switched: dict[str, frozenset[str]] = {}
+            for port, source in heard.items():
+                if port not in self._keys or source == port or heard.get(source) != port:
+                    continue
+                if source in self._keys:
+                    joined.add(frozenset((self._keys[port], self._keys[source])))
+                else:
+                    there = switched.get(source.owner, frozenset())
+                    switched[source.owner] = there | {self._keys[port]}
             try:
-                changes = self._kernel.apply(frozenset(self._keys[p] for p in heard), joined)
+                changes = self._kernel.apply(lit, frozenset(joined), switched)
             except LightrigError as error:
                 self.failure = error
                 return

@@ -113,13 +113,13 @@ def _links(namespaces: kernel.Namespaces) -> Iterator[KernelLinks]:
         for host, server in enumerate(SERVERS, 1)
         for subnet, netdev in enumerate(NETDEVS, 2)
     ]
-    with KernelLinks(namespaces.pid("plant"), ports) as made:
+    with KernelLinks(namespaces.pid("plant"), ports, ["eps"]) as made:
         yield made
 
 
 @pytest.fixture
 def links(_links: KernelLinks) -> KernelLinks:
-    """The links of all servers, dark and apart."""
+    """The links of all servers, and to a packet switch, dark and apart."""
     _links.apply(frozenset(), frozenset())
     return _links
 

@@ -104,6 +104,24 @@ def test_a_connection_reaches_the_joined_port_only(
             assert (said == "ConnectionRefusedError\n") == (address == refused)
 
 
+def test_a_packet_switch_joins_all_that_are_at_it(
+    links: KernelLinks, namespaces: kernel.Namespaces, run: Callable[..., str]
+) -> None:
+    number = {A0: "p0", A1: "p1", B0: "p2", B1: "p3", C0: "p4"}
+    lit = frozenset(number)
+    for joined, at in (
+        ({link(A0, B0)}, {A1, B1, C0}),
+        ({link(A0, C0)}, {A1, B1}),
+        (set(), lit),
+        ({link(A1, B1)}, {C0}),
+    ):
+        links.apply(lit, frozenset(joined), {"eps": frozenset(at)})
+        expected = {frozenset(number[key] for key in ends) for ends in (*joined, at)}
+        assert bridges(namespaces, run) == expected
+    links.apply(lit, frozenset())
+    assert bridges(namespaces, run) == set()
+
+
 def test_what_cannot_be_applied_is_refused(links: KernelLinks) -> None:
     for lit, joined, text in (
         ({"d.fabric0"}, set(), "no such port: d.fabric0"),
@@ -112,6 +130,9 @@ def test_what_cannot_be_applied_is_refused(links: KernelLinks) -> None:
     ):
         with pytest.raises(KernelLinksError, match=text):
             links.apply(frozenset(lit), frozenset(joined))
+    for at, text in (({"tor": frozenset()}, "switch: tor"), ({"eps": frozenset({A0})}, "one link")):
+        with pytest.raises(KernelLinksError, match=text):
+            links.apply(frozenset(), frozenset({link(A0, B0)}), at)
     links.apply(frozenset({A0}), frozenset())
 
 
