@@ -6,7 +6,7 @@ what papers say of the same.
 """
 
 from testbeds.flows.bandwidth import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
-from testbeds.flows.collectives import ScheduleError, schedule_of
+from testbeds.flows.collectives import ScheduleError, schedule_of, unequal_all_to_all
 from testbeds.flows.network import Edge, Network, NetworkError, duplex, joined
 from testbeds.flows.of_testbed import (
     INSIDE,
@@ -18,6 +18,7 @@ from testbeds.flows.of_testbed import (
     network_of,
     rank_vertices,
     slowest_rate_bps,
+    stated_way,
     unjoined,
 )
 from testbeds.flows.routing import NoRouteError, Route, Router
@@ -67,6 +68,8 @@ __all__ = [
     "rank_vertices",
     "schedule_of",
     "slowest_rate_bps",
+    "stated_way",
     "step_duration",
+    "unequal_all_to_all",
     "unjoined",
 ]

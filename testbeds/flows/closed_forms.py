@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def ring_all_reduce(ranks: int, size: float, bps: float, latency_ns: float = 0.0) -> float:
@@ -63,6 +64,22 @@ def all_to_all_on_line(ranks: int, size: float, bps: float) -> float:
 def all_to_all_on_full_mesh(ranks: int, size: float, bps: float) -> float:
     """S / (n B): a rank has an edge to each other."""
     return _transfer(size / ranks, bps)
+
+
+def unequal_all_to_all_on_full_mesh(sizes: Sequence[Sequence[float]], bps: float) -> float:
+    """S_ij / B of the largest share: each pair has an edge to itself."""
+    return max(_transfer(size, bps) for i, row in enumerate(sizes) for size in _others(row, i))
+
+
+def unequal_all_to_all_at_least(sizes: Sequence[Sequence[float]], bps: float) -> float:
+    """The most that a rank sends or receives, over B: through one edge each way a rank.
+
+    No schedule is faster; one that shares a switch's ports fairly may be slower, where a rank
+    waits for others that are crowded.
+    """
+    sent = [sum(_others(row, i)) for i, row in enumerate(sizes)]
+    received = [sum(_others(column, j)) for j, column in enumerate(zip(*sizes, strict=True))]
+    return _transfer(max(*sent, *received), bps)
 
 
 def hierarchical_ring(
@@ -147,6 +164,10 @@ def railx_hyperx(
         railx_direct(nodes, share, shared, latency_ns)
         + railx_direct(nodes, share / nodes, shared, latency_ns)
     )
+
+
+def _others(sizes: Sequence[float], own: int) -> list[float]:
+    return [size for rank, size in enumerate(sizes) if rank != own]
 
 
 def _transfer(size: float, bps: float) -> float:

@@ -55,6 +55,31 @@ def direct_all_to_all(ranks: Sequence[str], size: float) -> Schedule:
     return [Step(tuple(Flow(a, b, share) for a in ranks for b in ranks if a != b))]
 
 
+def unequal_all_to_all(
+    ranks: Sequence[str], lanes: Sequence[Sequence[Sequence[float]]]
+) -> Schedule:
+    """Every rank sends each other a share of its own, all at once.
+
+    lanes: bytes from each rank to each other, ranks x ranks, of each lane; one is enough where
+    nothing goes side by side. What is on the diagonal stays where it is. Raises `ScheduleError`
+    for another shape and for sizes below zero.
+    """
+    _at_least_two(ranks)
+    count = len(ranks)
+    if any(len(sizes) != count or any(len(row) != count for row in sizes) for sizes in lanes):
+        raise ScheduleError(f"sizes of {count} ranks to as many are needed, found another shape")
+    flows = [
+        Flow(ranks[i], ranks[j], size, lane)
+        for lane, sizes in enumerate(lanes)
+        for i, row in enumerate(sizes)
+        for j, size in enumerate(row)
+        if size and i != j
+    ]
+    if any(flow.size < 0 for flow in flows):
+        raise ScheduleError("sizes from 0 are needed, found one below")
+    return [Step(tuple(flows))]
+
+
 def binary_exchange_partners(rank: int, ranks: int, step: int) -> tuple[int, range]:
     """Whom `rank` exchanges with in `step` (from 1), and whose shares it sends there.
 

@@ -164,6 +164,28 @@ def rank_vertices(testbed: Testbed, ranks: Sequence[str]) -> tuple[str, ...]:
     return tuple(vertices)
 
 
+def stated_way(hops: Sequence[tuple[Port, Port]], up: Iterable[Link]) -> tuple[str, ...]:
+    """The vertices of a way from server to server over pairs of NIC ports, sender first.
+
+    The ports of a pair have a link of `up`, or each has one to the same packet switch. Servers
+    in between forward. Raises `RanksError` where a pair has neither.
+    """
+    ends = {here: there for link in up for here, there in ((link.a, link.b), (link.b, link.a))}
+    vertices = [hops[0][0].owner]
+    for number, (a, b) in enumerate(hops):
+        if number:
+            vertices.append(f"{a.owner} in")
+        vertices += [f"{a.owner} out", str(a)]
+        into, out = ends.get(a), ends.get(b)
+        if into != b:
+            if into is None or out is None or into.owner != out.owner:
+                raise RanksError(f"no link leads from {a} to {b}, and no packet switch")
+            vertices += [str(into), into.owner, str(out)]
+        vertices.append(str(b))
+    last = hops[-1][1].owner
+    return (*vertices, f"{last} in", last)
+
+
 def joined_servers(testbed: Testbed, up: Iterable[Link]) -> tuple[tuple[str, ...], ...]:
     """The servers that links `up` join, directly or through other servers, in the file's order.
 

@@ -39,18 +39,21 @@ class Router:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._routes: dict[tuple[str, str], Route] = {}
+        self._routes: dict[tuple[str, str, int], Route] = {}
         self._distances: dict[str, dict[str, int]] = {}
 
-    def route(self, source: str, sink: str) -> Route:
-        """All ways of fewest hops; each vertex sends on evenly by them. Raises `NoRouteError`."""
-        key = source, sink
+    def route(self, source: str, sink: str, lane: int = 0) -> Route:
+        """All ways of fewest hops; each vertex sends on evenly by them. Raises `NoRouteError`.
+
+        lane: which of the ways that were stated, where there are several side by side.
+        """
+        key = source, sink, lane
         if key not in self._routes:
             self._routes[key] = self._shortest(source, sink)
         return self._routes[key]
 
-    def state(self, *vertices: str) -> None:
-        """Let traffic from the first of `vertices` to the last pass all others in this order.
+    def state(self, *vertices: str, lane: int = 0) -> None:
+        """Let a lane's traffic from the first of `vertices` to the last pass all others in order.
 
         Parallel edges share it evenly. Raises `NoRouteError` where two have no edge.
         """
@@ -65,7 +68,7 @@ class Router:
             edges += parallel
             shares += [1 / len(parallel)] * len(parallel)
             latency += max(network.edges[index].latency_ns for index in parallel)
-        self._routes[vertices[0], vertices[-1]] = Route(
+        self._routes[vertices[0], vertices[-1], lane] = Route(
             np.array(edges, dtype=np.int64), np.array(shares), latency, len(vertices) - 1
         )
 

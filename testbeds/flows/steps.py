@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from testbeds.flows.network import Floats
-from testbeds.flows.routing import Router
+from testbeds.flows.routing import Route, Router
 from testbeds.flows.sharing import Crossings, max_min
 
 _DONE = 1e-9
@@ -17,11 +17,12 @@ _DONE = 1e-9
 
 
 class Flow(NamedTuple):
-    """`size` bytes from one vertex to another."""
+    """`size` bytes from one vertex to another; by its `lane`, where the router knows several."""
 
     source: str
     sink: str
     size: float
+    lane: int = 0
 
 
 class Step(NamedTuple):
@@ -69,7 +70,7 @@ def duration(router: Router, schedule: Iterable[Step], costs: Costs = FREE) -> f
 
 def step_duration(router: Router, flows: Sequence[Flow], efficiency: float = 1.0) -> float:
     """When the last bit of `flows`, which begin together, has arrived, in ns."""
-    routes = [router.route(flow.source, flow.sink) for flow in flows]
+    routes = _routes(router, flows)
     ends = finish_times(router, flows, efficiency)
     arrivals = ends + np.array([route.latency_ns for route in routes])
     return float(arrivals.max(initial=0.0))
@@ -80,7 +81,7 @@ def finish_times(router: Router, flows: Sequence[Flow], efficiency: float = 1.0)
 
     The flows share edges max-min fairly; whenever one ends, the others take what it leaves.
     """
-    crossings = Crossings.of([router.route(flow.source, flow.sink) for flow in flows])
+    crossings = Crossings.of(_routes(router, flows))
     capacities = router.network.capacities * efficiency / 1e9
     bits = np.array([8.0 * flow.size for flow in flows])
     left, ends, now = bits.copy(), np.zeros(len(flows)), 0.0
@@ -100,6 +101,10 @@ def finish_times(router: Router, flows: Sequence[Flow], efficiency: float = 1.0)
 
 def loads(router: Router, flows: Sequence[Flow]) -> Floats:
     """How many bytes of `flows` each edge of the network carries, in its order."""
-    crossings = Crossings.of([router.route(flow.source, flow.sink) for flow in flows])
+    crossings = Crossings.of(_routes(router, flows))
     sizes = np.array([flow.size for flow in flows])
     return crossings.loads(sizes, len(router.network.edges))
+
+
+def _routes(router: Router, flows: Sequence[Flow]) -> list[Route]:
+    return [router.route(flow.source, flow.sink, flow.lane) for flow in flows]
