@@ -29,8 +29,18 @@ from harness.fabrics.mixnet.demand import (
     server_demand,
     server_traffic,
 )
+from harness.fabrics.mixnet.diagnosis import diagnose
 from harness.fabrics.mixnet.exchange import Transfer, all_to_all, nic_loads
 from harness.fabrics.mixnet.gating import Gating
+from harness.fabrics.mixnet.lanes import (
+    LaneHop,
+    LaneRoutes,
+    Shares,
+    exchange_time,
+    lane_routes,
+    lane_shares,
+    routing_in,
+)
 from harness.fabrics.mixnet.nics import map_links
 from harness.fabrics.mixnet.optimum import best_links
 from harness.fabrics.mixnet.planning import cross_connects, plan_region, plan_testbed
@@ -60,6 +70,8 @@ __all__ = [
     "Gpu",
     "Hop",
     "Knowledge",
+    "LaneHop",
+    "LaneRoutes",
     "LayerTimes",
     "Move",
     "OpticalNic",
@@ -70,6 +82,7 @@ __all__ = [
     "RegionError",
     "RegionServer",
     "Routing",
+    "Shares",
     "Transfer",
     "UnreachableError",
     "all_reduce",
@@ -78,8 +91,12 @@ __all__ = [
     "calendar",
     "completion",
     "cross_connects",
+    "diagnose",
     "dispatched",
     "estimate_transition",
+    "exchange_time",
+    "lane_routes",
+    "lane_shares",
     "map_links",
     "mean_top_k",
     "nic_loads",
@@ -88,6 +105,7 @@ __all__ = [
     "plan_links_as_printed",
     "plan_region",
     "plan_testbed",
+    "routing_in",
     "server_demand",
     "server_traffic",
     "top_k_accuracy",

@@ -1,0 +1,34 @@
+"""What has failed, told from the carriers of NIC ports: the word of those that still see light."""
+
+from collections.abc import Iterable, Mapping
+
+from harness.fabrics.mixnet.region import Failures, Region
+from testbeds import Link, Port
+
+
+def diagnose(region: Region, up: Iterable[Link], carriers: Mapping[Port, bool | None]) -> Failures:
+    """What of a region does not work, where the links `up` should be.
+
+    A port that its server does not have any more failed, and a server without any port failed
+    as a whole. What else is dark at the other end of these is their doing. A link that is dark
+    without such a reason failed itself. A dark port at the packet switch failed, whichever end
+    did.
+
+    carriers: of each NIC port whether it has one; None where its server has no such port now.
+    """
+    gone = {port for port, carrier in carriers.items() if carrier is None}
+    dead = frozenset(
+        server.name
+        for server in region.servers
+        if server.ports and all(port in gone for port in server.ports)
+    )
+    dark = {port for port, carrier in carriers.items() if carrier is False}
+    links, nics = set[Link](), {port for port in gone if port.owner not in dead}
+    for link in up:
+        ends = {link.a, link.b}
+        if ends & dark and not ends & gone:
+            if ends <= carriers.keys():
+                links.add(link)
+            else:
+                nics |= ends & dark
+    return Failures(servers=dead, nics=frozenset(nics), links=frozenset(links))
