@@ -157,6 +157,14 @@ class LinuxServer:
         """What the server's own tools say of its NIC ports."""
         return NicTools(self.commands)
 
+    def carriers(self, netdevs: Sequence[str]) -> Mapping[str, bool | None]:
+        """Whether each device has a carrier now; None for one that is down or not there."""
+        lines = (f"cat /sys/class/net/{netdev}/carrier 2>&1 || :" for netdev in netdevs)
+        said = self.commands.run(["sh", "-c", "; ".join(lines)]).stdout.splitlines()
+        if len(said) != len(netdevs):
+            raise GarbledError(self.name, "told of other ports than it was asked about")
+        return {n: {"1": True, "0": False}.get(s) for n, s in zip(netdevs, said, strict=True)}
+
     def start(self, program: Program, trace: Trace, clocks: ClockMap) -> ProgramRun:
         """Send `program` there and start it."""
         return ProgramRun(self.name, self._shell, self._clock, trace, clocks, program)

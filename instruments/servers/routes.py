@@ -1,4 +1,4 @@
-"""An address of a server's own, and routes to those of others over its NIC ports."""
+"""Addresses of a server's own, and routes to those of others over its NIC ports."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,9 +12,11 @@ _NO_IP = 44
 _ASK_AGAIN_MS = 50
 
 
-def _settings(netdevs: Sequence[str]) -> dict[str, int]:
+def _settings(netdevs: Sequence[str], *, by_port: bool) -> dict[str, int]:
     """What is set under /proc/sys/net/ipv4 on a server that forwards."""
     settings = {"ip_forward": 1, "conf/all/rp_filter": 0}
+    if by_port:
+        settings["conf/all/arp_ignore"] = 1
     for netdev in netdevs:
         # Packets may come by another port than the one that answers leave by.
         settings[f"conf/{netdev}/rp_filter"] = 0
@@ -27,44 +29,58 @@ def _settings(netdevs: Sequence[str]) -> dict[str, int]:
 class Route(NamedTuple):
     """One way: packets for the address `to` leave by `netdev` for the neighbour's address `via`.
 
-    The neighbour's address is its own one, not that of the port: it answers on all its ports.
+    The neighbour's address is its own one: it answers on all its ports. Where several of these
+    may hear the question, it is that of a port, and each port answers for itself alone. `own` is
+    the server's address that its packets come from, None for its first.
     """
 
     to: str
     via: str
     netdev: str
+    own: str | None = None
 
 
 class ServerRoutes:
     """Sets routes on one server, with the program ip, and takes them away again.
 
-    Nothing but a device of its own, its address, routes to the addresses given, forwarding,
-    reverse-path filtering and how soon neighbours are asked for again is changed, and these
-    three are put back. It needs root there.
+    Nothing but devices of its own, their addresses, routes to the addresses given, forwarding,
+    reverse-path filtering, which port answers for an address and how soon neighbours are asked
+    for again is changed, and these four are put back. It needs root there.
+
+    Args:
+        commands: run there.
+        devices: the names of those devices, one an address.
     """
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, devices: Sequence[str] = (DEVICE,)) -> None:
         self._commands = commands
-        self._address = ""
+        self._devices = devices
+        self._addresses: Sequence[str] = ()
         self._found: Mapping[str, str] = {}
         self._routes: dict[str, Route] = {}
 
-    def open(self, address: str, netdevs: Sequence[str]) -> None:
-        """Give the server `address`, which it answers to on all its ports, and let it forward.
+    def open(
+        self, address: str, netdevs: Sequence[str], *others: str, by_port: bool = False
+    ) -> None:
+        """Give the server `address`, and `others` on devices of their own, and let it forward.
+
+        by_port: whether a port answers for its own address alone, not for all of the server's.
 
         Raises:
             ToolMissingError: the server has no program ip.
             ToolFailedError: it refused; it may need to be root.
         """
-        settings = _settings(netdevs)
+        settings = _settings(netdevs, by_port=by_port)
         paths = [f"/proc/sys/net/ipv4/{name}" for name in settings]
         found = self._sh("cat " + " ".join(paths)).split()
         self._found = dict(zip(paths, found, strict=True))
-        self._address = address
+        self._addresses = (address, *others)
         self._sh(
-            f"ip link show {DEVICE} >/dev/null 2>&1 || ip link add {DEVICE} type bridge",
-            f"ip address replace {address}/32 dev {DEVICE}",
-            f"ip link set {DEVICE} up",
+            *(
+                line
+                for own in zip(self._devices, self._addresses, strict=True)
+                for line in _own(*own)
+            ),
             *(
                 f"echo {value} >{path}"
                 for path, value in zip(paths, settings.values(), strict=True)
@@ -82,20 +98,28 @@ class ServerRoutes:
             self._sh("ip -batch - <<END", *lines, "END")
         self._routes = wanted
 
+    def forget(self) -> None:
+        """Take the routes for gone: a port that goes down takes those over it along."""
+        self._routes = {}
+
     def close(self) -> None:
         """Take everything away again and put back what was found."""
-        if not self._address:
+        if not self._addresses:
             return
         self.set(())
         self._sh(
-            f"if ip link show {DEVICE} >/dev/null 2>&1; then ip link del {DEVICE}; fi",
+            *(
+                f"if ip link show {name} >/dev/null 2>&1; then ip link del {name}; fi"
+                for name in self._devices
+            ),
             *(f"echo {text} >{path}" for path, text in self._found.items()),
         )
-        self._address = ""
+        self._addresses = ()
 
     def _line(self, route: Route) -> str:
         way = "" if route.via == route.to else f"via {route.via} onlink "
-        return f"route replace {route.to}/32 {way}dev {route.netdev} src {self._address}"
+        own = route.own or self._addresses[0]
+        return f"route replace {route.to}/32 {way}dev {route.netdev} src {own}"
 
     def _sh(self, *lines: str) -> str:
         """Run shell lines until one fails."""
@@ -108,3 +132,12 @@ class ServerRoutes:
         if result.status != 0:
             raise ToolFailedError(self._commands.server, result, script)
         return result.stdout
+
+
+def _own(name: str, address: str) -> Sequence[str]:
+    """Lines that give the server an address on a device of its own."""
+    return (
+        f"ip link show {name} >/dev/null 2>&1 || ip link add {name} type bridge",
+        f"ip address replace {address}/32 dev {name}",
+        f"ip link set {name} up",
+    )

@@ -3,7 +3,7 @@
 import itertools
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from instruments.clock import Clock
@@ -115,14 +115,18 @@ class World:
 
         Modules that switch hold their paths meanwhile (a guess).
         """
-        lit = [p for p in self._launched if p.owner == server and p not in self._lasers_off]
+        return self.darken(port for port in self._launched if port.owner == server)
 
-        def set_all(on: bool) -> None:
-            for port in lit:
+    def darken(self, ports: Iterable[Port]) -> Callable[[], None]:
+        """Let no light leave these transmitters any more; returns what undoes that."""
+        dark = [port for port in ports if port not in self._lasers_off]
+
+        def put(on: bool) -> None:
+            for port in dark:
                 self._set_laser(port, on)
 
-        set_all(False)
-        return lambda: set_all(True)
+        put(False)
+        return partial(put, True)
 
     def close(self) -> None:
         """End every peer."""

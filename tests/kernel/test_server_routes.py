@@ -24,6 +24,7 @@ CONNECT = (
 )
 STATE = (
     "ls /sys/class/net; cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter "
+    "/proc/sys/net/ipv4/conf/all/arp_ignore "
     "/proc/sys/net/ipv4/neigh/*/retrans_time_ms; cat /proc/net/route"
 )
 
@@ -75,6 +76,49 @@ def test_a_server_in_between_passes_packets_on(
         for server in servers.values():
             server.routes.close()
     assert state() == before
+
+
+def test_each_address_goes_by_its_own_port_where_all_ports_hear(
+    servers: dict[str, LinuxServer],
+    links: KernelLinks,
+    namespaces: kernel.Namespaces,
+    run: Callable[..., str],
+) -> None:
+    """At a packet switch any port of a server could answer for another, and be sent its packets."""
+    ports = frozenset(f"{name}.fabric{n}" for name in "ab" for n in (0, 1))
+    links.apply(ports, frozenset(), {"eps": ports})
+    lanes = {"a": ("198.19.0.1", "198.19.1.1"), "b": ("198.19.0.2", "198.19.1.2")}
+    beside = {"a": ("192.0.2.1", "192.0.3.1"), "b": ("192.0.2.2", "192.0.3.2")}
+    shell = "for n in 0 1; do cat /sys/class/net/fabric$n/address; done"
+    before = run(namespaces.pid("a"), "sh", "-c", STATE)
+    made = {name: ServerRoutes(servers[name].commands, ["lane0", "lane1"]) for name in "ab"}
+
+    def lead(name: str, other: str) -> None:
+        ways = zip(lanes[other], beside[other], ("fabric0", "fabric1"), lanes[name], strict=True)
+        made[name].set([Route(*way) for way in ways])
+
+    try:
+        for name, other in ("ab", "ba"):
+            made[name].open(lanes[name][0], ["fabric0", "fabric1"], lanes[name][1], by_port=True)
+            lead(name, other)
+        for address in lanes["b"]:
+            said = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
+            assert said == "ConnectionRefusedError"
+        neighbours = run(namespaces.pid("a"), "cat", "/proc/net/arp").splitlines()[1:]
+        heard = {fields[0]: fields[3] for fields in map(str.split, neighbours)}
+        macs = run(namespaces.pid("b"), "sh", "-c", shell).split()
+        assert [heard[address] for address in beside["b"]] == macs
+        # A port that goes down takes its routes along; they are set anew if one says so.
+        run(namespaces.pid("a"), "ip", "link", "set", "fabric1", "down")
+        run(namespaces.pid("a"), "ip", "link", "set", "fabric1", "up")
+        made["a"].forget()
+        lead("a", "b")
+        said = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, lanes["b"][1]).strip()
+        assert said == "ConnectionRefusedError"
+    finally:
+        for routes in made.values():
+            routes.close()
+    assert run(namespaces.pid("a"), "sh", "-c", STATE) == before
 
 
 def test_what_the_kernel_refuses_is_told_with_the_command(servers: dict[str, LinuxServer]) -> None:

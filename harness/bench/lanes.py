@@ -1,0 +1,108 @@
+"""Several addresses for each server of a bench, each led its own way over the NIC ports."""
+
+from collections.abc import Mapping
+from functools import partial
+from ipaddress import IPv4Address
+
+from harness.bench.bench import Bench
+from harness.bench.overlay import NotRoutedError
+from harness.fabrics.mixnet.lanes import LaneRoutes
+from instruments.servers.linux import LinuxServer
+from instruments.servers.routes import Route, ServerRoutes
+from testbeds import LightrigError
+
+FIRST_ADDRESS = IPv4Address("198.19.0.1")
+"""The first server's on the first lane; beside the overlay's, in the range for measurements."""
+
+_APART = 256
+"""How far the addresses of two lanes are apart."""
+
+
+class Lanes:
+    """`count` addresses for each server, so that its parallel NIC ports can be used side by side.
+
+    `route` leads packets by the ports that a fabric chose. All of it is taken away by `close`.
+
+    Raises:
+        NotRoutedError: a server is no namespace, or a port has no address.
+        InstrumentError: a server refused.
+    """
+
+    def __init__(self, bench: Bench, count: int) -> None:
+        servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
+        ports = bench.testbed.nic_ports
+        strange = [n for n, s in bench.testbed.servers.items() if not _is_namespace(s.address)]
+        strange += [str(spec.port) for spec in ports if spec.ip is None]
+        if strange:
+            raise NotRoutedError(
+                f"{', '.join(strange)} of {bench.testbed.path}: lanes need servers that are "
+                "namespaces and an address of each NIC port"
+            )
+        self._bench = bench
+        self.count = count
+        self.servers = servers
+        self.devices = [f"lane{number}" for number in range(count)]
+        self.addresses: Mapping[str, list[str]] = {
+            name: [str(_address(place, lane)) for lane in range(count)]
+            for place, name in enumerate(bench.servers)
+        }
+        self._netdevs = {spec.port: spec.netdev for spec in ports}
+        self._ips = {spec.port: str(spec.ip).partition("/")[0] for spec in ports}
+        self._opened: dict[str, ServerRoutes] = {}
+        try:
+            for name, server in servers.items():
+                netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
+                routes = self._opened[name] = ServerRoutes(server.commands, self.devices)
+                first, *others = self.addresses[name]
+                routes.open(first, netdevs, *others, by_port=True)
+        except LightrigError:
+            self.close()
+            raise
+
+    def route(self, ways: LaneRoutes) -> None:
+        """Lead each lane's packets by these hops from now on, and nowhere else.
+
+        A server from which nothing leads anywhere is left alone: it does not work. Raises
+        `InstrumentError` where a server refuses.
+        """
+        wanted = {name: self._routes_of(name, ways) for name in self._opened}
+        self._bench.clock.parallel(
+            *(partial(self._opened[name].set, routes) for name, routes in wanted.items() if routes)
+        )
+
+    def forget(self, server: str) -> None:
+        """Set all routes of `server` anew next time: ports of it went down and took some along."""
+        self._opened[server].forget()
+
+    def close(self) -> None:
+        """Take routes and addresses away, on all servers even if one refuses."""
+        opened, self._opened = self._opened, {}
+        trouble: list[LightrigError] = []
+        for routes in opened.values():
+            try:
+                routes.close()
+            except LightrigError as error:
+                trouble.append(error)
+        if trouble:
+            raise trouble[0]
+
+    def _routes_of(self, name: str, ways: LaneRoutes) -> list[Route]:
+        return [
+            Route(
+                self.addresses[sink][lane],
+                self._ips[hop.towards],
+                self._netdevs[hop.port],
+                self.addresses[name][lane],
+            )
+            for lane, hops in enumerate(ways)
+            for (source, sink), hop in hops.items()
+            if source == name
+        ]
+
+
+def _address(place: int, lane: int) -> IPv4Address:
+    return FIRST_ADDRESS + _APART * lane + place
+
+
+def _is_namespace(address: str) -> bool:
+    return address.startswith("netns://")
