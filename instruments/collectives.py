@@ -10,6 +10,7 @@ from typing import Protocol
 
 from instruments.clock import Span
 from instruments.errors import InstrumentError
+from instruments.traffic import AbandonableTraffic
 from testbeds.flows import Collective
 
 DEFAULT_TIMEOUT = 120_000_000_000
@@ -67,6 +68,62 @@ class CollectiveMeasurement:
     tool: str
     environment: Mapping[str, str]
     at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An all-to-all in which every rank has a share of its own for each other.
+
+    Attributes:
+        ranks: the server of each rank, each once.
+        lanes: bytes from each rank to each other, ranks x ranks, of each lane: ways that are
+            used side by side.
+    """
+
+    ranks: tuple[str, ...]
+    lanes: tuple[tuple[tuple[int, ...], ...], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all shares together."""
+        return sum(size for lane in self.lanes for row in lane for size in row)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeMeasurement:
+    """An exchange that was run again and again.
+
+    Attributes:
+        exchange: what was asked for.
+        times_ns: how long each operation took, at the slowest rank.
+        wrong: values that were not as expected.
+        tool: who ran it, with its version.
+        at: from before it was asked for to after it was known to have ended.
+    """
+
+    exchange: Exchange
+    times_ns: tuple[int, ...]
+    wrong: int
+    tool: str
+    at: Span
+
+
+class ExchangeRunner(Protocol):
+    """Runs all-to-alls of unequal shares on servers."""
+
+    def exchange(
+        self, what: Exchange, *, warm_up: int, iterations: int, timeout: int = DEFAULT_TIMEOUT
+    ) -> ExchangeMeasurement:
+        """Run `what` to its end `iterations` times, within `timeout` ns.
+
+        Raises `CollectiveFailedError` and `InstrumentError`, as `CollectiveRunner.run` does.
+        """
+
+    def start_exchange(self, what: Exchange) -> AbandonableTraffic:
+        """Begin exchanges that follow each other; returns once all ranks have joined.
+
+        Raises `CollectiveFailedError` where they do not find each other.
+        """
 
 
 class CollectiveRunner(Protocol):

@@ -10,6 +10,8 @@ from instruments.collectives import (
     CollectiveCall,
     CollectiveFailedError,
     CollectiveMeasurement,
+    Exchange,
+    ExchangeMeasurement,
 )
 from instruments.errors import InstrumentError
 from instruments.servers.linux import LinuxServer, this_boot_id
@@ -30,6 +32,9 @@ PATIENCE = 30_000_000_000
 LONGEST = 3_600_000_000_000
 """How long traffic may go on, in ns."""
 
+BYTES = 4
+"""Of a value; what an exchange asks for is rounded down to whole ones."""
+
 _FIRST_STORE_PORT = 27_100
 """Below those that Linux gives to connections, of which Gloo makes many."""
 
@@ -49,10 +54,15 @@ class _Worker:
 
     def __init__(self, server: LinuxServer, clock: Clock) -> None:
         self.clocks = ClockMap()
+        self.pid = 0
         self._run: ProgramRun = server.start(GLOO, Trace(clock), self.clocks)
 
     def ask(self, verb: str, body: Mapping[str, Any], patience: int = 0) -> ProgramRequest:
         return self._run.ask(verb, body, patience)
+
+    @property
+    def over(self) -> bool:
+        return self._run.over
 
     def close(self) -> None:
         self._run.close()
@@ -69,6 +79,7 @@ class GlooRunner:
         addresses: the address of each by which the others reach it over the fabric.
         clock: the bench's clock.
         interface: the network device that has that address.
+        others: the devices of further lanes, on which every server has an address as well.
     """
 
     simulated = False
@@ -80,11 +91,12 @@ class GlooRunner:
         clock: Clock,
         *,
         interface: str = DEVICE,
+        others: Sequence[str] = (),
     ) -> None:
         self._servers = servers
         self._addresses = addresses
         self._clock = clock
-        self._interface = interface
+        self._interfaces = [interface, *others]
         self._workers: dict[str, _Worker] = {}
         self._joined: tuple[str, ...] = ()
         self._ports = itertools.count(_FIRST_STORE_PORT)
@@ -112,12 +124,52 @@ class GlooRunner:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise self._failed(call.ranks, f"answered something else: {error!r}") from error
 
+    def exchange(
+        self,
+        what: Exchange,
+        *,
+        warm_up: int = 1,
+        iterations: int = 10,
+        timeout: int = DEFAULT_TIMEOUT,
+    ) -> ExchangeMeasurement:
+        """Run `what` again and again; see `ExchangeRunner`."""
+        before = self._clock.now()
+        self._join(what.ranks)
+        common = {"warm_up": warm_up, "iterations": iterations}
+        lanes = _shares(what)
+        answers = self._ask_all(
+            what.ranks, "exchange", lambda rank: {"lanes": lanes[rank], **common}, timeout
+        )
+        try:
+            return ExchangeMeasurement(
+                what, *self._outcome(answers), self._tool, Span(before, self._clock.now())
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failed(what.ranks, f"answered something else: {error!r}") from error
+
     def start(self, ranks: Sequence[str], size: int) -> "GlooTraffic":
         """Begin all-reduces that go on until stopped; see `TrafficSource`."""
-        self._join(tuple(ranks))
-        body = {"size": size}
-        pending = {rank: self._workers[rank].ask("loop", body, LONGEST) for rank in ranks}
-        return GlooTraffic(self, tuple(ranks), size, pending)
+        return self._start(tuple(ranks), size, dict.fromkeys(ranks))
+
+    def start_exchange(self, what: Exchange) -> "GlooTraffic":
+        """Begin exchanges that go on until stopped; see `ExchangeRunner`."""
+        return self._start(what.ranks, 0, _shares(what))
+
+    def _start(self, ranks: tuple[str, ...], size: int, lanes: Mapping[str, Any]) -> "GlooTraffic":
+        self._join(ranks)
+        pending = {
+            rank: self._workers[rank].ask("loop", {"size": size, "lanes": lanes[rank]}, LONGEST)
+            for rank in ranks
+        }
+        return GlooTraffic(self, ranks, size, pending)
+
+    def ended(self) -> tuple[str, ...]:
+        """The servers whose program has ended by itself."""
+        return tuple(rank for rank, worker in self._workers.items() if worker.over)
+
+    def process(self, rank: str) -> int:
+        """The process id of the program on a server; raises `KeyError` where none runs."""
+        return self._workers[rank].pid
 
     def kill(self, server: str) -> None:
         """End the program of one server; see `MortalTrafficSource`."""
@@ -144,7 +196,7 @@ class GlooRunner:
         common = {
             "ranks": len(ranks),
             "store": store,
-            "interface": self._interface,
+            "interfaces": self._interfaces,
             "timeout_ns": PATIENCE,
         }
         self._ask_all(ranks, "join", lambda rank: {"rank": ranks.index(rank), **common}, PATIENCE)
@@ -163,6 +215,7 @@ class GlooRunner:
             new, self._ask_all(new, "hello", lambda _: {}, LOADING), strict=True
         ):
             self._workers[rank].clocks.same_clock = answer.get("boot") == here
+            self._workers[rank].pid = int(answer.get("pid", 0))
             if answer.get("torch") is None:
                 self.close()
                 raise NoPyTorchError(rank, str(answer.get("why")))
@@ -202,18 +255,24 @@ class GlooRunner:
         self, call: CollectiveCall, answers: list[dict[str, Any]], at: Span
     ) -> CollectiveMeasurement:
         (size,) = {int(answer["size"]) for answer in answers}
-        times = [[int(time) for time in answer["times"]] for answer in answers]
+        times, wrong = self._outcome(answers)
         return CollectiveMeasurement(
             collective=call.collective,
             ranks=call.ranks,
             size=size,
-            times_ns=tuple(max(each) for each in zip(*times, strict=True)),
+            times_ns=times,
             averaged_over=1,
-            wrong=sum(int(answer["wrong"]) for answer in answers),
+            wrong=wrong,
             tool=self._tool,
-            environment={"GLOO_SOCKET_IFNAME": self._interface},
+            environment={"GLOO_SOCKET_IFNAME": self._interfaces[0]},
             at=at,
         )
+
+    def _outcome(self, answers: list[dict[str, Any]]) -> tuple[tuple[int, ...], int]:
+        """How long each operation took at the slowest rank, and how many values were wrong."""
+        times = [[int(time) for time in answer["times"]] for answer in answers]
+        slowest = tuple(max(each) for each in zip(*times, strict=True))
+        return slowest, sum(int(answer["wrong"]) for answer in answers)
 
     # ---------------------------------------------------------------------- for traffic
 
@@ -240,6 +299,8 @@ class GlooRunner:
         self, ranks: tuple[str, ...], size: int, pending: Mapping[str, ProgramRequest]
     ) -> Traffic:
         """Cut the traffic of the ranks that have a program still, and hand over what they saw."""
+        for rank in self.ended():
+            self.kill(rank)
         alive = tuple(rank for rank in ranks if rank in self._workers)
         self._joined = ()
         self._ask_all(alive, "abandon", lambda _: {})
@@ -262,8 +323,24 @@ class GlooRunner:
         return tuple((here(began), here(ended)) for began, ended in operations)
 
 
+def _shares(what: Exchange) -> dict[str, list[dict[str, Any]]]:
+    """What each rank gives and takes on each lane that is used, in values."""
+    used = [(lane, sizes) for lane, sizes in enumerate(what.lanes) if any(map(any, sizes))]
+    return {
+        rank: [
+            {
+                "lane": lane,
+                "given": [size // BYTES for size in sizes[place]],
+                "taken": [row[place] // BYTES for row in sizes],
+            }
+            for lane, sizes in used
+        ]
+        for place, rank in enumerate(what.ranks)
+    }
+
+
 class GlooTraffic:
-    """All-reduces that go on; see `RunningTraffic`."""
+    """Collectives that go on; see `RunningTraffic`."""
 
     def __init__(
         self,

@@ -4,13 +4,18 @@ It needs Python and PyTorch with Gloo there, and nothing of ours. Requests and a
 those of the probe: one JSON object a line, answered by `id` with `at: [received, sent]`, times
 in integer nanoseconds of the server's CLOCK_MONOTONIC.
 
-- `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
-- `join` with `rank`, `ranks`, `store: [address, port]`, `interface`, `timeout_ns`: become one
-  of the ranks, which find each other at rank 0 and talk over `interface`.
+- `hello`: `torch` (its version, or null and `why` not), `boot`, `pid`; the first one loads it.
+- `join` with `rank`, `ranks`, `store: [address, port]`, `interfaces`, `timeout_ns`: become one
+  of the ranks, which find each other at rank 0 and talk over the first of `interfaces`; the
+  lanes of an exchange are these in order.
 - `run` with `collective`, `sizes`, `warm_up`, `iterations`: for each size, how long every
   operation took here and how many values were wrong.
-- `loop` with `size`: all-reduce again and again until every rank has been told to stop by
-  `stop`, or until one fails; `[began, ended]` of each.
+- `exchange` with `lanes`, `warm_up`, `iterations`: the same for one all-to-all in which each
+  rank has a share of its own for each other. Of each lane that is used `lane`, its place,
+  `given` and `taken`, how many values go to and come from each rank.
+- `loop` with `size`, and `lanes` or none: all-reduce again and again, after an exchange each
+  where there are `lanes`, until every rank has been told to stop by `stop`, or until one fails;
+  `[began, ended]` of each.
 - `abandon`: answer a `loop` at once, in the middle of an operation that will never end, and
   take part in it no more.
 - `leave`: be no rank any more.
@@ -103,12 +108,51 @@ class _Collective:
         return int((self._out != self._expected).sum())
 
 
+class _Exchange:
+    """An all-to-all of unequal shares over several lanes at once, among all ranks."""
+
+    def __init__(self, torch: Any, lanes: list[dict[str, Any]], rank: int, groups: Any) -> None:
+        self._distributed = torch.distributed
+        self._lanes = []
+
+        def held(sender: int, receiver: int, lane: int, length: int) -> Any:
+            return (
+                (torch.arange(0, length) + 31 * sender + 7 * receiver + lane) % _PATTERN
+            ).float()
+
+        for each in lanes:
+            lane, given, taken = each["lane"], each["given"], each["taken"]
+            sent = torch.cat([held(rank, to, lane, n) for to, n in enumerate(given)])
+            expected = torch.cat([held(by, rank, lane, n) for by, n in enumerate(taken)])
+            out = torch.empty(sum(taken))
+            self._lanes.append((out, sent, taken, given, groups[lane], expected))
+
+    def prepare(self) -> None:
+        """Put the buffers as they must be before an operation."""
+        for out, *_ in self._lanes:
+            out.fill_(-1.0)
+
+    def operate(self) -> None:
+        """One operation, to its end, the lanes side by side."""
+        pending = [
+            self._distributed.all_to_all_single(out, sent, taken, given, group=group, async_op=True)
+            for out, sent, taken, given, group, _ in self._lanes
+        ]
+        for each in pending:
+            each.wait()
+
+    def wrong(self) -> int:
+        """How many values are not as they must be after an operation."""
+        return sum(int((out != expected).sum()) for out, *_, expected in self._lanes)
+
+
 class _Worker:
     """Answers the requests of one harness; collectives run on a thread of their own."""
 
     def __init__(self) -> None:
         self._torch: Any = None
         self._rank, self._ranks = 0, 0
+        self._groups: list[Any] = []
         self._stopping = threading.Event()
         self._writing = threading.Lock()
         self._turn = threading.Lock()
@@ -118,6 +162,7 @@ class _Worker:
             "hello": lambda _: self._hello(),
             "join": self._join,
             "run": self._run,
+            "exchange": self._exchange,
             "loop": self._loop,
             "leave": lambda _: self._leave(),
         }
@@ -199,11 +244,13 @@ class _Worker:
             torch.set_num_threads(1)
             self._torch = torch
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return {"torch": str(self._torch.__version__), "boot": file.read().strip()}
+            boot = file.read().strip()
+        return {"torch": str(self._torch.__version__), "boot": boot, "pid": os.getpid()}
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
         self._leave()
-        os.environ["GLOO_SOCKET_IFNAME"] = request["interface"]
+        first, *others = request["interfaces"]
+        os.environ["GLOO_SOCKET_IFNAME"] = first
         address, port = request["store"]
         patience = timedelta(microseconds=request["timeout_ns"] / 1e3)
         self._rank, self._ranks = request["rank"], request["ranks"]
@@ -214,6 +261,10 @@ class _Worker:
         distributed.init_process_group(
             "gloo", store=store, rank=self._rank, world_size=self._ranks, timeout=patience
         )
+        self._groups = [None]
+        for interface in others:
+            os.environ["GLOO_SOCKET_IFNAME"] = interface
+            self._groups.append(distributed.new_group(timeout=patience, backend="gloo"))
         distributed.barrier()
         return {}
 
@@ -228,6 +279,13 @@ class _Worker:
 
     def _measure(self, request: dict[str, Any], size: int) -> dict[str, Any]:
         task = _Collective(self._torch, request["collective"], size, self._rank, self._ranks)
+        return {"size": task.size, **self._timed(task, request)}
+
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        task = _Exchange(self._torch, request["lanes"], self._rank, self._groups)
+        return self._timed(task, request)
+
+    def _timed(self, task: _Collective | _Exchange, request: dict[str, Any]) -> dict[str, Any]:
         for _ in range(request["warm_up"]):
             task.prepare()
             task.operate()
@@ -241,7 +299,7 @@ class _Worker:
             task.operate()
             times.append(_now() - began)
             wrong += task.wrong()
-        return {"size": task.size, "times": times, "wrong": wrong}
+        return {"times": times, "wrong": wrong}
 
     def _loop(self, request: dict[str, Any]) -> dict[str, Any]:
         torch = self._torch
@@ -249,18 +307,26 @@ class _Worker:
         _, _, seen = self._looping
         # The last value tells the others that a rank has been asked to stop.
         buffer = torch.zeros(request["size"] // _BYTES + 1)
+        lanes = request.get("lanes")
+        exchange = lanes and _Exchange(torch, lanes, self._rank, self._groups)
         expected = float(self._ranks)
         while True:
             buffer.fill_(1.0)
             buffer[-1] = 1.0 if self._stopping.is_set() else 0.0
+            if exchange:
+                exchange.prepare()
             began = _now()
             try:
+                if exchange:
+                    exchange.operate()
                 torch.distributed.all_reduce(buffer)
             except RuntimeError as error:
                 seen["failure"] = str(error)
                 break
             seen["operations"].append((began, _now()))
             seen["wrong"] += int((buffer[:-1] != expected).sum())
+            if exchange:
+                seen["wrong"] += exchange.wrong()
             if buffer[-1] > 0:
                 break
         return seen

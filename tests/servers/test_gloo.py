@@ -1,6 +1,8 @@
 """Collectives by Gloo: with PyTorch where it is, and with a stand-in where it is not."""
 
 import importlib.util
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,8 +12,8 @@ import pytest
 from real_time import until
 
 from instruments.clock import Span, SystemClock
-from instruments.collectives import CollectiveCall, CollectiveFailedError
-from instruments.servers.gloo import GlooRunner, NoPyTorchError
+from instruments.collectives import CollectiveCall, CollectiveFailedError, Exchange
+from instruments.servers.gloo import GlooRunner, NoPyTorchError, _shares
 from instruments.servers.linux import LinuxServer
 from instruments.wire.namespace import NamespaceShell, ProcessChannel
 from instruments.wire.shell import LineListener
@@ -36,14 +38,14 @@ class Here(NamespaceShell):
 
 
 @pytest.fixture
-def runner() -> Iterator[Callable[[int], GlooRunner]]:
+def runner() -> Iterator[Callable[..., GlooRunner]]:
     made: list[GlooRunner] = []
 
-    def build(ranks: int) -> GlooRunner:
+    def build(ranks: int, *others: str) -> GlooRunner:
         clock = SystemClock()
         servers = {f"server{n}": LinuxServer(f"server{n}", Here(), clock, {}) for n in range(ranks)}
         addresses = dict.fromkeys(servers, "127.0.0.1")
-        made.append(GlooRunner(servers, addresses, clock, interface="lo"))
+        made.append(GlooRunner(servers, addresses, clock, interface="lo", others=others))
         return made[-1]
 
     yield build
@@ -77,7 +79,7 @@ def call(collective: Collective, ranks: int, *sizes: int) -> CollectiveCall:
     return CollectiveCall(collective, names, sizes, warm_up=1, iterations=3)
 
 
-def test_every_collective_among_ranks_of_pytorch(runner: Callable[[int], GlooRunner]) -> None:
+def test_every_collective_among_ranks_of_pytorch(runner: Callable[..., GlooRunner]) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
     gloo = runner(2)
@@ -94,7 +96,7 @@ def test_every_collective_among_ranks_of_pytorch(runner: Callable[[int], GlooRun
 
 
 def test_each_operation_is_timed_and_checked(
-    runner: Callable[[int], GlooRunner], stand_in: Path
+    runner: Callable[..., GlooRunner], stand_in: Path
 ) -> None:
     gloo = runner(1)
     (first,) = gloo.run(call("all_gather", 1, 4001))
@@ -106,7 +108,7 @@ def test_each_operation_is_timed_and_checked(
     assert second.wrong == 3
 
 
-def test_of_several_ranks_the_slowest_counts(runner: Callable[[int], GlooRunner]) -> None:
+def test_of_several_ranks_the_slowest_counts(runner: Callable[..., GlooRunner]) -> None:
     answers = [{"size": 96, "times": [5, 1], "wrong": 0}, {"size": 96, "times": [2, 3], "wrong": 2}]
     asked = call("all_to_all", 2, 100)
     found = runner(2)._measurement(asked, answers, Span(0, 1))
@@ -114,7 +116,7 @@ def test_of_several_ranks_the_slowest_counts(runner: Callable[[int], GlooRunner]
 
 
 def test_traffic_goes_on_until_it_is_stopped(
-    runner: Callable[[int], GlooRunner], stand_in: Path
+    runner: Callable[..., GlooRunner], stand_in: Path
 ) -> None:
     gloo = runner(1)
     clock = SystemClock()
@@ -131,7 +133,7 @@ def test_traffic_goes_on_until_it_is_stopped(
 
 
 def test_traffic_that_is_stopped_before_it_begins_ends_and_the_next_goes_on(
-    runner: Callable[[int], GlooRunner], stand_in: Path
+    runner: Callable[..., GlooRunner], stand_in: Path
 ) -> None:
     gloo = runner(1)
     clock = SystemClock()
@@ -145,7 +147,7 @@ def test_traffic_that_is_stopped_before_it_begins_ends_and_the_next_goes_on(
 
 
 def test_traffic_that_fails_is_told_and_what_it_did_is_kept(
-    runner: Callable[[int], GlooRunner], stand_in: Path
+    runner: Callable[..., GlooRunner], stand_in: Path
 ) -> None:
     gloo = runner(1)
     running = gloo.start(("server0",), 64)
@@ -179,7 +181,7 @@ def test_traffic_in_an_operation_that_does_not_end_is_abandoned_and_the_next_goe
 
 
 def test_a_collective_that_fails_ends_every_rank_and_names_the_server(
-    runner: Callable[[int], GlooRunner], stand_in: Path
+    runner: Callable[..., GlooRunner], stand_in: Path
 ) -> None:
     gloo = runner(1)
     (stand_in / "fault").touch()
@@ -193,10 +195,90 @@ def test_a_collective_that_fails_ends_every_rank_and_names_the_server(
 
 
 def test_a_server_without_pytorch_is_named_with_advice(
-    runner: Callable[[int], GlooRunner], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runner: Callable[..., GlooRunner], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('there is none')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(NoPyTorchError, match="server0 has no PyTorch") as missing:
         runner(1).load(["server0"])
     assert "because   there is none" in str(missing.value)
+
+
+# ------------------------------------------------------------------------- exchanges
+
+
+def skewed(ranks: int) -> Exchange:
+    """Shares that all differ, on two lanes of three; nothing goes from rank 1 to rank 0."""
+    lanes = [
+        [
+            [4 * (7 * i + 3 * j + 40 * lane) * ((i, j) != (1, 0)) for j in range(ranks)]
+            for i in range(ranks)
+        ]
+        for lane in (0, 1)
+    ]
+    nothing = [[0] * ranks] * ranks
+    shapes = (tuple(tuple(row) for row in lane) for lane in (lanes[0], nothing, lanes[1]))
+    return Exchange(tuple(f"server{n}" for n in range(ranks)), tuple(shapes))
+
+
+def test_what_one_rank_gives_another_takes_and_idle_lanes_are_left_out() -> None:
+    what = skewed(3)
+    shares = _shares(what)
+    for place, sizes in ((0, what.lanes[0]), (1, what.lanes[2])):
+        for i, one in enumerate(what.ranks):
+            assert [n * 4 for n in shares[one][place]["given"]] == list(sizes[i])
+            for j, other in enumerate(what.ranks):
+                assert shares[one][place]["given"][j] == shares[other][place]["taken"][i]
+    assert {tuple(lane["lane"] for lane in lanes) for lanes in shares.values()} == {(0, 2)}
+    assert what.size == sum(sum(map(sum, lane)) for lane in what.lanes)
+
+
+def test_an_exchange_of_unequal_shares_among_ranks_of_pytorch(
+    runner: Callable[..., GlooRunner],
+) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    gloo, what = runner(3, "lo", "lo"), skewed(3)
+    found = gloo.exchange(what, warm_up=1, iterations=2)
+    assert (found.wrong, len(found.times_ns), found.exchange) == (0, 2, what)
+    traffic = gloo.start_exchange(what).stop()
+    assert (traffic.wrong, traffic.failures) == (0, {})
+    assert traffic.completed()
+
+
+def test_every_value_of_an_exchange_is_checked(
+    runner: Callable[..., GlooRunner], stand_in: Path
+) -> None:
+    gloo = runner(1, "lane1", "lane2")
+    what = Exchange(("server0",), (((12,),), ((0,),), ((44,),)))
+    found = gloo.exchange(what, warm_up=1, iterations=3)
+    assert (found.wrong, len(found.times_ns)) == (0, 3)
+    assert found.tool == "Gloo of PyTorch 0.stand-in"
+    (stand_in / "wrong").touch()
+    assert gloo.exchange(what, warm_up=0, iterations=3).wrong == 6
+    running = gloo.start_exchange(what)
+    traffic = running.stop()
+    assert traffic.wrong == 2 * len(traffic.completed()) > 0
+
+
+def test_ranks_that_are_left_go_on_without_one_that_has_ended(
+    runner: Callable[..., GlooRunner], stand_in: Path
+) -> None:
+    gloo, clock = runner(2), SystemClock()
+    both = Exchange(("server0", "server1"), (((8, 0), (0, 8)),))
+    gloo.load(both.ranks)
+    left = gloo.process("server0")
+    running = gloo.start_exchange(both)
+    os.kill(gloo.process("server1"), signal.SIGKILL)
+    deadline = clock.now() + 20_000_000_000
+    while gloo.ended() != ("server1",):
+        assert clock.now() < deadline
+        clock.sleep(1_000_000)
+    (stand_in / "hang").touch()  # as connections do to a server that is not there any more
+    traffic = running.abandon()
+    assert (traffic.ranks, traffic.failures) == (("server0",), {"server0": "abandoned"})
+    (stand_in / "hang").unlink()
+    alone = Exchange(("server0",), (((8,),),))
+    assert gloo.exchange(alone, warm_up=0, iterations=1).wrong == 0
+    assert gloo.process("server0") == left
+    assert gloo.exchange(both, warm_up=0, iterations=1).wrong == 0
