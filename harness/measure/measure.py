@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy.typing as npt
+
 from harness.bench import Fabric
+from harness.bench.exchanges import Exchanges
 from harness.measure.bit_errors import (
     BitErrors,
     Book,
@@ -16,6 +19,15 @@ from harness.measure.bit_errors import (
 from harness.measure.bypass import Passage, passage_rows
 from harness.measure.collectives import CollectiveCall, CollectiveRunner, Sweep, sweep, topology
 from harness.measure.collectives import rows as collective_rows
+from harness.measure.exchanges import (
+    Exchanged,
+    Speedup,
+    exchange_rows,
+    run_exchange,
+    speedup,
+    speedup_row,
+)
+from harness.measure.failover import Failover, failover_rows
 from harness.measure.insertion_loss import (
     Fault,
     chains,
@@ -26,7 +38,7 @@ from harness.measure.insertion_loss import (
 )
 from harness.measure.insertion_loss.rows import all_rows as loss_rows
 from harness.measure.insertion_loss.rows import temperature
-from harness.measure.judged import Judged
+from harness.measure.judged import Judged, NotEnoughDataError
 from harness.measure.links import DATAGRAM_PERIOD, LinkObservation, LinksDownError
 from harness.measure.outage import LossWindow, loss_windows, outage_rows
 from harness.measure.path_changes import (
@@ -48,6 +60,7 @@ from harness.measure.reconfiguration import (
 from harness.measure.recovery import Recovery, recovery_rows, traffic_under_change
 from harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
 from harness.record import Row
+from harness.statistics import NotEnough
 from instruments.capabilities import (
     Attenuator,
     BitErrorTester,
@@ -163,6 +176,31 @@ class Measure(Judged):
         over = topology(self._fabric.testbed, plan, call.ranks)
         found = sweep(runner, call, over)
         self._keep(collective_rows(found))
+        return found
+
+    def exchange(
+        self, over: Exchanges, plan: Plan, traffic: npt.ArrayLike, *, iterations: int
+    ) -> Exchanged:
+        """Run an all-to-all over `plan` and record every operation; see `run_exchange`."""
+        self._links.pause()
+        found = run_exchange(self._fabric, over, plan, traffic, iterations)
+        self._keep(exchange_rows(found, self._fabric))
+        return found
+
+    def speedup(self, slow: Exchanged, fast: Exchanged) -> Speedup:
+        """Record how many times as long `slow` takes as `fast`; raises `NotEnoughDataError`."""
+        found = speedup(slow, fast)
+        if isinstance(found, NotEnough):
+            raise NotEnoughDataError(str(found))
+        self._keep([speedup_row(slow, fast, found)])
+        return found
+
+    def failover(self, play: Callable[[Fabric], Failover]) -> Failover:
+        """Let something fail under traffic as `play` does, and record what followed."""
+        self._links.pause()
+        found = play(self._fabric)
+        number, self._count = self._count, self._count + 1
+        self._keep(failover_rows(found, self._fabric, number))
         return found
 
     def rdma(self, ends: RdmaLink, link: Link, plan: Plan) -> None:

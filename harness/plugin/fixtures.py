@@ -8,6 +8,7 @@ import pytest
 
 from harness.bench import Bench, Fabric, LabTroubleError, NotHereError, bind
 from harness.bench.collectives import Collectives, NoCollectivesError, open_collectives
+from harness.bench.exchanges import Exchanges
 from harness.bench.keeping import FoundState, Lease, LeaseHeldError, state_folder
 from harness.bench.rdma import RdmaOverCircuits, without_rdma
 from harness.measure.judged import NotEnoughDataError
@@ -199,6 +200,20 @@ def collectives(bench: Bench) -> Iterator[Collectives]:
         opened = open_collectives(bench)
     except (NoCollectivesError, NoPyTorchError) as error:
         pytest.skip("; ".join(" ".join(line.split()) for line in str(error).splitlines()))
+    yield opened
+    with uninterrupted():
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def exchanges(bench: Bench) -> Iterator[Exchanges]:
+    """Runs all-to-alls of unequal shares by the ways that MixNet chooses, in namespaces."""
+    try:
+        opened = Exchanges(bench)
+    except NoCollectivesError as error:
+        pytest.skip(str(error))
+    except NoPyTorchError:
+        pytest.skip("PyTorch is not installed")
     yield opened
     with uninterrupted():
         opened.close()

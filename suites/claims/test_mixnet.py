@@ -1,12 +1,25 @@
 """What MixNet's prototype reports of its circuits, and what its control plane asks of them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from harness.fabrics.mixnet import Failures, Gating, Placement, plan_testbed, server_demand
+from harness.fabrics.mixnet import (
+    Failures,
+    Gating,
+    Placement,
+    Region,
+    diagnose,
+    plan_testbed,
+    server_demand,
+)
 from testbeds import Circuit, Plan, Port
 
 pytestmark = pytest.mark.of_testbed("mixnet")
+
+NOTICED = 10_000_000
+"""Within what carriers have followed the light, in ns."""
 
 
 @pytest.fixture
@@ -73,16 +86,62 @@ def test_circuits_follow_the_gate(fabric, measure, testbed, samples):
     measure.judge("reconfiguration.carrier_up")
 
 
-def test_a_failed_nic_is_planned_around(fabric, measure, testbed):
-    """The controller leaves it out and plans anew; no circuit leads to it any more (§5.4)."""
-    demand = np.triu(np.arange(1.0, 17.0).reshape(4, 4), 1)
-    mesh = fabric.plans["mesh"]
-    for server in testbed.servers:
+@pytest.fixture
+def undo():
+    """What is to be undone at the end, whatever happens."""
+    light: list[Callable[[], None]] = []
+    yield light
+    while light:
+        light.pop()()
+
+
+@pytest.mark.parametrize("case", ["NIC", "link", "GPU", "server"])
+def test_what_failed_is_planned_around(fabric, links, measure, testbed, undo, case):
+    """The controller leaves it out and plans anew; no circuit leads to it any more (§5.4).
+
+    Where there is a world to do so in, its light really goes out. A failed GPU takes no port along:
+    its work goes to the GPU of the next server, and the circuits follow.
+    """
+    tokens = np.arange(1.0, 17.0).reshape(4, 4)
+    placement = Placement.even(ranks=4, servers=4)
+    mesh, world, clock = fabric.plans["mesh"], fabric.bench.world, fabric.bench.clock
+    region = Region.of(testbed)
+    for number, server in enumerate(testbed.servers):
         measure.bring_up(mesh)
-        failed = Port(server, "nic1")
-        failures = Failures(nics=frozenset({failed}))
-        plan = plan_testbed(testbed, demand, f"without {failed}", mesh, failures)
+        told = failure(case, server, fabric.links(mesh))
+        began, darkened = clock.now(), sorted(told.ports | ports_of(testbed, told.servers))
+        if world is not None:
+            undo.append(world.darken(darkened))
+        if world is not None and case == "link":
+            seen, _ = links.changes(darkened, began, NOTICED)
+            dark = {port: event.up for port, event in seen if event.stage == "carrier"}
+            assert diagnose(region, fabric.links(mesh), dark) == told
+        placed = (
+            placement.moved(number, (number + 1) % 4) if case in ("GPU", "server") else placement
+        )
+        plan = plan_testbed(
+            testbed, server_demand(tokens, placed), f"without {case} {number}", mesh, told
+        )
         event = measure.reconfiguration(plan)
         lit = {port for link in fabric.links(plan) for port in (link.a, link.b)}
-        assert failed not in lit
+        assert not lit & set(darkened)
         assert not event.missing
+        while undo:
+            undo.pop()()
+
+
+def failure(case, server, up):
+    """What fails at `server`, which has the links `up`."""
+    port = Port(server, "nic1")
+    link = next(each for each in up if port in (each.a, each.b))
+    return {
+        "NIC": Failures(nics=frozenset({port})),
+        "link": Failures(links=frozenset({link})),
+        "GPU": Failures(gpus=frozenset({(server, 0)})),
+        "server": Failures(servers=frozenset({server})),
+    }[case]
+
+
+def ports_of(testbed, servers):
+    """All NIC ports of some servers."""
+    return {spec.port for spec in testbed.nic_ports if spec.port.owner in servers}

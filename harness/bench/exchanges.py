@@ -1,0 +1,152 @@
+"""MixNet's all-to-alls among the servers of a bench: ways, lanes, and who runs them."""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy.typing as npt
+
+from harness.bench.bench import Bench
+from harness.bench.collectives import NoCollectivesError
+from harness.bench.lanes import Lanes
+from harness.fabrics.mixnet import (
+    Failures,
+    Region,
+    Routing,
+    Shares,
+    diagnose,
+    exchange_time,
+    lane_routes,
+    lane_shares,
+    routing_in,
+)
+from instruments.collectives import Exchange, ExchangeRunner
+from instruments.servers.commands import ToolFailedError
+from instruments.servers.gloo import GlooRunner
+from testbeds import LightrigError, Plan, Port, Testbed
+from testbeds.flows import Costs, fabric_links
+
+TCP = Costs(efficiency=1448 / 1514)
+"""What TCP leaves of Ethernet frames to the data."""
+
+
+class Exchanges:
+    """The servers of a bench that are namespaces, as one region of MixNet.
+
+    Raises:
+        NoCollectivesError: a server is no namespace.
+        NoPyTorchError: a namespace's Python has no PyTorch.
+        InstrumentError: a server refused.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.testbed: Testbed = bench.testbed
+        servers = bench.testbed.servers.values()
+        if len(servers) < 2 or not all(each.address.startswith("netns://") for each in servers):
+            raise NoCollectivesError(f"{bench.testbed.path} has no two servers, all namespaces")
+        self.region = Region.of(bench.testbed)
+        self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
+        self.lanes = Lanes(bench, max(len(server.ports) for server in self.region.servers))
+        first = {name: addresses[0] for name, addresses in self.lanes.addresses.items()}
+        device, *others = self.lanes.devices
+        self._gloo = GlooRunner(
+            self.lanes.servers,
+            first,
+            bench.clock,
+            interface=device,
+            others=others,
+        )
+        try:
+            self._gloo.load(list(self.lanes.servers))
+        except LightrigError:
+            self.close()
+            raise
+
+    @property
+    def runner(self) -> ExchangeRunner:
+        """Runs the all-to-alls."""
+        return self._gloo
+
+    def routing(self, plan: Plan, failures: Failures | None = None) -> Routing:
+        """The ways that `plan` leaves, without what failed."""
+        return routing_in(self.testbed, plan, self.region.without(failures or Failures()))
+
+    def route(self, routing: Routing) -> None:
+        """Lead packets by `routing` from now on; raises `InstrumentError`."""
+        self.lanes.route(lane_routes(routing, self.lanes.count))
+
+    def exchange(
+        self, routing: Routing, traffic: npt.ArrayLike, ranks: Sequence[str] = ()
+    ) -> Exchange:
+        """`traffic`, in bytes, shared out on lanes among `ranks`, by default all servers."""
+        ranks = tuple(ranks or self.testbed.servers)
+        return Exchange(ranks, lane_shares(routing, ranks, traffic, self.lanes.count))
+
+    def predicted(self, plan: Plan, routing: Routing, what: Exchange) -> float:
+        """How long an exchange should take by the model of flows, in ns."""
+        shares: Shares = what.lanes
+        return exchange_time(self.testbed, plan, routing, what.ranks, shares, TCP)
+
+    def carriers(self) -> Mapping[Port, bool | None]:
+        """Whether each NIC port has a carrier now; None where its server has no such port."""
+        names = list(self.lanes.servers)
+        found = self._bench.clock.parallel(*(partial(self._carriers_of, name) for name in names))
+        return {port: up for each in found for port, up in each.items()}
+
+    def failed(self, plan: Plan) -> Failures:
+        """What does not work now, where `plan` is in place, as the servers' ports tell."""
+        return diagnose(self.region, fabric_links(self.testbed, plan), self.carriers())
+
+    def ended(self) -> Sequence[str]:
+        """The servers whose rank has ended by itself."""
+        return self._gloo.ended()
+
+    def take_down(self, ports: Iterable[Port]) -> Callable[[], None]:
+        """Let NIC ports fail: their servers have them no more, and no light leaves them.
+
+        Returns what undoes that.
+        """
+        ports = sorted(ports)
+        assert self._bench.world is not None
+        light = self._bench.world.darken(ports)
+        for port in ports:
+            self._set(port, "down")
+
+        def undo() -> None:
+            for port in ports:
+                self._set(port, "up")
+                self.lanes.forget(port.owner)
+            light()
+
+        return undo
+
+    def cut(self, ports: Iterable[Port]) -> Callable[[], None]:
+        """Let no light leave ports, of NICs or packet switches; returns what undoes that."""
+        assert self._bench.world is not None
+        return self._bench.world.darken(ports)
+
+    def kill(self, server: str) -> None:
+        """End the program that takes part on `server`, as a GPU that fails does."""
+        self._sh(server, f"kill -9 {self._gloo.process(server)}")
+
+    def close(self) -> None:
+        """Leave the servers as they were found."""
+        try:
+            self._gloo.close()
+        finally:
+            self.lanes.close()
+
+    def _carriers_of(self, name: str) -> Mapping[Port, bool | None]:
+        ports = {netdev: port for port, netdev in self._netdevs.items() if port.owner == name}
+        found = self.lanes.servers[name].carriers(list(ports))
+        return {ports[netdev]: up for netdev, up in found.items()}
+
+    def _set(self, port: Port, state: str) -> None:
+        self._sh(port.owner, f"ip link set {self._netdevs[port]} {state}")
+
+    def _sh(self, server: str, line: str) -> None:
+        command = ["sh", "-c", f"PATH=$PATH:/usr/sbin:/sbin; {line}"]
+        result = self.lanes.servers[server].commands.run(command)
+        if result.status:
+            raise ToolFailedError(server, result, shlex.join(command))
