@@ -1,8 +1,9 @@
 """What papers publish, held against what was measured here."""
 
-from harness.claims.checking import Checked, check_claims
+from harness.claims.checking import Checked, Told, check_claims
 from harness.claims.page import write_claims
 from harness.claims.published import (
+    Beside,
     Claim,
     Figure,
     Lookup,
@@ -13,6 +14,7 @@ from harness.claims.published import (
 from harness.claims.verdicts import ClaimOutcome, Estimate, compare
 
 __all__ = [
+    "Beside",
     "Checked",
     "Claim",
     "ClaimOutcome",
@@ -20,6 +22,7 @@ __all__ = [
     "Figure",
     "Lookup",
     "Published",
+    "Told",
     "check_claims",
     "compare",
     "known_systems",

@@ -1,14 +1,14 @@
 """Looking claims up in the results."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from harness.claims.computed import computable
-from harness.claims.published import Claim, Lookup, Published
+from harness.claims.published import Beside, Claim, Lookup, Published
 from harness.claims.verdicts import ClaimOutcome, Estimate, compare, estimate
 from harness.record import Results
 from harness.statistics import NotEnough
@@ -32,11 +32,25 @@ class ClaimError(LightrigError):
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A value of ours that is told beside a figure; in `unit`, None where nothing was measured.
+
+    simulated: whether anything that took part was.
+    """
+
+    beside: Beside
+    ours: Estimate | NotEnough | None
+    unit: str
+    simulated: bool
+    night: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Checked:
     """A claim, what of ours answers it, and the verdict.
 
     ours: None where nothing was measured. kind: of what answers. night: of the rows that do.
-    rests_on: what a computed value assumes.
+    rests_on: what a computed value assumes. told: what else there is, without a verdict.
     """
 
     claim: Claim
@@ -46,6 +60,7 @@ class Checked:
     outcome: ClaimOutcome
     reason: str
     rests_on: str | None = None
+    told: tuple[Told, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -63,10 +78,34 @@ def check_claims(published: Published, results: Results) -> list[Checked]:
     for results that cannot be read, and `ClaimError`.
     """
     rows = _Rows(results, published.testbed)
-    return [
+    others = {
+        name: _Rows(results, name)
+        for name in {beside.testbed for claim in published.claims for beside in claim.beside}
+    }
+    checked = [
         _check(claim, rows) if claim.computed is None else _compute(published.system, claim)
         for claim in published.claims
     ]
+    return [
+        replace(one, told=tuple(_tell(each, others[each.testbed]) for each in one.claim.beside))
+        for one in checked
+    ]
+
+
+def _tell(beside: Beside, rows: "_Rows") -> Told:
+    found = rows.found(beside.lookup)
+    if found is None:
+        return Told(beside, None, "1", False, None)
+    last = found.iloc[-1]
+    if beside.stated and "n" not in found:
+        raise ClaimError(f"{beside.lookup.quantity}: its rows do not say of how many samples")
+    if beside.stated:
+        low, high = float(last["lower"]), float(last["upper"])
+        ours: Estimate | NotEnough = Estimate(float(last["value"]), low, high, int(last["n"]))
+    else:
+        ours = estimate(beside.lookup.statistic, *_one_an_event(found, beside.lookup))
+    night = f"{last['night']:%Y-%m-%d}"
+    return Told(beside, ours, str(last["unit"]), bool(last["simulated"]), night)
 
 
 def _compute(system: str, claim: Claim) -> Checked:

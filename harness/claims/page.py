@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.claims.checking import Checked
+from harness.claims.checking import Checked, Told
 from harness.claims.published import Published
 from harness.claims.verdicts import CONFIDENCE, Estimate, reach, worded
 from harness.report.markup import LEGEND, SIMULATED, figure, row, table, text
@@ -42,11 +42,12 @@ def write_claims(path: Path, published: Published, checked: Sequence[Checked]) -
 def section(published: Published, checked: Sequence[Checked]) -> str:
     """The claims as one section, for a page that has the report's style."""
     closure = any(one.kind == "closure" for one in checked)
+    told = any(each.simulated for one in checked for each in one.told)
     legend = (
         f"<p>{SIMULATED}: {LEGEND}. The simulation is built from what was published; that it "
         "agrees is closure.</p>"
         if closure
-        else ""
+        else f"<p>{SIMULATED}: {LEGEND}.</p>" * told
     )
     about = (
         "Published is what the paper prints, ours what this harness measured on the testbed "
@@ -67,6 +68,7 @@ def _row(one: Checked) -> str:
         f"Computed: {one.rests_on}" if one.rests_on else None,
     ]
     told = "".join(f'<span class="lc-note">{text(note)}</span>' for note in notes if note)
+    told += "".join(map(_beside, one.told))
     kind = _KINDS.get(one.outcome, "not")
     closure = "" if one.kind in {None, "measurement"} else f" ({one.kind})"
     verdict = (
@@ -83,6 +85,22 @@ def _row(one: Checked) -> str:
             f'<div class="lc-from">{text(claim.source)}</div>',
         )
     )
+
+
+def _beside(told: Told) -> str:
+    """A value that answers nothing, under what it stands beside."""
+    if not isinstance(told.ours, Estimate):
+        return ""
+    value = worded(told.ours, told.unit)
+    company = (
+        "as measured" if told.beside.stated else told.beside.lookup.statistic,
+        f"n = {told.ours.n:,}",
+        f"{format_share(CONFIDENCE)} interval {reach(told.ours, told.unit, value)}",
+        f"on {told.beside.testbed}",
+    )
+    marked = SIMULATED if told.simulated else ""
+    says = f"Beside it, another thing: {told.beside.says}"
+    return f'<span class="lc-note">{text(says)} {marked}{figure(value, company)}</span>'
 
 
 def _ours(one: Checked) -> str:

@@ -54,13 +54,27 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Something of ours that is told beside a figure which it cannot answer.
+
+    says: what it is. testbed: that it was measured on. lookup: which rows, and which statistic
+    of them. stated: whether it is rather the value that the last row states, with its interval.
+    """
+
+    says: str
+    testbed: str
+    lookup: Lookup
+    stated: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One sentence of a paper with its figure.
 
     source: section, figure or table. note: what to know when comparing. erratum: what is wrong
     with the figure as printed. unmeasured: why nothing of ours can answer it. ours: what does.
     computed: the name of what computes it, where arithmetic answers it. line: where the file
-    states it.
+    states it. beside: what else of ours there is, which is another thing and gives no verdict.
     """
 
     name: str
@@ -73,6 +87,7 @@ class Claim:
     ours: Lookup | None
     computed: str | None
     line: int
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +118,16 @@ class LookupPart(Part):
     pick: Pick = "worst"
 
 
+class BesidePart(Part):
+    """Something of ours that is no answer."""
+
+    says: str
+    testbed: str
+    quantity: str
+    statistic: Statistic | Literal["stated"]
+    conditions: dict[str, str | int | bool] = Field(default_factory=dict)
+
+
 class ClaimPart(Part):
     """One claim."""
 
@@ -115,6 +140,7 @@ class ClaimPart(Part):
     unmeasured: str | None = None
     computed: str | None = None
     ours: LookupPart | None = None
+    beside: list[BesidePart] = Field(default_factory=list)
 
 
 class PublishedDocument(Part):
@@ -146,10 +172,27 @@ def load_published(path: Path) -> Published:
             lookup = None if part.ours is None else Lookup(**part.ours.model_dump())
             told = part.note, part.erratum, part.unmeasured
             claims.append(
-                Claim(name, part.says, figure, part.source, *told, lookup, part.computed, line)
+                Claim(
+                    name,
+                    part.says,
+                    figure,
+                    part.source,
+                    *told,
+                    lookup,
+                    part.computed,
+                    line,
+                    tuple(map(_beside, part.beside)),
+                )
             )
     findings.raise_if_any()
     return Published(path, document.system, document.paper, document.testbed, tuple(claims))
+
+
+def _beside(part: BesidePart) -> Beside:
+    stated = part.statistic == "stated"
+    statistic: Statistic = "median" if part.statistic == "stated" else part.statistic
+    lookup = Lookup(part.quantity, None, statistic, part.conditions, "worst")
+    return Beside(part.says, part.testbed, lookup, stated)
 
 
 def _check_answers(system: str, name: str, part: ClaimPart, findings: Findings) -> None:

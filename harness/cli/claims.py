@@ -14,7 +14,7 @@ from harness.cli.common import BAD_INPUT, LAB_TROUBLE, NO, AsJson, give_up, out,
 from testbeds import LightrigError, TestbedError
 
 if TYPE_CHECKING:
-    from harness.claims import Checked
+    from harness.claims import Checked, Told
 
 _STYLES = {"agrees": "green", "differs": "bold red"}
 
@@ -86,8 +86,27 @@ def _print(paper: str, checked: "list[Checked]") -> None:
             "closure: simulated from what was published, says nothing about a device",
             markup=False,
         )
+    for told in (told for one in checked for told in one.told):
+        _tell(told)
     if any(one.kind == "computed" for one in checked):
         out.print("computed: by formula or replay, measured by nobody", markup=False)
+
+
+def _tell(told: "Told") -> None:
+    """A value that answers no claim, where there is one."""
+    from harness.claims import Estimate
+    from harness.claims.verdicts import reach, worded
+
+    if not isinstance(told.ours, Estimate):
+        return
+    interval = reach(told.ours, told.unit)
+    simulated = ", something simulated" if told.simulated else ""
+    out.print(
+        f"beside: {told.beside.says} {worded(told.ours, told.unit)} ({interval}; "
+        f"n = {told.ours.n:,}; {told.beside.testbed}{simulated})",
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _ours(one: "Checked") -> tuple[str, str, str]:
@@ -133,6 +152,24 @@ def _document(one: "Checked") -> dict[str, Any]:
         "source": claim.source,
         "note": claim.note,
         "erratum": claim.erratum,
+        "beside": [_told(told) for told in one.told],
+    }
+
+
+def _told(told: "Told") -> dict[str, Any]:
+    from harness.claims import Estimate
+
+    ours = told.ours if isinstance(told.ours, Estimate) else None
+    return {
+        "says": told.beside.says,
+        "testbed": told.beside.testbed,
+        "ours": _finite(ours.value) if ours else None,
+        "lower": _finite(ours.lower) if ours else None,
+        "upper": _finite(ours.upper) if ours else None,
+        "unit": told.unit,
+        "n": None if told.ours is None else told.ours.n,
+        "simulated": told.simulated if told.ours is not None else None,
+        "night": told.night,
     }
 
 

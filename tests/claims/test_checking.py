@@ -232,3 +232,45 @@ def test_a_stage_of_the_whole_event_began_for_every_subject(lab, check):
     lab(*rows)
     found = check(YAML.replace("since: firmware_up", "since: reconfiguration.acknowledged"))["wait"]
     assert (found.ours.value, found.ours.n) == (76 * MS, 40)
+
+
+# ------------------------------------------------------------------- beside a figure
+
+BESIDE = """\
+    beside:
+      - {says: "ten times the price:", testbed: bench, quantity: price.ratio, statistic: stated}
+      - {says: "elsewhere:", testbed: other, quantity: price.ratio, statistic: median}
+"""
+
+
+def test_a_value_of_ours_beside_a_figure_gives_no_verdict(lab, check):
+    lab(("a / b", "price.ratio", 0, 38, 44), ("a / b", "price.ratio", 1, 39, 43), unit="1", n=7)
+    price = check(YAML + BESIDE)["price"]
+    assert (price.outcome, price.ours, price.reason) == ("not measured", None, "computed")
+    ours, elsewhere = price.told
+    assert (ours.ours.value, ours.ours.lower, ours.ours.upper, ours.ours.n) == (41, 39, 43, 7)
+    assert (ours.unit, ours.simulated, ours.night) == ("1", False, "2026-03-14")
+    assert elsewhere.ours is None
+
+
+def test_a_stated_value_has_a_number_of_samples(lab, check):
+    lab(("a / b", "price.ratio", 0, 38, 44), unit="1")
+    with pytest.raises(ClaimError, match="price.ratio: its rows do not say"):
+        check(YAML + BESIDE)
+
+
+def test_what_is_beside_is_told_apart_everywhere(run, lab, tmp_path):
+    lab(("a / b", "price.ratio", 0, 39, 43), unit="1", n=7, simulated=True)
+    page, file = tmp_path / "claims.html", str(tmp_path / "mine.yaml")
+    (tmp_path / "mine.yaml").write_text(YAML + BESIDE)
+    said = run(file, "--html", str(page)).stdout
+    assert "beside: ten times the price: 41 (39 … 43; n = 7; bench, something simulated)" in said
+    assert "elsewhere" not in said
+    html = page.read_text()
+    assert "Beside it, another thing: ten times the price:" in html
+    assert "n = 7" in html
+    assert "- not measured" in html
+    price = json.loads(run(file, "--json").stdout)[-1]
+    assert (price["ours"], price["verdict"]) == (None, "not measured")
+    assert [one["ours"] for one in price["beside"]] == [41, None]
+    assert (price["beside"][0]["n"], price["beside"][0]["simulated"]) == (7, True)
