@@ -142,7 +142,11 @@ def exchange_rows(found: Exchanged, fabric: Fabric) -> Iterator[Row]:
 
 def speedup_row(slow: Exchanged, fast: Exchanged, found: Speedup) -> Row:
     """The ratio of two plans, with what the model says of it."""
-    held: dict[str, Scalar] = {"n": found.n, "predicted": found.predicted}
+    held: dict[str, Scalar] = {
+        "against": slow.plan.name,
+        "n": found.n,
+        "predicted": found.predicted,
+    }
     return Row(
         f"{slow.plan.name} / {fast.plan.name}",
         "exchange.speedup",

@@ -24,16 +24,16 @@ class UnnoticedError(LightrigError):
 
 @dataclass(frozen=True)
 class Failover:
-    """One failure, and what followed; spans after it, on the bench's clock, in ns.
+    """One failure, and what followed; all but `failed` and `replanned` after it, in ns.
 
     Attributes:
         case: what failed, in a word.
         failures: what the controller found.
         plan: that it made without these.
-        failed: between which stamps it was made to fail.
+        failed: between which stamps it was made to fail, on the bench's clock.
         noticed: when the controller knew.
         rerouted: when the ways that were left were in use; None where the ranks had ended.
-        replanned: when the new plan's ways were.
+        replanned: how long it took to plan anew until those ways were in use.
         first: when the first all-to-all that began after the failure was complete.
         survived: whether the ranks went on.
     """

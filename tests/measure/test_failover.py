@@ -295,7 +295,7 @@ def test_a_ratio_has_the_reach_of_both_intervals() -> None:
     assert (found.lower, found.upper) == (low.lower / high.upper, low.upper / high.lower)
     row = speedup_row(slow, fast, found)
     assert (row.subject, row.value, row.unit) == ("uniform / chosen", 2.0, "1")
-    assert row.conditions == {"n": 11, "predicted": 2.0}
+    assert row.conditions == {"against": "uniform", "n": 11, "predicted": 2.0}
 
 
 def test_a_ratio_of_too_few_is_none() -> None:
