@@ -1,7 +1,8 @@
 """MixNet's all-to-alls among the servers of a bench: ways, lanes, and who runs them."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from harness.fabrics.mixnet import (
 from instruments.collectives import Exchange, ExchangeRunner
 from instruments.servers.commands import ToolFailedError
 from instruments.servers.gloo import GlooRunner
+from instruments.servers.linux import LinuxServer
 from testbeds import LightrigError, Plan, Port, Testbed
 from testbeds.flows import Costs, fabric_links
 
@@ -88,15 +90,21 @@ class Exchanges:
         shares: Shares = what.lanes
         return exchange_time(self.testbed, plan, routing, what.ranks, shares, TCP)
 
-    def carriers(self) -> Mapping[Port, bool | None]:
-        """Whether each NIC port has a carrier now; None where its server has no such port."""
-        names = list(self.lanes.servers)
-        found = self._bench.clock.parallel(*(partial(self._carriers_of, name) for name in names))
-        return {port: up for each in found for port, up in each.items()}
+    def dark(self, ports: Iterable[Port]) -> frozenset[Port]:
+        """Those of the NIC ports that have no carrier now."""
+        return frozenset(ports) - self._ask_each(LinuxServer.lit, ports)
 
     def failed(self, plan: Plan) -> Failures:
         """What does not work now, where `plan` is in place, as the servers' ports tell."""
-        return diagnose(self.region, fabric_links(self.testbed, plan), self.carriers())
+        up = fabric_links(self.testbed, plan)
+        ends = {port for link in up for port in (link.a, link.b)}
+        dark = self.dark(ends & self._netdevs.keys())
+        if not dark:
+            return Failures()
+        # A server that lost one port may have lost those, too, that the plan does not use.
+        owners = {port.owner for port in dark}
+        gone = self._ask_each(LinuxServer.gone, (p for p in self._netdevs if p.owner in owners))
+        return diagnose(self.region, up, dark, gone)
 
     def ended(self) -> Sequence[str]:
         """The servers whose rank has ended by itself."""
@@ -137,10 +145,18 @@ class Exchanges:
         finally:
             self.lanes.close()
 
-    def _carriers_of(self, name: str) -> Mapping[Port, bool | None]:
-        ports = {netdev: port for port, netdev in self._netdevs.items() if port.owner == name}
-        found = self.lanes.servers[name].carriers(list(ports))
-        return {ports[netdev]: up for netdev, up in found.items()}
+    def _ask_each(
+        self, what: Callable[[LinuxServer, Sequence[str]], Set[str]], ports: Iterable[Port]
+    ) -> frozenset[Port]:
+        """Ask the servers of `ports` side by side, each of its own, and take all answers."""
+        asked: defaultdict[str, dict[str, Port]] = defaultdict(dict)
+        for port in ports:
+            asked[port.owner][self._netdevs[port]] = port
+        answers = self._bench.clock.parallel(
+            *(partial(what, self.lanes.servers[name], list(own)) for name, own in asked.items())
+        )
+        pairs = zip(asked.values(), answers, strict=True)
+        return frozenset(own[netdev] for own, found in pairs for netdev in found)
 
     def _set(self, port: Port, state: str) -> None:
         self._sh(port.owner, f"ip link set {self._netdevs[port]} {state}")

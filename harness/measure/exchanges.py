@@ -92,7 +92,7 @@ def bring_in(fabric: Fabric, over: Exchanges, plan: Plan, failures: Failures) ->
     used |= {port for server in routing.region.servers for port in server.packet}
     clock = fabric.bench.clock
     deadline = clock.now() + LINK_TIMEOUT
-    while dark := {port for port, up in over.carriers().items() if port in used and not up}:
+    while dark := over.dark(used):
         if clock.now() > deadline:
             fabric.bench.check_world()
             raise LinksDownError([(port, "carrier") for port in sorted(dark)], LINK_TIMEOUT)

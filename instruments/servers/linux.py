@@ -22,6 +22,9 @@ PROBE = Program("lightrig-probe", "the probe", 1, "probe.py", "a python3 of 3.8 
 
 UDP_PORT = 47_000
 
+_SELDOM = 20_000_000
+"""How often ports are read that are watched for a moment only, in ns."""
+
 
 class LinuxServer:
     """A server whose links are watched by the probe program (docs/probe.md).
@@ -157,13 +160,17 @@ class LinuxServer:
         """What the server's own tools say of its NIC ports."""
         return NicTools(self.commands)
 
-    def carriers(self, netdevs: Sequence[str]) -> Mapping[str, bool | None]:
-        """Whether each device has a carrier now; None for one that is down or not there."""
-        lines = (f"cat /sys/class/net/{netdev}/carrier 2>&1 || :" for netdev in netdevs)
-        said = self.commands.run(["sh", "-c", "; ".join(lines)]).stdout.splitlines()
-        if len(said) != len(netdevs):
-            raise GarbledError(self.name, "told of other ports than it was asked about")
-        return {n: {"1": True, "0": False}.get(s) for n, s in zip(netdevs, said, strict=True)}
+    def lit(self, netdevs: Sequence[str]) -> frozenset[str]:
+        """Those of the devices that have a carrier now; what was watched is watched no more."""
+        ports = [PortWatch(netdev, None) for netdev in netdevs]
+        state = self.watch(ports, period=_SELDOM, datagram_period=None)
+        self.unwatch()
+        return frozenset(netdev for netdev, stage in state if stage == "carrier")
+
+    def gone(self, netdevs: Sequence[str]) -> frozenset[str]:
+        """Those of the devices that are down, or not there: nobody can say if they have light."""
+        lines = (f"cat /sys/class/net/{n}/carrier >&2 || echo {n}" for n in netdevs)
+        return frozenset(self.commands.run(["sh", "-c", "; ".join(lines)]).stdout.split())
 
     def start(self, program: Program, trace: Trace, clocks: ClockMap) -> ProgramRun:
         """Send `program` there and start it."""

@@ -114,7 +114,7 @@ def test_what_failed_is_planned_around(fabric, links, measure, testbed, undo, ca
             undo.append(world.darken(darkened))
         if world is not None and case == "link":
             seen, _ = links.changes(darkened, began, NOTICED)
-            dark = {port: event.up for port, event in seen if event.stage == "carrier"}
+            dark = {port for port, event in seen if event.stage == "carrier" and not event.up}
             assert diagnose(region, fabric.links(mesh), dark) == told
         placed = (
             placement.moved(number, (number + 1) % 4) if case in ("GPU", "server") else placement

@@ -255,7 +255,7 @@ def test_a_value_of_ours_beside_a_figure_gives_no_verdict(lab, check):
 
 def test_a_stated_value_has_a_number_of_samples(lab, check):
     lab(("a / b", "price.ratio", 0, 38, 44), unit="1")
-    with pytest.raises(ClaimError, match="price.ratio: its rows do not say"):
+    with pytest.raises(ClaimError, match=r"price\.ratio: its rows do not say"):
         check(YAML + BESIDE)
 
 

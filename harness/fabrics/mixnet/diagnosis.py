@@ -1,12 +1,14 @@
 """What has failed, told from the carriers of NIC ports: the word of those that still see light."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Set
 
 from harness.fabrics.mixnet.region import Failures, Region
 from testbeds import Link, Port
 
 
-def diagnose(region: Region, up: Iterable[Link], carriers: Mapping[Port, bool | None]) -> Failures:
+def diagnose(
+    region: Region, up: Iterable[Link], dark: Set[Port], gone: Set[Port] = frozenset()
+) -> Failures:
     """What of a region does not work, where the links `up` should be.
 
     A port that its server does not have any more failed, and a server without any port failed
@@ -14,20 +16,19 @@ def diagnose(region: Region, up: Iterable[Link], carriers: Mapping[Port, bool | 
     without such a reason failed itself. A dark port at the packet switch failed, whichever end
     did.
 
-    carriers: of each NIC port whether it has one; None where its server has no such port now.
+    dark: the NIC ports that have no carrier. gone: those that their server has no more.
     """
-    gone = {port for port, carrier in carriers.items() if carrier is None}
     dead = frozenset(
         server.name
         for server in region.servers
         if server.ports and all(port in gone for port in server.ports)
     )
-    dark = {port for port, carrier in carriers.items() if carrier is False}
+    known = {port for server in region.servers for port in server.ports}
     links, nics = set[Link](), {port for port in gone if port.owner not in dead}
     for link in up:
         ends = {link.a, link.b}
         if ends & dark and not ends & gone:
-            if ends <= carriers.keys():
+            if ends <= known:
                 links.add(link)
             else:
                 nics |= ends & dark
