@@ -6,6 +6,7 @@ import numpy.typing as npt
 
 from harness.bench import Fabric
 from harness.bench.exchanges import Exchanges
+from harness.fabrics.mixnet import Failures
 from harness.measure.bit_errors import (
     BitErrors,
     Book,
@@ -22,6 +23,7 @@ from harness.measure.collectives import rows as collective_rows
 from harness.measure.exchanges import (
     Exchanged,
     Speedup,
+    bring_in,
     exchange_rows,
     run_exchange,
     speedup,
@@ -177,6 +179,11 @@ class Measure(Judged):
         found = sweep(runner, call, over)
         self._keep(collective_rows(found))
         return found
+
+    def bring_in(self, over: Exchanges, plan: Plan) -> None:
+        """Apply `plan`, wait for its carriers and lead packets by it; see `exchanges.bring_in`."""
+        self._links.pause()
+        bring_in(self._fabric, over, plan, Failures())
 
     def exchange(
         self, over: Exchanges, plan: Plan, traffic: npt.ArrayLike, *, iterations: int

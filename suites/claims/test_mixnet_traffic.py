@@ -20,7 +20,6 @@ from harness.fabrics.mixnet import (
     plan_testbed,
     server_traffic,
 )
-from harness.measure.exchanges import bring_in
 from harness.measure.failover import under_traffic, with_a_new_rank
 from testbeds import Plan, Port
 
@@ -121,7 +120,7 @@ def test_traffic_outlives(exchanges, fabric, measure, testbed, working, samples,
     failing = exchanges.take_down if "NIC" in case else exchanges.cut
     ports = [port] if "NIC" in case else [port, other]
     for _ in rounds(samples, undo):
-        bring_in(fabric, exchanges, plan, Failures())
+        measure.bring_in(exchanges, plan)
         found = measure.failover(
             partial(
                 under_traffic,
@@ -173,7 +172,7 @@ def test_another_takes_over(exchanges, fabric, measure, testbed, working, sample
         exchanges.kill(lost)
 
     for _ in rounds(samples, undo):
-        bring_in(fabric, exchanges, plan, Failures())
+        measure.bring_in(exchanges, plan)
         found = measure.failover(
             partial(
                 with_a_new_rank,
