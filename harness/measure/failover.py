@@ -127,14 +127,16 @@ def with_a_new_rank(
     """
     clock = fabric.bench.clock
     running = over.runner.start_exchange(over.exchange(over.routing(plan), traffic, ranks))
-    clock.sleep(before)
-    failed = _stamped(clock, fail)
-    failures, ended = _noticed(clock, over, plan)
-    noticed = clock.now()
+    try:
+        clock.sleep(before)
+        failed = _stamped(clock, fail)
+        failures, ended = _noticed(clock, over, plan)
+        noticed = clock.now()
+    finally:
+        running.abandon()
     asked, anew = clock.now(), replan(failures, plan)
     routing = bring_in(fabric, over, anew, failures)
     replanned = clock.now()
-    running.abandon()
     new = backup(failures, ended)
     found = over.runner.exchange(over.exchange(routing, traffic, new), warm_up=0, iterations=1)
     done = clock.now()
