@@ -191,7 +191,7 @@ class GlooRunner:
         if ranks == self._joined:
             return
         self._joined = ()
-        self._ask_all(self._workers, "leave", lambda _: {})
+        self._ask_all(self._workers, "leave", lambda _: {}, PATIENCE)
         store = [self._addresses[ranks[0]], next(self._ports)]
         common = {
             "ranks": len(ranks),

@@ -153,6 +153,7 @@ class _Worker:
         self._torch: Any = None
         self._rank, self._ranks = 0, 0
         self._groups: list[Any] = []
+        self._left: list[Any] = []
         self._stopping = threading.Event()
         self._writing = threading.Lock()
         self._turn = threading.Lock()
@@ -214,6 +215,8 @@ class _Worker:
             left, self._jobs = self._jobs, queue.Queue()
             left.put(None)
             if self._looping is not None:
+                # Taking apart what a thread is still in would wait for it.
+                self._left.append((self._groups, self._torch.distributed.group.WORLD))
                 number, received, seen = self._looping
                 operations = list(seen["operations"])
                 told = {**seen, "operations": operations, "failure": "abandoned"}

@@ -84,5 +84,6 @@ distributed = SimpleNamespace(
     all_gather_into_tensor=_all_gather,
     reduce_scatter_single=lambda out, given: out.copy_(given[: out.size]),
     all_to_all_single=_all_to_all,
+    group=SimpleNamespace(WORLD=None),
     new_group=lambda **_: os.environ["GLOO_SOCKET_IFNAME"],
 )
