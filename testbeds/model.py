@@ -253,6 +253,8 @@ class SimulatedFault:
     tool: str = ""
     drift_db: float = 0.0
     after_ns: int = 0
+    answers: int | None = None
+    lasting_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class FaultPart(Part):
         "stuck monitor",
         "counter reset",
         "interrupted fiber",
+        "silent instrument",
     ]
     at: list[str] = Field(
         description="Where: NIC ports, a port that a fiber leaves, a switch and its port or "
@@ -118,7 +119,15 @@ class FaultPart(Part):
     loss: Decibels | None = Field(None, description="What a dirty connector or a bent fiber loses")
     drift: Decibels | None = Field(None, description="What a drifting laser loses in a minute")
     after: Duration | None = Field(
-        None, description="When counters begin anew, or a fiber is dark for a tenth of a second"
+        None,
+        description="When counters begin anew, a fiber is dark for a tenth of a second, or an "
+        "instrument falls silent",
+    )
+    answers: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="After how many answers an instrument falls silent"
+    )
+    lasting: Duration | None = Field(
+        None, description="For how long an instrument is silent; left out, for good"
     )
     ppm: float | None = Field(None, description="By how much a clock runs too fast")
     tool: str | None = Field(None, description="The program that is missing")

@@ -54,6 +54,8 @@ def read_simulation(document: Document, parts: Parts, findings: Findings) -> Sim
                 f.tool or "",
                 f.drift or 0.0,
                 f.after or 0,
+                f.answers,
+                f.lasting,
             )
             for f in stated.faults
         ),

@@ -44,8 +44,24 @@ class Liar:
     clock: Clock
     lie: Lie = "none"
     told: int = 0
+    answers: int = 0
+    _silences: dict[int, int | None] = field(default_factory=dict)
     _before: list[bytes] = field(default_factory=list)
     _outcome: Outcome | None = None
+
+    def fall_silent(self, lasting: int | None = None) -> None:
+        """Say nothing from now on, or for `lasting` ns."""
+        self.lie = "silent"
+        if lasting is not None:
+            self.clock.schedule(self.clock.now() + lasting, "liar", self.speak_again)
+
+    def fall_silent_after(self, answers: int, lasting: int | None = None) -> None:
+        """The same, once so many answers were given."""
+        self._silences[answers] = lasting
+
+    def speak_again(self) -> None:
+        """Be honest from now on."""
+        self.lie = "none"
 
     def wrap(self, factory: SessionFactory) -> SessionFactory:
         """Sessions of `factory` whose answers go through this liar."""
@@ -61,6 +77,7 @@ class Liar:
         def told(argv: Sequence[str]) -> Outcome:
             honest = run(argv)
             previous, self._outcome = self._outcome or honest, honest
+            self._count()
             self.told += self.lie != "none"
             return self._printed(honest, previous)
 
@@ -96,6 +113,7 @@ class Liar:
         """Send `data`, or what becomes of it."""
         previous = self._before[-1] if self._before else data
         self._before = [*self._before[-_KEPT:], data]
+        self._count()
         if self.lie == "none":
             connection.send(data)
             return
@@ -121,6 +139,11 @@ class Liar:
                 connection.send(previous)
             case "junk":
                 connection.send(_JUNK + data)
+
+    def _count(self) -> None:
+        if self.answers in self._silences:
+            self.fall_silent(self._silences.pop(self.answers))
+        self.answers += 1
 
 
 class _Tampered:

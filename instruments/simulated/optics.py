@@ -2,20 +2,20 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from instruments.clock import Clock, Scheduled, Span
 from instruments.simulated.light import LightTrace
 from instruments.simulated.randomness import Chance
 from instruments.simulated.truth import Truth
-from testbeds import Circuit, SimulatedSwitch
+from testbeds import Circuit, Distribution, SimulatedSwitch
 
 DARK_DBM = -60.0
 """What a monitor shows where there is no light: the end of its range."""
 
 _DARK_MW = 10 ** (DARK_DBM / 10)
 _LEAST_LOSS_DB = 0.3
-
+_SOON_DARK_NS = 2_000_000
 
 _HOUR_NS = 3_600_000_000_000
 
@@ -84,6 +84,12 @@ class Matrix:
         self._stuck_at: dict[int, float] = {}
 
     # ------------------------------------------------------------------------ mirrors
+
+    def take(self, duration: int) -> None:
+        """From now on take `duration` ns for every change, until light is back and it is said."""
+        soon = Distribution(min(duration // 4, _SOON_DARK_NS))
+        whole = Distribution(duration)
+        self._is = replace(self._is, acknowledge=whole, settle=whole, dark=soon)
 
     def connect(self, circuits: Collection[Circuit]) -> int:
         """Start moving light onto `circuits`; returns in how many ns the switch says done.

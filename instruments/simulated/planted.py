@@ -65,6 +65,10 @@ class Planted:
         """Ports whose fiber, from there on, is dark for a moment, and after how many ns."""
         return [(_port(fault.at[0]), fault.after_ns) for fault in self._of("interrupted fiber")]
 
+    def silences(self, name: str) -> list[SimulatedFault]:
+        """When a switch or an instrument says nothing any more, and for how long."""
+        return [fault for fault in self._of("silent instrument") if fault.at[0] == name]
+
     def skew(self, server: str) -> float:
         """By how many ppm a server's clock runs too fast."""
         return sum(fault.ppm for fault in self._of("clock skew") if fault.at[0] == server)

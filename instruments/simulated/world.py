@@ -106,6 +106,10 @@ class World:
         """The latent insertion loss of a circuit in dB; for closure only."""
         return self._matrices[switch].loss(circuit)
 
+    def take(self, switch: str, duration: int) -> None:
+        """Let a switch take `duration` ns for every change from now on."""
+        self._matrices[switch].take(duration)
+
     def replug(self, source: Port, sink: Port, loss_db: float) -> Callable[[], None]:
         """Put the fiber at `source` into `sink`, as a person would; returns what undoes that."""
         return self.light.replug(source, sink, loss_db, self._clock)
@@ -161,8 +165,21 @@ class World:
             self._login,
             next(self._ports),
             resource=resource,
-            liar=self._liar,
+            liar=self._liar_of(spec.name),
         )
+
+    def _liar_of(self, name: str) -> Liar | None:
+        """Who tampers with what a switch or an instrument says, if anybody does."""
+        liar = self._liar
+        for silence in self._planted.silences(name):
+            liar = liar or Liar(self._clock)
+            if silence.answers is not None:
+                liar.fall_silent_after(silence.answers, silence.lasting_ns)
+            else:
+                at = self._clock.now() + silence.after_ns
+                silent = partial(liar.fall_silent, silence.lasting_ns)
+                self._clock.schedule(at, f"{name}!silent", silent)
+        return liar
 
     def _matrix(self, spec: SwitchSpec) -> Matrix:
         """The mirrors of a switch, in this world's light."""

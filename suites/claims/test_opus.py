@@ -5,11 +5,11 @@ they are done. What the control plane did is put to an auditor, which knows noth
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind, binding
+from harness.bench import Bench, Fabric, bind
 from harness.bench.opus import FabricRails, Journal, Rails, emulate, fitting_job
 from harness.fabrics.opus.auditor import Rewiring, audit
 from harness.fabrics.opus.operations import OpusError
@@ -18,9 +18,7 @@ from harness.fabrics.opus.steps import phase_tables
 from harness.fabrics.opus.topology import GiantRing, TopologyId
 from harness.measure.opus import rows
 from harness.plugin.keys import NOTES, RUN
-from instruments.simulated.lying import Liar
-from instruments.simulated.world import World
-from testbeds import Testbed
+from testbeds import SimulatedFault, Testbed
 
 MS = 1_000_000
 STEPS, MICROBATCHES, GATHERS = 3, 2, 4
@@ -76,20 +74,18 @@ def recorded(
 
 
 @pytest.fixture
-def liar(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fabric, Liar]]:
-    """A fabric of its own, whose simulated switches can be made to say nothing."""
-    made: list[Liar] = []
-
-    def world(*args, **more):
-        made.append(Liar(args[1]))
-        return World(*args, liar=made[0], **more)
-
+def falling_silent(testbed: Testbed) -> Iterator[Fabric]:
+    """A fabric of its own, whose simulated switches do not answer for a while."""
     if any(server.address.startswith("netns://") for server in testbed.servers.values()):
         pytest.skip("a namespace's time is real, and so would be its timeouts")
-    monkeypatch.setattr(binding, "World", world)
-    bench = bind(testbed, "simulated", seed=1)
+    faults = tuple(
+        SimulatedFault("silent instrument", (switch,), after_ns=SILENT_AFTER, lasting_ns=SILENT_FOR)
+        for switch in testbed.optical_switches
+    )
+    simulation = replace(testbed.simulation, faults=(*testbed.simulation.faults, *faults))
+    bench = bind(replace(testbed, simulation=simulation), "simulated", seed=1)
     fabric = Fabric(bench)
-    yield fabric, made[0]
+    yield fabric
     fabric.restore()
     bench.close()
 
@@ -106,17 +102,12 @@ def test_circuits_follow_the_phases(fabric, recorded, mode):
     assert len(rewirings) <= STEPS * trained.shifts.pop() * 2 * trained.rails.job.rails
 
 
-def test_a_switch_that_stops_answering_leaves_a_giant_ring(liar, recorded):
+def test_a_switch_that_stops_answering_leaves_a_giant_ring(falling_silent, recorded):
     """It is asked again, then for one ring of all ranks, and the job ends on that (Opus §4.2)."""
-    fabric, switch = liar
-    clock = fabric.bench.clock
-    now = clock.now()
-    clock.schedule(now + SILENT_AFTER, "liar", lambda: setattr(switch, "lie", "silent"))
-    clock.schedule(now + SILENT_AFTER + SILENT_FOR, "liar", lambda: setattr(switch, "lie", "none"))
-    trained = train(fabric, "provisioning")
-    recorded(fabric.bench, trained.journal)
+    trained = train(falling_silent, "provisioning")
+    recorded(falling_silent.bench, trained.journal)
     assert not trained.violations
     assert all(isinstance(rail.topology, GiantRing) for rail in trained.rails.controller.rails)
     reached = [one for one in trained.journal.incidents if one.what == "giant ring reached"]
     assert {incident.rail for incident in reached} == set(range(trained.rails.job.rails))
-    assert all(incident.at >= now + SILENT_AFTER and incident.why for incident in reached)
+    assert all(incident.at >= SILENT_AFTER and incident.why for incident in reached)

@@ -322,3 +322,12 @@ def test_a_monitor_may_have_a_window_of_its_own(bench):
     dark, half = bench.power(7, 8)
     assert dark == DARK_DBM
     assert half == pytest.approx(lit[1] - 3.01, abs=0.02)
+
+
+def test_a_switch_takes_as_long_as_it_is_told_to(bench):
+    bench.matrix.take(500 * MS)
+    assert bench.matrix.connect([Circuit(1, 7)]) == 500 * MS
+    bench.clock.sleep(499 * MS)
+    assert 7 not in bench.lit
+    bench.clock.sleep(2 * MS)
+    assert bench.lit[7] == 1
