@@ -1,6 +1,6 @@
 """A Linux server, observed by a small program that is sent there and needs only python3."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -172,9 +172,15 @@ class LinuxServer:
         lines = (f"cat /sys/class/net/{n}/carrier >&2 || echo {n}" for n in netdevs)
         return frozenset(self.commands.run(["sh", "-c", "; ".join(lines)]).stdout.split())
 
-    def start(self, program: Program, trace: Trace, clocks: ClockMap) -> ProgramRun:
-        """Send `program` there and start it."""
-        return ProgramRun(self.name, self._shell, self._clock, trace, clocks, program)
+    def start(
+        self,
+        program: Program,
+        trace: Trace,
+        clocks: ClockMap,
+        told: Callable[[dict[str, Any], int], None] | None = None,
+    ) -> ProgramRun:
+        """Send `program` there and start it; see `ProgramRun`."""
+        return ProgramRun(self.name, self._shell, self._clock, trace, clocks, program, told)
 
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
         """What a NIC port's own counters say of wrong bits; see `PortErrorCounters`."""

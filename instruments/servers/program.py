@@ -2,7 +2,8 @@
 
 A program's first line of input is its source, compressed; every further line is a request,
 one JSON object with an `id`, and each is answered by one line with that `id` and the stamps
-`at: [received, sent]` of the server's clock. See docs/probe.md.
+`at: [received, sent]` of the server's clock. What a program says unasked, where it does, is a
+line with `tell` instead of an `id`. See docs/probe.md.
 """
 
 import base64
@@ -11,7 +12,7 @@ import itertools
 import json
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -69,6 +70,8 @@ class ProgramRun:
         trace: where every line in both directions goes.
         clocks: learns the server's clock from each exchange.
         program: which program.
+        told: takes what the program says unasked and when, on the server's clock, in the thread
+            that reads: it must not wait.
     """
 
     def __init__(
@@ -79,7 +82,9 @@ class ProgramRun:
         trace: Trace,
         clocks: ClockMap,
         program: Program,
+        told: Callable[[dict[str, Any], int], None] | None = None,
     ) -> None:
+        self._told = told
         self.name = name
         self.program = program
         self._clock = clock
@@ -129,8 +134,11 @@ class ProgramRun:
         self._trace.received(text)
         try:
             answer = json.loads(text)
-            number = int(answer["id"])
             there = (int(answer["at"][0]), int(answer["at"][1]))
+            if self._told is not None and "tell" in answer:
+                self._told(dict(answer["tell"]), there[0])
+                return
+            number = int(answer["id"])
             if "ok" not in answer and "error" not in answer:
                 raise KeyError("ok")
         except (ValueError, KeyError, TypeError, IndexError):

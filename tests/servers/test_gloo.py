@@ -3,38 +3,22 @@
 import importlib.util
 import os
 import signal
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from program_host import Here
 from real_time import until
 
 from instruments.clock import Span, SystemClock
 from instruments.collectives import CollectiveCall, CollectiveFailedError, Exchange
 from instruments.servers.gloo import GlooRunner, NoPyTorchError, _shares
 from instruments.servers.linux import LinuxServer
-from instruments.wire.namespace import NamespaceShell, ProcessChannel
-from instruments.wire.shell import LineListener
 from testbeds.flows import Collective
 
 STAND_IN = Path(__file__).parent / "stand_in"
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
-
-
-class Here(NamespaceShell):
-    """Programs on this machine itself."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def start(self, command: Sequence[str], listener: LineListener) -> ProcessChannel:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
-        channel = ProcessChannel(process, listener)
-        self._channels.append(channel)
-        return channel
 
 
 @pytest.fixture

@@ -1,0 +1,14 @@
+"""The training script is plain PyTorch: nothing in it is ours."""
+
+import ast
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "train_llama.py"
+
+
+def test_the_script_imports_nothing_of_ours() -> None:
+    tree = ast.parse(SCRIPT.read_text("utf-8"))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} == {"argparse", "torch"}

@@ -1,0 +1,131 @@
+"""Where a rank's operations wait: counted by group, joined where a stage sends and takes back."""
+
+import threading
+
+import pytest
+
+from instruments.servers.training_program import Gate, RefusedError
+
+GROUPS = {"data": (0, 1), "pipeline": (0, 2)}
+
+
+class Rank:
+    """A gate and what it has told."""
+
+    def __init__(self, *, held: bool) -> None:
+        self.told: list[dict] = []
+        self.gate = Gate(GROUPS, self.told.append, held=held)
+
+    def ended(self) -> list[int]:
+        return [each["ended"] for each in self.told if "ended" in each]
+
+
+@pytest.fixture
+def free() -> Rank:
+    """A rank whose operations may run at once, and whose ends are told all the same."""
+    rank = Rank(held=True)
+    tell = rank.gate._tell
+
+    def told(what: dict) -> None:
+        tell(what)
+        if "wants" in what:
+            rank.gate.go(what["wants"], None)
+
+    rank.gate._tell = told
+    return rank
+
+
+def test_operations_are_counted_by_their_group(free: Rank) -> None:
+    gate = free.gate
+    for kind, ranks in (("allreduce", (1, 0)), ("send", (0, 2)), ("allreduce", (0, 1))):
+        number = gate.begin(kind, ranks, 8)
+        gate.waited_for(number)
+        gate.done(number)
+    assert [one[:4] for one in gate.operations] == [
+        ["data", 0, "allreduce", 8],
+        ["pipeline", 0, "send", 8],
+        ["data", 1, "allreduce", 8],
+    ]
+    assert all(0 < asked <= began <= ended for *_, asked, began, ended in gate.operations)
+
+
+def test_an_operation_waits_for_its_word() -> None:
+    rank = Rank(held=True)
+    announced, begun = threading.Event(), threading.Event()
+
+    def tell(what: dict) -> None:
+        rank.told.append(what)
+        announced.set()
+
+    rank.gate._tell = tell
+
+    def run() -> None:
+        rank.gate.begin("allreduce", (0, 1), 4)
+        begun.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert announced.wait(10)
+    assert not begun.is_set()
+    assert rank.told == [{"wants": 0, "operation": ["data", 0, "allreduce", 4]}]
+    rank.gate.go(0, None)
+    thread.join()
+    assert begun.is_set()
+
+
+def test_an_operation_that_is_refused_says_why(free: Rank) -> None:
+    free.gate._tell = lambda what: free.gate.go(what["wants"], "no rail is left")
+    with pytest.raises(RefusedError, match="no rail is left"):
+        free.gate.begin("allreduce", (0, 1), 4)
+
+
+def test_ranks_that_no_rail_joins_are_named(free: Rank) -> None:
+    with pytest.raises(RefusedError, match=r"allreduce among ranks \[0, 3\].*data \[0, 1\]"):
+        free.gate.begin("allreduce", (3, 0), 4)
+    assert not free.told
+
+
+def test_what_is_begun_before_anything_is_waited_for_is_one_operation(free: Rank) -> None:
+    gate = free.gate
+    there = gate.begin("send", (0, 2), 3)
+    assert gate.begin("recv", (2, 0), 4) == there
+    gate.done(there)
+    gate.done(there)
+    assert free.ended() == []  # more might be begun
+    gate.waited_for(there)
+    gate.waited_for(there)
+    assert free.ended() == [there]
+    assert gate.operations[there][3] == 7
+    again = gate.begin("send", (0, 2), 3)
+    assert gate.operations[again][:2] == ["pipeline", 1]
+
+
+def test_an_operation_of_another_group_ends_the_joining(free: Rank) -> None:
+    gate = free.gate
+    sent = gate.begin("send", (0, 2), 3)
+    gate.done(sent)
+    gate.begin("allreduce", (0, 1), 3)
+    assert free.ended() == [sent]
+    assert gate.begin("send", (0, 2), 3) != sent
+
+
+def test_an_operation_ends_when_its_last_part_does(free: Rank) -> None:
+    gate = free.gate
+    both = gate.begin("send", (0, 2), 3)
+    gate.begin("recv", (0, 2), 3)
+    gate.waited_for(both)
+    gate.done(both)
+    assert free.ended() == []
+    gate.done(both)
+    assert free.ended() == [both]
+    gate.waited_for(both)
+    assert free.ended() == [both]
+
+
+def test_a_rank_that_is_watched_tells_nothing() -> None:
+    rank = Rank(held=False)
+    number = rank.gate.begin("allreduce", (0, 1), 4)
+    rank.gate.done(number)
+    assert rank.told == []
+    *_, asked, began, ended = rank.gate.operations[number]
+    assert asked == began <= ended

@@ -1,0 +1,193 @@
+"""Scripts of training jobs that know nothing of us: with PyTorch, and with a stand-in for it."""
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from program_host import Here
+
+from instruments.clock import Span, SystemClock
+from instruments.servers.gloo import NoPyTorchError
+from instruments.servers.linux import LinuxServer
+from instruments.servers.training import (
+    Control,
+    RunningScript,
+    Script,
+    TrainingFailedError,
+    TrainingRank,
+    Wanted,
+)
+
+STAND_IN = Path(__file__).parent / "stand_in_training"
+ALONE = """
+import sys
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+group = dist.new_group([0])
+group.allreduce([torch.Tensor([1, 2, 3])], None).wait()
+there, back = group.send([torch.Tensor([1])], 0, 0), group.recv([torch.Tensor([1])], 0, 0)
+there.wait(), back.wait()
+group.barrier().wait()
+print("step 0 loss", sys.argv[1])
+if sys.argv[1] == "bad":
+    group.allreduce([torch.Tensor([-1])], None).wait()
+dist.destroy_process_group()
+"""
+TWO = """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(1)
+model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+for step in range(2):
+    model(torch.full((2, 4), float(rank + step))).pow(2).mean().backward()
+    mine, other = torch.full((3,), float(rank)), torch.zeros(3)
+    begun = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, other, 1 - rank)]
+    )
+    for each in begun:
+        each.wait()
+    gathered = torch.empty(6)
+    dist.all_gather_into_tensor(gathered, mine)
+    dist.barrier()
+    print(f"step {step} loss {model.module.weight.grad.sum().item() + gathered.sum().item()!r}")
+    print(other.tolist())
+dist.destroy_process_group()
+"""
+
+
+class Follower:
+    """Lets every operation run that is announced, unless it is told not to."""
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[int, Wanted]] = []
+        self.over: list[tuple[int, int]] = []
+        self.lines: dict[int, list[str]] = {}
+        self.ranks: list[TrainingRank] = []
+        self.refused: str | None = None
+
+    def wants(self, rank: int, number: int, operation: Wanted) -> None:
+        self.wanted.append((rank, operation))
+        threading.Thread(target=self.ranks[rank].go, args=(number, self.refused)).start()
+
+    def ended(self, rank: int, number: int) -> None:
+        self.over.append((rank, number))
+
+    def said(self, rank: int, line: str, at: Span) -> None:
+        self.lines.setdefault(rank, []).append(line)
+
+
+@pytest.fixture
+def follower() -> Iterator[Follower]:
+    made = Follower()
+    yield made
+    for rank in made.ranks:
+        rank.close()
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
+
+
+@pytest.fixture
+def begin(follower: Follower, tmp_path: Path) -> Callable[..., list[RunningScript]]:
+    clock = SystemClock()
+
+    def run(ranks: int, source: str, control: Control, *arguments: str) -> list[RunningScript]:
+        while len(follower.ranks) < ranks:
+            number = len(follower.ranks)
+            server = LinuxServer(f"server{number}", Here(), clock, {})
+            follower.ranks.append(TrainingRank(number, server, clock))
+        for rank in follower.ranks:
+            rank.loaded()
+        common = {"WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": "lo"}
+        script = Script(source, "script.py", arguments)
+        store = str(tmp_path / f"store{len(list(tmp_path.iterdir()))}")
+        groups = {"data": tuple(range(ranks))}
+        return [
+            rank.train(script, follower, control, groups, {**common, "RANK": str(rank.rank)}, store)
+            for rank in follower.ranks
+        ]
+
+    return run
+
+
+def test_ranks_of_pytorch_wait_for_their_word(
+    follower: Follower, begin: Callable[..., list[RunningScript]]
+) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    seen = [running.result() for running in begin(2, TWO, "watched")]
+    watched = dict(follower.lines)
+    follower.lines = {}
+    held = [running.result() for running in begin(2, TWO, "held")]
+    assert follower.lines == watched
+    assert follower.lines[0][1::2] == ["[1.0, 1.0, 1.0]"] * 2
+    assert follower.lines[0][::2] == follower.lines[1][::2]
+    assert [one.operation for one in held[0]] == [one.operation for one in seen[0]]
+    assert len(follower.wanted) == len(held[0]) + len(held[1])
+    assert len(follower.over) == len(follower.wanted)
+    kinds = [one.operation.kind for one in held[0]]
+    # Sent and received at once is one operation.
+    assert kinds[-3:-1] == ["allreduce", "send"]
+    assert all(one.began.latest <= one.ended.latest for one in held[1])
+
+
+def test_every_operation_is_announced_and_told_of(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
+) -> None:
+    (running,) = begin(1, ALONE, "held", "4.5")
+    done = running.result()
+    # What is received as well is not known when the sending is announced.
+    first, second = Wanted("data", 0, "allreduce", 12), Wanted("data", 1, "send", 4)
+    assert [operation for _, operation in follower.wanted] == [first, second]
+    assert [one.operation for one in done] == [first, replace(second, size=8)]
+    assert sorted(follower.over) == [(0, 0), (0, 1)]
+    assert follower.lines == {0: ["step 0 loss 4.5"]}
+    assert all(one.asked < one.began <= one.ended for one in done)
+
+
+def test_a_rank_that_is_watched_waits_for_nobody(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
+) -> None:
+    for _ in range(2):
+        (running,) = begin(1, ALONE, "watched", "4.5")
+        assert [one.operation.kind for one in running.result()] == ["allreduce", "send"]
+    assert not follower.wanted
+
+
+def test_a_script_that_fails_is_quoted(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
+) -> None:
+    (running,) = begin(1, ALONE, "watched", "bad")
+    with pytest.raises(TrainingFailedError, match="server0 failed as rank 0") as failed:
+        running.result()
+    assert "Connection closed by peer" in str(failed.value)
+    (again,) = begin(1, ALONE, "watched", "4.5")
+    assert len(again.result()) == 2
+
+
+def test_an_operation_that_is_refused_ends_the_script(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
+) -> None:
+    follower.refused = "no rail is left: ocs did not answer"
+    (running,) = begin(1, ALONE, "held", "4.5")
+    with pytest.raises(TrainingFailedError, match="no rail is left: ocs did not answer"):
+        running.result()
+
+
+def test_a_server_without_pytorch_says_so(
+    begin: Callable[..., list[RunningScript]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('there is none')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(NoPyTorchError, match="server0 has no PyTorch"):
+        begin(1, ALONE, "watched")
