@@ -57,13 +57,17 @@ class Overlay:
         Raises `InstrumentError` where a server refuses.
         """
         ways = shortest_routes(list(self.servers), links)
+        self.follow(ways)
+        return ways
+
+    def follow(self, ways: Routes) -> None:
+        """Lead packets on `ways`; raises `InstrumentError` where a server refuses."""
         self._bench.clock.parallel(
             *(
                 lambda server=server, name=name: server.routes.set(self._routes_of(name, ways))
                 for name, server in self.servers.items()
             )
         )
-        return ways
 
     def close(self) -> None:
         """Take routes and addresses away, on all servers even if one refuses."""

@@ -110,7 +110,7 @@ def test_a_rail_that_keeps_refusing_becomes_a_giant_ring(clock: VirtualClock) ->
     assert isinstance(rails.controller.rails[1].topology, TopologyId)
     reached = [one for one in rails.journal.incidents if one.what == "giant ring reached"]
     assert [one.rail for one in reached] == [0]
-    assert "rail 0 at" in str(reached[0])
+    assert "after the job began: giant ring reached" in str(reached[0])
     assert "ocs0 denied a command" in str(reached[0])
 
 

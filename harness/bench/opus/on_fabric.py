@@ -73,10 +73,6 @@ def attachments_of(
 
     Raises `OpusError` where the job does not fit the testbed.
     """
-    """The one switch that a rail is on, and where each rank's NIC ports meet it.
-
-    Raises `OpusError` where the job does not fit the testbed.
-    """
     servers = list(testbed.servers.values())
     found: dict[int, tuple[Attachment, ...]] = {}
     switches: set[str] = set()

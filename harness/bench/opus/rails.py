@@ -40,15 +40,20 @@ class RailsLostError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something that went wrong on a rail, when (ns on the clock), and why."""
+    """Something that went wrong on a rail, when, and why.
+
+    at: ns on the clock; after: since the control plane began.
+    """
 
     at: int
     rail: int
     what: str
     why: str
+    after: int
 
     def __str__(self) -> str:
-        return f"rail {self.rail} at {self.at / 1e9:.3f} s: {self.what}, since {self.why}"
+        after = f"{self.after / 1e9:.3f} s"
+        return f"rail {self.rail} {after} after the job began: {self.what}, since {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +106,22 @@ class Rails:
     ) -> None:
         self.clock, self.job = clock, job
         self.journal = Journal()
-        self._shims, self._wirings = list(shims), wirings
+        self._shims, self.wirings = list(shims), wirings
         self._controller = controller or Controller.of(job)
         self._rails = [
             Orchestrator.of(rail, {job.name: (wiring, self._controller.rails[rail].topology)})
             for rail, wiring in enumerate(wirings)
         ]
         self._apply, self._switches = apply, switches
-        self._lock = threading.Lock()
-        self._granted: dict[int, Event] = {}
+        # A rank that hears of its grant may begin at once, while others are being told.
+        self._lock = threading.RLock()
+        self._announced: dict[int, Callable[[], None]] = {}
+        self._came: dict[int, int] = {}
         self._todo: dict[str, deque[Rewire]] = {switch: deque() for switch in switches}
         self._called: dict[str, Event] = {}
         self._targets: dict[tuple[int, int], bool] = {}
         self._running = 0
+        self._begun = clock.now()
 
     @property
     def controller(self) -> Controller:
@@ -132,19 +140,32 @@ class Rails:
 
         Raises `RailsLostError`, and `ScheduleError` for an operation that was not profiled.
         """
-        came = self.clock.now()
+        settled = self.clock.event()
+        network = self.announce(rank, operation, settled.set)
+        settled.wait()
+        self.begin(rank, operation)
+        return network
+
+    def announce(self, rank: int, operation: Operation, settled: Callable[[], None]) -> Network:
+        """Say that a rank wants `operation`, and on which network it will be.
+
+        `settled` is called, maybe within this call, once it may `begin` or never will; it must
+        not wait. Raises `ScheduleError` for an operation that was not profiled.
+        """
         with self._lock:
             shim, network, sent = self._shims[rank].pre_comm(operation)
             self._shims[rank] = shim
+            self._announced[rank], self._came[rank] = settled, self.clock.now()
             self._deliver(sent)
-            waits = network == "rail" and not self._settled(rank)
-            granted = self._granted[rank] = self.clock.event()
-        if waits:
-            granted.wait()
-        if network == "rail":
+            if network != "rail" or self._settled(rank):
+                self._tell(rank)
+            return network
+
+    def begin(self, rank: int, operation: Operation) -> None:
+        """The rank begins with `operation`; raises `RailsLostError`."""
+        if operation.network == "rail":
             with self._lock:
-                self._start(rank, operation, came)
-        return network
+                self._start(rank, operation, self._came[rank])
 
     def after(self, rank: int, operation: Operation) -> None:
         """`operation` has ended on this rank."""
@@ -153,6 +174,11 @@ class Rails:
                 self._note(Ended(self.clock.now(), rank, str(operation)))
             self._shims[rank], sent = self._shims[rank].post_comm(operation)
             self._deliver(sent)
+
+    def _tell(self, rank: int) -> None:
+        settled = self._announced.pop(rank, None)
+        if settled is not None:
+            settled()
 
     def _settled(self, rank: int) -> bool:
         return self._shims[rank].may_start or self._shims[rank].failed
@@ -163,7 +189,7 @@ class Rails:
             raise RailsLostError(f"rank {rank} cannot run {operation}: {shim.notice}")
         assert shim.rail is not None
         topology = self._controller.rails[shim.rail].topology
-        circuits = self._wirings[shim.rail].carrying(operation.group, topology)
+        circuits = self.wirings[shim.rail].carrying(operation.group, topology)
         self._note(Began(now, rank, str(operation), self._switches[shim.rail], circuits))
         self.journal.waits.append(Wait(came, rank, str(operation), now - came))
         self._shims[rank] = shim.started()
@@ -194,8 +220,8 @@ class Rails:
                     self._call(self._switches[message.rail])
                 case _:
                     self._shims[message.rank] = self._shims[message.rank].receive(message)
-                    if self._settled(message.rank) and message.rank in self._granted:
-                        self._granted[message.rank].set()
+                    if self._settled(message.rank):
+                        self._tell(message.rank)
 
     def _tell_incidents(self, before: Controller) -> None:
         now = self.clock.now()
@@ -216,7 +242,8 @@ class Rails:
                 self._incident(rail, "given up", new.reason)
 
     def _incident(self, rail: int, what: str, why: str) -> None:
-        self.journal.incidents.append(Incident(self.clock.now(), rail, what, why))
+        now = self.clock.now()
+        self.journal.incidents.append(Incident(now, rail, what, why, now - self._begun))
 
     def _note(self, happening: Happening) -> None:
         self.journal.happenings.append(happening)

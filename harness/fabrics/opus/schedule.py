@@ -12,20 +12,23 @@ from harness.fabrics.opus.operations import Operation, OpusError
 class PhaseTable:
     """The operations of one step on one rank that cross servers, in order; every step repeats it.
 
-    A position counts operations from the first step's first on. Those that share one request
+    A position counts operations from the first of all on. Those that share one request
     are a stretch: a whole phase of a symmetric parallelism, or one operation of the pipeline,
     whose stages may be in different phases at once (Opus §4.2).
 
-    steps: how many there will be, where that is known.
+    steps: how many there will be, where that is known. before: operations that come once, before
+    the first step.
     """
 
     operations: tuple[Operation, ...]
     steps: int | None = None
+    before: tuple[Operation, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.operations:
             raise OpusError("found no operation, expected those of a step")
-        if other := [op for op in self.operations if op.purpose != "data"]:
+        every = (*self.before, *self.operations)
+        if other := [op for op in every if op.purpose != "data"]:
             raise OpusError(f"{other[0]} never crosses the rail and has no place in the table")
 
     @cached_property
@@ -34,7 +37,9 @@ class PhaseTable:
 
     def at(self, position: int) -> Operation | None:
         """The operation at a position; None after the last step."""
-        step, place = divmod(position, len(self.operations))
+        if position < len(self.before):
+            return self.before[position]
+        step, place = divmod(position - len(self.before), len(self.operations))
         if self.steps is not None and step >= self.steps:
             return None
         operation = self.operations[place]
@@ -44,15 +49,22 @@ class PhaseTable:
 
     def asks(self, position: int) -> bool:
         """Whether the operation there needs a request of its own: a shift, or a pipeline's."""
-        operation = self.operations[position % len(self.operations)]
-        before = self.operations[position % len(self.operations) - 1]
-        return position == 0 or operation.asymmetric or before.dimension != operation.dimension
+        if position == 0:
+            return True
+        operation, before = self._alike(position), self._alike(position - 1)
+        return operation.asymmetric or before.dimension != operation.dimension
+
+    def _alike(self, position: int) -> Operation:
+        """The operation at a position but for its index, as if there were always another step."""
+        if position < len(self.before):
+            return self.before[position]
+        return self.operations[(position - len(self.before)) % len(self.operations)]
 
     def all(self) -> list[Operation]:
         """Every operation of all steps; raises `OpusError` where nobody knows how many."""
         if self.steps is None:
             raise OpusError("nobody knows how many steps there will be")
-        count = self.steps * len(self.operations)
+        count = len(self.before) + self.steps * len(self.operations)
         return [op for op in map(self.at, range(count)) if op is not None]
 
     @property
