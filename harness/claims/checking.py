@@ -140,33 +140,34 @@ class _Rows:
     def __init__(self, results: Results, testbed: str) -> None:
         self._results, self._testbed = results, testbed
         self._nights = results.query(_NIGHTS)
-        self._frames: dict[tuple[str, str], pd.DataFrame] = {}
+        self._frames: dict[tuple[str, str, str], pd.DataFrame] = {}
 
     def found(self, lookup: Lookup) -> pd.DataFrame | None:
         """The rows of the last night that has any; hardware first."""
+        testbed = lookup.testbed or self._testbed
         nights = self._nights[
-            (self._nights["testbed"] == self._testbed)
-            & (self._nights["quantity"] == lookup.quantity)
+            (self._nights["testbed"] == testbed) & (self._nights["quantity"] == lookup.quantity)
         ]
         for night, simulated in zip(nights["night"], nights["simulated"], strict=True):
-            rows = self._of(lookup.quantity, night, simulated, lookup.conditions)
+            rows = self._of(testbed, lookup.quantity, night, simulated, lookup.conditions)
             if lookup.since is not None and not rows.empty:
-                since = self._of(lookup.since, night, simulated, lookup.conditions)
-                rows = _after(rows, since, self._testbed)
+                since = self._of(testbed, lookup.since, night, simulated, lookup.conditions)
+                rows = _after(rows, since, testbed)
             if not rows.empty:
                 return rows
         return None
 
     def _of(
         self,
+        testbed: str,
         quantity: str,
         night: str,
         simulated: bool,
         conditions: Mapping[str, str | int | bool],
     ) -> pd.DataFrame:
-        key = quantity, night
+        key = testbed, quantity, night
         if key not in self._frames:
-            frame = self._results.frame(testbed=self._testbed, quantity=quantity, night=night)
+            frame = self._results.frame(testbed=testbed, quantity=quantity, night=night)
             self._frames[key] = _bounded(frame)
         frame = self._frames[key]
         chosen = frame["simulated"] == simulated

@@ -43,7 +43,8 @@ class Lookup:
 
     since: a quantity of the same subject and event that the time is counted from; None for the
         command. conditions: those that a row must have. pick: what stands for an event with
-        several subjects: the worst one, or each in its turn, one an event.
+        several subjects: the worst one, or each in its turn, one an event. testbed: whose rows they
+    are, where it is not the paper's usual one.
     """
 
     quantity: str
@@ -51,6 +52,7 @@ class Lookup:
     statistic: Statistic
     conditions: Mapping[str, str | int | bool]
     pick: Pick
+    testbed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class LookupPart(Part):
     statistic: Statistic
     conditions: dict[str, str | int | bool] = Field(default_factory=dict)
     pick: Pick = "worst"
+    testbed: str | None = None
 
 
 class BesidePart(Part):

@@ -12,6 +12,7 @@ from harness.report import (
     modules,
     path_changes,
     traffic,
+    training,
 )
 from harness.report.estimates import Estimate
 from harness.report.frames import TestbedFrame
@@ -44,6 +45,7 @@ OWN: tuple[OwnSection, ...] = (
     ),
     OwnSection(modules.FAMILIES, modules.module_estimates, modules.module_section),
     OwnSection(traffic.COLLECTIVE, traffic.collective_estimates, traffic.collective_section),
+    OwnSection(training.FAMILIES, training.training_estimates, training.training_section),
     OwnSection(traffic.RECOVERY, traffic.recovery_estimates, traffic.recovery_section),
     OwnSection(bypass.FAMILIES, bypass.bypass_estimates, bypass.bypass_section),
 )

@@ -96,6 +96,14 @@ def test_rows_answer_where_their_conditions_hold(lab, check):
     assert found.ours.value == pytest.approx(41 * MS, rel=1e-6)
 
 
+def test_rows_of_another_testbed_answer_where_the_claim_names_it(lab, check):
+    lab(*acknowledged(41), moving=4)
+    elsewhere = YAML.replace("testbed: bench", "testbed: other")
+    assert check(elsewhere)["turnaround"].outcome == "not measured"
+    named = elsewhere.replace("ours: {quantity: rec", "ours: {testbed: bench, quantity: rec")
+    assert check(named)["turnaround"].outcome == "agrees"
+
+
 def test_what_differs_differs(lab, check):
     lab(*acknowledged(46), moving=4)
     assert check()["turnaround"].outcome == "differs"
