@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.report.any_quantity import captioned
+from harness.report.captions import captioned, keys
 from harness.report.drawing import Axis, Plot, even
 from harness.report.estimates import Estimate
 from harness.report.frames import TestbedFrame, TestFrame, natural
 from harness.report.markup import mark, row, table, text
-from harness.report.tables import key
 from harness.report.units import shown
 from testbeds import Limit
 
@@ -52,13 +51,10 @@ def _kinds(test: TestFrame) -> list[str]:
 
 def _figure(test: TestFrame) -> str:
     kinds = _kinds(test)
-    legend = "".join(
-        f"<li>{key(n)} <span>{text(_WORDS.get(kind, f'{kind} traffic'))}</span></li>"
-        for n, kind in enumerate(kinds)
-    )
+    named = ((n, _WORDS.get(kind, f"{kind} traffic")) for n, kind in enumerate(kinds))
     about = (
         f"{text(test.label)}. A bar is an operation of a rank, or how long something was away; "
-        f'from the first operation on.<ul class="lr-legend">{legend}</ul>'
+        f"from the first operation on.{keys(named)}"
     )
     title = "Timeline of a training job"
     return captioned(title, test.simulated, about, _drawn(test, kinds, title))
