@@ -307,6 +307,7 @@ def test_which_identities_are_the_wanted_one(number, answer, known):
 
 def test_what_babbles_is_not_brought_back_into_step(clock):
     server = PeerServer(clock)
+    talking, over = threading.Lock(), threading.Event()
 
     class Babbler:
         def __init__(self, connection, index):
@@ -314,8 +315,10 @@ def test_what_babbles_is_not_brought_back_into_step(clock):
             self.babble()
 
         def babble(self):
-            self.connection.send(b"<bla>")
-            clock.schedule(clock.now() + 5 * MS, "babbler", self.babble)
+            with talking:
+                if not over.is_set():
+                    self.connection.send(b"<bla>")
+                    clock.schedule(clock.now() + 5 * MS, "babbler", self.babble)
 
         def received(self, data):
             pass
@@ -338,6 +341,8 @@ def test_what_babbles_is_not_brought_back_into_step(clock):
         exchange.ask(b"Q2\n", TIMEOUT)
     assert clock.now() - before <= TIMEOUT + quiet + slack(clock)
     exchange.close()
+    with talking:
+        over.set()
     server.close()
 
 
