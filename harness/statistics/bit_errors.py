@@ -135,7 +135,10 @@ def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
         raise SampleError(f"errors: found {errors}, expected a count")
     check_confidence(confidence)
     if errors == 0:
-        return math.ceil(math.log1p(-confidence) / math.log1p(-limit))
+        bits = math.ceil(math.log1p(-confidence) / math.log1p(-limit))
+        while upper_bound(0, bits, confidence) > limit:  # by a rounding error
+            bits += max(1, bits >> 50)
+        return bits
     bits = max(math.ceil(float(special.gammaincinv(errors + 1, confidence)) / limit), errors + 1)
     # The Poisson bound is the larger one: fewer bits may do.
     low = errors

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.measure.bit_errors import (
@@ -82,6 +82,7 @@ class Gate:
     st.floats(0.5, 0.999),
     st.floats(1e9, 1e12),
 )
+@example(1e-15, 0.6990828221683858, 1e9)  # where the bound was beyond the limit by rounding
 def test_a_planned_gate_passes_without_an_error(
     limit: float, confidence: float, rate: float
 ) -> None:
