@@ -7,6 +7,7 @@ each answer. In virtual time a connection's own thread reads, and the asker wait
 import contextlib
 import os
 import select
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -284,7 +285,16 @@ class _LineConnection:
         self._reader.start()
 
     def send(self, data: bytes) -> None:
-        self._flight.sent(len(data))
+        # What is counted and never written is in flight for ever: Ctrl-C has to wait meanwhile.
+        allowed = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            self._flight.sent(len(data))
+            self._write(data)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, allowed)
+
+    def _write(self, data: bytes) -> None:
         try:
             self._line.write(data)
         except OSError:
