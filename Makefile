@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
-          --testbed testbeds/infinitehbd.yaml --testbed testbeds/infinitehbd5.yaml \
+          --testbed testbeds/infinitehbd.yaml \
           --instruments simulated --profile night --seed 1
 
 # The tests start Python some hundred times: it may keep what it has compiled.
