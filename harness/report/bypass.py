@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.report.captions import captioned
 from harness.report.drawing import Axis, Plot, from_zero
-from harness.report.estimates import Estimate, estimates
+from harness.report.estimates import Estimate, estimates_of
 from harness.report.frames import TestbedFrame, TestFrame
 from harness.report.markup import (
     figure,
@@ -46,7 +46,7 @@ _STAGES = {
 def bypass_estimates(frame: TestbedFrame, limits: Mapping[str, Limit]) -> dict[str, list[Estimate]]:
     """Each stage of each test."""
     names = [q for kind in _KINDS for q in frame.quantities(kind)]
-    return {name: list(estimates(frame, name, limits.get(name))) for name in names}
+    return estimates_of(frame, names, limits)
 
 
 def bypass_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,14 @@ def estimates(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterat
         found = estimate(test, quantity, limit)
         if found is not None:
             yield found
+
+
+def estimates_of(
+    frame: TestbedFrame, names: Iterable[str], limits: Mapping[str, Limit]
+) -> dict[str, list[Estimate]]:
+    """The same of several quantities, by name; those that were not measured are left out."""
+    found = {name: list(estimates(frame, name, limits.get(name))) for name in names}
+    return {name: each for name, each in found.items() if each}
 
 
 def _judge(limit: Limit, test: TestFrame) -> Verdict:

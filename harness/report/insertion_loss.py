@@ -15,7 +15,7 @@ import numpy as np
 from harness.report.any_quantity import quantity_section
 from harness.report.captions import captioned, keys
 from harness.report.distributions import Curve, panel
-from harness.report.estimates import CONFIDENCE, Estimate, estimates
+from harness.report.estimates import CONFIDENCE, Estimate, estimates_of
 from harness.report.frames import TestbedFrame, TestFrame, natural
 from harness.report.loss_by_temperature import by_temperature
 from harness.report.markup import (
@@ -49,7 +49,7 @@ _SIZELESS = frozenset(("stuck monitor", "no light"))
 def loss_estimates(frame: TestbedFrame, limits: Mapping[str, Limit]) -> dict[str, list[Estimate]]:
     """The estimates of all losses, and of how alike circuits are from making to making."""
     names = [name for name in (*LOSSES, _REPEATABILITY) if frame.having(name)]
-    return {name: list(estimates(frame, name, limits.get(name))) for name in names}
+    return estimates_of(frame, names, limits)
 
 
 def loss_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> str:

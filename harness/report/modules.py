@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.report.captions import captioned, key
-from harness.report.estimates import Estimate, estimates
+from harness.report.estimates import Estimate, estimates_of
 from harness.report.figures import Line, curve
 from harness.report.frames import TestbedFrame
 from harness.report.markup import figure, heading, mark, row, table, text, verdict_mark
@@ -25,8 +25,7 @@ _NAMES = {
 
 def module_estimates(frame: TestbedFrame, limits: Mapping[str, Limit]) -> dict[str, list[Estimate]]:
     """Each quantity of each test: the greatest of its modules speaks."""
-    found = {name: list(estimates(frame, name, limits.get(name))) for name in _NAMES}
-    return {name: each for name, each in found.items() if each}
+    return estimates_of(frame, _NAMES, limits)
 
 
 def module_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> str:

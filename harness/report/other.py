@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.report.any_quantity import quantity_section
-from harness.report.estimates import Estimate, estimates
+from harness.report.estimates import Estimate, estimates_of
 from harness.report.frames import TestbedFrame
 from harness.report.own import FAMILIES
 from testbeds import Limit
@@ -22,7 +22,7 @@ def others(frame: TestbedFrame) -> list[str]:
 
 def other_estimates(frame: TestbedFrame, limits: Mapping[str, Limit]) -> dict[str, list[Estimate]]:
     """The estimates of each other quantity."""
-    return {name: list(estimates(frame, name, limits.get(name))) for name in others(frame)}
+    return estimates_of(frame, others(frame), limits)
 
 
 def other_section(

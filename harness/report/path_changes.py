@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.report.captions import captioned, keys
 from harness.report.distributions import Curve, panel
-from harness.report.estimates import Estimate, estimates
+from harness.report.estimates import Estimate, estimates_of
 from harness.report.frames import TestbedFrame
 from harness.report.markup import heading, mark, median_figure, row, table, verdict_mark
 from harness.report.tables import named
@@ -25,8 +25,7 @@ def path_change_estimates(
     frame: TestbedFrame, limits: Mapping[str, Limit]
 ) -> dict[str, list[Estimate]]:
     """Each quantity of each test: the slowest module of an event speaks."""
-    found = {name: list(estimates(frame, name, limits.get(name))) for name in _NAMES}
-    return {name: each for name, each in found.items() if each}
+    return estimates_of(frame, _NAMES, limits)
 
 
 def path_change_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> str:

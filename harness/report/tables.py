@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from harness.report.captions import key
-from harness.report.estimates import CONFIDENCE, Estimate, estimates
+from harness.report.estimates import CONFIDENCE, Estimate, estimates_of
 from harness.report.frames import TestbedFrame, TestFrame
 from harness.report.markup import (
     duration,
@@ -52,8 +52,7 @@ def stage_estimates(frame: TestbedFrame, limits: Mapping[str, Limit]) -> dict[st
     stages = ordered(q.partition(".")[2] for q in frame.quantities("reconfiguration"))
     names = [f"reconfiguration.{stage}" for stage in stages]
     names += sorted(frame.quantities("outage"))
-    found = {name: list(estimates(frame, name, limits.get(name))) for name in names}
-    return {name: each for name, each in found.items() if each}
+    return estimates_of(frame, names, limits)
 
 
 def time_table(frame: TestbedFrame, found: Mapping[str, list[Estimate]], title: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.report.captions import captioned, keys
 from harness.report.drawing import Axis, Numbers, Plot, even
-from harness.report.estimates import CONFIDENCE, Estimate, estimates
+from harness.report.estimates import CONFIDENCE, Estimate, estimates, estimates_of
 from harness.report.frames import Series, TestbedFrame, TestFrame
 from harness.report.markup import (
     figure,
@@ -62,7 +62,7 @@ def recovery_estimates(
 ) -> dict[str, list[Estimate]]:
     """When traffic ran again, and for how long it was interrupted."""
     names = [q for q in frame.quantities("recovery") if q != _CURVE]
-    return {name: list(estimates(frame, name, limits.get(name))) for name in names}
+    return estimates_of(frame, names, limits)
 
 
 def recovery_section(frame: TestbedFrame, found: Mapping[str, list[Estimate]]) -> str:

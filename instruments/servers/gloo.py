@@ -286,14 +286,10 @@ class GlooRunner:
         except InstrumentError as error:
             self.close()
             raise self._failed(ranks, "could not end the traffic", cause=error) from error
-        failures = {rank: each["failure"] for rank, each in answers.items() if each["failure"]}
-        operations = {
-            rank: self._stamps(rank, each["operations"]) for rank, each in answers.items()
-        }
-        if failures:
+        seen = self._seen(ranks, size, answers)
+        if seen.failures:
             self.close()
-        wrong = sum(int(each["wrong"]) for each in answers.values())
-        return Traffic(ranks, size, operations, wrong, failures, self._tool)
+        return seen
 
     def collect_alive(
         self, ranks: tuple[str, ...], size: int, pending: Mapping[str, ProgramRequest]
@@ -309,12 +305,17 @@ class GlooRunner:
         except InstrumentError as error:
             self.close()
             raise self._failed(alive, "could not abandon the traffic", cause=error) from error
+        return self._seen(alive, size, answers)
+
+    def _seen(
+        self, ranks: tuple[str, ...], size: int, answers: Mapping[str, dict[str, Any]]
+    ) -> Traffic:
+        failures = {rank: each["failure"] for rank, each in answers.items() if each["failure"]}
         operations = {
             rank: self._stamps(rank, each["operations"]) for rank, each in answers.items()
         }
-        failures = {rank: each["failure"] for rank, each in answers.items() if each["failure"]}
         wrong = sum(int(each["wrong"]) for each in answers.values())
-        return Traffic(alive, size, operations, wrong, failures, self._tool)
+        return Traffic(ranks, size, operations, wrong, failures, self._tool)
 
     def _stamps(
         self, rank: str, operations: list[tuple[int, int]]
