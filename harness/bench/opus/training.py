@@ -27,7 +27,7 @@ from instruments.servers.routes import DEVICE
 from instruments.servers.training import Control, Done, Script, TrainingRank, Wanted
 from testbeds import Circuit, LightrigError, Plan, Port
 
-_FIRST_PORT = 47_300
+_FIRST_PORT = 27_300  # below those that Linux gives to connections
 
 
 @dataclass
