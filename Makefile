@@ -8,24 +8,39 @@ NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
           --testbed testbeds/infinitehbd.yaml \
           --instruments simulated --profile night --seed 1
 
+# Three workers, since many tests wait; a file in one of them: its worlds are built once.
+PARALLEL := --numprocesses 3 --dist loadfile
+# Reasons for which a test may be skipped; CI names tests/allowed_skips.txt here.
+SKIPS := $(if $(ALLOWED_SKIPS),--allowed-skips $(ALLOWED_SKIPS))
+FUZZ_SECONDS ?= 900
+
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install night test lint bench clean
+.PHONY: install night test test-long fuzz lint bench clean
 
 install: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --constraint constraints.txt --editable '.[dev]'
+	    --constraint constraints.txt --editable '.[dev,mpi]'
 	touch $@
 
 night: $(READY)
 	$(BIN)/python -m pytest suites $(NIGHT)
+	@echo "lightrig and pytest are in this environment: . $(BIN)/activate"
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not long' $(SKIPS)
+
+test-long: $(READY)
+	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS)
+
+# Examples that no run has tried before. What it finds becomes an @example of its test.
+fuzz: $(READY)
+	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile fuzz \
+	    --session-timeout $(FUZZ_SECONDS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -16,7 +16,10 @@ ALL = (
     "insertion_loss",
     "infinitehbd",
     "mixnet",
+    "railx",
+    "acos",
     "opus",
+    "startup",
 )
 
 for name in sys.argv[1:] or ALL:

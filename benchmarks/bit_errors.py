@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.statistics.bit_errors import anytime_interval, error_ratio
-from harness.statistics.sequential import SequentialTest
+from lightrig.harness.statistics.bit_errors import anytime_interval, error_ratio
+from lightrig.harness.statistics.sequential import SequentialTest
 
 TRIALS = 10_000
 CONFIDENCE = 0.95
@@ -33,8 +33,8 @@ def main() -> None:
         print(f"{ratio:>10.0e}" + "".join(f"{100 * each:>14.2f}" for each in found))
     print(f"  {worst:.2%} at worst, {CONFIDENCE:.0%} promised")
 
-    held = looked_at(1e-12, random)
-    print(f"looked at {LOOKS} times, the interval for any time held in {held:.1%} of {LOOKED_AT}")
+    covered = looked_at(1e-12, random)
+    print(f"looked at {LOOKS} times, the any-time interval covered in {covered:.1%} of {LOOKED_AT}")
 
     print(f"sequential test, alpha = beta = {1 - CONFIDENCE:.0%}, {TRIALS:,} lines each")
     print("good : bad          rejects good   accepts bad   bits of the fixed test (good, bad)")
@@ -56,24 +56,24 @@ def coverage(ratio: float, errors: float, random: np.random.Generator) -> float:
     counts = (
         random.binomial(bits, ratio, TRIALS) if bits < 2**62 else random.poisson(errors, TRIALS)
     )
-    held = 0
+    covered = 0
     for count, many in zip(*np.unique(counts, return_counts=True), strict=True):
         found = error_ratio(int(count), bits, CONFIDENCE)
-        held += int(many) * (found.lower <= ratio <= found.upper)
-    return held / TRIALS
+        covered += int(many) * (found.lower <= ratio <= found.upper)
+    return covered / TRIALS
 
 
 def looked_at(ratio: float, random: np.random.Generator) -> float:
-    """The share of lines whose interval for any time held the true ratio at every look."""
+    """The share of lines whose interval for any time covered the true ratio at every look."""
     each = round(0.5 / ratio)
-    held = 0
+    covered = 0
     for counts in np.cumsum(random.poisson(0.5, (LOOKED_AT, LOOKS)), axis=1).tolist():
         intervals = (
             anytime_interval(count, each * (look + 1), ratio, CONFIDENCE)
             for look, count in enumerate(counts)
         )
-        held += all(lower <= ratio <= upper for lower, upper in intervals)
-    return held / LOOKED_AT
+        covered += all(lower <= ratio <= upper for lower, upper in intervals)
+    return covered / LOOKED_AT
 
 
 def sequential(

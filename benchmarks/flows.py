@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from testbeds.flows import Network, Router, Schedule, collectives, duplex, duration, joined
-from testbeds.flows import closed_forms as formula
-from testbeds.flows.network import full_mesh_pairs, grid_pairs, ring_pairs
-from testbeds.flows.two_dimensional import all_reduce_2d, both_ways_round, railx_all_reduce
+from lightrig.flows import Network, Router, Schedule, collectives, duplex, duration, joined
+from lightrig.flows import closed_forms as formula
+from lightrig.flows.network import full_mesh_pairs, grid_pairs, ring_pairs
+from lightrig.flows.two_dimensional import (
+    all_reduce_2d,
+    both_ways_round,
+    hierarchical_2d_all_reduce,
+)
+from lightrig.harness.systems.railx.planning import collectives as railx
 
 RATE, ALPHA, SIZE = 400e9, 700.0, 256e6
 ALLOWED = 0.01
@@ -60,12 +65,6 @@ def cases() -> Iterator[Case]:
             partial(_on_ring, count, collectives.ring_all_reduce),
             formula.ring_all_reduce(count, SIZE, RATE, ALPHA),
         )
-    for count in (8, 64):
-        yield Case(
-            f"binary exchange all-to-all, {count} ranks",
-            partial(_on_hypercube, count),
-            formula.binary_exchange(count, SIZE, RATE, ALPHA),
-        )
     for count in (4, 9, 32):
         yield Case(
             f"all-to-all on a ring that forwards, {count}",
@@ -92,16 +91,16 @@ def cases() -> Iterator[Case]:
         yield Case(
             f"2D ring all-reduce, {side} x {side} (RailX Eq. 7)",
             partial(_on_torus, side),
-            formula.railx_2d_ring(side, SIZE, RATE, ALPHA),
+            railx.ring_2d(railx.Group(1, side, RATE, 1, ALPHA), SIZE),
         )
     for nodes, mesh in ((4, 2), (6, 3)):
-        common = (nodes, mesh, SIZE, RATE, MULTIPLE, ALPHA)
+        group = railx.Group(mesh, nodes, RATE, MULTIPLE, ALPHA)
         build = partial(_on_railx, nodes, mesh)
         name = f"RailX all-reduce, {nodes} x {nodes} nodes of {mesh} x {mesh}"
-        yield Case(f"{name} (Eq. 8)", build, formula.railx_hierarchical_exact(*common))
-        yield Case("  the same as printed", build, formula.railx_hierarchical(*common), True)
+        yield Case(f"{name} (Eq. 8)", build, railx.hierarchical(group, SIZE))
+        yield Case("  the same as printed", build, railx.hierarchical_printed(group, SIZE), True)
         direct = partial(_on_railx, nodes, mesh, direct=True)
-        yield Case("  on HyperX (Eq. 13)", direct, formula.railx_hyperx(*common))
+        yield Case("  on HyperX (Eq. 13)", direct, railx.hyperx(group, SIZE))
 
 
 def _ranks(count: int) -> list[str]:
@@ -116,12 +115,6 @@ def _on_ring(
     count: int, collective: Callable[[list[str], float], Schedule]
 ) -> tuple[Network, Schedule]:
     return joined(ring_pairs(_ranks(count)), RATE, ALPHA), collective(_ranks(count), SIZE)
-
-
-def _on_hypercube(count: int) -> tuple[Network, Schedule]:
-    distances = [1 << power for power in range(count.bit_length() - 1)]
-    pairs = [(f"rank{r}", f"rank{r ^ d}") for d in distances for r in range(count) if r < r ^ d]
-    return joined(pairs, RATE, ALPHA), collectives.binary_exchange_all_to_all(_ranks(count), SIZE)
 
 
 def _on_torus(side: int) -> tuple[Network, Schedule]:
@@ -147,7 +140,7 @@ def _on_railx(nodes: int, mesh: int, *, direct: bool = False) -> tuple[Network, 
             for a, b in pairs(line):
                 edges += duplex(a, b, share * RATE / mesh, ALPHA)
     across = collectives.direct_all_to_all if direct else both_ways_round
-    within, among = railx_all_reduce(chips, SIZE, across)
+    within, among = hierarchical_2d_all_reduce(chips, SIZE, across)
     return Network(tuple(edges)), [*within, *among]
 
 

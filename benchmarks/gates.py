@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.statistics.drift import DriftRule, judge_drift
+from lightrig.harness.statistics.drift import DriftRule, judge_drift
 
 Nights = NDArray[np.float64]
 """Nights x samples."""
@@ -57,8 +57,8 @@ def main() -> None:
             samples: _rates(gate, _lognormal, 1.1, CHANGED, random, nights, samples)[""]
             for samples in (30, 60, 100, 300)
         }
-        told = ", ".join(f"{power:.0%} from {samples}" for samples, power in powers.items())
-        print(f"  {nights} nights: {told}")
+        rejected = ", ".join(f"{power:.0%} from {samples}" for samples, power in powers.items())
+        print(f"  {nights} nights: {rejected}")
 
 
 def _rates(

@@ -12,9 +12,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from harness.fabrics.infinitehbd import ARCHITECTURES, FatTree, orchestrate, production_trace
-from harness.fabrics.infinitehbd.replay import cluster, largest_job, mean_waste, waiting
-from harness.fabrics.infinitehbd.trace import DAY, made_up, states
+from lightrig.harness.systems.infinitehbd.planning import (
+    ARCHITECTURES,
+    FatTree,
+    orchestrate,
+    production_trace,
+)
+from lightrig.harness.systems.infinitehbd.planning.replay import (
+    cluster,
+    largest_job,
+    mean_waste,
+    waiting,
+)
+from lightrig.harness.systems.infinitehbd.planning.trace import DAY, states, synthetic
 
 T = TypeVar("T")
 
@@ -81,7 +91,7 @@ def replay() -> None:
 
 def replay_made_up() -> None:
     """Print what ten times the cluster takes, with faults made up like the trace's."""
-    trace = made_up(production_trace(), LARGE // GPUS, np.random.default_rng(1))
+    trace = synthetic(production_trace(), LARGE // GPUS, np.random.default_rng(1))
     begun = time.perf_counter()
     found = states(trace)
     for architecture in ARCHITECTURES:

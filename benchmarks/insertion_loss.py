@@ -9,11 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.insertion_loss import chains, measure_losses, references_of
-from harness.measure.insertion_loss.matrix import Losses
-from harness.measure.insertion_loss.rows import inside
-from testbeds import Circuit, Plan, load
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.insertion_loss import chains, measure_losses, references_of
+from lightrig.harness.measure.insertion_loss.matrix import Losses
+from lightrig.harness.measure.insertion_loss.rows import inside
+from lightrig.testbeds import Circuit, Plan, load
 
 SEEDS = range(20)
 LEAST, MOST = 0.94, 0.96
@@ -57,7 +57,7 @@ def measured(bench: Bench) -> tuple[Losses, int]:
     return losses, bench.clock.now() - began
 
 
-def own_delays(losses: Losses) -> float:
+def fixed_delays(losses: Losses) -> float:
     """What the switch takes itself, as its truth states: its changes, windows, and answers.
 
     Reading its circuits before and after each change is the harness's own caution, and is not
@@ -87,7 +87,7 @@ def main() -> None:
         path = Path(folder) / "losses.yaml"
         path.write_text(YAML)
         testbed = load(path)
-        held: list[bool] = []
+        covered: list[bool] = []
         widths: list[float] = []
         ratios: list[float] = []
         start = time.perf_counter()
@@ -95,11 +95,11 @@ def main() -> None:
             bench = bind(testbed, "simulated", seed)
             try:
                 losses, took = measured(bench)
-                held += inside(losses, bench)
+                covered += inside(losses, bench)
             finally:
                 bench.close()
             assert losses.settings == SETTINGS, losses.settings
-            ratios.append(took / own_delays(losses))
+            ratios.append(took / fixed_delays(losses))
             widths += [loss.budget.expanded for loss in losses.losses.values()]
         seconds = time.perf_counter() - start
         bench = bind(testbed, "simulated", 0)
@@ -107,8 +107,8 @@ def main() -> None:
             naive = one_at_a_time(bench, losses.readings)
         finally:
             bench.close()
-    share = sum(held) / len(held)
-    print(f"intervals that hold the truth  {share:.2%} of {len(held):,}, ± {max(widths):.3f} dB")
+    share = sum(covered) / len(covered)
+    print(f"intervals that hold the truth  {share:.2%} of {len(covered):,}, ± {max(widths):.3f} dB")
     print(f"settings                       {losses.settings}, and {losses.remade} made again")
     mean = sum(ratios) / len(ratios)
     print(f"lab time / the switch's own    {mean:.4f} on average, {max(ratios):.4f} at most")

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.record import Context, Journal, Row
+from lightrig.harness.record import Context, Journal, Row
 
 ROWS = 100_000
 REPETITIONS = 5
@@ -19,7 +19,7 @@ LIMIT = 150_000
 def main() -> None:
     context = Context("benchmark", "journal", ("nothing",), True)
     rows = [
-        Row("ocs.35", "light_back", 1000 + n, 900 + n, 1100 + n, "ns", n, {"event": n})
+        Row("ocs.35", "signal_recovered", 1000 + n, 900 + n, 1100 + n, "ns", n, {"event": n})
         for n in range(ROWS)
     ]
     by_wall, by_processor = [], []

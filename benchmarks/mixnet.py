@@ -2,7 +2,7 @@
 
 Links of eight servers with six optical NICs, as meant and as printed; the greedy's completion
 time against the least possible one; planning times; and the prediction of loads. Demands are
-generated, see `harness.fabrics.mixnet.gating`. Whoever has a recorded exchange, ranks x experts
+generated, see `harness.systems.mixnet.gating`. Whoever has a recorded exchange, ranks x experts
 as JSON (a list of rows, or an object that has one under "matrix"), names its file in
 MIXNET_TOKENS.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.fabrics.mixnet import (
+from lightrig.harness.systems.mixnet.planning import (
     Copilot,
     Gating,
     Placement,
@@ -60,8 +60,8 @@ def _circuits() -> None:
     demands = [server_demand(e, EIGHT) for e in Gating(layers=1).exchanges(8, CASES, seed=1)]
     for planner, how in zip(PLANNERS, ("meant", "printed"), strict=True):
         counts = Counter(int(planner(demand, 6).sum()) // 2 for demand in demands)
-        told = ", ".join(f"{links}: {times}" for links, times in sorted(counts.items()))
-        print(f"links of 24 as {how}, in {CASES} generated exchanges: {told}")
+        printed = ", ".join(f"{links}: {times}" for links, times in sorted(counts.items()))
+        print(f"links of 24 as {how}, in {CASES} generated exchanges: {printed}")
 
 
 def _against_the_best() -> None:
@@ -99,15 +99,15 @@ def _planning_time() -> None:
     region = Region.uniform(SERVERS, optical=6, packet=2)
     demand = np.triu(random.pareto(1.5, (SERVERS, SERVERS)), 1)
     changed = demand * np.triu(random.lognormal(0, 0.5, demand.shape), 1)
-    held = plan_region(region, demand)
+    present = plan_region(region, demand)
     counted = _milliseconds(lambda: plan_links(changed, 6))
     fresh = _milliseconds(lambda: plan_region(region, changed))
-    kept = _milliseconds(lambda: plan_region(region, changed, held))
-    same = len(set(held) & set(plan_region(region, changed, held)))
+    incremental = _milliseconds(lambda: plan_region(region, changed, present))
+    same = len(set(present) & set(plan_region(region, changed, present)))
     print(f"{SERVERS} servers of 6 circuits, processor time, least of 20")
     print(
         f"  link counts {counted:.1f} ms, with NIC ports {fresh:.1f} ms, keeping what fits "
-        f"{kept:.1f} ms ({same} of {len(held)} links stay)"
+        f"{incremental:.1f} ms ({same} of {len(present)} links stay)"
     )
     print(f"  {fresh / LIMIT_MS:.2f} of the limit of {LIMIT_MS:g} ms")
 
@@ -152,12 +152,12 @@ def _prediction() -> None:
                 unchanged.append(before)
                 actual.append(after)
             predictor.record(before, after)
-        told = "  ".join(
+        printed = "  ".join(
             f"k={k}: {mean_top_k(predicted, actual, k):.2f} / "
             f"{mean_top_k(unchanged, actual, k):.2f} / {k / experts:.2f}"
             for k in (1, 2, 4)
         )
-        print(f"  {experts:>2} experts  {told}")
+        print(f"  {experts:>2} experts  {printed}")
 
 
 PLANNERS = (plan_links, plan_links_as_printed)

@@ -1,6 +1,6 @@
 """The nights' page of ninety nights of five testbeds.
 
-How long it takes, how large it is, and whether the three faults that were planted are what it
+How long it takes, how large it is, and whether the three injected faults are what it
 marks, and nothing else.
 """
 
@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.planted import Fault, plant
-from harness.report.nights import NIGHTS, write_nights
-from harness.report.nights.moved import find_moved, occasions
-from harness.report.nights.series import read
-from harness.report.nights.source import Source
+from benchmarks.faulty_nights import Fault, plant
+from lightrig.harness.report.nights import NIGHTS, write_nights
+from lightrig.harness.report.nights.series import read
+from lightrig.harness.report.nights.series_changes import find_series_changes, group_changes
+from lightrig.harness.report.nights.source import Source
 
 LIMIT_SECONDS = 5.0
 REPETITIONS = 5
@@ -27,14 +27,14 @@ Mark = tuple[str, datetime.date, str, str]
 
 
 def marked(results: Path) -> tuple[set[Mark], int, int]:
-    """What the page marks as changed; how many occasions, how many drifts."""
+    """Return the changes that the page marks, the number of their groups, and of drifts."""
     with Source(results).connected() as connection:
         history = read(connection, NIGHTS)
     assert history is not None
     found: set[Mark] = set()
     times = drifts = 0
-    for lab, moved in zip(history.labs, find_moved(history.labs), strict=True):
-        times += len(occasions(lab, moved, ()))
+    for lab, moved in zip(history.labs, find_series_changes(history.labs), strict=True):
+        times += len(group_changes(lab, moved, ()))
         drifts += sum(one.drift is not None for one in moved)
         found |= {
             (lab.testbed, history.date(change.index), one.series.quantity, one.series.subject)
@@ -59,7 +59,9 @@ def main() -> None:
             write_nights(folder, page)
             seconds.append(time.perf_counter() - start)
         start = time.perf_counter()
-        code = f"from harness.cli.report import *; report(None, Path({folder!r}), {NIGHTS})"
+        code = (
+            f"from lightrig.harness.cli.report import *; report(None, Path({folder!r}), {NIGHTS})"
+        )
         subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
         whole = time.perf_counter() - start
         size = page.stat().st_size
@@ -80,11 +82,11 @@ def main() -> None:
         if found != wanted or times != len(faults) or drifts:
             print(
                 f"  seed {seed}: {len(wanted - found)} missed, {len(found - wanted)} too many, "
-                f"{times} occasions, {drifts} drifts"
+                f"{times} groups of changes, {drifts} drifts"
             )
             for mark in sorted(found ^ wanted)[:8]:
                 print(f"    {'missed' if mark in wanted else 'too many'}: {mark}")
-    print(f"  exactly the planted changes marked with {exact} of {SEEDS} seeds")
+    print(f"  exactly the injected changes marked with {exact} of {SEEDS} seeds")
 
 
 if __name__ == "__main__":

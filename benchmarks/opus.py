@@ -9,16 +9,16 @@ The simulated Polatis is timed apart, in its virtual time: what the switch and i
 import time
 from pathlib import Path
 
-from harness.bench import Fabric, bind
-from harness.bench.opus import FabricRails, Rails, emulate
-from harness.fabrics.opus.auditor import Rewiring
-from harness.fabrics.opus.operations import Job, Network, Operation
-from harness.fabrics.opus.schedule import PhaseTable
-from harness.fabrics.opus.shim import Mode, Shim
-from harness.fabrics.opus.steps import phase_tables
-from harness.fabrics.opus.topology import TopologyId
-from instruments.clock import SystemClock
-from testbeds import load
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.systems.opus.planning.auditor import Rewiring
+from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
+from lightrig.harness.systems.opus.planning.shim import Mode, Shim
+from lightrig.harness.systems.opus.planning.steps import phase_tables
+from lightrig.harness.systems.opus.planning.topology import TopologyId
+from lightrig.harness.systems.opus.runtime import FabricRails, Rails, emulate
+from lightrig.instruments.clock import SystemClock
+from lightrig.testbeds import load
 
 STEPS, ROUNDS = 20, 5
 MODES: tuple[Mode, ...] = ("default", "provisioning")
@@ -59,7 +59,7 @@ def main() -> None:
         start = bench.clock.now()
         emulate(rails, dict(enumerate(map(PhaseTable.all, few))), transfer=0)
         virtual = (bench.clock.now() - start) / 1e9
-        count = sum(isinstance(one, Rewiring) for one in rails.journal.happenings)
+        count = sum(isinstance(one, Rewiring) for one in rails.journal.events)
         print(
             f"  {mode}, simulated Polatis: {virtual / 3:.2f} s and {count / 3:g} rewirings a step"
         )

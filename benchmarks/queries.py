@@ -1,4 +1,4 @@
-"""What a query costs through a session of ours, beside a raw socket and three other ways.
+"""Cost of a query through a session of Lightrig, beside a raw socket and three alternatives.
 
 Every layer asks the same server, in turns of a few hundred questions, so that whatever else the
 machine does meets all of them alike; where the system allows it, they come before that. The
@@ -99,7 +99,7 @@ def cost(found: dict[str, Layer], command: str, count: int) -> None:
     for name, each in turns.items():
         wall = [turn["wall_us"] for turn in each]
         cpu = min(turn["cpu_us"] for turn in each)
-        ratio = statistics.median(own / other for own, other in zip(wall, raw, strict=True))
+        ratio = statistics.median(ours / theirs for ours, theirs in zip(wall, raw, strict=True))
         print(
             f"  {name:<20}{statistics.median(wall):8.1f}{min(wall):8.1f}{cpu:8.1f}"
             f"{ratio:8.2f}{min(wall) / min(raw):9.2f}"

@@ -91,29 +91,29 @@ def raw(port: int) -> Ask:
 
 
 def lightrig(port: int) -> Ask:
-    from instruments.clock import SystemClock
-    from instruments.way import Way
-    from instruments.wire.scpi import scpi_session
+    from lightrig.instruments.clock import SystemClock
+    from lightrig.instruments.core.endpoint import Endpoint
+    from lightrig.instruments.wire.scpi import scpi_session
 
-    session = scpi_session("meter", Way("scpi", "127.0.0.1", port), SystemClock())
+    session = scpi_session("meter", Endpoint("scpi", "127.0.0.1", port), SystemClock())
     return lambda command: session.query(command, int(TIMEOUT * 1e9)).text
 
 
 def recorded(port: int) -> Ask:
-    from instruments.clock import SystemClock
-    from instruments.way import Way
-    from instruments.wire.recording import record
-    from instruments.wire.scpi import scpi_session
+    from lightrig.instruments.clock import SystemClock
+    from lightrig.instruments.core.endpoint import Endpoint
+    from lightrig.instruments.wire.recording import record
+    from lightrig.instruments.wire.scpi import scpi_session
 
     clock = SystemClock()
     record(clock, Path(tempfile.mkdtemp(prefix="lightrig-recorded-")))
-    session = scpi_session("meter", Way("scpi", "127.0.0.1", port), clock)
+    session = scpi_session("meter", Endpoint("scpi", "127.0.0.1", port), clock)
     return lambda command: session.query(command, int(TIMEOUT * 1e9)).text
 
 
 def tl1(port: int) -> Ask:
-    from instruments.clock import SystemClock
-    from instruments.wire.tl1 import Tl1Session
+    from lightrig.instruments.clock import SystemClock
+    from lightrig.instruments.wire.tl1 import Tl1Session
 
     session = Tl1Session("ocs", "127.0.0.1", port, SystemClock())
     return lambda _: session.command("RTRV-PORT-POWER", "33").lines
@@ -199,21 +199,21 @@ def _timed(question: Ask, command: str, count: int) -> dict[str, Any]:
 
 def _failing(question: Ask, command: str) -> dict[str, Any]:
     question(SHORT)
-    _before_all_others(False)  # some layers keep a processor busy until their timeout
+    _first(False)  # some layers keep a processor busy until their timeout
     cpu, start = time.process_time_ns(), time.perf_counter_ns()
-    said = "an answer"
+    outcome = "an answer"
     try:
         question(command)
     except Exception as error:
-        said = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        outcome = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return {
         "wall_ms": (time.perf_counter_ns() - start) / 1e6,
         "cpu_ms": (time.process_time_ns() - cpu) / 1e6,
-        "said": said,
+        "outcome": outcome,
     }
 
 
-def _before_all_others(wanted: bool) -> None:
+def _first(wanted: bool) -> None:
     """Whether this process comes before whatever else the machine does, where that is allowed."""
     policy, priority = (os.SCHED_RR, 1) if wanted else (os.SCHED_OTHER, 0)
     with contextlib.suppress(OSError):
@@ -222,7 +222,7 @@ def _before_all_others(wanted: bool) -> None:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {int(sys.argv[-1])})
-    _before_all_others(True)
+    _first(True)
     if sys.argv[1] == "serve":
         serve()
     else:

@@ -9,13 +9,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.bench import Fabric, bind
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.measure.reconfiguration import reconfigure, rows
-from harness.measure.self_check import closure_rows
-from harness.run import Run
-from testbeds import load
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.reconfiguration import reconfigure, rows
+from lightrig.harness.measure.self_check import closure_rows
+from lightrig.harness.run import Run
+from lightrig.testbeds import load
 
 EVENTS = 1000
 LIMIT_SECONDS = 4.0
@@ -40,15 +40,15 @@ def main() -> None:
         for number, event in enumerate(events):
             record([*rows(event, fabric, number), *closure_rows(event, fabric, number)])
         recorded = time.perf_counter() - start
-        kept = [row for _, row in run.record().rows()]
+        stored = [row for _, row in run.record().rows()]
     fabric.restore()
     bench.close()
 
-    closure = [row.value for row in kept if row.quantity.startswith("closure.")]
+    closure = [row.value for row in stored if row.quantity.startswith("closure.")]
     print(f"{EVENTS} reconfigurations of {events[0].moved} circuits observed in {observed:.2f} s")
     print(f"  {observed / LIMIT_SECONDS:.2f} of the limit of {LIMIT_SECONDS:g} s")
     print(f"  {virtual / 1e9 / observed:.0f} times as fast as the lab they simulate")
-    print(f"  recorded in {recorded:.2f} s more: {len(kept)} rows")
+    print(f"  recorded in {recorded:.2f} s more: {len(stored)} rows")
     print(f"  {closure.count(1.0)} of {len(closure)} closures complete")
 
 

@@ -66,9 +66,9 @@ class Lightrig:
     """Rows by the journal, as in a run."""
 
     def __init__(self) -> None:
-        from harness.record import Context, Journal, Row, keep_descriptions, read_journal
+        from lightrig.harness.record import Context, Journal, Row, read_journal, store_descriptions
 
-        self.parts = Context, Journal, Row, keep_descriptions, read_journal
+        self.parts = Context, Journal, Row, store_descriptions, read_journal
 
     def record(self, work: Work) -> None:
         context_of, journal_of, row_of, keep, _ = self.parts
@@ -78,7 +78,7 @@ class Lightrig:
         journal = journal_of(run / "journal.jsonl", header)
         context = context_of("opus", "test_survival", ("ocs: none",), True)
         for number, value, lower, upper in work.rows():
-            quantity, event = "reconfiguration.light_back", {"event": number}
+            quantity, event = "reconfiguration.signal_recovered", {"event": number}
             journal.append(context, row_of("ocs", quantity, value, lower, upper, "ns", 0, event))
 
     def count(self, folder: Path) -> int:
@@ -200,11 +200,11 @@ class _Pytest:
 class LightrigPytest(_Pytest):
     """Our plugin: a line in the journal for each test."""
 
-    plugin = "harness.plugin"
+    plugin = "lightrig.harness.plugin"
     arguments = ("--testbed", "{root}/testbeds/opus.yaml", "--results", "{folder}")
 
     def count(self, folder: Path) -> int:
-        from harness.record import read_journal
+        from lightrig.harness.record import read_journal
 
         (journal,) = folder.glob("runs/*/journal.jsonl")
         return len(read_journal(journal).tests)

@@ -1,8 +1,8 @@
 """The report of 5,000 tests with 20 log lines each and 50 plots, beside pytest-html's own.
 
 Limits: 10 MB, built in 1.5 times the bare run of pytest, ready in Chromium within 2 s. The
-plots are drawn from rows in our report; pytest-html alone is handed them finished. The ways take
-turns, and the least of each way's times counts: other work on the machine only adds to them.
+plots are drawn from rows in our report; pytest-html alone gets them finished. The variants take
+turns, and the least of each variant's times counts: other work on the machine only adds to them.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from types import ModuleType
 
 import numpy as np
 
-from harness.report.distributions import Curve, panel
+from lightrig.harness.report.figures import Distribution, distribution_plot
 
 TESTS, LINES, PLOTS = 5_000, 20, 50
 REPETITIONS = 5
@@ -40,8 +40,8 @@ def test_many(number, request):
 
 def plot(request, number):
     if os.environ["PLOTS"] == "rows":
-        from harness.plugin.keys import RUN
-        from harness.record import Row
+        from lightrig.harness.plugin.keys import RUN
+        from lightrig.harness.record import Row
         bench = types.SimpleNamespace(
             testbed=types.SimpleNamespace(name="small"), participants=lambda: ("ocs: a switch",),
             simulated=True, clock=types.SimpleNamespace(virtual=True))
@@ -77,7 +77,7 @@ def main() -> None:
         (folder / "small.yaml").write_text(TESTBED)
         (folder / "plot.svg").write_text(_plot())
         html = folder / "theirs.html"
-        ways: dict[str, tuple[str, list[str]]] = {
+        variants: dict[str, tuple[str, list[str]]] = {
             "bare": ("none", ["-p", "no:html", "-p", "no:metadata"]),
             "pytest-html": ("finished", [f"--html={html}", "--self-contained-html"]),
             "lightrig": (
@@ -85,22 +85,22 @@ def main() -> None:
                 ["--testbed=small.yaml", "--instruments=simulated", "--results=results"],
             ),
         }
-        wall: dict[str, list[float]] = {way: [] for way in ways}
-        cpu: dict[str, list[float]] = {way: [] for way in ways}
+        wall: dict[str, list[float]] = {variant: [] for variant in variants}
+        cpu: dict[str, list[float]] = {variant: [] for variant in variants}
         for _ in range(REPETITIONS):
-            for way, (plots, options) in ways.items():
+            for variant, (plots, options) in variants.items():
                 seconds, used = _run(folder, plots, options)
-                wall[way].append(seconds)
-                cpu[way].append(used)
+                wall[variant].append(seconds)
+                cpu[variant].append(used)
         ours = sorted((folder / "results" / "runs").glob("*/report.html"))[-1]
         pages = {"pytest-html": html, "lightrig": ours}
         ready = _ready(pages)
-        for way in ways:
-            page = pages.get(way)
+        for variant in variants:
+            page = pages.get(variant)
             size = f"{page.stat().st_size / 1e6:.2f} MB" if page else "no page"
-            opened = f"ready in {ready[way]:.2f} s" if way in ready else ""
+            opened = f"ready in {ready[variant]:.2f} s" if variant in ready else ""
             print(
-                f"{way:<12} {min(wall[way]):.2f} s of wall, {min(cpu[way]):.2f} s of processor "
+                f"{variant:<12} {min(wall[variant]):.2f} s of wall, {min(cpu[variant]):.2f} s CPU "
                 f"(least of {REPETITIONS}), {size}, {opened}"
             )
         _judge("MB", ours.stat().st_size / 1e6, MOST_BYTES / 1e6)
@@ -129,7 +129,7 @@ def _run(folder: Path, plots: str, options: list[str]) -> tuple[float, float]:
 
 def _plot() -> str:
     values = np.arange(300.0) ** 2 * 37 % 900_000 + 41e6
-    return panel([Curve(0, values - 5000, values + 5000)], None, "a plot")
+    return distribution_plot([Distribution(0, values - 5000, values + 5000)], None, "a plot")
 
 
 def _ready(pages: dict[str, Path]) -> dict[str, float]:
@@ -144,7 +144,7 @@ def _ready(pages: dict[str, Path]) -> dict[str, float]:
     drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
     found = {}
     with module.Browser() as browser:
-        for way, page in pages.items():
+        for variant, page in pages.items():
             times = []
             for _ in range(3):
                 start = time.perf_counter()
@@ -152,7 +152,7 @@ def _ready(pages: dict[str, Path]) -> dict[str, float]:
                 browser.wait_for(f"!!({seen})", 60)
                 browser.evaluate(drawn)
                 times.append(time.perf_counter() - start)
-            found[way] = statistics.median(times)
+            found[variant] = statistics.median(times)
     return found
 
 

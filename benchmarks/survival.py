@@ -28,8 +28,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.record import RecordError, Results, recover
-from harness.report import write_page
+from lightrig.harness.record import RecordError, Results, recover
+from lightrig.harness.report import write_page
 
 KILLS = {"ours": 200, "peers": 40}
 AT_ONCE = 8
@@ -61,8 +61,8 @@ class Recorder:
         )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
-            _, said = self._process.communicate()
-            raise MissingError(said.strip().rpartition("\n")[2])
+            _, printed = self._process.communicate()
+            raise MissingError(printed.strip().rpartition("\n")[2])
 
     def start(self, folder: Path, pace: float) -> int:
         """Begin to record in a process of its own; returns its id."""
@@ -103,7 +103,7 @@ class Tally:
     lost: list[int] = field(default_factory=list)
     whole: int | None = None
     recover_s: list[float] = field(default_factory=list)
-    trouble: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def acknowledged(folder: Path) -> int:
@@ -146,11 +146,11 @@ def survive(name: str, pace: float, within: float) -> Tally:
     tally = Tally(whole=0 if name == "lightrig" else None)
     with tempfile.TemporaryDirectory() as folder, recorder(name) as opened:
         for place in killed(opened, Path(folder), pace, delays):
-            said = acknowledged(place)
+            printed = acknowledged(place)
             found = opened.count(place)
             tally.kills += 1
-            tally.acknowledged += said
-            tally.lost.append(max(0, said - found))
+            tally.acknowledged += printed
+            tally.lost.append(max(0, printed - found))
             if tally.whole is not None:
                 tally.whole += whole(place, found, tally)
             shutil.rmtree(place)
@@ -163,12 +163,12 @@ def whole(place: Path, found: int, tally: Tally) -> bool:
     try:
         recovered = recover(place / "runs" / "r", write_page)
     except RecordError as error:
-        tally.trouble.append(str(error))
+        tally.errors.append(str(error))
         return False
     tally.recover_s.append(time.perf_counter() - start)
     rows = len(Results(place).frame(run="r"))
     if rows != found:
-        tally.trouble.append(f"{rows} rows in the data set, {found} in the journal")
+        tally.errors.append(f"{rows} rows in the data set, {found} in the journal")
     return rows == found and recovered.report is not None
 
 
@@ -220,7 +220,7 @@ def main() -> None:
             f"lightrig results recover: {tally.whole} of {tally.kills} runs whole with data set "
             f"and report, median {statistics.median(tally.recover_s):.2f} s"
         )
-        print(*(f"  {sentence}" for sentence in tally.trouble), sep="\n", end="")
+        print(*(f"  {sentence}" for sentence in tally.errors), sep="\n", end="")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.fabrics.infinitehbd.figures import CHARTS, Chart
-from harness.report.drawing import Plot, even, tone
-from harness.report.markup import text
-from harness.report.style import page_style, style
+from lightrig.harness.report.drawing import Plot, even, tone
+from lightrig.harness.report.markup import text
+from lightrig.harness.report.style import page_style, style
+from lightrig.harness.systems.infinitehbd.planning.figures import CHARTS, Chart
 
 TITLE = "InfiniteHBD's figures, computed again"
 ABOUT = (
@@ -34,8 +34,8 @@ def draw(chart: Chart) -> str:
         band = np.concatenate([one.x, one.x[::-1]])
         plot.area(band, np.concatenate([one.low, one.high[::-1]]), index, "lr-band")
         plot.line(one.x, one.y, index)
-    for place, says in chart.published:
-        plot.rule(place, says)
+    for place, caption in chart.published:
+        plot.rule(place, caption)
     keys = "".join(
         f'<li><svg class="lr-key"><path class="lr-line {tone(index)}" d="M0 4h26"/></svg>'
         f"{text(one.name)}</li>"

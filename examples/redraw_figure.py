@@ -17,14 +17,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.claims import load_published
-from harness.claims.published import PUBLISHED, Claim
-from harness.record import Results
-from harness.statistics import NotEnough, quantile
+from lightrig.harness.claims import load_published
+from lightrig.harness.claims.published import PUBLISHED, Claim
+from lightrig.harness.record import Results
+from lightrig.harness.statistics import NotEnough, quantile
 
 STAGES = {
     "acknowledged": "control plane",
-    "light_back": "light at the receiver",
+    "signal_recovered": "light at the receiver",
     "firmware_up": "NIC firmware",
     "carrier_up": "carrier",
     "first_datagram": "first datagram",
@@ -80,8 +80,8 @@ def draw_ours(axes: Axes, place: int, rows: pd.DataFrame) -> None:
         axes.annotate(str(median), (least, place - 0.12), color=OURS, fontsize=8)
         return
     axes.plot([median.lower or least, median.upper], [place, place], color=OURS, linewidth=7)
-    told = f"{median.value:,.4g} ms (n = {median.n:,})"
-    axes.annotate(told, (upper.max() * 1.06, place), color=OURS, fontsize=8, va="center")
+    label = f"{median.value:,.4g} ms (n = {median.n:,})"
+    axes.annotate(label, (upper.max() * 1.06, place), color=OURS, fontsize=8, va="center")
 
 
 def draw_published(axes: Axes, place: int, claim: Claim) -> None:

@@ -70,12 +70,12 @@ class Block(nn.Module):
         return x + self.down(functional.silu(gate) * up)
 
 
-def stage_of_model(stage, words, width, layers):
+def stage_of_model(stage, tokens, width, layers):
     """The layers of one pipeline stage."""
     blocks = [Block(width) for _ in range(layers // STAGES)]
     if stage == 0:
-        return nn.Sequential(nn.Embedding(words, width), *blocks)
-    return nn.Sequential(*blocks, nn.RMSNorm(width), nn.Linear(width, words, bias=False))
+        return nn.Sequential(nn.Embedding(tokens, width), *blocks)
+    return nn.Sequential(*blocks, nn.RMSNorm(width), nn.Linear(width, tokens, bias=False))
 
 
 class Sharded:
@@ -110,7 +110,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name, value in (("steps", 4), ("width", 128), ("layers", 4), ("length", 64)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    for name, value in (("words", 256), ("batch", 4), ("microbatches", 2), ("seed", 1)):
+    for name, value in (("tokens", 256), ("batch", 4), ("microbatches", 2), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
 
@@ -121,15 +121,15 @@ def main():
         dist.new_group(range(first, first + REPLICAS))
         for first in range(0, STAGES * REPLICAS, REPLICAS)
     ]
-    other = (1 - stage) * REPLICAS + replica
+    second = (1 - stage) * REPLICAS + replica
 
     torch.manual_seed(options.seed)
-    model = stage_of_model(stage, options.words, options.width, options.layers)
+    model = stage_of_model(stage, options.tokens, options.width, options.layers)
     sharded = Sharded(model, groups[stage], replica, rate=1e-3)
     draws = torch.Generator().manual_seed(options.seed * REPLICAS + replica)
     size = (options.microbatches, options.batch, options.length + 1)
-    # Few of the words, so that there is something to be learnt at once.
-    text = torch.randint(options.words // 16, size, generator=draws)
+    # Few of the tokens, so that there is something to be learnt at once.
+    text = torch.randint(options.tokens // 16, size, generator=draws)
 
     for step in range(options.steps):
         sharded.gather()
@@ -137,24 +137,24 @@ def main():
         for microbatch in text:
             if stage == 0:
                 out = model(microbatch[:, :-1])
-                dist.send(out.detach(), other)
+                dist.send(out.detach(), second)
                 sent.append(out)
             else:
                 come = torch.empty(options.batch, options.length, options.width)
-                dist.recv(come, other)
+                dist.recv(come, second)
                 come.requires_grad_()
-                words = model(come).flatten(0, 1)
-                losses.append(functional.cross_entropy(words, microbatch[:, 1:].flatten()))
+                tokens = model(come).flatten(0, 1)
+                losses.append(functional.cross_entropy(tokens, microbatch[:, 1:].flatten()))
                 sent.append(come)
         sharded.gather()
-        for index, held in enumerate(sent):
+        for index, shard in enumerate(sent):
             if stage == 0:
-                gradient = torch.empty_like(held)
-                dist.recv(gradient, other)
-                held.backward(gradient)
+                gradient = torch.empty_like(shard)
+                dist.recv(gradient, second)
+                shard.backward(gradient)
             else:
                 (losses[index] / options.microbatches).backward()
-                dist.send(held.grad, other)
+                dist.send(shard.grad, second)
         sharded.update()
         if stage == STAGES - 1:
             print(f"step {step} loss {sum(each.item() for each in losses) / len(losses)!r}")

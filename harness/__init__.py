@@ -1,1 +1,1 @@
-"""How it is measured: benches, measurements, statistics, records, reports, and two faces."""
+"""Benches, measurements, statistics, quantities, records, reports, systems, pytest and CLI."""

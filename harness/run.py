@@ -2,12 +2,12 @@
 
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.bench import Bench
-from harness.record import (
+from lightrig.harness.bench import Bench
+from lightrig.harness.record import (
     Context,
     Journal,
     RecordError,
@@ -15,17 +15,18 @@ from harness.record import (
     RunRecord,
     Scalar,
     TestOutcome,
-    keep_descriptions,
     publish,
     read_journal,
     settle,
+    store_descriptions,
 )
-from harness.record.places import Place
-from instruments.clock import SystemClock, wall_time
+from lightrig.harness.record.journal_reading import PartReader, parts_of
+from lightrig.harness.record.places import Place
+from lightrig.instruments.clock import SystemClock, wall_time
 
 
 class Run:
-    """What one session measures, kept in `results/runs/<name>` from the first row on.
+    """One session's measurements, stored in `results/runs/<name>` from the first row on.
 
     Args:
         results: the folder of all runs; several sessions, also of several hosts, may share it.
@@ -51,13 +52,15 @@ class Run:
             self.folder.mkdir(parents=True)
         except OSError as error:
             raise RecordError(f"{self.folder}: {error.strerror}") from error
+        self.night = f"{now:%F}"
+        self._parts: dict[Path, PartReader] = {}
         self._journal = Journal(
             self.folder / "journal.jsonl",
             {
                 "run": self.name,
-                "night": f"{now:%F}",
+                "night": self.night,
                 "started": f"{now:%FT%TZ}",
-                "descriptions": keep_descriptions(header.get("testbeds", {}), self.folder),
+                "descriptions": store_descriptions(header.get("testbeds", {}), self.folder),
                 **({"publish": location} if location else {}),
                 **header,
             },
@@ -72,14 +75,14 @@ class Run:
         self, bench: Bench, test: str, conditions: Mapping[str, Scalar]
     ) -> Callable[[Sequence[Row]], None]:
         """A function that appends rows of `test`, with the identities of all that took part."""
-        context = Context(
-            bench.testbed.name,
-            test,
-            bench.participants(),
-            bool(bench.simulated),
-            {**conditions, "clock": "virtual" if bench.clock.virtual else "system"},
-        )
+        context = context_of(bench, test, conditions)
         return lambda rows: self._journal.append_many(context, rows)
+
+    def take_over(self, path: Path) -> Iterator[tuple[Context, list[Row]]]:
+        """Append the new rows of a worker's journal at `path`, and return them as they go."""
+        for context, rows in self._parts.setdefault(path, PartReader(path)).read():
+            self._journal.append_many(context, rows)
+            yield context, rows
 
     def test_finished(
         self, nodeid: str, outcome: str, duration_s: float, details: Mapping[str, Any]
@@ -98,7 +101,12 @@ class Run:
     def close(self, summary: Mapping[str, Any]) -> None:
         """End the journal and add its rows to the data set in `results/rows`."""
         duration_s = (self._clock.now() - self._began) / 1e9
+        for part in parts_of(self.folder):  # of workers that were interrupted amid a test
+            for _taken in self.take_over(part):
+                pass
         self._journal.close({"duration_s": duration_s, **summary})
+        for part in parts_of(self.folder):
+            part.unlink()
         settle(self.folder)
 
     def publish(self) -> None:
@@ -109,3 +117,14 @@ class Run:
         """
         if self._location is not None:
             publish(self.folder, self._location)
+
+
+def context_of(bench: Bench, test: str, conditions: Mapping[str, Scalar]) -> Context:
+    """The context of rows that `test` measures on `bench`: identities, conditions, clock."""
+    return Context(
+        bench.testbed.name,
+        test,
+        bench.participants(),
+        bool(bench.simulated),
+        {**conditions, "clock": "virtual" if bench.clock.virtual else "system"},
+    )

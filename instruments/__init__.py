@@ -1,1 +1,1 @@
-"""What is spoken to: capabilities, wires, drivers, and the simulated other end."""
+"""Capabilities, drivers, wires, clocks, servers and simulated devices."""

@@ -1,39 +1,39 @@
-"""How many bits are wrong, over how much light, and how warm may it be?"""
+"""Bit error ratios by received power and temperature."""
 
 import pytest
 
-from harness.measure.bit_errors import NoCountersError
+from lightrig.harness.measure.bit_errors import NoCountersError
 
 TEMPERATURES_C = (-5, 25, 50, 75)
-"""As InfiniteHBD (§5.1) tested its modules."""
+"""Temperatures of InfiniteHBD's test of its transceivers (§5.1)."""
 
 GATES = 6
-"""As many as give a median an interval."""
+"""Number of gates that gives a median an interval."""
 
 
 def test_as_it_is(measure, bit_error_tester, attenuator):
-    """With all the light that there is, does every gate keep the limit?"""
+    """Bit error ratio of every gate, without attenuation."""
     measure.bit_errors(bit_error_tester, attenuator).count(GATES)
     measure.judge("bit_error_ratio")
 
 
 def test_until_decided(measure, bit_error_tester, attenuator):
-    """The same, counting no longer than it takes to know."""
+    """The same, counting until the verdict is decided."""
     measure.bit_errors(bit_error_tester, attenuator).until_decided()
     measure.judge("bit_error_ratio")
 
 
 def test_over_received_power(measure, bit_error_tester, attenuator):
-    """How little light is enough, and is there a floor that no light improves?"""
+    """Sensitivity, and the error floor that more power does not improve."""
     measure.bit_errors(bit_error_tester, attenuator).over_power(attenuator)
     measure.judge("sensitivity")
 
 
-@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, scope="session")
+@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
 def test_errors_by_temperature(
     measure, bit_error_tester, attenuator, climate_chamber, temperature_c
 ):
-    """Do heat and cold make errors, or take more light?"""
+    """Bit error ratio and sensitivity by temperature."""
     measure.hold_temperature(climate_chamber, temperature_c)
     errors = measure.bit_errors(bit_error_tester, attenuator)
     errors.count(GATES)
@@ -43,7 +43,7 @@ def test_errors_by_temperature(
 
 @pytest.mark.parametrize("fec", ["before", "after"])
 def test_of_nic_ports(testbed, measure, nic_ports, fec):
-    """Under traffic, what do the ports' own counters count, before FEC and after it?"""
+    """Error counters of NIC ports under traffic, before and after FEC."""
     plan = _fullest(testbed)
     ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
     measure.bring_up(plan)
@@ -56,7 +56,7 @@ def test_of_nic_ports(testbed, measure, nic_ports, fec):
 
 
 def test_of_nic_ports_by_pattern(testbed, fabric, measure, nic_ports):
-    """The same without FEC and without traffic: the NICs send each other a test pattern."""
+    """The same without FEC and traffic: NICs send each other a test pattern."""
     plan = _fullest(testbed)
     fabric.apply(plan)
     measure.pattern_errors(

@@ -1,9 +1,17 @@
-"""What do collectives get from the circuits, and how soon do they run again when these change?"""
+"""Bandwidth of collectives over circuits, and recovery when circuits change."""
 
 import pytest
 
-from harness.fabrics.rings import BrokenRingError
-from harness.measure.collectives import CollectiveCall, doubling
+from lightrig.harness.measure.collectives import CollectiveCall, doubling
+from lightrig.harness.planning.rings import BrokenRingError
+
+MS = 1_000_000
+
+TRAFFIC_BEFORE, TRAFFIC_AFTER = 400 * MS, 1_000 * MS
+"""Duration of all-reduces before and after a change of circuits; one more always follows."""
+
+MOST_EVENTS = 6
+"""Number of events that gives a median an interval."""
 
 
 def ring_of(collectives, plan):
@@ -15,20 +23,20 @@ def ring_of(collectives, plan):
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
 def test_bandwidth(collectives, fabric, measure, plan, collective, samples):
-    """How much of the line rate is used, by size, where ranks follow the ring of the plan?"""
+    """Share of the line rate by message size, where ranks follow the ring of the plan."""
     ranks = ring_of(collectives, plan)
     if obstacle := collectives.obstacle(collective, plan):
         pytest.skip(f"plan {plan.name}: {obstacle}")
     measure.bring_up(plan)
     collectives.route(plan)
     sizes = tuple(doubling(1 << 16, collectives.largest, factor=4))
-    call = CollectiveCall(collective, ranks, sizes, warm_up=1, iterations=min(samples, 20))
+    call = CollectiveCall(collective, ranks, sizes, warm_up=1, iterations=min(samples, 10))
     measure.collective(collectives.runner, call, plan)
     measure.judge("collective")
 
 
 def test_under_reconfiguration(collectives, measure, transition, samples):
-    """Does traffic survive a change of circuits, and when has it its bandwidth again?"""
+    """Survival of traffic under a change of circuits, and recovery of its bandwidth."""
     traffic = collectives.traffic
     if traffic is None:
         pytest.skip("what runs collectives here cannot keep one going")
@@ -36,7 +44,15 @@ def test_under_reconfiguration(collectives, measure, transition, samples):
     rings = {plan: ring_of(collectives, plan) for plan in plans}
     measure.bring_up(plans[0])
     collectives.route(plans[0])
-    for index in range(min(samples, 5)):
+    for index in range(min(samples, MOST_EVENTS)):
         before, after = plans if index % 2 == 0 else plans[::-1]
-        measure.recovery(traffic, rings[before], (before, after), collectives.route, size=1 << 20)
+        measure.recovery(
+            traffic,
+            rings[before],
+            (before, after),
+            collectives.route,
+            size=1 << 18,
+            before=TRAFFIC_BEFORE,
+            after=TRAFFIC_AFTER,
+        )
     measure.judge("recovery")

@@ -1,8 +1,8 @@
-"""What does the light lose on its way, and where does it lose too much?"""
+"""Insertion loss of every circuit, and faults that it shows."""
 
 import pytest
 
-from harness.measure.insertion_loss import NothingToMeasureError
+from lightrig.harness.measure.insertion_loss import NothingToMeasureError
 
 TEMPERATURES_C = (-5, 25, 50, 75)
 """Where InfiniteHBD counted bit errors (§5.1); those of its losses are in a picture alone."""
@@ -10,7 +10,7 @@ TEMPERATURES_C = (-5, 25, 50, 75)
 
 @pytest.fixture
 def measured(measure):
-    """Measures every circuit; what is wrong is told, and a testbed without eyes skipped."""
+    """Return a function that measures every circuit; skip where no monitor sees any."""
 
     def measured():
         try:
@@ -22,15 +22,15 @@ def measured(measure):
 
 
 def test_every_circuit(measure, measured):
-    """From every ingress to every egress: is it within the limits, and is every port clean?"""
+    """Insertion loss from every ingress to every egress, and faults of ports."""
     faults = measured()
     assert not faults, "\n".join(map(str, faults))
     measure.judge("insertion_loss")
 
 
-@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, scope="session")
+@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
 def test_by_temperature(measure, measured, climate_chamber, temperature_c):
-    """Does it lose more where it is colder, or warmer?"""
+    """Insertion loss by temperature."""
     measure.hold_temperature(climate_chamber, temperature_c)
     measured()
     measure.judge("insertion_loss")

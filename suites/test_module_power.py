@@ -1,17 +1,17 @@
-"""What do modules that switch draw, on every path and at every temperature?"""
+"""Power of switching transceivers on every path and at every temperature."""
 
 import pytest
 
 TEMPERATURES_C = (-5, 25, 50, 75)
-"""As InfiniteHBD (§5.1) tested its modules."""
+"""Temperatures of InfiniteHBD's test of its transceivers (§5.1)."""
 
 READINGS = 6
-"""As many as give a median an interval."""
+"""Number of readings that gives a median an interval."""
 
 
-@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, scope="session")
+@pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
 def test_module_power(testbed, fabric, measure, modules, climate_chamber, temperature_c):
-    """By their own registers, in every plan of the testbed."""
+    """Power by the transceivers' registers, in every plan of the testbed."""
     measure.hold_temperature(climate_chamber, temperature_c)
     for plan in testbed.plans.values():
         fabric.apply(plan)

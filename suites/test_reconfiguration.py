@@ -1,16 +1,20 @@
-"""How long does a change of circuits take, from the command to traffic on the new links?"""
+"""Duration of a change of circuits, from the command to traffic on the new links."""
+
+import pytest
 
 
-def test_between_plans(fabric, measure, transition, samples):
-    """Every circuit of one plan is moved to the next."""
+@pytest.mark.limits("reconfiguration", "outage")
+def test_between_plans(measure, transition, samples):
+    """Every circuit of one plan is moved to the next; numbered datagrams bound each outage."""
     measure.bring_up(transition.before)
     for index in range(samples):
-        measure.reconfiguration(transition.before if index % 2 else transition.after)
-    measure.judge("reconfiguration")
+        measure.outage(transition.before if index % 2 else transition.after)
+    measure.judge("reconfiguration", "outage")
 
 
+@pytest.mark.limits("reconfiguration")
 def test_by_circuits_moved(fabric, measure, transition, moving, samples):
-    """Does it take longer the more circuits move at once? As MixNet Fig. 21 asks."""
+    """Duration by the number of circuits moved at once (as MixNet Fig. 21)."""
     measure.bring_up(transition.before)
     for _before, after in fabric.moves(transition.before, transition.after, moving, samples):
         measure.reconfiguration(after)

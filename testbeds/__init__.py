@@ -1,10 +1,10 @@
-"""What stands in the lab, and what such a file may say: the lowest floor, plain values only."""
+"""Testbeds: description of a laboratory and its file format; plain values, the lowest floor."""
 
-from testbeds.cabling import Cabling, CablingError, Fiber, NoLightPathError
-from testbeds.errors import LightrigError, Problem, TestbedError
-from testbeds.limits import Limit, LimitError, parse_limit
-from testbeds.loading import load
-from testbeds.model import (
+from lightrig.testbeds.cabling import Cabling, CablingError, Fiber, NoLightPathError
+from lightrig.testbeds.errors import LightrigError, Problem, TestbedError
+from lightrig.testbeds.limits import Limit, LimitError, parse_limit
+from lightrig.testbeds.loading import load
+from lightrig.testbeds.model import (
     Distribution,
     GpuSpec,
     Identity,
@@ -26,8 +26,8 @@ from testbeds.model import (
     TransceiverSpec,
     UnknownNameError,
 )
-from testbeds.pairs import PlanPair, plan_pairs
-from testbeds.plans import (
+from lightrig.testbeds.plan_pairs import PlanPair, plan_pairs
+from lightrig.testbeds.plans import (
     Change,
     Circuit,
     Link,
@@ -39,7 +39,7 @@ from testbeds.plans import (
     independent_moves,
     partial_move,
 )
-from testbeds.quantities import (
+from lightrig.testbeds.quantities import (
     Db,
     Dbm,
     QuantityError,
@@ -57,8 +57,9 @@ from testbeds.quantities import (
     parse_watt,
     parse_wavelength,
 )
-from testbeds.ranges import RangeError, expand
-from testbeds.schema import json_schema
+from lightrig.testbeds.ranges import RangeError, expand
+from lightrig.testbeds.schema import json_schema
+from lightrig.testbeds.vocabulary import Vocabulary
 
 __all__ = [
     "Cabling",
@@ -102,6 +103,7 @@ __all__ = [
     "TestbedError",
     "TransceiverSpec",
     "UnknownNameError",
+    "Vocabulary",
     "difference",
     "expand",
     "format_db",

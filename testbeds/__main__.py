@@ -1,4 +1,4 @@
-"""Writes a JSON Schema: `python -m testbeds > testbeds/schema.json`.
+"""Write a JSON Schema: `python -m testbeds > testbeds/schema.json`.
 
 That of a baselines file: `python -m testbeds baselines > testbeds/baselines.schema.json`, that of
 a references file: `python -m testbeds references > testbeds/references.schema.json`.
@@ -7,9 +7,9 @@ a references file: `python -m testbeds references > testbeds/references.schema.j
 import json
 import sys
 
-from testbeds.baselines import baselines_schema
-from testbeds.references import references_schema
-from testbeds.schema import json_schema
+from lightrig.testbeds.baselines import baselines_schema
+from lightrig.testbeds.references import references_schema
+from lightrig.testbeds.schema import json_schema
 
 if __name__ == "__main__":
     schemas = {"baselines": baselines_schema, "references": references_schema}

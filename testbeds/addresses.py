@@ -1,4 +1,4 @@
-"""How a file says where things are and who may speak to them: addresses, names of credentials."""
+"""Addresses in a file, and references to credentials."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "restconf", "ssh", "serial", "visa", "simserv")
-"""How a switch or an instrument can be spoken to."""
+"""Schemes of addresses of switches and instruments."""
 SERVER_SCHEMES = ("ssh", "netns")
-"""How a server can be reached; `netns` is a network namespace on this machine."""
+"""Schemes of addresses of servers; `netns` is a network namespace on this machine."""
 
 _SECRET_NAME = re.compile(r"passw|passphrase|secret|token", re.IGNORECASE)
 _CREDENTIAL = r"(env|file|keyring):\S+"

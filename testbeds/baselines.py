@@ -1,4 +1,4 @@
-"""Baselines: by which rule a quantity is compared with its nights before.
+"""Baselines: rules by which a quantity is compared with earlier nights.
 
 They stand in a file beside the testbed's own, `mine.baselines.yaml` beside `mine.yaml`.
 """
@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from testbeds.errors import LightrigError
-from testbeds.findings import Findings
-from testbeds.limits import LimitError, Unit, format_value, parse_value
-from testbeds.parsing import read_as
-from testbeds.parts import Part, schema_of
-from testbeds.quantities import Share
+from lightrig.testbeds.base import Part, schema_of
+from lightrig.testbeds.errors import LightrigError
+from lightrig.testbeds.findings import Findings
+from lightrig.testbeds.limits import LimitError, QuantityNames, Unit, format_value, parse_value
+from lightrig.testbeds.parsing import read_as
+from lightrig.testbeds.quantities import Share
 
 Test = Literal["rank", "interval"]
 Direction = Literal["both", "up", "down"]
@@ -27,14 +27,15 @@ Effect = Literal["ratio", "difference"]
 Correction = Literal["holm", "benjamini-hochberg", "none"]
 
 FEWEST_NIGHTS = 5
-"""With fewer nights before, what they say of their own spread is hardly anything."""
+"""Least number of earlier nights from which a spread can be estimated."""
 
 _NAME = r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*"
-_IN_DECIBELS = frozenset({"insertion_loss", "received_power", "sensitivity"})
+_DIFFERENCES = frozenset({"dB", "dBm", "°C"})
+"""Units in which a change is a difference: their zero is a convention, or their scale a ratio."""
 
 
 class RuleError(LightrigError, ValueError):
-    """A rule makes no sense; `key` names the part of it that is wrong, as the file calls it."""
+    """An invalid rule; `key` is the wrong key in the file."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message)
@@ -43,20 +44,20 @@ class RuleError(LightrigError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Bounds on a night's level that hold whatever the nights before were; in `unit`."""
+    """Absolute bounds on a night's level, independent of earlier nights, in `unit`."""
 
     max: float | None
     min: float | None
     unit: Unit
 
     def written(self, value: float) -> str:
-        """A value in its unit, for people."""
+        """Return a value with its unit, for people."""
         return format_value(self.unit, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a quantity is compared with its nights before.
+    """Rule by which a quantity is compared with earlier nights.
 
     quantity: the name of it, or a pattern: `reconfiguration.*`, `*`.
     test: "rank" compares where a night's samples stand among all, and its level is the median;
@@ -65,8 +66,8 @@ class Rule:
     minimum: samples that a night must have to count.
     nights: how many nights before are looked at, the latest ones.
     direction: which way counts as a change.
-    effect: how a change is expressed; a ratio needs values above zero. None: a difference for
-        what is measured in dB or dBm, a ratio for all else.
+    effect: how a change is expressed; a ratio needs values above zero. None: by the unit, see
+        `in_unit`.
     guard: bounds on tonight's level.
     ratio: the most that tonight's level may be of the level before.
     line, column: where the file states it.
@@ -98,10 +99,15 @@ class Rule:
         if self.ratio is not None and not self.ratio > 1:
             raise RuleError(f"found a ratio of {self.ratio:g}, expected more than 1", "ratio")
 
+    def in_unit(self, unit: Unit) -> Rule:
+        """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio."""
+        effect = self.effect or ("difference" if unit in _DIFFERENCES else "ratio")
+        return dataclasses.replace(self, effect=effect)
+
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """The rules of a testbed, and what many verdicts of one night may err together.
+    """The rules of a testbed, and the error rate of all verdicts of one night.
 
     rules: by quantity or pattern. family_error: the probability that any quantity of a night
     is called changed where none is ("holm"), or the expected share of those called changed
@@ -114,14 +120,11 @@ class Baselines:
     correction: Correction
 
     def rule_for(self, quantity: str) -> Rule | None:
-        """The rule for `quantity`, of its own or of the longest pattern that fits; else None."""
+        """Return the rule of the name, else of the longest pattern that fits, else None."""
         fitting = [name for name in self.rules if name == quantity or _fits(name, quantity)]
         if not fitting:
             return None
-        rule = self.rules[max(fitting, key=lambda name: (name == quantity, len(name)))]
-        in_decibels = quantity.partition(".")[0] in _IN_DECIBELS
-        effect = rule.effect or ("difference" if in_decibels else "ratio")
-        return dataclasses.replace(rule, effect=effect)
+        return self.rules[max(fitting, key=lambda name: (name == quantity, len(name)))]
 
 
 def _fits(pattern: str, quantity: str) -> bool:
@@ -129,14 +132,14 @@ def _fits(pattern: str, quantity: str) -> bool:
 
 
 class GuardPart(Part):
-    """Bounds on a night's level, whatever the nights before were."""
+    """Absolute bounds on a night's level, independent of earlier nights."""
 
     max: str | float | None = None
     min: str | float | None = None
 
 
 class RulePart(Part):
-    """How a quantity is compared with its nights before."""
+    """Rule by which a quantity is compared with earlier nights."""
 
     test: Test | None = Field(None, description="Ranks of samples (default), or means of nights")
     error: Share | None = Field(None, description="Rate of false alarms; default 1 %")
@@ -165,20 +168,22 @@ class BaselinesDocument(Part):
 
 
 def baselines_path(testbed_path: Path) -> Path:
-    """Where the rules for the testbed at `testbed_path` stand: mine.baselines.yaml."""
+    """Return the path of the rules for the testbed at `testbed_path`: mine.baselines.yaml."""
     return testbed_path.with_suffix(f".baselines{testbed_path.suffix}")
 
 
-def load_baselines(path: Path) -> Baselines:
-    """Return the rules that the file at `path` states.
+def load_baselines(path: Path, quantities: QuantityNames | None = None) -> Baselines:
+    """Return the rules that the file at `path` states, by the present names of quantities.
 
-    Raises `TestbedError` with every problem that was found, each with line and column.
+    quantities: names and units that are known; guards on others are read in the unit that is
+    written. Raises `TestbedError` with every problem that was found, each with line and column.
     """
     document, located, findings = read_as(BaselinesDocument, path)
     rules = {}
-    for quantity, part in document.quantities.items():
-        place = located.place(("quantities", quantity), of_key=True)
-        rule = _rule(quantity, part, findings)
+    for written, part in document.quantities.items():
+        place = located.place(("quantities", written), of_key=True)
+        quantity, unit = (quantities or {}).get(written, (written, None))
+        rule = _rule(quantity, unit, part, findings, written)
         if rule is not None:
             rules[quantity] = dataclasses.replace(rule, line=place.line, column=place.column)
     error = 0.05 if document.family_error is None else document.family_error
@@ -188,8 +193,10 @@ def load_baselines(path: Path) -> Baselines:
     return Baselines(path, rules, error, document.correction)
 
 
-def _rule(quantity: str, part: RulePart, findings: Findings) -> Rule | None:
-    keys = ("quantities", quantity)
+def _rule(
+    quantity: str, unit: Unit | None, part: RulePart, findings: Findings, written: str
+) -> Rule | None:
+    keys = ("quantities", written)
     if not re.fullmatch(rf"\*|{_NAME}(\.\*)?", quantity):
         findings.add(
             keys,
@@ -202,7 +209,7 @@ def _rule(quantity: str, part: RulePart, findings: Findings) -> Rule | None:
     if "min" in stated:
         stated["minimum"] = stated.pop("min")
     try:
-        return Rule(quantity, guard=_guard(quantity, part.guard), **stated)
+        return Rule(quantity, guard=_guard(quantity, unit, part.guard), **stated)
     except LimitError as error:
         findings.add((*keys, "guard", error.key or ""), str(error))
     except RuleError as error:
@@ -210,13 +217,13 @@ def _rule(quantity: str, part: RulePart, findings: Findings) -> Rule | None:
     return None
 
 
-def _guard(quantity: str, part: GuardPart | None) -> Guard | None:
+def _guard(quantity: str, unit: Unit | None, part: GuardPart | None) -> Guard | None:
     if part is None:
         return None
     stated = part.model_dump(exclude_unset=True)
     if not stated:
         raise LimitError("found no bound, expected max or min, e.g. {max: 200 ms}")
-    parsed = {key: parse_value(quantity, key, found) for key, found in stated.items()}
+    parsed = {key: parse_value(quantity, key, found, unit) for key, found in stated.items()}
     if len(units := {unit for _, unit in parsed.values()}) > 1:
         raise LimitError(f"found bounds in {' and in '.join(sorted(units))}, expected one unit")
     values = {key: value for key, (value, _) in parsed.items()}

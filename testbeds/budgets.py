@@ -1,29 +1,29 @@
-"""Whether the light is enough to be received, and not enough to destroy."""
+"""Power budgets: enough light for each receiver, and less than its damage threshold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from testbeds.cabling import Fiber
-from testbeds.expansion import Parts
-from testbeds.findings import Findings
-from testbeds.model import SwitchSpec, TransceiverSpec
-from testbeds.plans import Port
-from testbeds.quantities import format_db, format_dbm
-from testbeds.wiring import Wiring
+from lightrig.testbeds.cabling import Fiber
+from lightrig.testbeds.expansion import Parts
+from lightrig.testbeds.findings import Findings
+from lightrig.testbeds.model import SwitchSpec, TransceiverSpec
+from lightrig.testbeds.plans import Port
+from lightrig.testbeds.quantities import format_db, format_dbm
+from lightrig.testbeds.wiring import Wiring
 
 _DUST_DB = 5e-4
-"""What binary fractions may leave behind where a budget closes exactly."""
+"""Rounding error of a budget that is met exactly."""
 
 
 _MOST_STAGES = 8
-"""Through more switches in a row no light is followed."""
+"""Longest chain of switches through which light is followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Light:
-    """What leaves a transmitter, and the loss of its way to a switch or a receiver.
+    """Launched power, and the loss of the path to a switch or a receiver.
 
     fibers_db: of all fibers. through: the switches that it has crossed, one after the other.
     """
@@ -36,24 +36,24 @@ class _Light:
 
     @property
     def switches_db(self) -> float:
-        """The most that the switches on its way may lose."""
+        """The greatest loss of the switches on its path."""
         return sum(switch.loss_max_db or 0.0 for switch in self.through)
 
     def onward(self, switch: SwitchSpec, fiber: Fiber) -> _Light:
-        """The same through a further switch and fiber."""
+        """Return the light behind one more switch and fiber."""
         return replace(
             self, fibers_db=self.fibers_db + fiber.loss_db, through=(*self.through, switch)
         )
 
 
 def _weakness(light: _Light) -> float:
-    """The least power in dBm that arrives of it."""
+    """Return the least received power in dBm."""
     sent = light.sender.launch_min_dbm if light.sender else 0.0
     return sent - light.fibers_db - light.switches_db
 
 
 def _strength(light: _Light) -> float:
-    """The greatest power in dBm that can arrive of it."""
+    """Return the greatest received power in dBm."""
     return (light.launch_max_dbm or 0.0) - light.fibers_db
 
 
@@ -92,7 +92,7 @@ class _Budgets:
     def _lights(
         self, fiber: Fiber, into: Mapping[str, Sequence[Fiber]], after: tuple[str, ...]
     ) -> Iterator[_Light]:
-        """All light that circuits can lead into `fiber`, through no switch twice."""
+        """Return all light that circuits can route into `fiber`, through no switch twice."""
         switch = self._optical(fiber.source.owner)
         if switch is None:
             yield self._light(fiber)
@@ -103,7 +103,7 @@ class _Budgets:
     def _extremes(
         self, switch: str, into: Mapping[str, Sequence[Fiber]], after: tuple[str, ...]
     ) -> Sequence[_Light]:
-        """Of all light that comes to a switch, the weakest of each wavelength and the strongest.
+        """Return the weakest light of each wavelength at a switch, and the strongest.
 
         Whatever way they share from here on, nothing else can be darker or destroy more.
         """

@@ -1,20 +1,17 @@
-"""The cabling as a graph: a circuit is valid only where the graph has the light path."""
+"""The cabling as a graph: a circuit is valid only if the graph has its light path."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import networkx as nx
-
-from testbeds.errors import LightrigError
-from testbeds.plans import Circuit, Link, Plan, Port
+from lightrig.testbeds.errors import LightrigError
+from lightrig.testbeds.plans import Circuit, Link, Plan, Port
 
 __all__ = ["Cabling", "CablingError", "Fiber", "NoLightPathError", "Port"]
 
 
 class CablingError(LightrigError, ValueError):
-    """The fibers contradict each other, or do not offer what was asked of them."""
+    """The fibers are inconsistent, or lack what is needed."""
 
 
 class NoLightPathError(CablingError):
@@ -37,26 +34,29 @@ class Fiber:
 class Cabling:
     """All fibers of a testbed; `switches` names the optical ones, which circuits cross.
 
-    Raises `CablingError` where a port has two fibers in one direction.
+    Raises `CablingError` if a port has two fibers in one direction.
     """
 
     fibers: tuple[Fiber, ...]
     switches: frozenset[str]
-    _graph: Any = field(init=False, repr=False, compare=False)
+    _by_source: dict[Port, Fiber] = field(init=False, repr=False, compare=False)
+    _by_sink: dict[Port, Fiber] = field(init=False, repr=False, compare=False)
     _speakers: dict[Port, Port] = field(init=False, repr=False, compare=False)
     _detectors: dict[Port, list[Port]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        graph = nx.DiGraph()
+        by_source: dict[Port, Fiber] = {}
+        by_sink: dict[Port, Fiber] = {}
         for fiber in self.fibers:
-            for degree, port, way in (
-                (graph.out_degree, fiber.source, "source"),
-                (graph.in_degree, fiber.sink, "sink"),
+            for known, port, end in (
+                (by_source, fiber.source, "source"),
+                (by_sink, fiber.sink, "sink"),
             ):
-                if port in graph and degree(port):
-                    raise CablingError(f"{port} is the {way} of two fibers")
-            graph.add_edge(fiber.source, fiber.sink, fiber=fiber)
-        object.__setattr__(self, "_graph", graph)
+                if port in known:
+                    raise CablingError(f"{port} is the {end} of two fibers")
+                known[port] = fiber
+        object.__setattr__(self, "_by_source", by_source)
+        object.__setattr__(self, "_by_sink", by_sink)
         speakers = self._shared_transmitters()
         detectors: dict[Port, list[Port]] = {}
         for detector, transmitter in speakers.items():
@@ -66,11 +66,11 @@ class Cabling:
 
     def fiber_from(self, source: Port) -> Fiber | None:
         """Return the fiber that carries light away from `source`."""
-        return next((f for _, _, f in self._graph.out_edges([source], data="fiber")), None)
+        return self._by_source.get(source)
 
     def fiber_to(self, sink: Port) -> Fiber | None:
         """Return the fiber that brings light to `sink`."""
-        return next((f for _, _, f in self._graph.in_edges([sink], data="fiber")), None)
+        return self._by_sink.get(sink)
 
     def ingress_of(self, nic_port: Port) -> tuple[str, int] | None:
         """Return the switch and ingress port where the transmit fiber of `nic_port` ends."""
@@ -93,16 +93,16 @@ class Cabling:
         return fiber.sink if fiber else None
 
     def speaker(self, port: Port) -> Port:
-        """Return the port whose transmitter speaks for `port`.
+        """Return the port whose transmitter belongs to the receiver `port`.
 
-        That is its own; a port that only receives is one of several detectors of its NIC, and
-        speaks through the NIC's only transmitter. A transceiver that switches has one for each
-        of its paths.
+        Usually that is `port`. A port that only receives is one of several detectors of its NIC,
+        as in a switching transceiver with one detector per path: its transmitter is the NIC's
+        only one.
         """
         return self._speakers.get(port, port)
 
     def detectors(self, transmitter: Port) -> tuple[Port, ...]:
-        """Return the ports that speak through `transmitter`, itself first."""
+        """Return the ports whose transmitter is `transmitter`, itself first."""
         return (transmitter, *self._detectors.get(transmitter, ()))
 
     def light_path(self, switch: str, circuit: Circuit) -> tuple[Port, Port]:
@@ -111,8 +111,8 @@ class Cabling:
         receiver = self.receiver(switch, circuit.egress)
         if transmitter is None or receiver is None:
             dark = [
-                f"no fiber {way} {switch}.{port}"
-                for way, port, end in (
+                f"no fiber {side} {switch}.{port}"
+                for side, port, end in (
                     ("ends at", circuit.ingress, transmitter),
                     ("starts at", circuit.egress, receiver),
                 )
@@ -130,15 +130,15 @@ class Cabling:
     def circuits_for_link(self, a: Port, b: Port) -> Plan:
         """Return the plan of the two circuits that join `a` and `b`.
 
-        Raises `NoLightPathError` where the four fibers do not meet at one switch.
+        Raises `NoLightPathError` if the four fibers do not meet at one switch.
         """
         link = Link(a, b)
         ends: list[tuple[str, int]] = []
         for port in (link.a, link.b):
             into, out = self.ingress_of(port), self.egress_of(port)
             if into is None or out is None:
-                way = "transmit" if into is None else "receive"
-                raise NoLightPathError(f"{port} has no {way} fiber on an optical switch")
+                side = "transmit" if into is None else "receive"
+                raise NoLightPathError(f"{port} has no {side} fiber on an optical switch")
             ends += [into, out]
         if len({switch for switch, _ in ends}) > 1:
             where = ", ".join(sorted({switch for switch, _ in ends}))
@@ -147,7 +147,7 @@ class Cabling:
         return Plan(str(link), {switch: frozenset({Circuit(a_in, b_out), Circuit(b_in, a_out)})})
 
     def links(self, plan: Plan) -> frozenset[Link]:
-        """Return the links whose both directions `plan` closes, even through several switches."""
+        """Return the links that `plan` connects in both directions."""
         onward = {
             Port(switch, str(circuit.ingress)): Port(switch, str(circuit.egress))
             for switch, circuits in plan.circuits.items()
@@ -159,7 +159,7 @@ class Cabling:
                 continue
             end: Port | None = fiber.sink
             crosses = False
-            # No port has two fibers or circuits, so this cannot run in a circle.
+            # No port has two fibers or circuits, so the path has no cycle.
             while end is not None and end.owner in self.switches:
                 crosses = True
                 out = onward.get(end)
@@ -175,7 +175,7 @@ class Cabling:
         return frozenset(links)
 
     def _shared_transmitters(self) -> dict[Port, Port]:
-        """By port that only receives: the only port of its NIC that sends."""
+        """Return the transmitting port of the NIC of each port that only receives."""
         senders: dict[tuple[str, str], list[Port]] = {}
         for fiber in self.fibers:
             if fiber.source.owner not in self.switches:
@@ -187,7 +187,7 @@ class Cabling:
                 found[fiber.sink] = only[0]
         return found
 
-    def own_ports(self, switch: str) -> tuple[frozenset[int], frozenset[int]]:
+    def cabled_ports(self, switch: str) -> tuple[frozenset[int], frozenset[int]]:
         """Return the cabled ingress and egress ports of `switch`; no other may be touched."""
         ingress = frozenset(int(f.sink.name) for f in self.fibers if f.sink.owner == switch)
         egress = frozenset(int(f.source.name) for f in self.fibers if f.source.owner == switch)
@@ -198,5 +198,5 @@ class Cabling:
 
 
 def _nic(port: Port) -> tuple[str, str]:
-    """The NIC of a port "nic0.p1"; any other port is alone."""
+    """Return the NIC of a port "nic0.p1"; any other port is a NIC by itself."""
     return port.owner, port.name.partition(".p")[0]

@@ -24,7 +24,7 @@ class Problem:
 
 
 class TestbedError(LightrigError):
-    """A testbed file is wrong; `problems` holds all that was found, in file order."""
+    """A testbed file has problems; `problems` lists all of them in file order."""
 
     __test__ = False
 

@@ -1,4 +1,4 @@
-"""From the document's ranges and templates to one spec for each thing."""
+"""Expansion of ranges and templates into one spec per switch, server and instrument."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from testbeds.findings import Findings, did_you_mean
-from testbeds.located import Keys, Located
-from testbeds.model import (
+from lightrig.testbeds.findings import Findings, did_you_mean
+from lightrig.testbeds.model import (
     GpuSpec,
     Identity,
     InstrumentSpec,
@@ -20,9 +19,9 @@ from testbeds.model import (
     SwitchSpec,
     TransceiverSpec,
 )
-from testbeds.plans import Port
-from testbeds.ranges import RangeError, expand
-from testbeds.schema import (
+from lightrig.testbeds.plans import Port
+from lightrig.testbeds.ranges import RangeError, expand
+from lightrig.testbeds.schema import (
     Document,
     IdentityPart,
     NicPart,
@@ -30,11 +29,12 @@ from testbeds.schema import (
     PacketSwitchPart,
     ServerPart,
 )
+from lightrig.testbeds.yaml_positions import Keys, Located
 
 
 @dataclass(slots=True)
 class Parts:
-    """All that stands in the lab, before it is cabled."""
+    """Switches, servers and instruments, before they are cabled."""
 
     switches: dict[str, SwitchSpec] = field(default_factory=dict)
     servers: dict[str, ServerSpec] = field(default_factory=dict)
@@ -43,12 +43,12 @@ class Parts:
 
     @property
     def owners(self) -> list[str]:
-        """The names that can stand before the dot of a fiber's end."""
+        """Return the names allowed before the dot of a fiber's end."""
         return [*self.switches, *self.servers, *self.instruments]
 
 
 def expand_document(document: Document, located: Located, findings: Findings) -> Parts:
-    """Return the parts that `document` describes; what is wrong goes to `findings`."""
+    """Return the parts that `document` describes; problems go to `findings`."""
     return _Expansion(located, findings).run(document)
 
 

@@ -1,21 +1,23 @@
-"""The collector of problems, so that a person sees all of them at once."""
+"""Collection of the problems of a file, so that all of them are shown at once."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Iterable
 
-from testbeds.errors import Problem, TestbedError
-from testbeds.located import Keys, Located
+from lightrig.testbeds.errors import Problem, TestbedError
+from lightrig.testbeds.yaml_positions import Keys, Located
 
 
 class Findings:
-    """Problems found in one file and in the files that it names."""
+    """Problems of one file and of the files that it names."""
 
     def __init__(self, located: Located) -> None:
         self._located = located
         self._problems: list[Problem] = list(located.problems)
         self._groups: dict[Hashable, list[Problem]] = {}
+        # A value that cannot be read is not reported as a wrong value as well.
+        self._unread = {(problem.line, problem.column) for problem in located.problems}
 
     def __bool__(self) -> bool:
         return bool(self._problems or self._groups)
@@ -36,6 +38,8 @@ class Findings:
         """
         place = self._located.place(keys, of_key=of_key)
         column = place.column if offset is None else place.text + offset
+        if (place.line, column) in self._unread:
+            return
         group = (place.line, column, once or message)
         problem = Problem(self._located.file, place.line, column, message)
         self._groups.setdefault(group, []).append(problem)
@@ -51,8 +55,8 @@ class Findings:
     def raise_if_any(self) -> None:
         """Raise `TestbedError` with all problems in file order, if there are any."""
         problems = set(self._problems)
-        for first, *others in self._groups.values():
-            more = len(set(others) - {first})
+        for first, *more_problems in self._groups.values():
+            more = len(set(more_problems) - {first})
             note = f" (and {more} more like it)" if more else ""
             problems.add(Problem(first.file, first.line, first.column, first.message + note))
         if problems:
@@ -60,7 +64,7 @@ class Findings:
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" or, for lack of a likeness, the known names."""
+    """Return "; did you mean 'x'?" or, without a similar name, the known names."""
     names = list(dict.fromkeys(known))
     near = difflib.get_close_matches(found, names, n=1)
     if near:

@@ -1,4 +1,4 @@
-"""Limits: what a testbed claims about itself, as plain values."""
+"""Limits: bounds that a testbed must meet, as plain values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
-from testbeds.errors import LightrigError
-from testbeds.quantities import (
+from lightrig.testbeds.errors import LightrigError
+from lightrig.testbeds.quantities import (
     QuantityError,
+    format_celsius,
     format_db,
     format_dbm,
     format_duration,
     format_rate,
     format_share,
     format_watt,
+    parse_celsius,
     parse_db,
     parse_dbm,
     parse_duration,
@@ -26,39 +28,44 @@ from testbeds.quantities import (
     parse_watt,
 )
 
-Unit = Literal["ns", "dB", "dBm", "bit/s", "W", "share", "1"]
+Unit = str
+"""Of values in the program: "ns", "dB", "dBm", "bit/s", "W", "°C", "share", "1", or any symbol."""
 
 DEFAULT_CONFIDENCE = 0.95
 """The confidence of a limit on a quantile that states none."""
 
 EXAMPLE = "{p99: 70 ms, confidence: 95 %}"
 
-_FORMATS: Mapping[Unit, Callable[[float], str]] = {
-    "ns": format_duration,
-    "dB": format_db,
-    "dBm": format_dbm,
-    "bit/s": format_rate,
-    "W": format_watt,
-    "share": format_share,
-    "1": "{:g}".format,
-}
-_PARSERS: tuple[tuple[Unit, Callable[[str], float]], ...] = (
-    ("ns", parse_duration),
-    ("dB", parse_db),
-    ("dBm", parse_dbm),
-    ("W", parse_watt),
-    ("share", parse_share),
-    ("bit/s", parse_rate),
-)
-# Families whose unit is settled by what they are; others may carry any.
-_FAMILIES: Mapping[str, tuple[Unit, str]] = {
-    "reconfiguration": ("ns", "a duration, e.g. '70 ms'"),
-    "outage": ("ns", "a duration, e.g. '70 ms'"),
-    "insertion_loss": ("dB", "a ratio in dB, e.g. '3 dB'"),
-    "bit_error_ratio": ("1", "a plain number, e.g. 1.0e-12"),
-    "nic_error_ratio": ("1", "a plain number, e.g. 1.0e-12"),
-    "sensitivity": ("dBm", "a power in dBm, e.g. '-8 dBm'"),
-    "module_power": ("W", "an electrical power, e.g. '3.2 W'"),
+
+class LimitedQuantity(NamedTuple):
+    """A quantity as a file may name it: its present name, and the unit of its values."""
+
+    name: str
+    unit: Unit
+
+
+QuantityNames: TypeAlias = Mapping[str, LimitedQuantity]
+"""Quantities by every name that a file may use, former names included."""
+
+
+class _UnitText(NamedTuple):
+    """Notation of a unit: reading, writing, and an example for messages."""
+
+    parse: Callable[[str], float] | None
+    format: Callable[[float], str]
+    expected: str
+
+
+# In this order the unit of a text is looked for where the quantity is not known.
+_TEXTS: Mapping[Unit, _UnitText] = {
+    "ns": _UnitText(parse_duration, format_duration, "a duration, e.g. '70 ms'"),
+    "dB": _UnitText(parse_db, format_db, "a ratio in dB, e.g. '3 dB'"),
+    "dBm": _UnitText(parse_dbm, format_dbm, "a power in dBm, e.g. '-8 dBm'"),
+    "W": _UnitText(parse_watt, format_watt, "an electrical power, e.g. '3.2 W'"),
+    "share": _UnitText(parse_share, format_share, "a percentage, e.g. '80 %'"),
+    "bit/s": _UnitText(parse_rate, format_rate, "a rate, e.g. '80 Gbit/s'"),
+    "°C": _UnitText(parse_celsius, format_celsius, "a temperature, e.g. '45 °C'"),
+    "1": _UnitText(None, "{:g}".format, "a plain number, e.g. 1.0e-12"),
 }
 
 
@@ -109,13 +116,15 @@ class Limit:
 
 def format_value(unit: Unit, value: float) -> str:
     """Write a value in `unit` for a person."""
-    return _FORMATS[unit](value)
+    text = _TEXTS.get(unit)
+    return text.format(value) if text else f"{value:g} {unit}"
 
 
-def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
+def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = None) -> Limit:
     """Read one limit, e.g. `{p99: 70 ms, confidence: 95 %}`, `{max: 3 dB, warn: 2.5 dB}`.
 
-    Raises `LimitError`.
+    unit: of the quantity; None where it is not known, and the text alone decides. Raises
+    `LimitError`.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*", quantity):
         raise LimitError(
@@ -145,7 +154,7 @@ def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
             raise LimitError(
                 "found p0, expected e.g. p99, or min for a lower bound", which, of_key=True
             )
-    value, unit = parse_value(quantity, which, body[which])
+    value, unit = parse_value(quantity, which, body[which], unit)
     confidence = None
     if "confidence" in body:
         try:
@@ -165,9 +174,7 @@ def parse_limit(quantity: str, body: Mapping[str, object]) -> Limit:
 
 
 def _warn(limit: Limit, found: object) -> float:
-    value, unit = parse_value(limit.quantity, "warn", found)
-    if unit != limit.unit:
-        raise LimitError(f"found a warning at {found!r}, expected it in {limit.unit}", "warn")
+    value, _ = parse_value(limit.quantity, "warn", found, limit.unit)
     if limit.side == "upper" and value >= limit.value:
         raise LimitError(f"found a warning at {found!r}, expected it below the limit", "warn")
     if limit.side == "lower" and value <= limit.value:
@@ -175,27 +182,44 @@ def _warn(limit: Limit, found: object) -> float:
     return value
 
 
-def parse_value(quantity: str, key: str, found: object) -> tuple[float, Unit]:
-    """Read what `key` says of `quantity`, in the unit that its family has, if it has one.
+def parse_value(
+    quantity: str, key: str, found: object, unit: Unit | None = None
+) -> tuple[float, Unit]:
+    """Read the value of `key` for `quantity`, with its unit.
 
-    Raises `LimitError`.
+    unit: of the quantity; None where it is not known, and the text alone decides. Raises
+    `LimitError`.
     """
-    wanted = _FAMILIES.get(quantity.partition(".")[0])
-    parsed = _any_unit(found)
-    if wanted and (parsed is None or parsed[1] != wanted[0]):
-        raise LimitError(f"found {found!r} for {quantity}, expected {wanted[1]}", key)
-    if parsed is None:
-        raise LimitError(f"found {found!r}, expected a value with its unit, e.g. '70 ms'", key)
-    return parsed
+    if unit is not None:
+        value = _in_unit(found, unit)
+        if value is None:
+            text = _TEXTS.get(unit)
+            expected = text.expected if text else f"a number with its unit, e.g. '3 {unit}'"
+            raise LimitError(f"found {found!r} for {quantity}, expected {expected}", key)
+        return value, unit
+    for each in _TEXTS:
+        value = _in_unit(found, each)
+        if value is not None:
+            return value, each
+    raise LimitError(f"found {found!r}, expected a value with its unit, e.g. '70 ms'", key)
 
 
-def _any_unit(found: object) -> tuple[float, Unit] | None:
-    if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found):
-        return found, "1"
-    if isinstance(found, str):
-        for unit, parse in _PARSERS:
-            try:
-                return parse(found), unit
-            except QuantityError:
-                continue
-    return None
+def _in_unit(found: object, unit: Unit) -> float | None:
+    """Return the value that `found` states in `unit`; None if it states none in that unit."""
+    if unit == "1":
+        number = isinstance(found, int | float) and not isinstance(found, bool)
+        return found if number and math.isfinite(found) else None  # type: ignore[arg-type, return-value]
+    if not isinstance(found, str):
+        return None
+    text = _TEXTS.get(unit)
+    if text is None or text.parse is None:
+        number_of, _, rest = found.strip().partition(" ")
+        try:
+            value = float(number_of)
+        except ValueError:
+            return None
+        return value if rest.strip() == unit and math.isfinite(value) else None
+    try:
+        return text.parse(found)
+    except QuantityError:
+        return None

@@ -1,26 +1,36 @@
-"""From a file to a testbed: read, parse, expand, wire, check."""
+"""Loading of a testbed file: read, parse, expand, wire, check."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
 
-from testbeds.budgets import check_budgets
-from testbeds.cabling import Cabling
-from testbeds.expansion import expand_document
-from testbeds.findings import Findings
-from testbeds.limits import Limit, LimitError, parse_limit
-from testbeds.located import Keys, Located
-from testbeds.model import Testbed
-from testbeds.parsing import read_as
-from testbeds.schema import Document
-from testbeds.stated_plans import read_plans
-from testbeds.stated_truth import read_simulation
-from testbeds.wiring import wire
+from lightrig.testbeds.budgets import check_budgets
+from lightrig.testbeds.cabling import Cabling
+from lightrig.testbeds.expansion import expand_document
+from lightrig.testbeds.findings import Findings
+from lightrig.testbeds.limits import Limit, LimitError, QuantityNames, parse_limit
+from lightrig.testbeds.model import Testbed
+from lightrig.testbeds.parsing import read_as
+from lightrig.testbeds.plan_parser import read_plans
+from lightrig.testbeds.schema import Document
+from lightrig.testbeds.simulation_parameters import read_simulation
+from lightrig.testbeds.vocabulary import Vocabulary, check_names
+from lightrig.testbeds.wiring import wire
+from lightrig.testbeds.yaml_positions import Keys, Located
 
 
-def load(path: str | Path) -> Testbed:
+def load(
+    path: str | Path,
+    vocabulary: Vocabulary | None = None,
+    *,
+    quantities: QuantityNames | None = None,
+) -> Testbed:
     """Return the testbed that the file at `path` describes.
+
+    Models, options and limited quantities are checked against `vocabulary`, if there is one.
+    Limits are read in the unit that `quantities`, by default those of `vocabulary`, state; a
+    limit on a quantity that is not among them is read in the unit that is written.
 
     Raises `TestbedError` with every problem that was found. A file that breaks the schema is
     not looked at further, since what it describes is not known.
@@ -35,12 +45,18 @@ def load(path: str | Path) -> Testbed:
     check_budgets(parts, wiring, findings)
     # Plans over wrong fibers would only repeat what is wrong with the fibers.
     plans = read_plans(document, parts, cabling, path.parent, findings) if wired_well else {}
-    limits = _limits(document, located, findings)
+    if quantities is None:
+        quantities = vocabulary.quantities if vocabulary is not None else {}
+    notes: list[str] = []
+    limits = _limits(document, located, quantities, findings, notes)
     simulation = read_simulation(document, parts, findings)
+    if vocabulary is not None:
+        check_names(document, vocabulary, findings)
     findings.raise_if_any()
     return Testbed(
         document.name,
         document.about,
+        document.system,
         path,
         path.parent / document.known_hosts if document.known_hosts else None,
         parts.switches,
@@ -51,15 +67,25 @@ def load(path: str | Path) -> Testbed:
         plans,
         limits,
         simulation,
+        tuple(notes),
     )
 
 
-def _limits(document: Document, located: Located, findings: Findings) -> dict[str, Limit]:
-    limits = {}
-    for quantity, body in document.limits.items():
-        keys: Keys = ("limits", quantity)
+def _limits(
+    document: Document,
+    located: Located,
+    quantities: QuantityNames,
+    findings: Findings,
+    notes: list[str],
+) -> dict[str, Limit]:
+    """Read the limits by the present names of their quantities; note each former name."""
+    limits: dict[str, Limit] = {}
+    for written, body in document.limits.items():
+        keys: Keys = ("limits", written)
+        known = quantities.get(written)
+        name, unit = known or (written, None)
         try:
-            limit = parse_limit(quantity, body)
+            limit = parse_limit(name, body, unit)
         except LimitError as error:
             if error.key is None:
                 findings.add(keys, str(error), of_key=True)
@@ -67,5 +93,14 @@ def _limits(document: Document, located: Located, findings: Findings) -> dict[st
                 findings.add((*keys, error.key), str(error), of_key=error.of_key)
             continue
         place = located.place(keys, of_key=True)
-        limits[quantity] = dataclasses.replace(limit, line=place.line, column=place.column)
+        if name != written:
+            if name in document.limits:
+                findings.add(
+                    keys, f"{written!r} is {name!r} now, which has a limit as well", of_key=True
+                )
+            notes.append(
+                f"{located.file}:{place.line}:{place.column}: {written!r} is {name!r} now; "
+                "write the new name"
+            )
+        limits[name] = dataclasses.replace(limit, line=place.line, column=place.column)
     return limits

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from testbeds.cabling import Cabling, Fiber
-from testbeds.errors import LightrigError
-from testbeds.limits import Limit
-from testbeds.plans import Link, Plan, Port
+from lightrig.testbeds.cabling import Cabling, Fiber
+from lightrig.testbeds.errors import LightrigError
+from lightrig.testbeds.limits import Limit
+from lightrig.testbeds.plans import Link, Plan, Port
 
 T = TypeVar("T", int, float)
 
@@ -28,12 +28,12 @@ InstrumentKind = Literal[
 
 
 class UnknownNameError(LightrigError, LookupError):
-    """The testbed has nothing of that name."""
+    """The testbed has no object of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an instrument must answer when it is asked who it is; None is not checked."""
+    """The expected identity of an instrument; None is not checked."""
 
     model: str | None = None
     serial: str | None = None
@@ -139,7 +139,7 @@ class InstrumentSpec:
 
 @dataclass(frozen=True, slots=True)
 class TransceiverSpec:
-    """A type of transceiver: what it launches, what it needs, what destroys it."""
+    """A type of transceiver: launched power, sensitivity, damage threshold."""
 
     name: str
     wavelength_nm: float
@@ -152,7 +152,7 @@ class TransceiverSpec:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """What a latent delay is in a `share` of all cases: mean and standard deviation in ns."""
+    """A component of a latent delay, for a `share` of all cases: mean and sd in ns."""
 
     share: float
     mean: int
@@ -188,7 +188,7 @@ class SimulatedMonitor:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPorts:
-    """What ports add to the loss of their circuits, in dB (1 sd).
+    """Contribution of ports to the loss of their circuits, in dB (1 sd).
 
     Once for each `ingress` and each `egress`; `repeatability` each time a circuit is made.
     """
@@ -200,7 +200,7 @@ class SimulatedPorts:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSwitch:
-    """The truth about a simulated switch; delays in ns, loss in dB.
+    """Ground truth of a simulated switch; delays in ns, loss in dB.
 
     From the command on the wire: `acknowledge` to the reply, `dark` until the light is gone,
     `settle` until it is back.
@@ -216,7 +216,7 @@ class SimulatedSwitch:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNic:
-    """The truth about simulated NICs, in ns.
+    """Ground truth of simulated NICs, in ns.
 
     `loss_detection` from light gone to the link down; `bring_up` from light back to the
     firmware's link; `carrier` from there to the carrier; `resume` from there to traffic.
@@ -244,7 +244,7 @@ class SimulatedClocks:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFault:
-    """Something that is wrong in a simulated lab: what, where, when, and how much of it."""
+    """A fault injected into a simulated lab: kind, place, time and size."""
 
     kind: str
     at: tuple[str, ...]
@@ -259,7 +259,7 @@ class SimulatedFault:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The truth that only a simulated world may read; every optical switch is in `switches`.
+    """Ground truth, for the simulated world only; every optical switch is in `switches`.
 
     `reference_db` is the standard deviation of each value that a person takes as a reference.
     """
@@ -274,15 +274,18 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """What stands in the lab, as one file describes it.
+    """Servers, switches, instruments, fibers and limits of a lab, as one file describes them.
 
-    `known_hosts` is the file of its SSH host keys, None for the user's own.
+    `system` names the published system that it builds, None for any other testbed.
+    `known_hosts` is the file of its SSH host keys, None for the user's own. `notes` are located
+    sentences on what the file should state differently, such as a former name of a quantity.
     """
 
     __test__ = False
 
     name: str
     about: str
+    system: str | None
     path: Path
     known_hosts: Path | None
     switches: Mapping[str, SwitchSpec]
@@ -293,6 +296,7 @@ class Testbed:
     plans: Mapping[str, Plan]
     limits: Mapping[str, Limit]
     simulation: Simulation
+    notes: tuple[str, ...] = ()
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:
@@ -301,7 +305,7 @@ class Testbed:
 
     @property
     def optical_switches(self) -> Mapping[str, SwitchSpec]:
-        """The switches that move light."""
+        """The optical switches."""
         return {name: spec for name, spec in self.switches.items() if spec.kind == "optical"}
 
     @property
@@ -315,7 +319,7 @@ class Testbed:
         return tuple(port for _, nic in self.nics for port in nic.ports)
 
     def nic_port(self, port: Port) -> NicPortSpec:
-        """Return what is known of `port`; raises `UnknownNameError`."""
+        """Return the description of `port`; raises `UnknownNameError`."""
         _, nic = self.nic_of(port)
         return next(spec for spec in nic.ports if spec.port == port)
 
@@ -337,7 +341,7 @@ class Testbed:
         return self.transceivers[holder.transceiver] if holder.transceiver else None
 
     def links(self, plan: Plan | str) -> tuple[Link, ...]:
-        """Return the links between NICs that a plan, or the plan of that name, closes, in order."""
+        """Return the links between NICs that a plan, or the plan of that name, connects, sorted."""
         if isinstance(plan, str):
             if plan not in self.plans:
                 raise UnknownNameError(

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from testbeds.findings import Findings, did_you_mean
-from testbeds.located import Keys, Located, read
-from testbeds.parts import Part
+from lightrig.testbeds.base import Part
+from lightrig.testbeds.findings import Findings, did_you_mean
+from lightrig.testbeds.yaml_positions import Keys, Located, read
 
 Model = TypeVar("Model", bound=Part)
 
@@ -28,7 +28,7 @@ _EXPECTED = {
     "model_attributes_type": "keys with values",
 }
 _EXAMPLES = {
-    "name": "name: opus",
+    "name": "name: mine",
     "model": "model: polatis",
     "address": "address: tl1://ocs.lab",
     "size": "size: 32x32",
@@ -58,9 +58,9 @@ def read_as(model: type[Model], path: Path) -> tuple[Model, Located, Findings]:
 
 
 def _parse(model: type[Model], located: Located, findings: Findings) -> Model | None:
-    nothing: set[Keys] = set()
-    data = _without_nothing(located.data, (), nothing)
-    for keys in nothing:
+    nulls: set[Keys] = set()
+    data = _without_nulls(located.data, (), nulls)
+    for keys in nulls:
         key = keys[-1] if keys else ""
         findings.add(
             keys,
@@ -71,12 +71,12 @@ def _parse(model: type[Model], located: Located, findings: Findings) -> Model | 
         document = model.model_validate(data)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        _translate(errors, data, nothing, findings, model)
+        _translate(errors, data, nulls, findings, model)
         return None
     return None if findings else document
 
 
-def _without_nothing(data: Any, keys: Keys, nothing: set[Keys]) -> Any:
+def _without_nulls(data: Any, keys: Keys, nulls: set[Keys]) -> Any:
     children: Iterator[tuple[str | int, Any]]
     if isinstance(data, dict):
         children = iter(data.items())
@@ -84,28 +84,28 @@ def _without_nothing(data: Any, keys: Keys, nothing: set[Keys]) -> Any:
         children = iter(enumerate(data))
     else:
         return data
-    kept: list[tuple[str | int, Any]] = []
+    result: list[tuple[str | int, Any]] = []
     for key, value in children:
         if value is None:
-            nothing.add((*keys, key))
+            nulls.add((*keys, key))
             # A list keeps its length, so that later indices still lead to their places.
             if isinstance(data, dict):
                 continue
-        kept.append((key, _without_nothing(value, (*keys, key), nothing)))
-    return dict(kept) if isinstance(data, dict) else [value for _, value in kept]
+        result.append((key, _without_nulls(value, (*keys, key), nulls)))
+    return dict(result) if isinstance(data, dict) else [value for _, value in result]
 
 
 def _translate(
     errors: list[ErrorDetails],
     data: Any,
-    nothing: set[Keys],
+    nulls: set[Keys],
     findings: Findings,
     model: type[Part],
 ) -> None:
     wrong_types: dict[Keys, tuple[str, list[str]]] = {}
     for error in errors:
         keys = _real_keys(error["loc"], data, error["type"])
-        if keys in nothing:
+        if keys in nulls:
             continue
         private = any(isinstance(key, str) and _PRIVATE.search(key) for key in keys)
         found = "a value" if private else _describe(error["input"])
@@ -132,7 +132,9 @@ def _translate(
             case "less_than_equal":
                 findings.add(keys, f"found {found}, expected at most {context['le']}")
             case "string_pattern_mismatch":
-                findings.add(keys, f"found {found}, expected letters, digits, - and _, e.g. 'opus'")
+                findings.add(
+                    keys, f"found {found}, expected letters, digits, - and _, e.g. 'rack7'"
+                )
             case kind if kind in _EXPECTED:
                 _, expected = wrong_types.setdefault(keys, (found, []))
                 if _EXPECTED[kind] not in expected:
@@ -141,6 +143,8 @@ def _translate(
                 findings.add(keys, f"found {found}: {error['msg']}")
     for keys, (what, expected) in wrong_types.items():
         hint = ' in quotes, e.g. "0"' if expected == ["text"] and "number" in what else ""
+        if what.startswith(("'-", '"-')):
+            hint = "; a list item needs a space after its dash"
         findings.add(keys, f"found {what}, expected {' or '.join(expected)}{hint}")
 
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-import networkx as nx
-
-from testbeds.errors import LightrigError
+from lightrig.testbeds.errors import LightrigError
 
 
 class PlanError(LightrigError, ValueError):
@@ -61,7 +59,7 @@ class Circuit(NamedTuple):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Link:
-    """Two NIC ports that hear each other; `a` is the lesser, whatever the order given."""
+    """Two NIC ports connected in both directions; `a` is the lesser one."""
 
     a: Port
     b: Port
@@ -80,7 +78,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The circuits that are wanted on each switch; a switch that is not named is left alone.
+    """The wanted circuits of each switch; a switch that is not named is not changed.
 
     Raises `PlanError` where an ingress or egress port is used twice.
     """
@@ -112,7 +110,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What leads from one set of circuits to another on one switch."""
+    """The difference between two sets of circuits of one switch."""
 
     remove: frozenset[Circuit]
     keep: frozenset[Circuit]
@@ -145,30 +143,40 @@ def independent_moves(before: frozenset[Circuit], after: frozenset[Circuit]) -> 
     Each can be made without any other; `keep` is empty in all of them.
     """
     change = difference(before, after)
-    graph = nx.Graph()
-    for circuit in sorted(change.remove | change.add):
-        graph.add_edge(("ingress", circuit.ingress), ("egress", circuit.egress))
-    moves = [
-        Change(
-            remove=frozenset(c for c in change.remove if ("ingress", c.ingress) in ports),
-            keep=frozenset(),
-            add=frozenset(c for c in change.add if ("ingress", c.ingress) in ports),
-        )
-        for ports in nx.connected_components(graph)
-    ]
+    touching: dict[tuple[str, int], list[Circuit]] = {}
+    for circuit in change.remove | change.add:
+        for port in _ends(circuit):
+            touching.setdefault(port, []).append(circuit)
+    moves = []
+    left = change.remove | change.add
+    while left:
+        # Everything that shares a port with this circuit, directly or through others.
+        part: set[Circuit] = set()
+        reached = [next(iter(left))]
+        while reached:
+            circuit = reached.pop()
+            if circuit not in part:
+                part.add(circuit)
+                reached += [each for port in _ends(circuit) for each in touching[port]]
+        left -= part
+        moves.append(Change(remove=change.remove & part, keep=frozenset(), add=change.add & part))
     return sorted(moves, key=lambda move: min(move.remove | move.add))
+
+
+def _ends(circuit: Circuit) -> tuple[tuple[str, int], tuple[str, int]]:
+    return ("ingress", circuit.ingress), ("egress", circuit.egress)
 
 
 Moves: TypeAlias = list[tuple[str, Change]]
 
 
 def move_counts(before: Plan, after: Plan) -> tuple[int, ...]:
-    """How many circuits `partial_move` can add, in order; 0 is always among them."""
+    """Return the numbers of circuits that `partial_move` can add, ascending, from 0."""
     return tuple(sorted(_reachable(before, after)[1]))
 
 
 def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
-    """Return `before` with whole components of the way to `after` moved, `moving` circuits added.
+    """Return `before` with some components of the change to `after`, `moving` circuits added.
 
     `moving` counts over all switches that `after` names; others stay as they are. The fewest
     components that reach the count are taken, the first ones where there is a choice.
@@ -191,7 +199,7 @@ def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
 
 
 def _reachable(before: Plan, after: Plan) -> tuple[Moves, dict[int, tuple[int, ...]]]:
-    """All independent moves, and for each count of circuits the fewest of them that add it."""
+    """Return all independent moves, and for each number of circuits the fewest that add it."""
     moves = [
         (switch, move)
         for switch in sorted(after.circuits)

@@ -1,7 +1,8 @@
-"""Quantities with units: text such as "70 ms" in a file, plain numbers in the program.
+"""Values with units: text such as "70 ms" in a file, plain numbers in the program.
 
 Time is integer nanoseconds, rates are integer bit/s, levels are floats in dB or dBm,
-electrical power is a float in W, wavelengths are floats in nm, and shares floats from 0 to 1.
+electrical power is a float in W, temperatures are floats in °C, wavelengths floats in nm, and
+shares floats from 0 to 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Any, NewType
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from testbeds.errors import LightrigError
+from lightrig.testbeds.errors import LightrigError
 
 Db = NewType("Db", float)
 Dbm = NewType("Dbm", float)
@@ -90,6 +91,12 @@ def parse_watt(text: str) -> float:
     return float(_parse(text, "an electrical power in W", _WATT, "3.2 W"))
 
 
+def parse_celsius(text: str) -> float:
+    """Return the degrees Celsius in e.g. "45 °C" or "-5 C": a temperature."""
+    units = {"°C": Decimal(1), "C": Decimal(1)}
+    return float(_parse(text, "a temperature in °C", units, "45 °C"))
+
+
 def parse_rate(text: str) -> int:
     """Return the bit/s in e.g. "100G", "200 Mbit/s", "25 Gb/s"."""
     rate = _parse(text, "a rate in bit/s", _RATE, "100G")
@@ -150,6 +157,11 @@ def format_dbm(power: float) -> str:
 def format_watt(power: float) -> str:
     """Write an electrical power for a person, three significant digits: "3.2 W", "620 mW"."""
     return _three_digits(power, {"mW": 1e-3, "W": 1, "kW": 1e3})
+
+
+def format_celsius(celsius: float) -> str:
+    """Write a temperature in degrees Celsius for a person: "45 °C"."""
+    return f"{round(celsius, 2):g} °C"
 
 
 def format_share(share: float) -> str:

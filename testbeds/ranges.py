@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 
-from testbeds.errors import LightrigError
+from lightrig.testbeds.errors import LightrigError
 
 MOST_NAMES = 4096
-"""The most names that one text may stand for; more is a slip of the keyboard."""
+"""Largest number of names in one range; more is taken for a typing error."""
 
 _EXAMPLE = "e.g. 'server[0-3]' or 'ocs.[34,33]'"
 

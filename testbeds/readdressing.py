@@ -1,4 +1,4 @@
-"""A testbed's file again, with other addresses: for a copy of the lab that is served elsewhere."""
+"""A copy of a testbed file with new addresses, for simulated instruments that are served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from testbeds.ranges import expand
+from lightrig.testbeds.ranges import expand
 
 _SECTIONS = ("switches", "servers", "instruments")
 
@@ -19,11 +19,11 @@ _SECTIONS = ("switches", "servers", "instruments")
 def readdressed(
     path: Path, addresses: Mapping[str, str], *, login: str, known_hosts: Path, target: Path
 ) -> str:
-    """The text of the file at `path`, which must be right, as a file at `target` would say it.
+    """Return the text of the valid file at `path`, adapted for a file at `target`.
 
-    Everything that `addresses` names is found at its address there, with the credential that
-    `login` names ("env:LAB_LOGIN"), and may be another specimen: what identity was expected of
-    it is left out. Ranges of names are written out, comments kept but for those within braces.
+    Instruments in `addresses` get their address there, with the credential `login`
+    ("env:LAB_LOGIN") and without an expected identity: they are other specimens. Ranges of names
+    are expanded; comments stay, except within braces.
     """
     yaml = YAML()
     yaml.width = 4096
@@ -46,11 +46,11 @@ def _readdressed(parts: Any, addresses: Mapping[str, str], login: str) -> Any:
     new = type(parts)()
     for key, part in parts.items():
         for name in expand(key):
-            # An alias would make all of a range one part again.
-            own = copy.deepcopy(part)
+            # Without a copy, ruamel would write an alias for all but the first of a range.
+            copied = copy.deepcopy(part)
             if name in addresses:
-                _move(own, addresses[name], login)
-            new[name] = own
+                _move(copied, addresses[name], login)
+            new[name] = copied
     return new
 
 

@@ -1,4 +1,4 @@
-"""References: what was launched into a bench and what its monitors show too much, with their dates.
+"""References: launched powers and monitor offsets of a bench, with their dates.
 
 They stand in a file beside the testbed's own, `mine.references.yaml` beside `mine.yaml`, and
 hold for hardware alone. All uncertainties are standard ones (k = 1), in dB.
@@ -15,23 +15,23 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from testbeds.findings import Findings
-from testbeds.parsing import read_as
-from testbeds.parts import Part, schema_of
-from testbeds.plans import Port
-from testbeds.quantities import Decibels, PowerLevel, QuantityError, Wavelength, parse_db
+from lightrig.testbeds.base import Part, schema_of
+from lightrig.testbeds.findings import Findings
+from lightrig.testbeds.parsing import read_as
+from lightrig.testbeds.plans import Port
+from lightrig.testbeds.quantities import Decibels, PowerLevel, QuantityError, Wavelength, parse_db
 
 Kind: TypeAlias = Literal["launch", "offset"]
 
 SAME_NM = 5.0
-"""What wavelengths may differ by for a reference to hold: detectors differ by far less within."""
+"""Largest difference in wavelength at which a reference is valid, in nm."""
 
 _WHERE = {"launch": "what is launched at", "offset": "what is shown too much at"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSet:
-    """Values that were taken together, with the same instruments.
+    """Values measured together with the same instruments.
 
     launches: power in dBm that comes out of the fiber of a source's channel, or of the fiber
         that belongs into a switch's ingress.
@@ -61,7 +61,7 @@ class ReferenceSet:
     offsets: Mapping[Port, float] | None = None
 
     def values(self, kind: Kind) -> Mapping[Port, float]:
-        """Its launches in dBm, or its offsets in dB."""
+        """Return its launches in dBm, or its offsets in dB."""
         return (self.launches if kind == "launch" else self.offsets) or {}
 
 
@@ -76,7 +76,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """All references of one testbed, the newest last; `simulated` ones hold for no hardware."""
+    """All references of one testbed, the newest last; `simulated` ones never apply to hardware."""
 
     sets: tuple[ReferenceSet, ...] = ()
     simulated: bool = False
@@ -84,7 +84,7 @@ class References:
     def find(
         self, kind: Kind, port: Port, wavelength_nm: float, today: datetime.date
     ) -> Reference | str:
-        """The newest reference that holds today at this wavelength, or why there is none."""
+        """Return the newest valid reference at this wavelength, or why there is none."""
         why = f"nobody has taken a reference of {_WHERE[kind]} {port}"
         for each in reversed(self.sets):
             if port not in (values := each.values(kind)):
@@ -144,7 +144,7 @@ class UncertaintyPart(Part):
 
 
 class ReferenceSetPart(Part):
-    """Values that were taken together."""
+    """Values measured together."""
 
     taken: Day
     expires: Day
@@ -169,14 +169,14 @@ class ReferencesDocument(Part):
 
 
 def references_path(testbed_path: Path) -> Path:
-    """Where the references for the testbed at `testbed_path` stand: mine.references.yaml."""
+    """Return the path of the references of the testbed at `testbed_path`."""
     return testbed_path.with_suffix(f".references{testbed_path.suffix}")
 
 
 def load_references(path: Path) -> References:
     """Return the references that the file at `path` states.
 
-    Raises `TestbedError` with every problem that was found, each with line and column.
+    Raises `TestbedError` with all problems, each with line and column.
     """
     document, _, findings = read_as(ReferencesDocument, path)
     sets = [_set(name, part, findings) for name, part in document.references.items()]
@@ -256,8 +256,10 @@ def references_yaml(references: References) -> str:
             "linearity": each.linearity_db,
             "polarization": each.polarization_db,
         }
-        told = ", ".join(f"{key}: {db:.4g} dB" for key, db in parts.items() if db or key == "each")
-        lines.append(f"    uncertainty: {{{told}}}    # k = 1")
+        parts_text = ", ".join(
+            f"{key}: {db:.4g} dB" for key, db in parts.items() if db or key == "each"
+        )
+        lines.append(f"    uncertainty: {{{parts_text}}}    # k = 1")
         for title, values, unit in (
             ("launches", each.launches, "dBm"),
             ("offsets", each.offsets, "dB"),

@@ -1,4 +1,4 @@
-"""What a testbed file may say: pydantic models, and the JSON Schema that editors use."""
+"""Format of a testbed file: pydantic models, and the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from testbeds.addresses import Control, Login, Options, Reach
-from testbeds.parts import Part, schema_of
-from testbeds.quantities import Decibels, PowerLevel, Rate, Wavelength
-from testbeds.simulation_schema import SimulationPart
+from lightrig.testbeds.addresses import Control, Login, Options, Reach
+from lightrig.testbeds.base import Part, schema_of
+from lightrig.testbeds.quantities import Decibels, PowerLevel, Rate, Wavelength
+from lightrig.testbeds.simulation_schema import SimulationPart
 
 
 def _size(text: str) -> str:
@@ -37,7 +37,7 @@ Size = Annotated[
 
 
 class IdentityPart(Part):
-    """What the instrument must answer when it is asked who it is."""
+    """The expected identity of the instrument."""
 
     model: str | None = None
     serial: str | None = None
@@ -186,7 +186,7 @@ FiberLine = Annotated[
 
 
 class FilePlanPart(Part):
-    """A plan that stands in a file of cross-connect maps."""
+    """A plan in a file of cross-connect maps."""
 
     file: str = Field(description="Relative to this file")
     map: str = Field(description="The key under cross-connects", examples=["0", "1-0"])
@@ -238,10 +238,15 @@ LimitPart = Annotated[
 
 
 class Document(Part):
-    """A testbed: what stands in the lab and how it is cabled."""
+    """A testbed: switches, servers, instruments and their cabling."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", examples=["opus"])]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", examples=["rack-7"])]
     about: str = Field("", description="One sentence for reports")
+    system: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] | None = Field(
+        None,
+        description="The published system that is built here; tests of its claims run on it",
+        examples=["my-system"],
+    )
     known_hosts: str | None = Field(
         None, description="SSH host keys, relative to this file; left out: the user's own"
     )

@@ -1,4 +1,4 @@
-"""What a testbed file may say under `simulation`: the truth that only a simulated world reads."""
+"""Format of the section `simulation`: ground truth for the simulated world only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from testbeds.parts import Part
-from testbeds.quantities import Decibels, Duration, Offset, Share
+from lightrig.testbeds.base import Part
+from lightrig.testbeds.quantities import Decibels, Duration, Offset, Share
 
 
 class SlowPart(Part):
-    """What a latent delay is in a share of all cases."""
+    """A component of a latent delay, for a share of all cases."""
 
     share: Share
     mean: Duration
@@ -61,7 +61,7 @@ class MonitorPart(Part):
 
 
 class SimulatedSwitchPart(Part):
-    """The truth about one simulated switch."""
+    """Ground truth of one simulated switch."""
 
     acknowledge: DelayPart | None = Field(None, description="From command to its completion reply")
     dark: DelayPart | None = Field(None, description="From command to light gone")
@@ -71,7 +71,7 @@ class SimulatedSwitchPart(Part):
 
 
 class SimulatedNicPart(Part):
-    """The truth about simulated NICs."""
+    """Ground truth of simulated NICs."""
 
     loss_detection: DelayPart | None = Field(None, description="From light gone to link down")
     bring_up: DelayPart | None = Field(None, description="From light back to firmware link up")
@@ -92,7 +92,7 @@ class SimulatedClocksPart(Part):
 
 
 class FaultPart(Part):
-    """Something that is wrong in a simulated lab and that its description does not know."""
+    """A fault injected into a simulated lab, which its description does not mention."""
 
     fault: Literal[
         "swapped fibers",
@@ -140,7 +140,7 @@ class SimulatedReferencesPart(Part):
 
 
 class SimulationPart(Part):
-    """The truth a simulated world is built from; hardware never sees it."""
+    """Ground truth of a simulated world; hardware never uses it."""
 
     faults: list[FaultPart] = Field(default_factory=list)
     switches: dict[str, SimulatedSwitchPart] = Field(default_factory=dict)

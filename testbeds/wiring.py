@@ -1,4 +1,4 @@
-"""From the lines under `fibers` to fibers from port to port."""
+"""Parser of the section `fibers` of a testbed file."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from testbeds.cabling import Fiber
-from testbeds.errors import LightrigError
-from testbeds.expansion import Parts
-from testbeds.findings import Findings, did_you_mean
-from testbeds.located import Keys
-from testbeds.model import InstrumentSpec, ServerSpec, SwitchSpec
-from testbeds.plans import Port
-from testbeds.ranges import RangeError, expand
-from testbeds.schema import Document, FiberPart
+from lightrig.testbeds.cabling import Fiber
+from lightrig.testbeds.errors import LightrigError
+from lightrig.testbeds.expansion import Parts
+from lightrig.testbeds.findings import Findings, did_you_mean
+from lightrig.testbeds.model import InstrumentSpec, ServerSpec, SwitchSpec
+from lightrig.testbeds.plans import Port
+from lightrig.testbeds.ranges import RangeError, expand
+from lightrig.testbeds.schema import Document, FiberPart
+from lightrig.testbeds.yaml_positions import Keys
 
 EXAMPLE = "'server[0-3].nic0 -> ocs.[1-4]' or 'server[0-3].nic0 <-> ocs'"
 
 
 class EndError(LightrigError, ValueError):
-    """A text names no port; `kind` says in one word what is wrong with it."""
+    """A text names no port; `kind` is the kind of problem."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -37,14 +37,14 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """All fibers, in the file's order, and the line that states each."""
+    """All fibers, in the file's order, and the line of each."""
 
     fibers: tuple[Fiber, ...]
     stated: dict[Fiber, Keys]
 
 
 def split(text: str, arrows: str = "->|<->") -> tuple[Side, str, Side] | None:
-    """Return the left side, the arrow and the right side, or None where it is not just those."""
+    """Return the left side, the arrow and the right side, or None if there is more or less."""
     parts = re.split(r"(<->|->|<-)", text)
     if len(parts) != 3 or parts[1] not in arrows.split("|"):
         return None
@@ -115,7 +115,7 @@ def _ports(switch: SwitchSpec) -> str:
 
 
 def wire(document: Document, parts: Parts, findings: Findings) -> Wiring:
-    """Return the fibers that `document` states; what is wrong goes to `findings`.
+    """Return the fibers of `document`; problems go to `findings`.
 
     A bare switch takes the lowest ports that no line of the file names.
     """
@@ -183,11 +183,11 @@ class _Wirer:
                 self._lay(line, b, a, line.right, line.left)
 
     def _bare(self, line: _Line, _arrow: str) -> None:
-        switch_side, other = line.right, line.left
+        switch_side, port_side = line.right, line.left
         if switch_side.text not in self._parts.switches:
-            switch_side, other = other, switch_side
+            switch_side, port_side = port_side, switch_side
         switch = self._parts.switches[switch_side.text]
-        ports = self._ports(line, other)
+        ports = self._ports(line, port_side)
         if ports is None:
             return
         for port in ports:
@@ -203,15 +203,15 @@ class _Wirer:
                     line.keys,
                     f"no free {side} port is left on {switch.name} for {port}, expected at most "
                     f"{switch.ingress_count} ingress and {switch.egress_count} egress",
-                    offset=other.offset,
+                    offset=port_side.offset,
                     once="free",
                 )
                 continue
-            self._lay(line, port, ingress, other, switch_side)
-            self._lay(line, egress, port, switch_side, other)
+            self._lay(line, port, ingress, port_side, switch_side)
+            self._lay(line, egress, port, switch_side, port_side)
 
-    def _free(self, switch: SwitchSpec, numbers: range, way: str) -> Port | None:
-        used = self._used[way]
+    def _free(self, switch: SwitchSpec, numbers: range, direction: str) -> Port | None:
+        used = self._used[direction]
         ports = (Port(switch.name, str(number)) for number in numbers)
         return next((port for port in ports if port not in used), None)
 
@@ -239,45 +239,50 @@ class _Wirer:
             (source, sink, left, "transmit", lambda switch: switch.egress_ports),
             (sink, source, right, "receive", lambda switch: switch.ingress_ports),
         )
-        for port, far, side, way, allowed in ends:
-            problem = self._misused(port, far, way, allowed)
+        for port, peer, side, direction, allowed in ends:
+            problem = self._misused(port, peer, direction, allowed)
             if problem:
                 message, kind = problem
                 self._findings.add(line.keys, message, offset=side.offset, once=kind)
                 sound = False
             else:
-                self._used[way][port] = line.keys
+                self._used[direction][port] = line.keys
         if sound:
             fiber = Fiber(source, sink, line.loss_db)
             self._fibers.append((line.index, fiber))
             self._stated[fiber] = line.keys
 
     def _misused(
-        self, port: Port, far: Port, way: str, allowed: Callable[[SwitchSpec], range]
+        self, port: Port, peer: Port, direction: str, allowed: Callable[[SwitchSpec], range]
     ) -> tuple[str, str] | None:
         switch = self._parts.switches.get(port.owner)
         instrument = self._parts.instruments.get(port.owner)
         if switch and int(port.name) not in allowed(switch):
-            is_, as_ = ("an ingress", "egress") if way == "transmit" else ("an egress", "ingress")
+            is_, as_ = (
+                ("an ingress", "egress") if direction == "transmit" else ("an egress", "ingress")
+            )
             numbers = allowed(switch)
             return (
                 f"{port} is {is_} port used as {as_}, expected {switch.name}.{numbers[0]} to "
                 f"{switch.name}.{numbers[-1]} on this side of the arrow",
                 "side",
             )
-        one_way = {"transmit": "power_meter", "receive": "light_source"}[way]
-        if instrument and instrument.kind == one_way:
-            return f"{port} is a {instrument.kind.replace('_', ' ')}, which cannot {way}", "way"
-        if port in self._used[way]:
-            first = self._findings.line(self._used[way][port])
-            return f"{port} is cabled twice ({way} side), first in line {first}", "twice"
+        unidirectional = {"transmit": "power_meter", "receive": "light_source"}[direction]
+        if instrument and instrument.kind == unidirectional:
+            return (
+                f"{port} is a {instrument.kind.replace('_', ' ')}, which cannot {direction}",
+                "direction",
+            )
+        if port in self._used[direction]:
+            first = self._findings.line(self._used[direction][port])
+            return f"{port} is cabled twice ({direction} side), first in line {first}", "twice"
         server = self._parts.servers.get(port.owner)
         nic = server.nics[port.name.partition(".")[0]] if server else None
         holder = nic or (switch if switch and switch.kind == "packet" else None)
-        if holder and holder.transceiver is None and self._optical(far):
+        if holder and holder.transceiver is None and self._optical(peer):
             return (
                 f"{port} has no transceiver, expected one on a {'NIC' if nic else 'packet switch'} "
-                f"with a fiber to the optical switch {far.owner}, e.g. transceiver: qsfp-100g-lr4",
+                f"with a fiber to the optical switch {peer.owner}, e.g. transceiver: qsfp-100g-lr4",
                 "transceiver",
             )
         return None

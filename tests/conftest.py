@@ -1,29 +1,105 @@
-"""What holds for all of the project's own tests."""
+"""Settings of all of the project's tests: examples, timeouts, permitted skips."""
 
-import os
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import HealthCheck
+from hypothesis.internal.conjecture import engine, providers
 
-ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
-"""Beginnings of the reasons for which a test may be skipped in CI, one a line."""
+from lightrig.harness.bench import Bench, bind
+from lightrig.instruments.clock import Clock, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.testbeds import load
 
-# In CI the examples are always the same; at a desk each run looks for new ones.
+TIMEOUT = 300
+LONG_TIMEOUT = 1200
+SHRINKING = 60
+
+_skipped: list[str] = []
+
+# `make test` tries the same examples on every machine and in every run; `make fuzz` looks for
+# new ones with `--hypothesis-profile fuzz`. How fast a machine draws is no property of the code.
 hypothesis.settings.register_profile(
-    "tests", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
+    "tests",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "fuzz", hypothesis.settings.get_profile("tests"), derandomize=False, max_examples=200
 )
 hypothesis.settings.load_profile("tests")
 
-_skipped: list[str] = []
+
+@pytest.fixture
+def virtual_clock() -> Iterator[VirtualClock]:
+    clock = VirtualClock(stall_timeout=20)
+    yield clock
+    clock.close()
+
+
+@pytest.fixture
+def system_clock() -> Iterator[SystemClock]:
+    clock = SystemClock()
+    yield clock
+    clock.close()
+
+
+@pytest.fixture
+def clock(virtual_clock: VirtualClock) -> Clock:
+    """The virtual clock, where a folder or a file does not name another."""
+    return virtual_clock
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    """Bind testbeds, each a file or its text, to simulated instruments until the test ends."""
+    with contextlib.ExitStack() as stack:
+
+        def bind_simulated(testbed: Path | str, seed: int = 1) -> Bench:
+            if isinstance(testbed, str):
+                path = tmp_path / "testbed.yaml"
+                path.write_text(testbed)
+                testbed = path
+            bench = bind(load(testbed), "simulated", seed)
+            stack.callback(bench.close)
+            return bench
+
+        yield bind_simulated
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--allowed-skips",
+        type=Path,
+        metavar="FILE",
+        help="fail where a test is skipped for a reason that begins with no line of FILE",
+    )
+
+
+def pytest_configure() -> None:
+    # Hypothesis has no setting for either of these. A failure that shrinks for as long as its
+    # test may take is reported as a timeout, without the assertion.
+    assert hasattr(engine, "MAX_SHRINKING_SECONDS")
+    engine.MAX_SHRINKING_SECONDS = SHRINKING
+    # Even without chance it draws constants of those of the project's modules that are imported
+    # by then, which depends on the files that the same process has run before.
+    assert hasattr(providers, "_get_local_constants")
+    if hypothesis.settings.get_current_profile_name() == "tests":
+        providers._get_local_constants = providers.Constants
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("error"), append=False)
         if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(300))
+            is_long = item.get_closest_marker("long") is not None
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT if is_long else TIMEOUT))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -33,15 +109,21 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if os.environ.get("CI") and list(_forgotten()) and session.exitstatus == pytest.ExitCode.OK:
+    if list(_forbidden(session.config)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for reason in _forgotten() if os.environ.get("CI") else ():
-        terminalreporter.write_line(f"skip not on {ALLOWED_SKIPS.name}: {reason}", red=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    for reason in _forbidden(config):
+        terminalreporter.write_line(f"skip that is not permitted: {reason}", red=True)
 
 
-def _forgotten() -> Iterator[str]:
-    allowed = tuple(filter(None, ALLOWED_SKIPS.read_text().splitlines()))
+def _forbidden(config: pytest.Config) -> Iterator[str]:
+    """Return the reasons of skips that the file of `--allowed-skips` does not list."""
+    file = config.getoption("--allowed-skips")
+    if file is None:
+        return iter(())
+    allowed = tuple(filter(None, file.read_text().splitlines()))
     return (reason for reason in _skipped if not allowed or not reason.startswith(allowed))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.record.dataset import COLUMNS
+from lightrig.harness.record.dataset import COLUMNS
 
 FIRST = datetime.date(2026, 2, 1)
 CASE = {"before": "straight", "after": "crossed", "clock": "virtual"}
@@ -112,7 +112,7 @@ def loss(change=0.0, at=0):
 
 def light():
     """A whole event's stage, with enough samples for a p99."""
-    return Grown("reconfiguration.light_back", "bench", 45 * MS, 0.3 * MS, 3 * MS, "ns", 300)
+    return Grown("reconfiguration.signal_recovered", "bench", 45 * MS, 0.3 * MS, 3 * MS, "ns", 300)
 
 
 def two_testbeds(root, *, reports=False):

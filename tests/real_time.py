@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from instruments.clock import Clock
+from lightrig.instruments.clock import Clock
 
 SOON = 5_000_000_000
 LONG = 30_000_000_000

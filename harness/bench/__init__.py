@@ -1,15 +1,16 @@
-"""A testbed come alive: bound to hardware or a simulated world, leased, applied to, restored."""
+"""The bench: a testbed bound to hardware or a simulated world, leased, configured and restored."""
 
-from harness.bench.bench import Bench
-from harness.bench.binding import LabTroubleError, NotHereError, bind, bind_switches
-from harness.bench.fabric import Fabric, Transition
+from lightrig.harness.bench.assembly import UnsupportedHostError
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.binding import LabUnavailableError, bind, bind_switches
+from lightrig.harness.bench.fabric import Fabric, Transition
 
 __all__ = [
     "Bench",
     "Fabric",
-    "LabTroubleError",
-    "NotHereError",
+    "LabUnavailableError",
     "Transition",
+    "UnsupportedHostError",
     "bind",
     "bind_switches",
 ]

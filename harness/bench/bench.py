@@ -1,32 +1,37 @@
-"""The bench: every instrument of a testbed, open and identified."""
+"""The bench: all instruments of a testbed, open and identified."""
+
+from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from instruments.capabilities import Identified, Identity, OpticalSwitch, Server
-from instruments.clock import Clock
-from instruments.simulated.truth import Truth
-from instruments.simulated.world import World
-from testbeds import Testbed
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.capabilities import Identified, Identity, OpticalSwitch, Server
+from lightrig.testbeds import Testbed
+
+if TYPE_CHECKING:  # a bench on hardware loads no simulation
+    from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+    from lightrig.instruments.simulated.world.world import World
 
 
 @dataclass
 class Bench:
-    """A testbed come alive.
+    """The open instruments of a testbed.
 
     Attributes:
-        testbed: what the file says.
-        clock: the one that everything on this bench takes its time from.
+        testbed: the description.
+        clock: the source of time for everything on this bench.
         switches: by name.
         servers: by name.
-        instruments: meters, sources and whatever else stands on the bench, by name.
-        identities: what each instrument said of itself, by name.
+        instruments: all others, such as meters and sources, by name.
+        identities: the identity that each instrument reported, by name.
         simulated: names of what is simulated; everything else is hardware or a namespace.
-        shared: names of what is reached at its address, where others can reach it as well;
-            a served simulation is both, everything else ends with this process.
-        notes: what a person should know of the choice, one sentence each.
-        world: what is behind the simulated instruments, if there are any.
+        external: names of instruments at an address outside this process, which other processes
+            can use as well: hardware, and simulations that another process serves.
+        notes: reasons for the choice between hardware and simulation, one sentence each.
+        world: the simulated world, if there is one.
     """
 
     testbed: Testbed
@@ -36,37 +41,37 @@ class Bench:
     instruments: Mapping[str, Identified]
     identities: Mapping[str, Identity]
     simulated: frozenset[str]
-    shared: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     world: World | None = None
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
-    def private(self) -> bool:
-        """Whether no switch on this bench outlives this process."""
-        return self.shared.isdisjoint(self.switches)
+    def in_process(self) -> bool:
+        """Whether all switches of this bench end with this process."""
+        return self.external.isdisjoint(self.switches)
 
     @property
-    def truth(self) -> Truth | None:
-        """What really happened, where a world was simulated; for closure only."""
+    def truth(self) -> GroundTruth | None:
+        """The ground truth of the simulated world, if there is one; for closure only."""
         return self.world.truth if self.world is not None else None
 
     def check_world(self) -> None:
-        """Raise what has broken the simulated world, if anything has."""
+        """Raise the error that has broken the simulated world, if there is one."""
         if self.world is not None and self.world.failure is not None:
             raise self.world.failure
 
     def participants(self) -> tuple[str, ...]:
-        """Name and identity of everything on the bench, for a row's provenance."""
+        """Return name and identity of all instruments, for a row's provenance."""
         return tuple(f"{name}: {identity}" for name, identity in self.identities.items())
 
     def close(self) -> None:
-        """Close every session, every peer and the clock; newest first."""
+        """Close all sessions, simulated devices and the clock; newest first."""
         close_newest_first(self._closers)
 
 
 def close_newest_first(closers: Iterable[Callable[[], None]]) -> None:
-    """Call `closers` from the last to the first, all of them even if one raises."""
+    """Call `closers` in reverse order, all of them even if one raises."""
     with contextlib.ExitStack() as stack:
         for closer in closers:
             stack.callback(closer)

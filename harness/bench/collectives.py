@@ -2,81 +2,84 @@
 
 from typing import Protocol
 
-from harness.bench.bench import Bench
-from harness.bench.nccl import NcclOverCircuits
-from harness.bench.overlay import Overlay
-from harness.fabrics.rings import ring_order
-from instruments.collectives import CollectiveRunner
-from instruments.servers.gloo import GlooRunner
-from instruments.servers.linux import LinuxServer
-from instruments.traffic import TrafficSource
-from testbeds import LightrigError, Plan
-from testbeds.flows import Collective
+from lightrig.flows import Collective
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.nccl import NcclOverCircuits
+from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.planning.rings import ring_order
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.collectives import CollectiveRunner
+from lightrig.instruments.core.traffic import TrafficSource
+from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.mpi import MpiRunner, NoMpiError
+from lightrig.testbeds import LightrigError, Plan
 
 
 class NoCollectivesError(LightrigError):
-    """The servers of a bench can run no collectives."""
+    """The servers of a bench cannot run collectives."""
 
 
 class Collectives(Protocol):
-    """Who runs collectives on a bench, and what they need there."""
+    """Collectives on a bench: their runner, ranks and routes."""
 
     @property
     def runner(self) -> CollectiveRunner:
-        """Runs them."""
+        """The runner of collectives."""
 
     @property
     def traffic(self) -> TrafficSource | None:
-        """Keeps one going, where that can be done."""
+        """The source of continuous traffic, if there is one."""
 
     @property
     def largest(self) -> int:
-        """A size in bytes that the links' rates decide, not what each operation costs besides."""
+        """A size in bytes at which the link rate dominates the cost of each operation."""
 
     def ranks(self, plan: Plan) -> tuple[str, ...]:
-        """The server of each rank in the order of a ring of `plan`; raises `BrokenRingError`."""
+        """Return the server of each rank, in the order of a ring of `plan`.
+
+        Raises `BrokenRingError` without a ring.
+        """
 
     def obstacle(self, collective: Collective, plan: Plan) -> str:
-        """Why a collective cannot run on the links of `plan`, in words; empty where it can."""
+        """Return why a collective cannot run on the links of `plan`; empty if it can."""
 
     def route(self, plan: Plan) -> None:
-        """Lead packets over the links of `plan`, which is in place."""
+        """Route packets over the links of `plan`, which is applied."""
 
     def close(self) -> None:
-        """Leave the servers as they were found."""
+        """Restore the servers."""
 
 
 def open_collectives(bench: Bench) -> Collectives:
-    """NCCL where the servers have GPUs, Gloo where they are namespaces.
+    """Return NCCL on servers with GPUs; in namespaces Gloo if PyTorch is installed, else MPI.
 
     Raises:
-        NoCollectivesError: the servers are neither.
-        NoPyTorchError: a namespace's Python has no PyTorch.
+        NoCollectivesError: neither GPUs nor namespaces, or namespaces without Gloo and MPI.
         InstrumentError: a server refused.
     """
     servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
     specs = bench.testbed.servers.values()
     if len(servers) > 1 and all(spec.gpus.count for spec in specs):
         return NcclOverCircuits(bench)
-    # Routes on servers that others use as well would have to survive a killed run; no others yet.
+    # Only namespaces: on shared servers the removal of routes would have to survive a kill.
     if len(servers) > 1 and all(spec.address.startswith("netns://") for spec in specs):
-        return _GlooOverCircuits(bench)
+        return _OverNamespaces(bench)
     raise NoCollectivesError(
         f"{bench.testbed.path} has no two servers with GPUs, and no namespaces"
     )
 
 
-class _GlooOverCircuits:
-    """Gloo on servers that forward for each other: every rank reaches all others in any plan."""
+class _OverNamespaces:
+    """Gloo or MPI on servers that forward for each other: all ranks are reachable in any plan."""
 
     def __init__(self, bench: Bench) -> None:
         self._testbed = bench.testbed
         self._overlay = Overlay(bench)
-        self._runner = GlooRunner(self._overlay.servers, self._overlay.addresses, bench.clock)
         try:
-            self._runner.load(list(self._overlay.servers))
+            self._runner = _gloo_or_mpi(self._overlay, bench.clock)
         except LightrigError:
-            self.close()
+            self._overlay.close()
             raise
 
     @property
@@ -105,3 +108,18 @@ class _GlooOverCircuits:
             self._runner.close()
         finally:
             self._overlay.close()
+
+
+def _gloo_or_mpi(overlay: Overlay, clock: Clock) -> GlooRunner | MpiRunner:
+    gloo = GlooRunner(overlay.servers, overlay.addresses, clock)
+    try:
+        gloo.load(list(overlay.servers))
+        return gloo
+    except NoPyTorchError as missing:
+        try:
+            return MpiRunner(overlay.servers, clock)
+        except NoMpiError as error:
+            raise NoCollectivesError(f"{missing}; {error}") from error
+    except LightrigError:
+        gloo.close()
+        raise

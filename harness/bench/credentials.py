@@ -1,19 +1,19 @@
-"""Credentials by name: a testbed file says where they are, never what they are."""
+"""Credentials by reference: a testbed file names their place, never their content."""
 
 import os
 from pathlib import Path
 
-from testbeds import LightrigError
+from lightrig.testbeds import LightrigError
 
 
 class CredentialError(LightrigError):
-    """A named credential is not there, or not of the form user:password."""
+    """A credential is missing, or not of the form user:password."""
 
 
 def look_up(name: str) -> tuple[str, str]:
-    """User and password behind `env:VARIABLE` or `file:PATH`, stored there as `user:password`.
+    """Return user and password of `env:VARIABLE` or `file:PATH`, stored as `user:password`.
 
-    Raises `CredentialError`; its message names the place and never repeats what stands there.
+    Raises `CredentialError`, whose message names the place and never shows its content.
     """
     kind, _, place = name.partition(":")
     if kind == "env":
@@ -29,7 +29,7 @@ def look_up(name: str) -> tuple[str, str]:
         except OSError as error:
             raise CredentialError(f"login: {name}: {path}: {error.strerror}") from error
         except UnicodeDecodeError:
-            # Without its cause, which holds what stands there.
+            # Without the cause: it would show the content.
             raise CredentialError(f"login: {name}: {path} is no text") from None
     else:
         raise CredentialError(f"login: {name}: {kind} is not supported here; use env: or file:")

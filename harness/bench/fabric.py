@@ -1,15 +1,26 @@
-"""The fabric: plans are applied to the switches, verified, and what was found is put back."""
+"""The fabric: applies plans to the optical switches, verifies them, restores the initial state.
+
+Applying a plan is a reconciliation, the same for every switch: read the circuits, keep those that
+the plan wants, remove those that conflict with it, add what is missing, read back and compare. It
+is idempotent, needs no memory of earlier plans, and a switch that another program has changed in
+the meantime is brought to the plan as well. Three rules make it safe in a shared laboratory:
+
+- Circuits on ports that the testbed does not cable are never touched; a plan that would have to
+  remove one is refused before anything is sent.
+- The initial state is on disk before the first change, so that a killed run can be undone.
+- An acknowledgement is not believed: the switch is read back after every change.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.bench.bench import Bench
-from harness.bench.closing import Closing
-from harness.bench.keeping import FoundState, FoundStateError
-from instruments.capabilities import Operation, OpticalSwitch
-from instruments.clock import Span
-from instruments.errors import NotDoneError
-from testbeds import (
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.power_budget import PowerBudget
+from lightrig.harness.bench.saved_state import SavedState, SavedStateError
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Operation, OpticalSwitch
+from lightrig.instruments.core.errors import NotDoneError
+from lightrig.testbeds import (
     Change,
     Circuit,
     LightrigError,
@@ -22,26 +33,27 @@ from testbeds import (
 
 
 class ForeignPortError(LightrigError):
-    """A plan would touch a port that is not this testbed's."""
+    """A plan needs a port that this testbed does not cable, or that a foreign circuit uses."""
 
 
 class Fabric:
-    """All optical switches of a bench as one thing that is in one plan at a time.
+    """All optical switches of a bench, which are brought from plan to plan together.
 
-    What the switches held is written down before the first change and put back by
-    `restore`; circuits on ports that the testbed has not cabled are never touched.
+    Args:
+        bench: the open instruments.
+        saved: the initial state on disk; None for a bench that ends with this process.
     """
 
-    def __init__(self, bench: Bench, found: FoundState | None = None) -> None:
+    def __init__(self, bench: Bench, saved: SavedState | None = None) -> None:
         self.bench = bench
-        self.closing = Closing(bench.testbed)
-        self._found_on_disk = found
-        self._found: dict[str, frozenset[Circuit]] | None = None
+        self.power_budget = PowerBudget(bench.testbed)
+        self._saved_state = saved
+        self._initial: dict[str, frozenset[Circuit]] | None = None
         self._links: dict[Plan, frozenset[Link]] = {}
 
     @property
     def testbed(self) -> Testbed:
-        """What the fabric belongs to."""
+        """The testbed of the bench."""
         return self.bench.testbed
 
     @property
@@ -50,92 +62,94 @@ class Fabric:
         return self.testbed.plans
 
     def links(self, plan: Plan) -> frozenset[Link]:
-        """The links between NICs that `plan` closes in both directions."""
+        """Return the links between NICs that `plan` connects in both directions."""
         if plan not in self._links:
             self._links[plan] = frozenset(self.testbed.links(plan))
         return self._links[plan]
 
-    def apply(self, plan: Plan, *, closes: bool = True) -> None:
+    def apply(self, plan: Plan, *, check_budget: bool = True) -> None:
         """Bring every switch to `plan` and read back that it is there.
 
-        A switch that is there already is sent nothing but the reading. closes: whether its
-        light is meant to be received, so that a plan that cannot be is refused.
+        A switch that is in `plan` already is only read. check_budget: whether to refuse a plan
+        whose light cannot be received.
 
         Raises:
-            BudgetError: the light of the plan surely cannot be received.
-            ForeignPortError: the plan needs a port that is not the testbed's.
-            NotDoneError: a switch said done and is not.
+            BudgetError: the received power of a path is certainly too low.
+            ForeignPortError: the plan needs a port that the testbed does not cable.
+            NotDoneError: a switch acknowledged the change but did not make it.
             InstrumentError: a switch refused, or did not answer.
         """
-        self.prepare(plan, closes=closes).apply()
+        self.prepare(plan, check_budget=check_budget).apply()
 
-    def prepare(self, plan: Plan, *, closes: bool = True) -> "Transition":
-        """Read the switches and work out what `plan` changes; sends no change.
+    def prepare(self, plan: Plan, *, check_budget: bool = True) -> "Transition":
+        """Read the switches and compute the changes to `plan`, without sending them.
 
-        Raises what `apply` does before it begins.
+        Raises what `apply` raises before the first change.
         """
-        if closes:
-            self.closing.check(plan)
-        held = self._held(sorted(plan.circuits))
-        if self._found is None:
-            self.remember_found()
-        changes = {name: self._change(name, held[name], plan) for name in sorted(plan.circuits)}
+        if check_budget:
+            self.power_budget.check(plan)
+        present = self._read(sorted(plan.circuits))
+        if self._initial is None:
+            self.save_initial_state()
+        changes = {name: self._change(name, present[name], plan) for name in sorted(plan.circuits)}
         return Transition(self.bench, plan, changes)
 
     def moves(
         self, before: Plan, after: Plan, moving: int, count: int
     ) -> Iterator[tuple[Plan, Plan]]:
-        """`count` times a pair of plans, to and fro, between which `moving` circuits move."""
+        """Yield `count` pairs of plans, forth and back, that differ by `moving` circuits."""
         partly = partial_move(before, after, moving)
         for index in range(count):
             yield (before, partly) if index % 2 == 0 else (partly, before)
 
     def restore(self) -> None:
-        """Put back what the switches held before the first change.
+        """Restore the circuits of all switches from before the first change.
 
-        Raises what the first switch in trouble did, after all others were put back; what
-        was found stays on disk then.
+        Raises the error of the first switch that failed, after all others were restored; the
+        saved state stays on disk then.
         """
-        if self._found is None:
+        if self._initial is None:
             return
-        trouble: list[LightrigError] = []
-        for name in sorted(self._found):
-            wanted = Plan("as found", {name: self._found[name]})
+        errors: list[LightrigError] = []
+        for name in sorted(self._initial):
+            wanted = Plan("as found", {name: self._initial[name]})
             try:
-                held = self._held([name])[name]
-                change = self._change(name, held, wanted, checked=False)
+                present = self._read([name])[name]
+                # Unchecked: the state found is right, even where the cabling has changed since.
+                change = self._change(name, present, wanted, checked=False)
                 Transition(self.bench, wanted, {name: change}).apply()
             except LightrigError as error:
-                trouble.append(error)  # the other switches are put back all the same
-        if trouble:
-            raise trouble[0]
-        self._found = None
-        if self._found_on_disk is not None:
-            self._found_on_disk.forget()
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        self._initial = None
+        if self._saved_state is not None:
+            self._saved_state.clear()
 
-    def remember_found(self) -> None:
-        """Note the testbed's own circuits on every switch, on disk first.
+    def save_initial_state(self) -> None:
+        """Save the circuits on the testbed's ports of all switches, first of all on disk.
 
-        What an earlier run that was killed has left on disk counts as found.
+        A state that a killed run has left on disk is used instead of the present one: it is the
+        last that the laboratory wanted.
         """
-        kept = self._found_on_disk.read() if self._found_on_disk else None
-        if kept is None:
-            kept = {}
-            for name, circuits in self._held(sorted(self.bench.switches)).items():
-                ingress, egress = self.testbed.cabling.own_ports(name)
-                kept[name] = frozenset(
+        saved = self._saved_state.read() if self._saved_state else None
+        if saved is None:
+            saved = {}
+            for name, circuits in self._read(sorted(self.bench.switches)).items():
+                ingress, egress = self.testbed.cabling.cabled_ports(name)
+                saved[name] = frozenset(
                     c for c in circuits if c.ingress in ingress and c.egress in egress
                 )
-            if self._found_on_disk is not None:
-                self._found_on_disk.keep(kept)
-        self._found = kept
+            if self._saved_state is not None:
+                self._saved_state.save(saved)
+        self._initial = saved
 
-    def _held(self, names: list[str]) -> dict[str, frozenset[Circuit]]:
+    def _read(self, names: list[str]) -> dict[str, frozenset[Circuit]]:
         switches = self.bench.switches
         if unknown := set(names) - set(switches):
-            raise FoundStateError(
-                f"{', '.join(sorted(unknown))} held circuits when a run began, but is not in "
-                f"{self.testbed.path} any more; put them back by hand"
+            raise SavedStateError(
+                f"{', '.join(sorted(unknown))} has a saved state, but is no longer in "
+                f"{self.testbed.path}; restore its circuits by hand"
             )
         if len(names) == 1:
             return {names[0]: switches[names[0]].circuits()}
@@ -143,34 +157,35 @@ class Fabric:
         return dict(zip(names, read, strict=True))
 
     def _change(
-        self, name: str, held: frozenset[Circuit], plan: Plan, *, checked: bool = True
+        self, name: str, present: frozenset[Circuit], plan: Plan, *, checked: bool = True
     ) -> Change:
-        ingress, egress = self.testbed.cabling.own_ports(name)
+        ingress, egress = self.testbed.cabling.cabled_ports(name)
         wanted = plan.circuits[name]
-        own = frozenset(c for c in held if c.ingress in ingress and c.egress in egress)
+        # Both ports: a circuit with one foreign port is somebody else's, and is not removed.
+        ours = frozenset(c for c in present if c.ingress in ingress and c.egress in egress)
         for circuit in wanted if checked else ():
             if circuit.ingress not in ingress or circuit.egress not in egress:
                 raise ForeignPortError(
                     f"plan {plan.name} wants {circuit} on {name}, whose ports are not all "
                     f"cabled in {self.testbed.path}"
                 )
-        for other in held - own:
+        for foreign in present - ours:
             for circuit in wanted:
-                if other.ingress == circuit.ingress or other.egress == circuit.egress:
+                if foreign.ingress == circuit.ingress or foreign.egress == circuit.egress:
                     raise ForeignPortError(
-                        f"plan {plan.name} wants {circuit} on {name}, but {other} is there, and "
-                        f"one of its ports is not this testbed's; part it by hand"
+                        f"plan {plan.name} wants {circuit} on {name}, but {foreign} is there, and "
+                        f"one of its ports is not this testbed's; disconnect it by hand"
                     )
-        return difference(own, wanted)
+        return difference(ours, wanted)
 
 
 @dataclass
 class Transition:
-    """One change of plan, step by step, so that a measurement can watch between the steps.
+    """One change of plan in steps, so that a measurement can observe between them.
 
     Attributes:
-        plan: the plan that it leads to.
-        changes: what is removed, kept and added on each switch.
+        plan: the plan to reach.
+        changes: circuits to remove, keep and add, by switch.
     """
 
     bench: Bench
@@ -180,17 +195,21 @@ class Transition:
 
     @property
     def moved(self) -> int:
-        """How many circuits are made."""
+        """Number of circuits to make."""
         return sum(len(change.add) for change in self.changes.values())
 
     def apply(self) -> None:
-        """All of it: begin, wait, read back."""
+        """Send the changes, wait for the acknowledgements, read back."""
         self.begin()
         self.acknowledged()
         self.verify()
 
     def begin(self) -> Span:
-        """Tell every switch; returns between which stamps the commands were written."""
+        """Send the changes to all switches; return the span of the writes.
+
+        All commands are written before the first acknowledgement is awaited: the switches work
+        in parallel.
+        """
         self._operations = [
             self.bench.switches[name].change(change.remove, change.add)
             for name, change in self.changes.items()
@@ -205,21 +224,21 @@ class Transition:
         )
 
     def acknowledged(self) -> Span:
-        """Wait until every switch has said done; when the last one's word was there."""
+        """Wait for all acknowledgements; return the stamp of the last one."""
         spans = [operation.done() for operation in self._operations or ()]
         now = self.bench.clock.now()
         return max(spans, default=Span(now, now))
 
     def verify(self) -> None:
-        """Read back; raises `NotDoneError` where a switch is not as it said."""
+        """Read back; raises `NotDoneError` if a switch did not make the change."""
         for name, change in self.changes.items():
             if change.remove or change.add:
                 self._verify(name, self.bench.switches[name], change)
 
     def _verify(self, name: str, switch: OpticalSwitch, change: Change) -> None:
-        held = switch.circuits()
-        missing = sorted((change.keep | change.add) - held)
-        left = sorted(change.remove & held)
+        present = switch.circuits()
+        missing = sorted((change.keep | change.add) - present)
+        left = sorted(change.remove & present)
         if not missing and not left:
             return
         details = []
@@ -230,7 +249,7 @@ class Transition:
         details.append(("try", "its front panel or web page: is a port failed or locked?"))
         raise NotDoneError(
             f"{name} ({self.bench.identities[name]})",
-            f"said done, but is not in plan {self.plan.name}",
+            f"acknowledged the change, but is not in plan {self.plan.name}",
             details=details,
             trace=switch.wire()[-6:],
         )

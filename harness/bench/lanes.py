@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from functools import partial
 from ipaddress import IPv4Address
 
-from harness.bench.bench import Bench
-from harness.bench.overlay import NotRoutedError
-from harness.fabrics.mixnet.lanes import LaneRoutes
-from instruments.servers.linux import LinuxServer
-from instruments.servers.routes import Route, ServerRoutes
-from testbeds import LightrigError
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.overlay import NotRoutedError
+from lightrig.harness.planning.routes import LaneRoutes
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.routes import Route, ServerRoutes
+from lightrig.testbeds import LightrigError
 
 FIRST_ADDRESS = IPv4Address("198.19.0.1")
 """The first server's on the first lane; beside the overlay's, in the range for measurements."""
 
 _APART = 256
-"""How far the addresses of two lanes are apart."""
+"""Distance between the addresses of two lanes."""
 
 
 class Lanes:
@@ -53,8 +53,8 @@ class Lanes:
             for name, server in servers.items():
                 netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
                 routes = self._opened[name] = ServerRoutes(server.commands, self.devices)
-                first, *others = self.addresses[name]
-                routes.open(first, netdevs, *others, by_port=True)
+                first, *further = self.addresses[name]
+                routes.open(first, netdevs, *further, by_port=True)
         except LightrigError:
             self.close()
             raise
@@ -72,19 +72,19 @@ class Lanes:
 
     def forget(self, server: str) -> None:
         """Set all routes of `server` anew next time: ports of it went down and took some along."""
-        self._opened[server].forget()
+        self._opened[server].invalidate()
 
     def close(self) -> None:
         """Take routes and addresses away, on all servers even if one refuses."""
         opened, self._opened = self._opened, {}
-        trouble: list[LightrigError] = []
+        errors: list[LightrigError] = []
         for routes in opened.values():
             try:
                 routes.close()
             except LightrigError as error:
-                trouble.append(error)
-        if trouble:
-            raise trouble[0]
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def _routes_of(self, name: str, ways: LaneRoutes) -> list[Route]:
         return [

@@ -4,13 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from harness.bench.bench import Bench
-from harness.fabrics.rings import BrokenRingError, ring_order
-from instruments.servers.launchers import Launcher, Mpirun
-from instruments.servers.linux import LinuxServer
-from instruments.servers.nccl_runner import NcclTests
-from testbeds import LightrigError, Plan, Port, Testbed
-from testbeds.flows import (
+from lightrig.flows import (
     Collective,
     NoRouteError,
     Router,
@@ -18,43 +12,49 @@ from testbeds.flows import (
     joined_servers,
     network_of,
 )
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.planning.rings import BrokenRingError, ring_order
+from lightrig.instruments.servers.launchers import Launcher, Mpirun
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.nccl_runner import NcclTests
+from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 SCRATCH = "lightrig-nccl-tests.json"
-"""Where nccl-tests writes the times of single operations, in the folder of the server's login."""
+"""File of nccl-tests with the times of single operations, in the home folder of the login."""
 
 CARRIER_TIMEOUT = 60_000_000_000
-"""How long a port on a packet switch may take to come up, in ns."""
+"""Time allowed for a port on a packet switch to come up, in ns."""
 
 _PERIOD = 1_000_000_000
 
 
 class NoCarrierError(LightrigError):
-    """A packet switch's port did not come up."""
+    """A port on a packet switch did not come up."""
 
 
 class NoGpusError(LightrigError):
-    """A bench whose servers cannot run nccl-tests."""
+    """The servers of a bench cannot run nccl-tests."""
 
 
 def without_gpus(testbed: Testbed) -> str:
-    """Why nccl-tests cannot run on a testbed's servers; empty where it can."""
+    """Return why nccl-tests cannot run on a testbed's servers; empty if it can."""
     servers = testbed.servers.values()
     if lacking := [spec.name for spec in servers if not spec.gpus.count]:
         return f"{', '.join(lacking)} have no GPUs"
-    if others := [spec.name for spec in servers if urlsplit(spec.address).scheme != "ssh"]:
-        return f"{', '.join(others)} are not reached over SSH"
+    if unreachable := [spec.name for spec in servers if urlsplit(spec.address).scheme != "ssh"]:
+        return f"{', '.join(unreachable)} are not reached over SSH"
     return "" if servers else "there are no servers"
 
 
 class NcclOverCircuits:
-    """nccl-tests on servers that forward nothing: a rank reaches those that a circuit joins it to.
+    """nccl-tests on servers that do not forward: a rank reaches only servers joined by a circuit.
 
     Args:
-        bench: whose servers are called by the same host names among themselves.
-        launcher: how ranks are started; mpirun unless told otherwise.
+        bench: its servers must resolve each other's host names of the testbed file.
+        launcher: starts the ranks; mpirun by default.
         environment: variables for all ranks, such as NCCL_IB_HCA.
-        folder: where the tests are on every server; empty where they are on the path.
-        per_operation: whether to ask for the time of every operation, which needs version 2.17.
+        folder: folder of the tests on every server; empty if they are on the path.
+        per_operation: whether to record the time of every operation, from version 2.17.
 
     Raises:
         NoGpusError: a server has no GPU, or is not reached over SSH.
@@ -87,23 +87,23 @@ class NcclOverCircuits:
 
     @property
     def runner(self) -> NcclTests:
-        """Runs collectives."""
+        """The runner of nccl-tests."""
         return self._runner
 
     @property
     def traffic(self) -> None:
-        """nccl-tests keeps none going."""
+        """None: nccl-tests cannot run until stopped."""
 
     @property
     def largest(self) -> int:
-        """A size in bytes that the links' rates decide, not what each operation costs besides."""
+        """A size in bytes at which the link rate dominates the cost of each operation."""
         return 1 << 28
 
     def ranks(self, plan: Plan) -> tuple[str, ...]:
-        """A rank for each GPU, in the order of a ring of `plan`.
+        """Return a server per rank, one rank per GPU, in the order of a ring of `plan`.
 
-        Where its circuits make several rings, it is the first; where they make none, but packet
-        switches join all servers, the file's order. Raises `BrokenRingError` for any other.
+        Of several rings it is the first; without a ring, if packet switches join all servers, the
+        order of the file. Raises `BrokenRingError` otherwise.
         """
         servers = self._testbed.servers
         return tuple(name for name in self._ring(plan) for _ in range(servers[name].gpus.count))
@@ -114,7 +114,7 @@ class NcclOverCircuits:
         groups = joined_servers(self._testbed, links)
         try:
             if len(groups) > 1 and set(names) == {name for group in groups for name in group}:
-                rings = [ring_order(group, links) for group in groups]  # all of them must be
+                rings = [ring_order(group, links) for group in groups]  # every group must be a ring
                 return rings[0]
             return ring_order(names, links)
         except BrokenRingError:
@@ -123,15 +123,15 @@ class NcclOverCircuits:
             return names
 
     def route(self, plan: Plan) -> None:
-        """Wait for the ports that `plan` puts on packet switches; others lead to neighbours.
+        """Wait for the carriers of ports that `plan` connects to packet switches.
 
-        Raises `NoCarrierError` where one has no carrier within `CARRIER_TIMEOUT`.
+        Raises `NoCarrierError` if one has no carrier within `CARRIER_TIMEOUT`.
         """
         down = [
             port
             for link in fabric_links(self._testbed, plan)
-            for port, other in ((link.a, link.b), (link.b, link.a))
-            if other.owner in self._testbed.switches
+            for port, peer in ((link.a, link.b), (link.b, link.a))
+            if peer.owner in self._testbed.switches
         ]
         deadline = self._clock.now() + CARRIER_TIMEOUT
         while down := [port for port in down if not self._has_carrier(port)]:
@@ -147,7 +147,7 @@ class NcclOverCircuits:
         return self._servers[port.owner].nic.device(netdev).value.carrier
 
     def obstacle(self, collective: Collective, plan: Plan) -> str:
-        """Why a collective cannot run on `plan`: an all-to-all needs a way from each to each."""
+        """Return why a collective cannot run on `plan`: an all-to-all needs links between all."""
         if collective != "all_to_all":
             return ""
         if not (apart := self._apart(plan, self._ring(plan))):
@@ -155,10 +155,10 @@ class NcclOverCircuits:
         return f"no link joins {', '.join(apart)}, and the servers do not forward for each other"
 
     def close(self) -> None:
-        """Nothing is left on the servers."""
+        """Do nothing: nothing was changed on the servers."""
 
     def _apart(self, plan: Plan, servers: Sequence[str]) -> list[str]:
-        """The pairs of `servers` that neither a circuit of `plan` joins nor a packet switch."""
+        """Return the pairs of `servers` without a path in `plan`."""
         router = Router(network_of(self._testbed, fabric_links(self._testbed, plan)))
         apart = []
         for a, b in combinations(servers, 2):

@@ -1,30 +1,31 @@
-"""An address for each server that the others reach over whatever circuits there are."""
+"""An overlay network: an address per server that is reachable over the present circuits."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address
 
-from harness.bench.bench import Bench
-from harness.fabrics.routes import Routes, shortest_routes
-from instruments.servers.linux import LinuxServer
-from instruments.servers.routes import Route
-from testbeds import LightrigError, Link
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.planning.routes import Routes, shortest_routes
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.routes import Route
+from lightrig.testbeds import LightrigError, Link
 
 FIRST_ADDRESS = IPv4Address("198.18.0.1")
-"""The first server's; the range is set aside for measurements (RFC 2544)."""
+"""Address of the first server; the range is reserved for benchmarks (RFC 2544)."""
 
 
 class NotRoutedError(LightrigError):
-    """Traffic cannot be led through the servers of this bench."""
+    """The servers of this bench cannot forward traffic."""
 
 
 class Overlay:
-    """Routes through the servers of a bench, which forward for each other.
+    """Routes over the servers of a bench, which forward packets for each other.
 
-    Every server gets an address of its own; `route` leads packets to it over the links of a
-    plan, by the shortest way. All of it is taken away again by `close`.
+    Every server gets an address; `route` sets shortest paths to it over the links of a plan. A
+    circuit connects few servers directly, and collectives connect all of them. `close` removes
+    addresses and routes.
 
     Raises:
-        NotRoutedError: a server is simulated: there is no kernel in it that could forward.
+        NotRoutedError: a server is simulated, without a kernel that could forward.
         InstrumentError: a server refused.
     """
 
@@ -52,38 +53,38 @@ class Overlay:
             raise
 
     def route(self, links: Iterable[Link]) -> Routes:
-        """Lead packets over `links`; returns the ways that were set.
+        """Set shortest routes over `links` and return them.
 
-        Raises `InstrumentError` where a server refuses.
+        Raises `InstrumentError` if a server refuses.
         """
-        ways = shortest_routes(list(self.servers), links)
-        self.follow(ways)
-        return ways
+        routes = shortest_routes(list(self.servers), links)
+        self.follow(routes)
+        return routes
 
-    def follow(self, ways: Routes) -> None:
-        """Lead packets on `ways`; raises `InstrumentError` where a server refuses."""
+    def follow(self, routes: Routes) -> None:
+        """Set `routes`; raises `InstrumentError` if a server refuses."""
         self._bench.clock.parallel(
             *(
-                lambda server=server, name=name: server.routes.set(self._routes_of(name, ways))
+                lambda server=server, name=name: server.routes.set(self._routes_of(name, routes))
                 for name, server in self.servers.items()
             )
         )
 
     def close(self) -> None:
-        """Take routes and addresses away, on all servers even if one refuses."""
+        """Remove routes and addresses, on all servers even if one refuses."""
         opened, self._opened = self._opened, []
-        trouble: list[LightrigError] = []
+        errors: list[LightrigError] = []
         for server in opened:
             try:
                 server.routes.close()
             except LightrigError as error:
-                trouble.append(error)
-        if trouble:
-            raise trouble[0]
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
-    def _routes_of(self, name: str, ways: Routes) -> list[Route]:
+    def _routes_of(self, name: str, routes: Routes) -> list[Route]:
         addresses: Mapping[str, str] = self.addresses
         return [
             Route(addresses[sink], addresses[hop.towards], self._netdevs[hop.port])
-            for sink, hop in ways[name].items()
+            for sink, hop in routes[name].items()
         ]

@@ -2,32 +2,32 @@
 
 from urllib.parse import urlsplit
 
-from harness.bench.bench import Bench
-from instruments.servers.linux import LinuxServer
-from instruments.servers.rdma_pair import RdmaEnd, RdmaPair
-from testbeds import LightrigError, Link, Port, Testbed
+from lightrig.harness.bench.bench import Bench
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.rdma_pair import RdmaEnd, RdmaPair
+from lightrig.testbeds import LightrigError, Link, Port, Testbed
 
 
 def without_rdma(testbed: Testbed) -> str:
-    """Why perftest cannot run on all of a testbed's servers; empty where it can."""
+    """Return why perftest cannot run on a testbed's servers; empty if it can."""
     if lacking := [str(spec.port) for spec in testbed.nic_ports if spec.rdma is None]:
         return f"{', '.join(lacking)} have no RDMA device; state it as `rdma` of their NICs"
     servers = testbed.servers.values()
-    if others := [spec.name for spec in servers if urlsplit(spec.address).scheme != "ssh"]:
-        return f"{', '.join(others)} are not reached over SSH"
+    if unreachable := [spec.name for spec in servers if urlsplit(spec.address).scheme != "ssh"]:
+        return f"{', '.join(unreachable)} are not reached over SSH"
     return "" if servers else "there are no servers"
 
 
 class NoRdmaError(LightrigError):
-    """Servers or ports that perftest cannot run on."""
+    """perftest cannot run on a server or port."""
 
 
 class RdmaOverCircuits:
     """perftest on both ends of a link.
 
     Args:
-        bench: whose servers are called by the same host names among themselves.
-        gid_index: which address of a device RoCE uses; None leaves it to perftest.
+        bench: its servers must resolve each other's host names of the testbed file.
+        gid_index: index of the RoCE address; None leaves it to perftest.
 
     Raises:
         NoRdmaError: a port has no RDMA device, or a server is not reached over SSH.
@@ -41,7 +41,7 @@ class RdmaOverCircuits:
         self._gid_index = gid_index
 
     def pair(self, link: Link) -> RdmaPair:
-        """From the first end of `link` to the second."""
+        """Return the pair from the first end of `link` to the second."""
         return RdmaPair(self._end(link.a), self._end(link.b), gid_index=self._gid_index)
 
     def _end(self, port: Port) -> RdmaEnd:

@@ -1,31 +1,31 @@
-"""What papers publish, held against what was measured here."""
+"""Published values of papers, compared with measurements of this harness."""
 
-from harness.claims.checking import Checked, Told, check_claims
-from harness.claims.page import write_claims
-from harness.claims.published import (
-    Beside,
+from lightrig.harness.claims.checking import CheckedClaim, ClaimResult, check_claims
+from lightrig.harness.claims.page import write_claims
+from lightrig.harness.claims.published import (
     Claim,
+    ClaimContext,
     Figure,
     Lookup,
     Published,
-    known_systems,
     load_published,
+    published_files,
 )
-from harness.claims.verdicts import ClaimOutcome, Estimate, compare
+from lightrig.harness.claims.verdicts import ClaimOutcome, Estimate, compare
 
 __all__ = [
-    "Beside",
-    "Checked",
+    "CheckedClaim",
     "Claim",
+    "ClaimContext",
     "ClaimOutcome",
+    "ClaimResult",
     "Estimate",
     "Figure",
     "Lookup",
     "Published",
-    "Told",
     "check_claims",
     "compare",
-    "known_systems",
     "load_published",
+    "published_files",
     "write_claims",
 ]

@@ -1,4 +1,4 @@
-"""Looking claims up in the results."""
+"""Published claims, checked against the results of this harness."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,17 +7,18 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from harness.claims.computed import computable
-from harness.claims.published import Beside, Claim, Lookup, Published
-from harness.claims.verdicts import ClaimOutcome, Estimate, compare, estimate
-from harness.record import Results
-from harness.statistics import NotEnough
-from testbeds import LightrigError
+from lightrig.harness.claims.computed import computed_by
+from lightrig.harness.claims.published import Claim, ClaimContext, Lookup, Published
+from lightrig.harness.claims.verdicts import ClaimOutcome, Estimate, compare, estimate
+from lightrig.harness.record import Results
+from lightrig.harness.statistics import NotEnough
+from lightrig.testbeds import LightrigError
 
 Kind: TypeAlias = Literal["measurement", "closure", "computed"]
-"""A simulation is built from what was published: that it agrees closes a circle, no more.
+"""The kind of our value.
 
-What is computed was never measured, by anybody.
+A simulation is built from published values, so its agreement is closure and no evidence. A
+computed value is not measured.
 """
 
 _NIGHTS = """
@@ -28,17 +29,17 @@ _EVENT = ["run", "test", "event"]
 
 
 class ClaimError(LightrigError):
-    """A claim and the rows that should answer it do not fit together."""
+    """A claim and the rows that answer it are incompatible."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A value of ours that is told beside a figure; in `unit`, None where nothing was measured.
+class ClaimResult:
+    """A related value of ours in `unit`, without a verdict; None where nothing was measured.
 
-    simulated: whether anything that took part was.
+    simulated: whether anything simulated took part.
     """
 
-    beside: Beside
+    context: ClaimContext
     ours: Estimate | NotEnough | None
     unit: str
     simulated: bool
@@ -46,11 +47,11 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """A claim, what of ours answers it, and the verdict.
+class CheckedClaim:
+    """A claim, our value, and the verdict.
 
-    ours: None where nothing was measured. kind: of what answers. night: of the rows that do.
-    rests_on: what a computed value assumes. told: what else there is, without a verdict.
+    ours: None where nothing was measured. kind: of our value. night: of its rows. rests_on: the
+    assumptions of a computed value. related: other values of ours, without a verdict.
     """
 
     claim: Claim
@@ -60,67 +61,70 @@ class Checked:
     outcome: ClaimOutcome
     reason: str
     rests_on: str | None = None
-    told: tuple[Told, ...] = ()
+    related: tuple[ClaimResult, ...] = ()
 
     @property
     def exact(self) -> bool:
-        """Was it computed, with nothing drawn and nothing bounded?"""
+        """Whether our value was computed without random draws and without bounds."""
         if self.kind != "computed" or not isinstance(self.ours, Estimate):
             return False
         return self.ours.n == 1 and self.ours.lower == self.ours.upper
 
 
-def check_claims(published: Published, results: Results) -> list[Checked]:
-    """Hold each claim against the last night that measured what answers it.
+def check_claims(published: Published, results: Results) -> list[CheckedClaim]:
+    """Compare each claim with the last night that measured its quantity.
 
-    Hardware speaks first; where none ever measured it, a simulated night does, and what it says
-    is closure. A claim that arithmetic answers is computed, here and now. Raises `RecordError`
-    for results that cannot be read, and `ClaimError`.
+    Nights of hardware take precedence; where there is none, a simulated night gives closure. A
+    claim that is a matter of arithmetic is computed now. Raises `RecordError` for results that
+    cannot be read, and `ClaimError`.
     """
     rows = _Rows(results, published.testbed)
-    others = {
+    elsewhere = {
         name: _Rows(results, name)
-        for name in {beside.testbed for claim in published.claims for beside in claim.beside}
+        for name in {context.testbed for claim in published.claims for context in claim.related}
     }
     checked = [
         _check(claim, rows) if claim.computed is None else _compute(published.system, claim)
         for claim in published.claims
     ]
     return [
-        replace(one, told=tuple(_tell(each, others[each.testbed]) for each in one.claim.beside))
+        replace(
+            one,
+            related=tuple(_related(each, elsewhere[each.testbed]) for each in one.claim.related),
+        )
         for one in checked
     ]
 
 
-def _tell(beside: Beside, rows: "_Rows") -> Told:
-    found = rows.found(beside.lookup)
+def _related(context: ClaimContext, rows: "_Rows") -> ClaimResult:
+    found = rows.found(context.lookup)
     if found is None:
-        return Told(beside, None, "1", False, None)
+        return ClaimResult(context, None, "1", False, None)
     last = found.iloc[-1]
-    if beside.stated and "n" not in found:
-        raise ClaimError(f"{beside.lookup.quantity}: its rows do not say of how many samples")
-    if beside.stated:
+    if context.stated and "n" not in found:
+        raise ClaimError(f"{context.lookup.quantity}: its rows state no number of samples")
+    if context.stated:
         low, high = float(last["lower"]), float(last["upper"])
         ours: Estimate | NotEnough = Estimate(float(last["value"]), low, high, int(last["n"]))
     else:
-        ours = estimate(beside.lookup.statistic, *_one_an_event(found, beside.lookup))
+        ours = estimate(context.lookup.statistic, *_one_an_event(found, context.lookup))
     night = f"{last['night']:%Y-%m-%d}"
-    return Told(beside, ours, str(last["unit"]), bool(last["simulated"]), night)
+    return ClaimResult(context, ours, str(last["unit"]), bool(last["simulated"]), night)
 
 
-def _compute(system: str, claim: Claim) -> Checked:
+def _compute(system: str, claim: Claim) -> CheckedClaim:
     assert claim.computed is not None
-    found = computable(system)[claim.computed]()
+    found = computed_by(system)[claim.computed]()
     ours = Estimate(found.value, found.lower, found.upper, found.n)
     outcome, reason = compare(claim.figure, ours)
-    return Checked(claim, ours, "computed", None, outcome, reason, found.note or None)
+    return CheckedClaim(claim, ours, "computed", None, outcome, reason, found.note or None)
 
 
-def _check(claim: Claim, rows: "_Rows") -> Checked:
+def _check(claim: Claim, rows: "_Rows") -> CheckedClaim:
     found = None if claim.ours is None else rows.found(claim.ours)
     if claim.ours is None or found is None:
         outcome, reason = compare(claim.figure, None)
-        return Checked(claim, None, None, None, outcome, claim.unmeasured or reason)
+        return CheckedClaim(claim, None, None, None, outcome, claim.unmeasured or reason)
     unit = str(found["unit"].iloc[0])
     if unit != claim.figure.unit:
         raise ClaimError(
@@ -131,7 +135,7 @@ def _check(claim: Claim, rows: "_Rows") -> Checked:
     ours = estimate(claim.ours.statistic, low, high)
     kind: Kind = "closure" if bool(found["simulated"].iloc[0]) else "measurement"
     night = f"{found['night'].iloc[0]:%Y-%m-%d}"
-    return Checked(claim, ours, kind, night, *compare(claim.figure, ours))
+    return CheckedClaim(claim, ours, kind, night, *compare(claim.figure, ours))
 
 
 class _Rows:
@@ -143,7 +147,7 @@ class _Rows:
         self._frames: dict[tuple[str, str, str], pd.DataFrame] = {}
 
     def found(self, lookup: Lookup) -> pd.DataFrame | None:
-        """The rows of the last night that has any; hardware first."""
+        """Return the rows of the last night that has any; hardware first."""
         testbed = lookup.testbed or self._testbed
         nights = self._nights[
             (self._nights["testbed"] == testbed) & (self._nights["quantity"] == lookup.quantity)
@@ -179,7 +183,7 @@ class _Rows:
 
 
 def _bounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with both bounds in every row; without one a time is from 0 to never."""
+    """Return the frame with both bounds in every row; a time without bounds is 0 to never."""
     time = frame["unit"] == "ns"
     lower = frame["lower"].fillna(frame["value"].where(~time, 0.0))
     upper = frame["upper"].fillna(frame["value"].where(~time, np.inf))
@@ -188,9 +192,9 @@ def _bounded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _after(rows: pd.DataFrame, since: pd.DataFrame, testbed: str) -> pd.DataFrame:
-    """How long after `since` each row of the same subject and event was.
+    """Return the time of each row after `since` of the same subject and event.
 
-    What is of the testbed as a whole, a stage of the event, is so of every subject.
+    A row of the whole testbed, such as a stage of the event, applies to every subject.
     """
     whole = bool((since["subject"] == testbed).all())
     key = _EVENT if whole else [*_EVENT, "subject"]
@@ -200,7 +204,7 @@ def _after(rows: pd.DataFrame, since: pd.DataFrame, testbed: str) -> pd.DataFram
 
 
 def _one_an_event(rows: pd.DataFrame, lookup: Lookup) -> tuple[pd.Series, pd.Series]:
-    """One sample an event: the subjects of an event move together."""
+    """Return one sample an event, since the subjects of an event move together."""
     if lookup.pick == "worst":
         worst = rows.groupby(_EVENT, sort=True)[["lower", "upper"]].max()
         return worst["lower"], worst["upper"]

@@ -1,18 +1,65 @@
-"""What answers a claim by computing: the functions that a control plane offers by name."""
+"""Values that systems compute where a paper prints a figure."""
 
-from importlib import import_module
-from importlib.util import find_spec
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from harness.fabrics.computed import Registry
+import numpy as np
+from scipy import special
+
+from lightrig.harness.systems.registry import installed_systems
+
+CONFIDENCE = 0.95
 
 
-def computable(system: str) -> Registry:
-    """What `harness.fabrics.<system>.claims` computes, by name; nothing where it is not there."""
-    package = f"harness.fabrics.{system}"
-    if not system.isidentifier() or find_spec(package) is None:
-        return {}
-    module = f"{package}.claims"
-    if find_spec(module) is None:
-        return {}
-    registry: Registry = import_module(module).COMPUTED
-    return registry
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A computed value, in the unit of the published figure.
+
+    Times are in ns, loss in dB, rates in bit/s, shares from 0 to 1, counts and ratios plain.
+
+    lower, upper: the range of `CONFIDENCE` of all draws; `value` where nothing is drawn. n: number
+    of draws. note: the assumptions of the value, in a sentence or two.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    n: int
+    note: str = ""
+
+
+Registry: TypeAlias = Mapping[str, Callable[[], Computed]]
+"""Functions that compute what a paper prints, by the name that a claim refers to."""
+
+
+def computed_by(system: str) -> Registry:
+    """Return the functions that an installed system computes claims with; none for any other.
+
+    Raises `SystemRegistryError` where they cannot be imported.
+    """
+    found = installed_systems().get(system)
+    registry: Registry | None = found.load("claims") if found is not None else None
+    return registry or {}
+
+
+def exactly(value: float, note: str = "") -> Computed:
+    """Return a value without random draws."""
+    return Computed(value, value, value, 1, note)
+
+
+def over_draws(values: Sequence[float], note: str = "") -> Computed:
+    """Return the mean of independent draws with the prediction interval of one more draw.
+
+    A paper prints one draw or few: the question is whether it could be one of ours, so the
+    interval is Student's prediction interval, mean ± t s √(1 + 1/n), and not the narrower one
+    of the mean. Raises `ValueError` for fewer than two draws.
+    """
+    drawn = np.asarray(values, dtype=float)
+    if drawn.size < 2:
+        raise ValueError(f"found {drawn.size} draw, expected at least 2 for an interval")
+    quantile = float(special.stdtrit(drawn.size - 1, (1 + CONFIDENCE) / 2))
+    half_width = quantile * float(drawn.std(ddof=1)) * math.sqrt(1 + 1 / drawn.size)
+    mean = float(drawn.mean())
+    return Computed(mean, mean - half_width, mean + half_width, drawn.size, note)

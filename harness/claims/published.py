@@ -1,4 +1,4 @@
-"""A file of published values: what a paper prints, where, and how our rows answer it."""
+"""Files of published values: the printed figure, its source, and the rows that answer it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from harness.claims.computed import computable
-from testbeds.findings import Findings
-from testbeds.limits import LimitError, Unit, format_value, parse_value
-from testbeds.parsing import read_as
-from testbeds.parts import Part
+from lightrig.harness.claims.computed import computed_by
+from lightrig.harness.quantities import find
+from lightrig.harness.systems.registry import installed_systems
+from lightrig.testbeds.base import Part
+from lightrig.testbeds.findings import Findings
+from lightrig.testbeds.limits import LimitError, Unit, format_value, parse_value
+from lightrig.testbeds.parsing import read_as
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "published"
+PUBLISHED = Path(__file__).parents[2] / "published"
 """The project's own files."""
 
 Statistic: TypeAlias = Literal["median", "mean", "p99"]
@@ -23,7 +25,7 @@ Pick: TypeAlias = Literal["worst", "turn"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure as it is printed, and the values, in `unit`, that its digits stand for.
+    """A figure as it is printed, and the values in `unit` that its digits stand for.
 
     `low` or `high` is infinite where the paper states a bound.
     """
@@ -39,7 +41,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Which rows answer a claim, and which statistic of them.
+    """The rows that answer a claim, and their statistic.
 
     since: a quantity of the same subject and event that the time is counted from; None for the
         command. conditions: those that a row must have. pick: what stands for an event with
@@ -56,14 +58,14 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Something of ours that is told beside a figure which it cannot answer.
+class ClaimContext:
+    """A related measurement of ours, which is shown with a claim but does not answer it.
 
-    says: what it is. testbed: that it was measured on. lookup: which rows, and which statistic
-    of them. stated: whether it is rather the value that the last row states, with its interval.
+    statement: what it is. testbed: where it was measured. lookup: its rows and their statistic.
+    stated: whether to take value and interval of the last row instead of a statistic.
     """
 
-    says: str
+    statement: str
     testbed: str
     lookup: Lookup
     stated: bool
@@ -73,14 +75,14 @@ class Beside:
 class Claim:
     """One sentence of a paper with its figure.
 
-    source: section, figure or table. note: what to know when comparing. erratum: what is wrong
-    with the figure as printed. unmeasured: why nothing of ours can answer it. ours: what does.
-    computed: the name of what computes it, where arithmetic answers it. line: where the file
-    states it. beside: what else of ours there is, which is another thing and gives no verdict.
+    source: section, figure or table. note: a remark on the comparison. erratum: the error in the
+    figure as printed. unmeasured: why this harness cannot answer it. ours: the rows that do.
+    computed: the name of the function that computes it. line: its line in the file. related:
+    other measurements of ours, without a verdict.
     """
 
     name: str
-    says: str
+    statement: str
     figure: Figure
     source: str
     note: str | None
@@ -89,7 +91,7 @@ class Claim:
     ours: Lookup | None
     computed: str | None
     line: int
-    beside: tuple[Beside, ...] = ()
+    related: tuple[ClaimContext, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,14 @@ class Published:
 
 
 class HoldsPart(Part):
-    """From which value to which the digits of a printed figure reach; one end may be absent."""
+    """The range that the digits of a printed figure stand for; one end may be absent."""
 
     start: str | float | None = Field(None, alias="from")
     to: str | float | None = None
 
 
 class LookupPart(Part):
-    """Which rows answer a claim."""
+    """The rows that answer a claim."""
 
     quantity: str
     since: str | None = None
@@ -121,10 +123,10 @@ class LookupPart(Part):
     testbed: str | None = None
 
 
-class BesidePart(Part):
-    """Something of ours that is no answer."""
+class ClaimContextPart(Part):
+    """A related measurement, which does not answer the claim."""
 
-    says: str
+    statement: str = Field(alias="says")
     testbed: str
     quantity: str
     statistic: Statistic | Literal["stated"]
@@ -134,7 +136,7 @@ class BesidePart(Part):
 class ClaimPart(Part):
     """One claim."""
 
-    says: str
+    statement: str = Field(alias="says")
     printed: str
     holds: HoldsPart
     source: str
@@ -143,7 +145,7 @@ class ClaimPart(Part):
     unmeasured: str | None = None
     computed: str | None = None
     ours: LookupPart | None = None
-    beside: list[BesidePart] = Field(default_factory=list)
+    related: list[ClaimContextPart] = Field(default_factory=list, alias="beside")
 
 
 class PublishedDocument(Part):
@@ -155,9 +157,16 @@ class PublishedDocument(Part):
     claims: dict[str, ClaimPart]
 
 
-def known_systems(folder: Path = PUBLISHED) -> list[str]:
-    """The systems that `folder` has a file for."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+def published_files() -> dict[str, Path]:
+    """Return the file of published values of each system, by the system's name.
+
+    Those of the installed systems, and the project's own, some of which come before their system.
+    """
+    found = {path.stem: path for path in PUBLISHED.glob("*.yaml")}
+    for name, system in installed_systems().items():
+        if system.published is not None:
+            found[name] = system.published
+    return dict(sorted(found.items()))
 
 
 def load_published(path: Path) -> Published:
@@ -173,42 +182,42 @@ def load_published(path: Path) -> Published:
         if figure is not None:
             line = located.place(("claims", name), of_key=True).line
             lookup = None if part.ours is None else Lookup(**part.ours.model_dump())
-            told = part.note, part.erratum, part.unmeasured
+            remarks = part.note, part.erratum, part.unmeasured
             claims.append(
                 Claim(
                     name,
-                    part.says,
+                    part.statement,
                     figure,
                     part.source,
-                    *told,
+                    *remarks,
                     lookup,
                     part.computed,
                     line,
-                    tuple(map(_beside, part.beside)),
+                    tuple(map(_context, part.related)),
                 )
             )
     findings.raise_if_any()
     return Published(path, document.system, document.paper, document.testbed, tuple(claims))
 
 
-def _beside(part: BesidePart) -> Beside:
+def _context(part: ClaimContextPart) -> ClaimContext:
     stated = part.statistic == "stated"
     statistic: Statistic = "median" if part.statistic == "stated" else part.statistic
     lookup = Lookup(part.quantity, None, statistic, part.conditions, "worst")
-    return Beside(part.says, part.testbed, lookup, stated)
+    return ClaimContext(part.statement, part.testbed, lookup, stated)
 
 
 def _check_answers(system: str, name: str, part: ClaimPart, findings: Findings) -> None:
-    """At most one thing answers a claim, and what computes it is known."""
+    """Check that at most one answer is stated, and that a computed one is known."""
     if part.ours is not None and part.unmeasured is not None:
-        findings.add(("claims", name, "unmeasured"), "nothing is unmeasured that `ours` answers")
+        findings.add(("claims", name, "unmeasured"), "a claim with `ours` is not unmeasured")
     if part.computed is None:
         return
     keys = ("claims", name, "computed")
     if part.ours is not None or part.unmeasured is not None:
-        other = "ours" if part.ours is not None else "unmeasured"
-        findings.add(keys, f"found beside `{other}`, expected one of the two")
-    known = computable(system)
+        answer = "ours" if part.ours is not None else "unmeasured"
+        findings.add(keys, f"found beside `{answer}`, expected one of the two")
+    known = computed_by(system)
     if part.computed not in known:
         offered = ", ".join(sorted(known)) or "nothing"
         findings.add(keys, f"found {part.computed!r}, but what {system} computes is: {offered}")
@@ -216,13 +225,14 @@ def _check_answers(system: str, name: str, part: ClaimPart, findings: Findings) 
 
 def _figure(name: str, part: ClaimPart, findings: Findings) -> Figure | None:
     quantity = part.ours.quantity if part.ours else ""
+    declared = find(quantity)
     ends: dict[str, float] = {}
     units: list[Unit] = []
     for key, text in (("from", part.holds.start), ("to", part.holds.to)):
         if text is None:
             continue
         try:
-            ends[key], unit = parse_value(quantity, key, text)
+            ends[key], unit = parse_value(quantity, key, text, declared.unit if declared else None)
         except LimitError as error:
             findings.add(("claims", name, "holds", key), str(error))
             return None

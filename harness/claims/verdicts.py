@@ -1,4 +1,4 @@
-"""Does what was measured agree with what was published?"""
+"""Verdicts on claims: whether our value agrees with the published one."""
 
 import math
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from harness.claims.published import Figure, Statistic
-from harness.report.units import shown, span
-from harness.statistics import NotEnough, quantile
+from lightrig.harness.claims.published import Figure, Statistic
+from lightrig.harness.report.units import shown, span
+from lightrig.harness.statistics import NotEnough, quantile
 
 CONFIDENCE = 0.95
 FEWEST = 10
-"""Of the samples of a mean: with fewer, its interval hangs on their being normal."""
+"""Fewest samples of a mean: with fewer, its interval depends on a normal distribution."""
 
 ClaimOutcome: TypeAlias = Literal[
     "agrees", "differs", "cannot tell", "not enough data", "not measured"
@@ -34,11 +34,11 @@ class Estimate:
 def estimate(
     statistic: Statistic, earliest: npt.ArrayLike, latest: npt.ArrayLike
 ) -> Estimate | NotEnough:
-    """The statistic of samples that each lie between two bounds, one sample an event.
+    """Estimate the statistic of samples with two bounds each, one sample an event.
 
     A quantile has the interval of `harness.statistics.quantile`. A mean has Student's, from
     that of the earliest to that of the latest, for means of samples that are not too skewed.
-    Raises `SampleError` for samples that make no sense.
+    Raises `SampleError` for invalid samples.
     """
     if statistic == "mean":
         return _mean(np.asarray(earliest, dtype=float), np.asarray(latest, dtype=float))
@@ -53,41 +53,41 @@ def _mean(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> Estima
     n = low.size
     if n < FEWEST:
         return NotEnough(n, FEWEST)
-    reach = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
+    width = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
     first, last = float(low.mean()), float(high.mean())
     if not math.isfinite(last):
-        return Estimate(last, first - reach * float(low.std(ddof=1)), last, n)
+        return Estimate(last, first - width * float(low.std(ddof=1)), last, n)
     return Estimate(
         (first + last) / 2,
-        first - reach * float(low.std(ddof=1)),
-        last + reach * float(high.std(ddof=1)),
+        first - width * float(low.std(ddof=1)),
+        last + width * float(high.std(ddof=1)),
         n,
     )
 
 
-def worded(ours: Estimate, unit: str) -> str:
-    """Write a value of ours: a plain number that is exact as papers print dollars."""
+def value_text(ours: Estimate, unit: str) -> str:
+    """Return a value of ours as text; an exact plain number as papers print dollars."""
     if unit != "1":
         return shown(_rounded(ours.value, unit), unit)
     return f"{ours.value:,.{6 if ours.lower == ours.upper else 4}g}"
 
 
-def reach(ours: Estimate, unit: str, beside: str = "") -> str:
-    """Write an interval of ours; its unit once, or not at all if `beside` has it."""
-    return span(_rounded(ours.lower, unit), _rounded(ours.upper, unit), unit, beside)
+def interval_text(ours: Estimate, unit: str, value: str = "") -> str:
+    """Return an interval as text; its unit once, or not at all if `value` has it."""
+    return span(_rounded(ours.lower, unit), _rounded(ours.upper, unit), unit, value)
 
 
 def _rounded(value: float, unit: str) -> float:
-    # A share's shortest form has up to six digits, of which the last ones say nothing.
+    # A share's shortest form has up to six digits, of which the last ones mean nothing.
     return float(f"{value:.4g}") if unit == "share" else value
 
 
 def compare(figure: Figure, ours: Estimate | NotEnough | None) -> tuple[ClaimOutcome, str]:
     """The verdict on a published figure, and why, in a sentence.
 
-    They agree where our interval and the values that the printed digits stand for have a value
-    in common: the true one may be both. They differ where they have none. Where our interval
-    is wider than the figure is large, agreeing would mean nothing, and nobody can tell.
+    They agree where our interval and the range of the printed digits overlap, since the true
+    value may be in both, and differ where they do not. Where our interval is wider than the
+    figure itself, agreement would mean nothing: the verdict is "cannot tell".
     """
     if ours is None:
         return "not measured", "Nothing was measured yet that answers it."

@@ -1,41 +1,114 @@
-"""The command-line face: one module a command, brought together here.
+"""The command-line face: one module for each command, loaded when that command is used.
 
 Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 """
 
-import typer
+import gc
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from harness.cli.apply import apply
-from harness.cli.check import check, schema
-from harness.cli.claims import claims
-from harness.cli.doctor import doctor
-from harness.cli.generate import generate
-from harness.cli.plan import plan
-from harness.cli.reference import reference
-from harness.cli.replay import replay
-from harness.cli.report import report
-from harness.cli.restore import restore
-from harness.cli.results import results
-from harness.cli.serve import serve
+BAD_USE = 2
 
-main = typer.Typer(
-    help="Measure optical-circuit-switched ML fabrics. Suites run with pytest: "
-    "pytest suites --testbed FILE",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
 
-main.command(epilog="Example: lightrig check testbeds/opus.yaml")(check)
-main.command(epilog="Example: lightrig doctor testbeds/mine.yaml")(doctor)
-main.command(epilog="Example: lightrig serve testbeds/opus.yaml --write served.yaml")(serve)
-main.command(epilog="Example: lightrig plan testbeds/opus.yaml north-south --from east-west")(plan)
-main.command(epilog="Example: lightrig apply testbeds/mine.yaml crossed")(apply)
-main.command(epilog="Example: lightrig restore testbeds/mine.yaml")(restore)
-main.command(epilog="Example: lightrig reference testbeds/mine.yaml")(reference)
-main.command(epilog="Example: lightrig report")(report)
-main.add_typer(results, name="results")
-main.command(epilog="Example: lightrig claims opus")(claims)
-main.add_typer(generate, name="generate")
-main.command(epilog="Example: lightrig replay traces/ocs.jsonl")(replay)
-main.command(epilog="Example: lightrig schema > testbeds/schema.json")(schema)
+class Command(NamedTuple):
+    """A command's line in `lightrig --help`, and the example at the end of its own help.
+
+    SYSTEM in an example is replaced with the name of an installed system.
+    """
+
+    summary: str
+    example: str
+
+
+COMMANDS = {
+    "check": Command("Check a testbed file; locate every error.", "testbeds/mine.yaml"),
+    "doctor": Command("Compare the lab with its testbed file.", "testbeds/mine.yaml"),
+    "serve": Command(
+        "Serve a testbed's simulated instruments on loopback.",
+        "testbeds/mine.yaml --write served.yaml",
+    ),
+    "plan": Command(
+        "Show which circuits plans would set; send nothing.",
+        "testbeds/mine.yaml crossed --from straight",
+    ),
+    "apply": Command("Set a plan on the hardware.", "testbeds/mine.yaml crossed"),
+    "restore": Command("Restore the circuits after a run that was killed.", "testbeds/mine.yaml"),
+    "reference": Command("Take the references of insertion losses.", "testbeds/mine.yaml"),
+    "report": Command("Draw the pages of runs, or the trend over nights.", ""),
+    "results": Command("List, query, compare, export and recover runs.", "list"),
+    "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),
+    "generate": Command("Write the testbed file of a published system.", ""),
+    "replay": Command("Answer as a recorded instrument did.", "traces/ocs.jsonl"),
+    "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),
+}
+"""By name, in the order of a first day in the lab."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command that `arguments` name, by default those of this process.
+
+    Help and version are answered here, since loading a command takes longer than printing them.
+    """
+    arguments_given = list(sys.argv[1:] if arguments is None else arguments)
+    name = arguments_given[0] if arguments_given else ""
+    if name in ("-h", "--help"):
+        sys.stdout.write(help_text())
+    elif name == "--version":
+        from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
+
+        sys.stdout.write(f"lightrig {version('lightrig')}\n")
+    elif name in COMMANDS:
+        _run(name, arguments_given)
+    elif not arguments_given:
+        sys.stderr.write(help_text())
+        raise SystemExit(BAD_USE)
+    else:
+        from lightrig.testbeds.findings import did_you_mean  # noqa: PLC0415 - only for an error
+
+        kind = "option" if name.startswith("-") else "command"
+        sys.stderr.write(
+            f"lightrig: no such {kind}: {name!r}{did_you_mean(name, COMMANDS)}\n"
+            "lightrig --help lists the commands\n"
+        )
+        raise SystemExit(BAD_USE)
+
+
+def _run(name: str, arguments_given: list[str]) -> None:
+    # What libraries make while they are imported lives on: no use in looking for garbage there.
+    gc.disable()
+    from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads the command's libraries
+
+    app = application(name)
+    gc.enable()
+    try:
+        app(args=arguments_given, prog_name="lightrig")
+    finally:
+        if name in ("check", "schema"):
+            # Spare the collection at the interpreter's end, a sixth of these commands' time.
+            # Others may have loaded DuckDB, which reports objects that are not collected.
+            gc.freeze()
+
+
+def help_text() -> str:
+    """Return what `lightrig --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        (
+            "Usage: lightrig COMMAND [OPTIONS] ...",
+            "",
+            "Measure optical-circuit-switched ML fabrics. Suites run with pytest:",
+            "  pytest suites --testbed FILE",
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "Options:",
+            "  --version  Print the version.",
+            "  --help     Print this; lightrig COMMAND --help explains a command.",
+            "",
+            "Example: lightrig check testbeds/mine.yaml",
+            "",
+        )
+    )

@@ -4,44 +4,53 @@ from typing import Annotated
 
 import typer
 
-from harness.bench import Fabric, bind_switches
-from harness.bench.keeping import FoundState, state_folder
-from harness.cli.common import (
+from lightrig.harness.bench import Fabric, bind_switches
+from lightrig.harness.bench.saved_state import SavedState, state_folder
+from lightrig.harness.cli.common import (
     AsJson,
     File,
-    err,
-    lab,
-    leased,
     load_testbed,
     named_plan,
-    out,
     print_json,
+    warn_renamed,
 )
+from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.terminal import err, out
 
 Name = Annotated[str, typer.Argument(metavar="PLAN", help="Name of a plan.")]
-ForGood = Annotated[
-    bool, typer.Option("--for-good", help="Forget what was found: nothing puts it back.")
+NoRestore = Annotated[
+    bool, typer.Option("--no-restore", help="Discard the saved state: nothing is restored later.")
 ]
+ForGood = Annotated[bool, typer.Option("--for-good", hidden=True)]
 
 
-def apply(file: File, plan: Name, for_good: ForGood = False, as_json: AsJson = False) -> None:
-    """Set a plan on the hardware and read it back; `lightrig restore` puts back what was found.
+def apply(
+    file: File,
+    plan: Name,
+    no_restore: NoRestore = False,
+    for_good: ForGood = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set a plan on the hardware and read it back; `lightrig restore` restores the saved state.
 
     The switches must answer, the servers need not. Only circuits that differ are touched, and
-    none on ports that the testbed has not cabled. Exit 0 if the plan stands, 2 for a file that is
-    wrong or a plan that it lacks, 3 if a switch did not answer or did not obey.
+    none on ports that the testbed has not cabled. Exit 0 if the plan is set, 2 for an invalid file
+    or an unknown plan, 3 if a switch did not answer or refused.
     """
+    if for_good:
+        warn_renamed("--for-good", "--no-restore")
+        no_restore = True
     testbed = load_testbed(file)
     wanted = named_plan(testbed, plan)
-    kept = FoundState(testbed.name, state_folder())
+    saved = SavedState(testbed.name, state_folder())
     with leased(testbed):
         bench = lab(lambda: bind_switches(testbed))
         try:
-            fabric = Fabric(bench, kept)
+            fabric = Fabric(bench, saved)
             transition = lab(lambda: fabric.prepare(wanted))
             lab(transition.apply)
-            if for_good:
-                kept.forget()
+            if no_restore:
+                saved.clear()
         finally:
             bench.close()
     rows = [
@@ -53,5 +62,5 @@ def apply(file: File, plan: Name, for_good: ForGood = False, as_json: AsJson = F
         return
     for row in rows:
         out.print("{switch}: {unmade} circuits unmade, {made} made".format_map(row), markup=False)
-    if not for_good:
-        err.print(f"`lightrig restore {file}` puts back what was found", markup=False)
+    if not no_restore:
+        err.print(f"`lightrig restore {file}` restores the saved state", markup=False)

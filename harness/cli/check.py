@@ -1,18 +1,41 @@
 """`lightrig check` and `lightrig schema`: is a testbed's description right?"""
 
+import runpy
+import shutil
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from harness.cli.common import BAD_INPUT, AsJson, File, err, give_up, out, print_json
-from testbeds import Testbed, TestbedError, json_schema, load
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, print_json
+from lightrig.harness.vocabulary import InstalledNames
+from lightrig.testbeds import LightrigError, Testbed, TestbedError, json_schema, load
+
+Part = tuple[str, int, list[str]]
+"""A kind of part, how many of it the testbed has, and their names."""
 
 
-def check(file: File, as_json: AsJson = False) -> None:
+Declarations = Annotated[
+    Path | None,
+    typer.Option(
+        "--declarations",
+        metavar="PY",
+        help="A Python file that declares quantities, such as your conftest.py.",
+    ),
+]
+
+
+def check(file: File, as_json: AsJson = False, declarations: Declarations = None) -> None:
     """Is this description right? Exit 0, or 2 with every error located."""
+    if declarations is not None:
+        try:
+            runpy.run_path(str(declarations))
+        except (OSError, SyntaxError, ImportError, LightrigError) as error:
+            give_up(f"{declarations}: {error}", BAD_INPUT)
     try:
-        testbed = load(file)
+        testbed = load(file, InstalledNames())
     except TestbedError as error:
         if as_json:
             print_json(
@@ -22,19 +45,18 @@ def check(file: File, as_json: AsJson = False) -> None:
                 ]
             )
         else:
-            err.print(str(error), markup=False, soft_wrap=True)
+            typer.echo(str(error), err=True)
         raise typer.Exit(BAD_INPUT) from error
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
-    parts = _parts(testbed)
+    for note in testbed.notes:
+        typer.echo(f"note: {note}", err=True)
+    parts = list(_parts(testbed))
     if as_json:
         print_json([{"part": name, "count": count, "names": names} for name, count, names in parts])
         return
-    table = Table("", "", "", show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, count, names in parts:
-        table.add_row(name, str(count), ", ".join(names))
-    out.print(f"{file}: {testbed.name} is right. {testbed.about}", markup=False, soft_wrap=True)
-    out.print(table)
+    typer.echo(f"{file}: {testbed.name} is right. {testbed.about}")
+    typer.echo(_table(parts))
 
 
 def schema() -> None:
@@ -42,9 +64,13 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def _parts(testbed: Testbed) -> Iterator[tuple[str, int, list[str]]]:
+def _parts(testbed: Testbed) -> Iterator[Part]:
     yield "switches", len(testbed.switches), list(testbed.switches)
     yield "servers", len(testbed.servers), list(testbed.servers)
+    instruments = [
+        f"{name} ({spec.kind.replace('_', ' ')})" for name, spec in testbed.instruments.items()
+    ]
+    yield "instruments", len(instruments), instruments
     yield "NIC ports", len(testbed.nic_ports), []
     yield "fibers", len(testbed.fibers), []
     plans = [
@@ -53,3 +79,23 @@ def _parts(testbed: Testbed) -> Iterator[tuple[str, int, list[str]]]:
     ]
     yield "plans", len(plans), plans
     yield "limits", len(testbed.limits), [str(limit) for limit in testbed.limits.values()]
+
+
+def _table(parts: list[Part]) -> str:
+    """Return the parts in columns, the names wrapped at the terminal's width.
+
+    Written here rather than with a library for tables, which takes as long to load as the
+    file takes to check.
+    """
+    kinds = max(len(name) for name, _, _ in parts)
+    digits = max(len(str(count)) for _, count, _ in parts)
+    lines: list[str] = []
+    for name, count, names in parts:
+        start = f"{name:<{kinds}}  {count:>{digits}}  "
+        width = max(shutil.get_terminal_size().columns, len(start) + 40)
+        text = textwrap.wrap(
+            ", ".join(names), width - len(start), break_long_words=False, break_on_hyphens=False
+        )
+        lines += [f"{start}{(text or [''])[0]}".rstrip()]
+        lines += [" " * len(start) + more for more in text[1:]]
+    return "\n".join(lines)

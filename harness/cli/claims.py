@@ -1,4 +1,4 @@
-"""`lightrig claims`: what a paper publishes against what was measured here."""
+"""`lightrig claims`: published values of a paper compared with ours."""
 
 # Data frames take a second to import: only the commands that need them pay it.
 # ruff: noqa: PLC0415
@@ -10,46 +10,54 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.common import BAD_INPUT, LAB_TROUBLE, NO, AsJson, give_up, out, print_json
-from testbeds import LightrigError, TestbedError
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.terminal import out
+from lightrig.testbeds import LightrigError
 
 if TYPE_CHECKING:
-    from harness.claims import Checked, Told
+    from lightrig.harness.claims import CheckedClaim, ClaimResult
 
 _STYLES = {"agrees": "green", "differs": "bold red"}
 
 
 def claims(
-    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="opus, mixnet, or a file.")],
+    system: Annotated[
+        str,
+        typer.Argument(
+            metavar="SYSTEM", help="An installed system, or a file of published values."
+        ),
+    ],
     results: Annotated[
         str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL.")
     ] = "results",
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold what a paper publishes against what was measured or computed here.
+    """Compare a paper's published values with those measured or computed here.
 
     Exit 0 if nothing differs, 1 if something does, 2 for a system that is not known, 3 for
     results that cannot be read.
     """
-    from harness.claims import check_claims, known_systems, load_published, write_claims
-    from harness.claims.published import PUBLISHED
-    from harness.record import Results
+    from lightrig.harness.claims import check_claims, load_published, published_files, write_claims
+    from lightrig.harness.record import Results
 
-    path = Path(system) if system.endswith((".yaml", ".yml")) else PUBLISHED / f"{system}.yaml"
+    files = {system: Path(system)} if system.endswith((".yaml", ".yml")) else published_files()
+    if system not in files:
+        known = ", ".join(files) or "none"
+        give_up(f"{system}: no such system; known are: {known}", BAD_INPUT)
+    path = files[system]
     if not path.is_file():
-        known = ", ".join(known_systems()) or f"none, since there is no {PUBLISHED}"
-        give_up(f"{system}: nothing is known of it; known are: {known}", BAD_INPUT)
+        give_up(f"{path}: no such file of published values", BAD_INPUT)
     try:
         published = load_published(path)
-    except TestbedError as error:
+    except LightrigError as error:
         give_up(str(error), BAD_INPUT)
     try:
         checked = check_claims(published, Results(results))
         if html is not None:
             write_claims(html, published, checked)
     except (LightrigError, OSError) as error:
-        give_up(str(error), LAB_TROUBLE)
+        give_up(str(error), LAB_ERROR)
     if as_json:
         print_json([_document(one) for one in checked])
     else:
@@ -60,7 +68,7 @@ def claims(
         raise typer.Exit(NO)
 
 
-def _print(paper: str, checked: "list[Checked]") -> None:
+def _print(paper: str, checked: "list[CheckedClaim]") -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("claim", "published", "ours", "interval", "n", "verdict", "source"):
         table.add_column(name, overflow="fold")
@@ -83,56 +91,56 @@ def _print(paper: str, checked: "list[Checked]") -> None:
     out.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()), markup=False)
     if any(one.kind == "closure" for one in checked):
         out.print(
-            "closure: simulated from what was published, says nothing about a device",
+            "closure: simulated from published values, no evidence about a device",
             markup=False,
         )
-    for told in (told for one in checked for told in one.told):
-        _tell(told)
+    for related in (related for one in checked for related in one.related):
+        _print_related(related)
     if any(one.kind == "computed" for one in checked):
-        out.print("computed: by formula or replay, measured by nobody", markup=False)
+        out.print("computed: by formula or replay, not measured", markup=False)
 
 
-def _tell(told: "Told") -> None:
-    """A value that answers no claim, where there is one."""
-    from harness.claims import Estimate
-    from harness.claims.verdicts import reach, worded
+def _print_related(related: "ClaimResult") -> None:
+    """Print a related value, which answers no claim, if there is one."""
+    from lightrig.harness.claims import Estimate
+    from lightrig.harness.claims.verdicts import interval_text, value_text
 
-    if not isinstance(told.ours, Estimate):
+    if not isinstance(related.ours, Estimate):
         return
-    interval = reach(told.ours, told.unit)
-    simulated = ", something simulated" if told.simulated else ""
+    interval = interval_text(related.ours, related.unit)
+    simulated = ", something simulated" if related.simulated else ""
     out.print(
-        f"beside: {told.beside.says} {worded(told.ours, told.unit)} ({interval}; "
-        f"n = {told.ours.n:,}; {told.beside.testbed}{simulated})",
+        f"related: {related.context.statement} {value_text(related.ours, related.unit)} "
+        f"({interval}; n = {related.ours.n:,}; {related.context.testbed}{simulated})",
         markup=False,
         soft_wrap=True,
     )
 
 
-def _ours(one: "Checked") -> tuple[str, str, str]:
-    from harness.claims import Estimate
-    from harness.claims.verdicts import reach, worded
+def _ours(one: "CheckedClaim") -> tuple[str, str, str]:
+    from lightrig.harness.claims import Estimate
+    from lightrig.harness.claims.verdicts import interval_text, value_text
 
     if one.ours is None:
         return "", "", ""
     if not isinstance(one.ours, Estimate):
         return "", f"{one.ours.needed:,} needed", f"{one.ours.n:,}"
     unit = one.claim.figure.unit
-    value = worded(one.ours, unit)
+    value = value_text(one.ours, unit)
     kind = "" if one.kind == "measurement" else f" ({one.kind})"
     if one.exact:
         return value + kind, "", ""
     n = f"{one.ours.n:,}" if one.ours.n > 1 else ""
-    return value + kind, reach(one.ours, unit), n
+    return value + kind, interval_text(one.ours, unit), n
 
 
-def _document(one: "Checked") -> dict[str, Any]:
-    from harness.claims import Estimate
+def _document(one: "CheckedClaim") -> dict[str, Any]:
+    from lightrig.harness.claims import Estimate
 
     claim, ours = one.claim, one.ours if isinstance(one.ours, Estimate) else None
     return {
         "claim": claim.name,
-        "says": claim.says,
+        "says": claim.statement,
         "published": claim.figure.printed,
         "published_low": _finite(claim.figure.low),
         "published_high": _finite(claim.figure.high),
@@ -152,24 +160,24 @@ def _document(one: "Checked") -> dict[str, Any]:
         "source": claim.source,
         "note": claim.note,
         "erratum": claim.erratum,
-        "beside": [_told(told) for told in one.told],
+        "beside": [_related_document(related) for related in one.related],
     }
 
 
-def _told(told: "Told") -> dict[str, Any]:
-    from harness.claims import Estimate
+def _related_document(related: "ClaimResult") -> dict[str, Any]:
+    from lightrig.harness.claims import Estimate
 
-    ours = told.ours if isinstance(told.ours, Estimate) else None
+    ours = related.ours if isinstance(related.ours, Estimate) else None
     return {
-        "says": told.beside.says,
-        "testbed": told.beside.testbed,
+        "says": related.context.statement,
+        "testbed": related.context.testbed,
         "ours": _finite(ours.value) if ours else None,
         "lower": _finite(ours.lower) if ours else None,
         "upper": _finite(ours.upper) if ours else None,
-        "unit": told.unit,
-        "n": None if told.ours is None else told.ours.n,
-        "simulated": told.simulated if told.ours is not None else None,
-        "night": told.night,
+        "unit": related.unit,
+        "n": None if related.ours is None else related.ours.n,
+        "simulated": related.simulated if related.ours is not None else None,
+        "night": related.night,
     }
 
 

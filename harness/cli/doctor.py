@@ -1,4 +1,4 @@
-"""`lightrig doctor`: does the lab answer as described?"""
+"""`lightrig doctor`: compare the lab with its testbed file."""
 
 from contextlib import nullcontext
 from typing import Annotated
@@ -6,25 +6,29 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from harness.bench.keeping import FoundState, state_folder
-from harness.cli.common import (
-    LAB_TROUBLE,
+from lightrig.harness.bench.saved_state import SavedState, state_folder
+from lightrig.harness.cli.common import (
+    LAB_ERROR,
     NO,
     AsJson,
     File,
-    lab,
-    leased,
     load_testbed,
-    out,
     print_json,
+    warn_renamed,
 )
-from harness.doctor import Findings, examine
+from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.terminal import out
+from lightrig.harness.doctor import Findings, examine
 
 Simulated = Annotated[
     bool, typer.Option("--simulated", help="Examine the simulated lab; contact nothing outside.")
 ]
-Look = Annotated[bool, typer.Option("--look", help="Move no circuit and switch off no laser.")]
-Quiet = Annotated[bool, typer.Option("--wrong", help="Show only what is wrong.")]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Move no circuit and switch off no laser.")
+]
+OnlyProblems = Annotated[bool, typer.Option("--only-problems", help="Show only problems.")]
+Look = Annotated[bool, typer.Option("--look", hidden=True)]
+Wrong = Annotated[bool, typer.Option("--wrong", hidden=True)]
 Seed = Annotated[int, typer.Option(help="Seed of the simulated lab.")]
 
 _MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "wrong": "[red]wrong[/]"}
@@ -33,22 +37,30 @@ _MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "wrong": "[red]wrong[
 def doctor(
     file: File,
     simulated: Simulated = False,
+    read_only: ReadOnly = False,
+    only_problems: OnlyProblems = False,
     look: Look = False,
-    wrong: Quiet = False,
+    wrong: Wrong = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Does the lab answer as described? Identity, firmware, round trip, clocks, light, links.
+    """Compare the lab with its testbed file: identity, firmware, round trip, clocks, light, links.
 
-    Exit 0 if nothing is wrong, 1 if something is, 3 if nothing answered at all. Circuits are
-    moved and lasers switched off for a moment, and all is put back; with --look neither.
+    Exit 0 without problems, 1 with problems, 3 if nothing answered at all. Circuits are moved
+    and lasers switched off for a moment, then restored; with --read-only neither is done.
     """
+    if look:
+        warn_renamed("--look", "--read-only")
+    if wrong:
+        warn_renamed("--wrong", "--only-problems")
     testbed = load_testbed(file)
-    held = nullcontext() if simulated else leased(testbed)
-    with held:
-        found = None if simulated else FoundState(testbed.name, state_folder())
+    lease = nullcontext() if simulated else leased(testbed)
+    with lease:
+        saved = None if simulated else SavedState(testbed.name, state_folder())
         findings = lab(
-            lambda: examine(testbed, simulated=simulated, seed=seed, only_look=look, found=found)
+            lambda: examine(
+                testbed, simulated=simulated, seed=seed, read_only=read_only or look, saved=saved
+            )
         )
     if as_json:
         print_json(
@@ -65,22 +77,22 @@ def doctor(
             ]
         )
     else:
-        _print(findings, simulated=simulated, only_wrong=wrong)
+        _print(findings, simulated=simulated, only_problems=only_problems or wrong)
     if not any(f.check == "identity" for f in findings.found):
-        raise typer.Exit(LAB_TROUBLE)
-    if findings.wrongs:
+        raise typer.Exit(LAB_ERROR)
+    if findings.problems:
         raise typer.Exit(NO)
 
 
-def _print(findings: Findings, *, simulated: bool, only_wrong: bool) -> None:
+def _print(findings: Findings, *, simulated: bool, only_problems: bool) -> None:
     table = Table("", "", "", "", show_header=False, box=None, padding=(0, 2, 0, 0))
-    for f in findings.wrongs if only_wrong else findings.found:
+    for f in findings.problems if only_problems else findings.found:
         text = f"{f.text}\n[dim]try[/] {f.fix}" if f.fix else f.text
         table.add_row(_MARKS[f.grade], f.subject, f.check, text)
     out.print(table)
-    count = len(findings.wrongs)
+    count = len(findings.problems)
     lab_kind = "the simulated lab" if simulated else "the lab"
     out.print(
-        f"{count or 'nothing'} wrong in {lab_kind}, of {len(findings.found)} things looked at",
+        f"{count or 'no'} problem{'s' * (count != 1)} in {lab_kind}, {len(findings.found)} checks",
         markup=False,
     )

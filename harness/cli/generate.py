@@ -1,63 +1,74 @@
-"""`lightrig generate`: testbed files of any size for a published system."""
+"""`lightrig generate SYSTEM`: testbed files of any size, each written by a published system."""
 
+import inspect
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from harness.cli.common import BAD_INPUT, AsJson, give_up, out, print_json
-from harness.fabrics.infinitehbd.testbed import render, render_fixed
-from harness.fabrics.infinitehbd.wiring import InfiniteHbdError
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, give_up, print_json
+from lightrig.harness.cli.terminal import out
+from lightrig.harness.systems.registry import installed_systems
+from lightrig.testbeds import LightrigError
 
-generate = typer.Typer(help="Write a testbed of any size, as a published system builds it.")
-
-Nodes = Annotated[int, typer.Option(min=1, help="How many nodes stand in the row.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; else to stdout.")]
-
-
-@generate.callback()
-def systems() -> None:
-    """Write a testbed of any size, as a published system builds it."""
+Output = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="File to write; standard output without it.")
+]
 
 
-@generate.command(epilog="Example: lightrig generate infinitehbd --nodes 8 --output mine.yaml")
-def infinitehbd(
-    nodes: Nodes = 8,
-    hops: Annotated[int, typer.Option(help="K: the farthest node that a link reaches.")] = 2,
-    gpus: Annotated[int, typer.Option(help="GPUs of a node.")] = 4,
-    group: Annotated[int, typer.Option(help="Nodes of a ring in the file's plans.")] = 3,
-    line: Annotated[bool, typer.Option("--line", help="Leave the row's ends apart.")] = False,
-    namespaces: Annotated[
-        bool, typer.Option("--namespaces", help="Nodes that are namespaces of this machine.")
-    ] = False,
-    fixed: Annotated[
-        bool, typer.Option("--fixed", help="Fixed optics in one ring, as the paper's 32 GPUs.")
-    ] = False,
-    output: Output = None,
-    as_json: AsJson = False,
-) -> None:
-    """A ring of nodes whose transceivers switch, each joined to its K next on both sides.
+def _group() -> typer.Typer:
+    """Return the command group, with one command for each installed system that can generate."""
+    group = typer.Typer(help="Write a testbed of any size, as a published system builds it.")
 
-    Exit 0, or 2 for sizes that cannot be.
-    """
-    try:
-        if fixed:
-            text = render_fixed(nodes, gpus=gpus)
-        else:
-            text = render(
-                nodes, hops=hops, gpus=gpus, group=group, line=line, namespaces=namespaces
+    @group.callback()
+    def systems() -> None:
+        """Write a testbed of any size, as a published system builds it."""
+
+    for name, system in installed_systems().items():
+        if system.generator is not None:
+            command = _command(system.load("generator"))
+            group.command(name, epilog=f"Example: lightrig generate {name} --output mine.yaml")(
+                command
             )
-    except InfiniteHbdError as error:
-        give_up(str(error), BAD_INPUT)
-    if output is not None:
+    return group
+
+
+def _command(render: Callable[..., str]) -> Callable[..., None]:
+    """Return a command with the options of `render`, which returns YAML, and where to write it."""
+
+    @wraps(render)
+    def command(*, output: Path | None, as_json: bool, **options: Any) -> None:
         try:
-            output.write_text(text, encoding="utf-8")
+            text = render(**options)
+            if output is not None:
+                output.write_text(text, encoding="utf-8")
+        except LightrigError as error:
+            give_up(str(error), BAD_INPUT)
         except OSError as error:
             give_up(f"{output}: {error.strerror}", BAD_INPUT)
-    if as_json:
-        print_json({"file": None if output is None else str(output), "text": text})
-    elif output is None:
-        sys.stdout.write(text)
-    else:
-        out.print(f"{output}: check it with lightrig check {output}", markup=False, soft_wrap=True)
+        if as_json:
+            print_json({"file": None if output is None else str(output), "text": text})
+        elif output is None:
+            sys.stdout.write(text)
+        else:
+            check = f"{output}: check it with lightrig check {output}"
+            out.print(check, markup=False, soft_wrap=True)
+
+    # Typer reads the options of a command from its signature.
+    signature = inspect.signature(render, eval_str=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(p.replace(kind=keyword) for p in signature.parameters.values()),
+        inspect.Parameter("output", keyword, default=None, annotation=Output),
+        inspect.Parameter("as_json", keyword, default=False, annotation=AsJson),
+    ]
+    command.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    del command.__wrapped__
+    return command
+
+
+generate = _group()

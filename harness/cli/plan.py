@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from harness.cli.common import (
+from lightrig.harness.cli.common import (
     BAD_INPUT,
     AsJson,
     File,
     give_up,
     load_testbed,
     named_plan,
-    out,
     print_json,
 )
-from testbeds import Plan, Port, Testbed, difference
+from lightrig.harness.cli.terminal import out
+from lightrig.testbeds import Plan, Port, Testbed, difference
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[PLAN]...", help="Names of plans; all without.")
@@ -40,7 +40,7 @@ def plan(
     picture: Picture = None,
     as_json: AsJson = False,
 ) -> None:
-    """What plans would set: each circuit with the ports that its light comes from and goes to.
+    """Show the circuits of plans, each with the ports that its light comes from and goes to.
 
     Nothing is sent. With `--from`, only circuits that are unmade (-) and made (+).
     Exit 0, or 2 for a file that is wrong or a plan that it lacks.
@@ -59,7 +59,7 @@ def plan(
 
 
 def _draw(testbed: Testbed, path: Path) -> None:
-    from harness.report.described import write_wiring  # noqa: PLC0415 - the others are sooner up
+    from lightrig.harness.report.wiring import write_wiring  # noqa: PLC0415 - the others are sooner up
 
     try:
         write_wiring(testbed, path)

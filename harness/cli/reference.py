@@ -7,32 +7,24 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from harness.bench import Bench, Fabric, bind
-from harness.bench.keeping import FoundState, state_folder
-from harness.cli.common import (
-    BAD_INPUT,
-    AsJson,
-    File,
-    err,
-    give_up,
-    lab,
-    leased,
-    load_testbed,
-    out,
-    print_json,
-)
-from harness.measure.insertion_loss import (
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.saved_state import SavedState, state_folder
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed, print_json
+from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.measure.insertion_loss import (
     Hands,
     chains,
     simulated_references,
     take_monitor_references,
     take_references,
 )
-from harness.measure.insertion_loss.monitor_references import METER_DB
-from harness.measure.insertion_loss.references import NoReferenceError
-from testbeds import Port, Testbed, TestbedError
-from testbeds.quantities import QuantityError, parse_db
-from testbeds.references import (
+from lightrig.harness.measure.insertion_loss.monitor_references import METER_DB
+from lightrig.harness.measure.insertion_loss.references import NoReferenceError
+from lightrig.testbeds import Port, Testbed, TestbedError
+from lightrig.testbeds.findings import did_you_mean
+from lightrig.testbeds.quantities import QuantityError, parse_db
+from lightrig.testbeds.references import (
     References,
     ReferenceSet,
     load_references,
@@ -82,12 +74,14 @@ def reference(
     wrong, 3 if an instrument did not answer or refused.
     """
     testbed = load_testbed(file)
+    meter = None if monitors is None else _meter(testbed, monitors)
+    meter_db = _accuracy(accuracy)
     if simulated:
         path = results / "references" / references_path(testbed.path).name
         found = _simulated(testbed, seed)
     else:
         path = references_path(testbed.path)
-        found = _renewed(path, _taken(testbed, monitors, accuracy, zero=zero))
+        found = _renewed(path, _taken(testbed, meter, meter_db, zero=zero))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(references_yaml(found), encoding="utf-8")
@@ -104,17 +98,38 @@ def _simulated(testbed: Testbed, seed: int) -> References:
         bench.close()
 
 
-def _taken(testbed: Testbed, monitors: str | None, accuracy: str, *, zero: bool) -> References:
+def _meter(testbed: Testbed, text: str) -> Port:
+    """Return the meter's channel that `--monitors` names, or end the command."""
+    owner, _, channel = text.rpartition(".")
+    meters = {n: s for n, s in testbed.instruments.items() if s.kind == "power_meter"}
+    known = [f"{name}.{n}" for name, spec in meters.items() for n in range(1, spec.channels + 1)]
+    if text not in known:
+        found = testbed.instruments.get(owner) or testbed.instruments.get(text)
+        if found is None:
+            why = f"{testbed.path} has no channel {text!r} of a power meter"
+        elif found.kind != "power_meter":
+            kind = found.kind.replace("_", " ")
+            why = f"{testbed.path}:{found.line}:{found.column}: {found.name}: found a {kind}"
+            why += ", expected a power meter"
+        else:
+            why = f"{testbed.path}:{found.line}:{found.column}: {found.name} has no channel"
+            why += f" {channel!r}, expected {found.name}.1 to {found.name}.{found.channels}"
+        give_up(f"--monitors: {why}{did_you_mean(text, known)}", BAD_INPUT)
+    return Port(owner, channel)
+
+
+def _accuracy(text: str) -> float:
     try:
-        meter_db = parse_db(accuracy)
+        return parse_db(text)
     except QuantityError as error:
         give_up(f"--accuracy: {error}", BAD_INPUT)
+
+
+def _taken(testbed: Testbed, meter: Port | None, meter_db: float, *, zero: bool) -> References:
     with leased(testbed):
         bench = lab(lambda: bind(testbed, "hardware"))
         try:
-            if monitors is not None:
-                owner, _, channel = monitors.rpartition(".")
-                meter = Port(owner, channel)
+            if meter is not None:
                 return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))
             cap = _cap if zero else None
             return References(tuple(lab(lambda: take_references(bench, _plug(bench), cap))))
@@ -123,7 +138,7 @@ def _taken(testbed: Testbed, monitors: str | None, accuracy: str, *, zero: bool)
 
 
 def _of_monitors(bench: Bench, meter: Port, meter_db: float) -> list[ReferenceSet]:
-    fabric = Fabric(bench, FoundState(bench.testbed.name, state_folder()))
+    fabric = Fabric(bench, SavedState(bench.testbed.name, state_folder()))
     hands = Hands(_plug(bench), _cord(bench))
     found = [each for each in chains(bench, References()) if each.method == "monitors"]
     if not found:
@@ -167,7 +182,7 @@ def _ask(text: str) -> None:
 
 
 def _renewed(path: Path, new: References) -> References:
-    """What stands in the file, with `new` in place of those of the same name."""
+    """Return the references of the file, with `new` in place of those of the same name."""
     if not path.exists():
         return new
     try:
@@ -175,8 +190,10 @@ def _renewed(path: Path, new: References) -> References:
     except TestbedError as error:
         give_up(str(error), BAD_INPUT)
     names = {each.name for each in new.sets}
-    kept = tuple(each for each in old.sets if each.name not in names) if not old.simulated else ()
-    return References((*kept, *new.sets))
+    unchanged = (
+        tuple(each for each in old.sets if each.name not in names) if not old.simulated else ()
+    )
+    return References((*unchanged, *new.sets))
 
 
 def _tell(found: References, path: Path, *, as_json: bool) -> None:

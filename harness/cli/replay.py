@@ -9,16 +9,17 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import BAD_INPUT, AsJson, err, give_up, out
-from instruments.clock import SystemClock
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.replay_peer import ReplayPeer
-from instruments.simulated.services import serve
-from instruments.transcript import Transcript, TranscriptError, read
-from testbeds import LightrigError
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, give_up
+from lightrig.harness.cli.terminal import err, out
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.transcript import Transcript, TranscriptError, read
+from lightrig.instruments.simulated.faults.replay_device import ReplayDevice
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.listeners import serve
+from lightrig.testbeds import LightrigError
 
 LOGIN = ("replay", "replay")
-"""What a replayed SSH host lets in; nothing that was ever a secret."""
+"""Login of a replayed SSH host; it was never a secret."""
 
 Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A recorded trace (JSON lines).")]
 Port = Annotated[int, typer.Option(help="TCP port; any free one by default.")]
@@ -31,10 +32,10 @@ def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
     """
     recording = _read(trace)
     clock = SystemClock()
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     over = threading.Event()
     try:
-        peer = ReplayPeer(recording, clock, _tell_unknown)
+        peer = ReplayDevice(recording, clock, _tell_unknown)
         service = serve(peer.name, peer, peer.scheme, server, LOGIN, port, resource=peer.resource)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())

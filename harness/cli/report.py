@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.common import BAD_INPUT, LAB_TROUBLE, AsJson, err, give_up, out, print_json
-from testbeds import LightrigError
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, give_up, print_json
+from lightrig.harness.cli.terminal import err, out
+from lightrig.testbeds import LightrigError
 
 
 def report(
@@ -30,7 +31,7 @@ def report(
         with err.status(f"{results}: drawing"):
             pages = [_run(results, run) for run in runs] if runs else [_nights(results, nights)]
     except (LightrigError, OSError) as error:
-        give_up(str(error), LAB_TROUBLE)
+        give_up(str(error), LAB_ERROR)
     if as_json:
         print_json([{"page": str(page)} for page in pages])
     else:
@@ -39,14 +40,14 @@ def report(
 
 
 def _nights(results: Path, nights: int) -> Path:
-    from harness.report.nights import write_nights
+    from lightrig.harness.report.nights import write_nights
 
     return write_nights(results, results / "nights.html", nights)
 
 
 def _run(results: Path, run: str) -> Path:
-    from harness.record import RecordError, Results, kept_descriptions, read_journal
-    from harness.report import write_page
+    from lightrig.harness.record import RecordError, Results, load_descriptions, read_journal
+    from lightrig.harness.report import write_page
 
     try:
         name = Results(results).find(run).run
@@ -54,5 +55,5 @@ def _run(results: Path, run: str) -> Path:
         give_up(str(error), BAD_INPUT)
     folder = results / "runs" / name
     record = read_journal(folder / "journal.jsonl")
-    write_page(record, kept_descriptions(record), folder / "report.html")
+    write_page(record, load_descriptions(record), folder / "report.html")
     return folder / "report.html"

@@ -1,29 +1,31 @@
-"""`lightrig restore`: put back what the switches held before a run that was killed."""
+"""`lightrig restore`: restore the circuits of before a run that was killed."""
 
-from harness.bench import Fabric, bind_switches
-from harness.bench.keeping import FoundState, state_folder
-from harness.cli.common import AsJson, File, lab, leased, load_testbed, out, print_json
+from lightrig.harness.bench import Fabric, bind_switches
+from lightrig.harness.bench.saved_state import SavedState, state_folder
+from lightrig.harness.cli.common import AsJson, File, load_testbed, print_json
+from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.terminal import out
 
 
 def restore(file: File, as_json: AsJson = False) -> None:
-    """Put back what the switches held before a run that was killed.
+    """Restore the circuits that the switches had before a run that was killed.
 
-    Exit 0 if they hold it now, 3 if a switch did not answer or did not obey.
+    Exit 0 if they are restored, 3 if a switch did not answer or refused.
     """
     testbed = load_testbed(file)
-    kept = FoundState(testbed.name, state_folder())
-    found = lab(kept.read)
+    saved = SavedState(testbed.name, state_folder())
+    found = lab(saved.read)
     if found is None:
         if as_json:
             print_json([])
         else:
-            out.print(f"{testbed.name}: nothing to put back", markup=False)
+            out.print(f"{testbed.name}: nothing to restore", markup=False)
         return
     with leased(testbed):
         bench = lab(lambda: bind_switches(testbed))
         try:
-            fabric = Fabric(bench, kept)
-            lab(fabric.remember_found)
+            fabric = Fabric(bench, saved)
+            lab(fabric.save_initial_state)
             lab(fabric.restore)
         finally:
             bench.close()
@@ -36,4 +38,4 @@ def restore(file: File, as_json: AsJson = False) -> None:
         )
     else:
         for name, circuits in found.items():
-            out.print(f"{name}: {len(circuits)} circuits as found", markup=False)
+            out.print(f"{name}: {len(circuits)} circuits restored", markup=False)

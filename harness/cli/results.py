@@ -17,13 +17,14 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from harness.cli.common import BAD_INPUT, LAB_TROUBLE, NO, AsJson, err, give_up, out, print_json
-from testbeds import LightrigError, format_duration
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.terminal import err, out
+from lightrig.testbeds import LightrigError, format_duration
 
 if TYPE_CHECKING:
-    from harness.record import RunFacts
-    from harness.record.comparison import Comparison
-    from harness.statistics import NotEnough, Quantile
+    from lightrig.harness.record import RunFacts
+    from lightrig.harness.record.comparison import Comparison
+    from lightrig.harness.statistics import NotEnough, Quantile
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ Pattern = Annotated[str, typer.Option(metavar="PATTERN", help="A name, or a patt
 
 
 class ExportFormat(StrEnum):
-    """What `export` writes."""
+    """Formats of `export`."""
 
     CSV = "csv"
     JSON = "json"
@@ -58,8 +59,8 @@ def list_(
 
     Exit 0, or 3 if a run cannot be read.
     """
-    from harness.record import Results
-    from harness.record.tables import fields
+    from lightrig.harness.record import Results
+    from lightrig.harness.record.results import fields
 
     found = _asked(lambda: Results(place))
     runs = [
@@ -71,12 +72,13 @@ def list_(
     if as_json:
         print_json([fields(facts) for facts in runs])
     elif runs:
-        head = ("run", "night", "testbeds", "rows", "passed", "failed", "skipped", "took", "state")
+        outcomes = ("passed", "failed", "inconclusive", "skipped")
+        head = ("run", "night", "testbeds", "rows", *outcomes, "took", "state")
         _print_table(head, [_line(facts) for facts in runs])
     else:
         out.print(f"{place}: no runs", markup=False, soft_wrap=True)
     if damaged := _asked(found.damaged):
-        give_up("\n".join(map(str, damaged)), LAB_TROUBLE)
+        give_up("\n".join(map(str, damaged)), LAB_ERROR)
 
 
 def _line(facts: "RunFacts") -> tuple[object, ...]:
@@ -85,11 +87,11 @@ def _line(facts: "RunFacts") -> tuple[object, ...]:
         for name, found in facts.testbeds.items()
     )
     took = None if facts.duration_s is None else format_duration(int(facts.duration_s) * 10**9)
-    counts = (facts.count("passed", "xfailed"), facts.count("failed", "error", "xpassed"))
+    counts = [facts.count("passed", "xfailed"), facts.count("failed", "error", "xpassed")]
     state = f"{facts.state}, torn" if facts.torn else facts.state
     rows = f"{facts.rows:,}"
-    shown = (facts.run, facts.night, ", ".join(testbeds), rows, *counts, facts.count("skipped"))
-    return (*shown, took, state)
+    counts += [facts.count("inconclusive"), facts.count("skipped")]
+    return (facts.run, facts.night, ", ".join(testbeds), rows, *counts, took, state)
 
 
 @results.command(
@@ -100,8 +102,8 @@ def query(sql: str, place: Place = "results", as_json: AsJson = False) -> None:
 
     Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
     """
-    from harness.record import Results
-    from harness.record.tidy import records
+    from lightrig.harness.record import Results
+    from lightrig.harness.record.results import records
 
     frame = _asked(lambda: Results(place).query(sql))
     found = records(frame)
@@ -124,8 +126,8 @@ def compare(
     Exit 0 if nothing has changed as far as can be said, 1 if something has, 2 if there is no
     such run or the two have nothing in common, 3 if the results cannot be read.
     """
-    from harness.record import Results
-    from harness.record.comparison import compare as side_by_side
+    from lightrig.harness.record import Results
+    from lightrig.harness.record.comparison import compare as side_by_side
 
     found = _asked(lambda: side_by_side(Results(place), before, run, quantity))
     if as_json:
@@ -141,15 +143,15 @@ def compare(
 
 
 def _compared(found: "Comparison") -> object:
-    from harness.record.tidy import plain
+    from lightrig.harness.record.results import plain
 
     parts = {name: asdict(getattr(found, name)) for name in ("before", "after", "drift")}
     return plain({**found.case._asdict(), **parts})
 
 
 def _beside(found: "Comparison") -> tuple[str, ...]:
-    from harness.report.units import shown, span
-    from harness.statistics import NotEnough
+    from lightrig.harness.report.units import shown, span
+    from lightrig.harness.statistics import NotEnough
 
     def median(of: "Quantile | NotEnough") -> str:
         if isinstance(of, NotEnough) or of.lower is None:
@@ -185,7 +187,7 @@ def export(
 
     Exit 0, 2 if there is no such run, 3 if the results cannot be read.
     """
-    from harness.record import Results
+    from lightrig.harness.record import Results
 
     data = _asked(lambda: Results(place).export(run, form.value))
     if output is not None:
@@ -210,8 +212,8 @@ def recover(
     Nothing acknowledged is missing. A run that could not be published is published. Exit 0
     if all are whole now, 2 if there is no such run, 3 if one cannot be recovered.
     """
-    from harness.record import to_recover
-    from harness.record.places import Place as Location
+    from lightrig.harness.record import to_recover
+    from lightrig.harness.record.places import Place as Location
 
     root = _asked(lambda: Location(place).folder)
     if root is None:
@@ -220,33 +222,33 @@ def recover(
     if run is not None and not folders[0].is_dir():
         give_up(f"{folders[0]}: no such run", BAD_INPUT)
     quiet = not err.is_terminal
-    told = [_recovered(f) for f in track(folders, "recovering", console=err, disable=quiet)]
+    recovered = [_recovered(f) for f in track(folders, "recovering", console=err, disable=quiet)]
     if as_json:
-        print_json(told)
-    elif told:
+        print_json(recovered)
+    elif recovered:
         head = ("run", "state", "rows", "report or problem")
-        lines = [(t["run"], t["state"], t["rows"], t["problem"] or t["report"]) for t in told]
+        lines = [(t["run"], t["state"], t["rows"], t["problem"] or t["report"]) for t in recovered]
         _print_table(head, lines)
     else:
         out.print(f"{place}: nothing to recover", markup=False, soft_wrap=True)
-    if any(one["state"] == "not recovered" for one in told):
-        raise typer.Exit(LAB_TROUBLE)
+    if any(one["state"] == "not recovered" for one in recovered):
+        raise typer.Exit(LAB_ERROR)
 
 
 def _recovered(folder: Path) -> dict[str, Any]:
-    from harness.record import JournalEmptyError, RecordError
-    from harness.record import recover as bring_to_its_end
-    from harness.report import write_page
+    from lightrig.harness.record import JournalEmptyError, RecordError
+    from lightrig.harness.record import recover as bring_to_its_end
+    from lightrig.harness.report import write_page
 
-    told: dict[str, Any] = {"run": folder.name, "rows": 0, "report": None, "problem": None}
+    recovered: dict[str, Any] = {"run": folder.name, "rows": 0, "report": None, "problem": None}
     try:
         found = bring_to_its_end(folder, write_page)
     except JournalEmptyError:
-        return {**told, "state": "empty", "problem": "killed before anything was recorded"}
+        return {**recovered, "state": "empty", "problem": "killed before anything was recorded"}
     except RecordError as error:
-        return {**told, "state": "not recovered", "problem": str(error)}
+        return {**recovered, "state": "not recovered", "problem": str(error)}
     return {
-        **told,
+        **recovered,
         "state": found.facts.state,
         "rows": found.facts.rows,
         "report": str(found.report),
@@ -255,7 +257,7 @@ def _recovered(folder: Path) -> dict[str, Any]:
 
 def _asked(question: Callable[[], T]) -> T:
     """Ask the results; what is wrong with them or with the question ends the command."""
-    from harness.record import QuestionError
+    from lightrig.harness.record import QuestionError
 
     with err.status("reading"):
         try:
@@ -263,7 +265,7 @@ def _asked(question: Callable[[], T]) -> T:
         except QuestionError as error:
             give_up(str(error), BAD_INPUT)
         except LightrigError as error:
-            give_up(str(error), LAB_TROUBLE)
+            give_up(str(error), LAB_ERROR)
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Any]) -> None:

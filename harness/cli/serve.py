@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from harness.cli.common import BAD_INPUT, AsJson, File, give_up, lab, load_testbed, out
-from instruments.clock import SystemClock
-from instruments.simulated.world import World
-from testbeds.readdressing import readdressed
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed
+from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.terminal import out
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.simulated.world.world import World
+from lightrig.testbeds.readdressing import readdressed
 
 LOGIN = "LIGHTRIG_SERVED"
 """The variable that a served testbed's file names for the login."""

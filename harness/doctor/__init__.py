@@ -1,6 +1,6 @@
-"""Does the lab answer as its file describes it? Findings, each with what to do."""
+"""Comparison of a lab with its testbed file: findings, each with a fix."""
 
-from harness.doctor.examination import examine
-from harness.doctor.findings import Finding, Findings
+from lightrig.harness.doctor.examination import examine
+from lightrig.harness.doctor.findings import Finding, Findings
 
 __all__ = ["Finding", "Findings", "examine"]

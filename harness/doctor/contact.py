@@ -1,34 +1,34 @@
-"""Who answers, who it is, and what it has to complain about."""
+"""Contact with each instrument: identity, round trip and error queue."""
 
 import statistics
 
-from harness.doctor.findings import Findings
-from harness.doctor.opening import Ward
-from instruments.capabilities import Identified, Troubled
-from testbeds import LightrigError, Testbed
-from testbeds.model import Identity as Expected
+from lightrig.harness.doctor.connect import ConnectedLab
+from lightrig.harness.doctor.findings import Findings
+from lightrig.instruments.core.capabilities import HasErrorQueue, Identified
+from lightrig.testbeds import LightrigError, Testbed
+from lightrig.testbeds.model import Identity as Expected
 
 _ASKED = 7
 _MOST_SHOWN = 3
 
 
-def contact(ward: Ward, findings: Findings) -> None:
-    """Reachability, identity, firmware, round trip and error queues."""
-    testbed = ward.bench.testbed
-    for name, error in ward.failures.items():
+def contact(lab: ConnectedLab, findings: Findings) -> None:
+    """Check reachability, identity, firmware, round trip and error queues."""
+    testbed = lab.bench.testbed
+    for name, error in lab.failures.items():
         first, *rest = str(error).splitlines()
         fix = next((line.split(maxsplit=1)[1] for line in rest if _is_advice(line)), "")
         findings.wrong(name, "contact", first.removeprefix(f"{name} "), fix or _advice(name))
     instruments: dict[str, Identified] = {
-        **ward.bench.switches,
-        **ward.bench.instruments,
-        **ward.bench.servers,
+        **lab.bench.switches,
+        **lab.bench.instruments,
+        **lab.bench.servers,
     }
     for name, instrument in instruments.items():
-        _identify(name, ward, testbed, findings)
-        _round_trip(name, instrument, ward, findings)
-        if isinstance(instrument, Troubled):
-            _troubles(name, instrument, findings)
+        _identify(name, lab, testbed, findings)
+        _round_trip(name, instrument, lab, findings)
+        if isinstance(instrument, HasErrorQueue):
+            _error_queue(name, instrument, findings)
 
 
 def _is_advice(line: str) -> bool:
@@ -39,8 +39,8 @@ def _advice(name: str) -> str:
     return f"the address and login of {name} in the testbed file"
 
 
-def _identify(name: str, ward: Ward, testbed: Testbed, findings: Findings) -> None:
-    found = ward.bench.identities[name]
+def _identify(name: str, lab: ConnectedLab, testbed: Testbed, findings: Findings) -> None:
+    found = lab.bench.identities[name]
     findings.ok(name, "identity", str(found))
     spec = testbed.switches.get(name) or testbed.instruments.get(name)
     expected = spec.identity if spec is not None else Expected()
@@ -53,18 +53,18 @@ def _identify(name: str, ward: Ward, testbed: Testbed, findings: Findings) -> No
                 f"{what} is {got!r}, and {testbed.path.name} expects {wanted!r}",
                 f"install firmware {wanted}, or change `identity:` in {testbed.path}"
                 if what == "firmware"
-                else f"is it the right instrument at that address? else change {testbed.path}",
+                else f"check the address of the instrument, or change {testbed.path}",
             )
 
 
-def _round_trip(name: str, instrument: Identified, ward: Ward, findings: Findings) -> None:
-    clock = ward.bench.clock
+def _round_trip(name: str, instrument: Identified, lab: ConnectedLab, findings: Findings) -> None:
+    clock = lab.bench.clock
     took = []
     try:
         for _ in range(_ASKED):
             before = clock.now()
-            if name in ward.bench.servers:
-                ward.bench.servers[name].clock_offset()  # type: ignore[attr-defined]
+            if name in lab.bench.servers:
+                lab.bench.servers[name].clock_offset()  # type: ignore[attr-defined]
             else:
                 instrument.identity()
             took.append((clock.now() - before) / 1e6)
@@ -76,8 +76,8 @@ def _round_trip(name: str, instrument: Identified, ward: Ward, findings: Finding
     findings.ok(name, "round trip", text)
 
 
-def _troubles(name: str, instrument: Troubled, findings: Findings) -> None:
-    entries = instrument.troubles()
+def _error_queue(name: str, instrument: HasErrorQueue, findings: Findings) -> None:
+    entries = instrument.read_errors()
     if not entries:
         findings.ok(name, "error queue", "empty")
         return
@@ -85,6 +85,6 @@ def _troubles(name: str, instrument: Troubled, findings: Findings) -> None:
     findings.wrong(
         name,
         "error queue",
-        f"{len(entries)} entries stood in its error queue: {shown}",
-        "it is empty now; find out who sent what it did not understand",
+        f"{len(entries)} entries in its error queue: {shown}",
+        "it is empty now; find the program that sent unknown commands",
     )

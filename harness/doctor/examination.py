@@ -1,14 +1,14 @@
 """One examination of a lab, from the first contact to the light on every port."""
 
-from harness.bench import Bench, Fabric
-from harness.bench.keeping import FoundState
-from harness.doctor.contact import contact
-from harness.doctor.findings import Findings
-from harness.doctor.light import look_at_light
-from harness.doctor.opening import admit
-from harness.doctor.servers import look_at_server
-from instruments.servers.linux import LinuxServer
-from testbeds import LightrigError, Testbed
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench.saved_state import SavedState
+from lightrig.harness.doctor.connect import connect_lab
+from lightrig.harness.doctor.contact import contact
+from lightrig.harness.doctor.findings import Findings
+from lightrig.harness.doctor.light import examine_light
+from lightrig.harness.doctor.servers import examine_server
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.testbeds import LightrigError, Testbed
 
 
 def examine(
@@ -16,33 +16,34 @@ def examine(
     *,
     simulated: bool,
     seed: int = 0,
-    only_look: bool = False,
-    found: FoundState | None = None,
+    read_only: bool = False,
+    saved: SavedState | None = None,
 ) -> Findings:
-    """Look at everything that `testbed` describes.
+    """Examine everything that `testbed` describes.
 
-    Unless `only_look`, the plan that uses most ports is made, and every transmitter is switched
-    off for a moment; what the switches held is put back at the end, `found` keeps it on disk.
+    Unless `read_only`, the plan with the most circuits is applied, and every transmitter is
+    switched off for a moment; the state of the switches is restored at the end. `saved` is its
+    copy on disk.
     """
     findings = Findings()
-    ward = admit(testbed, simulated=simulated, seed=seed)
-    bench = ward.bench
+    lab = connect_lab(testbed, simulated=simulated, seed=seed)
+    bench = lab.bench
     try:
-        contact(ward, findings)
+        contact(lab, findings)
         _sizes(bench, findings)
         for name, server in bench.servers.items():
             if isinstance(server, LinuxServer):
                 try:
-                    look_at_server(server, testbed.servers[name], bench.clock, findings)
+                    examine_server(server, testbed.servers[name], bench.clock, findings)
                 except LightrigError as error:
                     findings.wrong(name, "server", str(error).splitlines()[0], "see its trace")
-        if only_look:
-            findings.note(testbed.name, "light", "not looked at, since that moves circuits")
+        if read_only:
+            findings.note(testbed.name, "light", "not examined, since that moves circuits")
             return findings
-        fabric = Fabric(bench, found)
-        fabric.remember_found()
+        fabric = Fabric(bench, saved)
+        fabric.save_initial_state()
         try:
-            look_at_light(bench, fabric, findings)
+            examine_light(bench, fabric, findings)
         finally:
             fabric.restore()
     finally:

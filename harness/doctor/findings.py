@@ -1,4 +1,4 @@
-"""What a doctor finds: facts, and what is wrong with the fix for it."""
+"""Findings of an examination: facts, and problems with their fixes."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,14 +8,14 @@ Grade = Literal["ok", "note", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """One check and its outcome.
 
     Attributes:
         subject: the instrument, server or port.
-        check: what was asked: `identity`, `light`, ...
-        grade: "ok", "note" for what could not be looked at, "wrong".
-        text: what was found, in one sentence.
-        fix: what to do, empty where nothing is wrong.
+        check: its name: `identity`, `light`, ...
+        grade: "ok", "note" for a check that was impossible, "wrong".
+        text: the outcome in one sentence.
+        fix: what to try, empty where nothing is wrong.
     """
 
     subject: str
@@ -27,23 +27,23 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All of them, in the order they were made."""
+    """All findings in the order of the checks."""
 
     found: list[Finding] = field(default_factory=list)
 
     def ok(self, subject: str, check: str, text: str) -> None:
-        """Note what is as it should be."""
+        """Add a check that passed."""
         self.found.append(Finding(subject, check, "ok", text))
 
     def note(self, subject: str, check: str, text: str, fix: str = "") -> None:
-        """Note what could not be looked at."""
+        """Add a check that was impossible."""
         self.found.append(Finding(subject, check, "note", text, fix))
 
     def wrong(self, subject: str, check: str, text: str, fix: str) -> None:
-        """Note what is wrong."""
+        """Add a problem."""
         self.found.append(Finding(subject, check, "wrong", text, fix))
 
     @property
-    def wrongs(self) -> list[Finding]:
-        """Only what is wrong."""
+    def problems(self) -> list[Finding]:
+        """The problems among them."""
         return [finding for finding in self.found if finding.grade == "wrong"]

@@ -1,22 +1,22 @@
-"""Light on each port: does it come from whom the file says, and how much of it?
+"""Light on each port: the transmitter that it comes from, and the loss on its path.
 
-Every transmitter is switched off for a moment, and the port that falls dark is the one where its
-fiber ends. What the transceivers say that they send, less what arrives, is the loss of the way.
+Every transmitter is switched off for a moment; its fiber ends at the port that loses its signal.
+The power that transceivers report to send, less the power that arrives, is the loss of the path.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.bench import Bench, Fabric
-from harness.doctor.findings import Findings
-from instruments.capabilities import PowerMonitor
-from instruments.errors import InstrumentError
-from instruments.servers.linux import LinuxServer
-from testbeds import LightrigError, Plan, Port
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.doctor.findings import Findings
+from lightrig.instruments.core.capabilities import PowerMonitor
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.testbeds import LightrigError, Plan, Port
 
 FIBER_DB = 1.5
-"""More than this is lost by no clean pair of connectors."""
+"""Greatest loss of a clean pair of connectors, in dB."""
 
 _DARK_DBM = -40.0
 _FELL_DB = 10.0
@@ -27,20 +27,20 @@ _LINK_POLL = 500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Eyes:
-    """What can be seen of the light that enters a switch, by ingress port.
+class _Monitors:
+    """The optical power that enters a switch, by ingress port.
 
     Attributes:
-        direct: whether its ingress ports have monitors; else what leaves at the egress that an
-            ingress is led to is taken, and the switch's own loss is in it.
+        direct: whether its ingress ports have power monitors; without, the power at the egress
+            of each circuit is read, which includes the loss of the switch.
     """
 
     bench: Bench
     switch: str
     direct: bool
 
-    def look(self) -> dict[int, float]:
-        """Power in dBm by ingress port."""
+    def read(self) -> dict[int, float]:
+        """Return power in dBm by ingress port."""
         monitor = self.bench.switches[self.switch]
         assert isinstance(monitor, PowerMonitor)
         if self.direct:
@@ -51,8 +51,8 @@ class _Eyes:
         return {made[egress]: power for egress, power in dbm.items()}
 
 
-def look_at_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
-    """Stale circuits, then the light of every port in the plan that uses most of them."""
+def examine_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
+    """Check for stale circuits, then the light of every port in the plan with most circuits."""
     for name in bench.switches:
         _stale(bench, name, findings)
     plans = [
@@ -77,16 +77,16 @@ def look_at_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
 
 def _stale(bench: Bench, name: str, findings: Findings) -> None:
     testbed = bench.testbed
-    ingress, egress = testbed.cabling.own_ports(name)
+    ingress, egress = testbed.cabling.cabled_ports(name)
     known = {c for plan in testbed.plans.values() for c in plan.circuits.get(name, ())}
     for circuit in sorted(bench.switches[name].circuits() - known):
         if circuit.ingress in ingress or circuit.egress in egress:
             findings.wrong(
                 name,
                 "circuits",
-                f"a stale cross-connect: {circuit} stands on ports of the testbed, and no plan "
-                "of it knows it",
-                "part it by hand, or find out whose it is",
+                f"a stale cross-connect: {circuit} uses ports of the testbed and is in no plan of "
+                "it",
+                "remove it by hand, or find its owner",
             )
 
 
@@ -104,25 +104,25 @@ class _Side:
         }
 
     def transmitters(self) -> None:
-        """Where the light of every transmitter arrives, and how much of it."""
+        """Check where the light of every transmitter arrives, and its power."""
         monitor = self._bench.switches[self._switch]
         if not isinstance(monitor, PowerMonitor):
             self._findings.note(self._switch, "light", "it has no power monitors")
             return
-        eyes = _Eyes(self._bench, self._switch, self._has_monitors(monitor))
+        monitors = _Monitors(self._bench, self._switch, self._has_monitors(monitor))
         arrives: dict[Port, int | None] = {}
-        before = eyes.look()
+        before = monitors.read()
         for ingress, fiber in sorted(self._cabled.items()):
             port = fiber.source
             server = self._bench.servers.get(port.owner)
-            if not eyes.direct and ingress not in before:
+            if not monitors.direct and ingress not in before:
                 self._findings.note(str(port), "light", "no circuit of the plan leads it anywhere")
                 continue
             if not isinstance(server, LinuxServer):
-                self._unasked(port, ingress, before.get(ingress, _DARK_DBM))
+                self._without_server(port, ingress, before.get(ingress, _DARK_DBM))
                 continue
             try:
-                arrives[port] = self._try(server, port, ingress, fiber.loss_db, eyes, before)
+                arrives[port] = self._try(server, port, ingress, fiber.loss_db, monitors, before)
             except InstrumentError as error:
                 self._findings.note(str(port), "light", str(error).splitlines()[0])
         self._misplaced(arrives)
@@ -134,14 +134,14 @@ class _Side:
             return False
         return True
 
-    def _unasked(self, port: Port, ingress: int, dbm: float) -> None:
+    def _without_server(self, port: Port, ingress: int, dbm: float) -> None:
         where = f"{self._switch}.{ingress}"
         if dbm <= _DARK_DBM:
             self._findings.wrong(
                 str(port),
                 "light",
-                f"no light at {where}, and its server cannot be asked",
-                "see what is wrong with its server first",
+                f"no light at {where}, and its server does not answer",
+                "fix its server first",
             )
         else:
             self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
@@ -152,10 +152,10 @@ class _Side:
         port: Port,
         ingress: int,
         fiber_db: float,
-        eyes: _Eyes,
+        monitors: _Monitors,
         before: Mapping[int, float],
     ) -> int | None:
-        """Note the light of one transmitter; at which ingress it arrives, if it is seen."""
+        """Check one transmitter; return the ingress where its light arrives, if any."""
         netdev = self._bench.testbed.nic_port(port).netdev
         lanes = server.nic.module(netdev).value.lanes
         sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
@@ -163,24 +163,24 @@ class _Side:
             self._findings.wrong(
                 str(port),
                 "light",
-                f"its laser is dark: {netdev} says that it sends nothing",
+                f"its laser is dark: {netdev} reports no transmitted power",
                 f"`ip link set dev {netdev} up`, `ethtool -m {netdev}`; else replace it",
             )
             return None
-        fell = self._fallen(server, netdev, eyes, before)
-        if ingress in fell:
-            self._loss(port, ingress, before[ingress], sent, fiber_db, direct=eyes.direct)
+        darkened = self._darkened(server, netdev, monitors, before)
+        if ingress in darkened:
+            self._loss(port, ingress, before[ingress], sent, fiber_db, direct=monitors.direct)
             return ingress
-        return min(fell, default=0)
+        return min(darkened, default=0)
 
-    def _fallen(
-        self, server: LinuxServer, netdev: str, eyes: _Eyes, before: Mapping[int, float]
+    def _darkened(
+        self, server: LinuxServer, netdev: str, monitors: _Monitors, before: Mapping[int, float]
     ) -> set[int]:
-        """The ingress ports that fall dark when a transmitter does."""
+        """Return the ingress ports that lose their signal when a transmitter is switched off."""
         server.nic.set_device(netdev, up=False)
         try:
             self._bench.clock.sleep(_SETTLING)
-            after = eyes.look()
+            after = monitors.read()
         finally:
             server.nic.set_device(netdev, up=True)
             self._bench.clock.sleep(_SETTLING)
@@ -210,33 +210,33 @@ class _Side:
         if not direct:
             stated = self._bench.testbed.switches[self._switch].loss_max_db
             most += _CIRCUIT_DB if stated is None else stated
-        told = f"{dbm:.2f} dBm at {where}, {lost:.1f} dB less than it sends"
+        arrival = f"{dbm:.2f} dBm at {where}, {lost:.1f} dB less than it sends"
         if lost > most:
             self._findings.wrong(
                 str(port),
                 "light",
-                f"{told}, and {most:.1f} dB is the most that clean connectors lose: "
+                f"{arrival}, and {most:.1f} dB is the most that clean connectors lose: "
                 "a dirty connector or a bent fiber",
                 f"clean both ends of its transmit fiber ({port} -> {where}), then look again",
             )
         else:
-            self._findings.ok(str(port), "light", told)
+            self._findings.ok(str(port), "light", arrival)
 
     def _misplaced(self, arrives: Mapping[Port, int | None]) -> None:
         expected = {fiber.source: ingress for ingress, fiber in self._cabled.items()}
         seen = {port: ingress for port, ingress in arrives.items() if ingress is not None}
-        told: set[Port] = set()
+        reported: set[Port] = set()
         for port, ingress in seen.items():
-            if ingress == expected[port] or port in told:
+            if ingress == expected[port] or port in reported:
                 continue
             where = f"{self._switch}.{expected[port]}"
-            other = self._cabled[ingress].source if ingress in self._cabled else None
-            if other is not None and seen.get(other) == expected[port]:
-                told |= {port, other}
+            swapped = self._cabled[ingress].source if ingress in self._cabled else None
+            if swapped is not None and seen.get(swapped) == expected[port]:
+                reported |= {port, swapped}
                 self._findings.wrong(
                     str(port),
                     "light",
-                    f"its transmit fiber and that of {other} are swapped: they end at "
+                    f"its transmit fiber and that of {swapped} are swapped: they end at "
                     f"{self._switch}.{ingress} and {where}",
                     "swap them at the switch, or in the testbed file",
                 )
@@ -258,7 +258,7 @@ class _Side:
 
 
 def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
-    """What leaves the switch, and what arrives at the NICs."""
+    """Compare the power that leaves the switch with the power that arrives at the NICs."""
     monitor = bench.switches[name]
     if not isinstance(monitor, PowerMonitor):
         return
@@ -282,20 +282,20 @@ def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
         received = sum(got) / len(got)
         lost = dbm - received - fiber.loss_db
         if lost > FIBER_DB:
-            told = "no light" if math.isinf(lost) else f"{lost:.1f} dB less"
+            arriving = "no light" if math.isinf(lost) else f"{lost:.1f} dB less"
             findings.wrong(
                 str(fiber.sink),
                 "light",
-                f"{name}.{egress} sends {dbm:.2f} dBm and {told} arrives: its receive fiber is "
+                f"{name}.{egress} sends {dbm:.2f} dBm and {arriving} arrives: its receive fiber is "
                 "dirty, bent, or in another port",
                 f"clean and check {name}.{egress} -> {fiber.sink}",
             )
 
 
 def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
-    """Whether the plan's links come up, where nothing else is known to be wrong."""
-    suspect = {finding.subject for finding in findings.wrongs}
-    named = " ".join(finding.text for finding in findings.wrongs)
+    """Check that the plan's links come up, where no other problem is known."""
+    suspect = {finding.subject for finding in findings.problems}
+    named = " ".join(finding.text for finding in findings.problems)
     waiting = {
         port
         for link in bench.testbed.links(plan)

@@ -2,24 +2,24 @@
 
 import math
 
-from harness.doctor.findings import Findings
-from instruments.clock import Clock
-from instruments.servers.commands import PACKAGES, ToolMissingError
-from instruments.servers.linux import LinuxServer
-from testbeds import LightrigError, ServerSpec
+from lightrig.harness.doctor.findings import Findings
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.servers.commands import PACKAGES, ToolMissingError
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.testbeds import LightrigError, ServerSpec
 
 _BETWEEN = 5_000_000_000
 _MOST_PPM = 200.0
-"""More than what a clock that is kept right ever runs too fast or too slow."""
+"""Greatest rate error of a synchronised clock, in ppm."""
 
 
-def look_at_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
+def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
     """Tools, clock, and the link and transceiver of every NIC port."""
     ports = [port for nic in spec.nics.values() for port in nic.ports]
     missing = _tools(server, any(port.rdma for port in ports), findings)
     _clock(server, clock, findings)
     if "ethtool" in missing:
-        findings.note(server.name, "NIC", "its ports cannot be looked at without ethtool")
+        findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
         return
     for port in ports:
         _port(server, str(port.port), port.netdev, findings)
@@ -29,7 +29,7 @@ def _tools(server: LinuxServer, rdma: bool, findings: Findings) -> set[str]:
     missing = set()
     for tool in ("ethtool", "ip", *(("rdma", "mlxlink") if rdma else ())):
         try:
-            server.commands.run([tool, "--version"])  # whatever it answers, it is there
+            server.commands.run([tool, "--version"])  # any answer shows that it is installed
         except ToolMissingError:
             missing.add(tool)
             package = PACKAGES.get(tool, tool)
@@ -37,7 +37,7 @@ def _tools(server: LinuxServer, rdma: bool, findings: Findings) -> set[str]:
         except LightrigError as error:
             findings.note(server.name, "tools", str(error).splitlines()[0])
     if not missing:
-        findings.ok(server.name, "tools", "all there")
+        findings.ok(server.name, "tools", "all installed")
     return missing
 
 
@@ -49,7 +49,7 @@ def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
     moved = (second.earliest + second.latest - first.earliest - first.latest) / 2
     ppm, unsure = 1e6 * moved / (ended - began), 1e6 * width / (ended - began)
     offset = (second.earliest + second.latest) / 2e6
-    told = (
+    state = (
         f"{offset:.3f} ms ahead, known within ±{(second.latest - second.earliest) / 2e6:.3f} ms; "
         f"runs {ppm:+.0f} ± {unsure:.0f} ppm"
     )
@@ -57,11 +57,11 @@ def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
         findings.wrong(
             server.name,
             "clock",
-            f"its clock is skewed: {told}",
+            f"its clock is skewed: {state}",
             "is a time service (chrony, ptp4l) running there? `chronyc tracking`",
         )
     else:
-        findings.ok(server.name, "clock", told)
+        findings.ok(server.name, "clock", state)
 
 
 def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> None:
@@ -86,7 +86,7 @@ def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> No
 
 def _dbm(lanes: list[float]) -> str:
     if not lanes:
-        return "what it does not say"
+        return "an unknown power"
     if all(math.isinf(lane) for lane in lanes):
         return "no light"
     return f"{min(lanes):.2f} dBm" + (f" in the weakest of {len(lanes)} lanes" if lanes[1:] else "")

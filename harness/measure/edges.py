@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instruments.capabilities import PowerLog
-from instruments.clock import Span
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import PowerLog
 
 LEAST_DB = 3.0
 """Two levels closer than this are one light that varies, not light and darkness."""

@@ -1,20 +1,20 @@
-"""When light left an egress and when it came back, from a switch's own power monitors."""
+"""Loss of signal and signal recovery at egress ports, from a switch's power monitors."""
 
 import itertools
 from collections.abc import Collection
 
-from harness.bench import Bench
-from instruments.capabilities import PowerMonitor, PowerReading
-from instruments.clock import Span
+from lightrig.harness.bench import Bench
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import PowerMonitor, PowerReading
 
 NO_LIGHT_DBM = -40.0
 """Below this a monitor sees no light, only its own floor."""
 
 STEADY_DB = 0.5
-"""What readings of the same light differ by at most: noise, twice."""
+"""Largest difference between readings of the same light: twice the noise."""
 
 CHANGE_DB = 1.5
-"""What a reading surely differs by when a third of its window was dark; in between, who knows."""
+"""Smallest certain difference if a third of the window was dark; less is ambiguous."""
 
 
 class LightWatch:
@@ -22,8 +22,8 @@ class LightWatch:
 
     A reading averages over the monitor's window before the sample, and the sample lies
     somewhere between question and answer. A change of light therefore lies between the
-    last reading that did not show it, less its window, and the first that did. A dark spell
-    shorter than a window may leave no trace, and then is not told of.
+    last reading that did not show it, less its window, and the first that did. A dark interval
+    shorter than a window may not be detected.
 
     Args:
         monitor: the switch.
@@ -85,14 +85,14 @@ class LightWatch:
 
     def _settled(self, port: int) -> bool:
         # Without a reading of darkness alone, one of old light and dark may by chance equal
-        # the next, of dark and new light; a third reading tells.
+        # the next, of dark and new light; a third reading resolves it.
         return self._steady[port] >= (1 if self._was_dark(port) else 2)
 
     def _was_dark(self, port: int) -> bool:
         return port in self._darkened or self._readings[0].dbm[port] <= NO_LIGHT_DBM
 
-    def gone(self, sent: Span) -> dict[int, Span]:
-        """When light left, by egress; ports where that was not seen are absent."""
+    def losses_of_signal(self, sent: Span) -> dict[int, Span]:
+        """Interval of each loss of signal, by egress; ports where it was not seen are absent."""
         spans = {}
         for port in sorted(self._leaving & self._changed.keys()):
             before = self._readings[0].dbm[port]
@@ -107,8 +107,8 @@ class LightWatch:
             spans[port] = self._between(same - 1 if rose else same, first, sent)
         return spans
 
-    def back(self, sent: Span) -> dict[int, Span]:
-        """When light came, by egress; ports where it did not are absent."""
+    def recoveries(self, sent: Span) -> dict[int, Span]:
+        """Interval of each signal recovery, by egress; ports without one are absent."""
         spans = {}
         for port in sorted(self._coming & self._changed.keys()):
             if not self._settled(port):
@@ -133,6 +133,18 @@ class LightWatch:
         return Span(max(reading.asked - reading.window, sent.earliest), answered)
 
 
+def take_all(bench: Bench, watches: Collection[LightWatch]) -> None:
+    """Take one reading of every watch, of several switches side by side.
+
+    One after another, dozens of switches would be read too seldom to see a short darkness.
+    """
+    if len(watches) > 1:
+        bench.clock.parallel(*(watch.take for watch in watches))
+        return
+    for watch in watches:
+        watch.take()
+
+
 def watch_until_complete(bench: Bench, watches: Collection[LightWatch], timeout: int) -> None:
     """Read every watch until all are complete, or `timeout` ns have passed.
 
@@ -143,6 +155,5 @@ def watch_until_complete(bench: Bench, watches: Collection[LightWatch], timeout:
     open_watches = list(watches)
     while open_watches and clock.now() < deadline:
         clock.sleep(max(watch.window for watch in open_watches))
-        for watch in open_watches:
-            watch.take()
+        take_all(bench, open_watches)
         open_watches = [watch for watch in open_watches if not watch.complete]

@@ -4,22 +4,22 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from harness.bench import Bench
-from instruments.capabilities import Gap, LinkEvent, PortWatch, Settled, Stage
-from instruments.clock import Span
-from testbeds import LightrigError, Port
+from lightrig.harness.bench import Bench
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Gap, LinkEvent, PortWatch, Settled, Stage
+from lightrig.testbeds import LightrigError, Port
 
 POLL_PERIOD = 100_000
-"""How often a server reads its ports' states, in ns."""
+"""Period at which a server polls its ports' states, in ns."""
 
 DATAGRAM_PERIOD = 1_000_000
-"""How often each port sends a datagram to whoever is at the other end, in ns."""
+"""Period at which each port sends a datagram to the far end, in ns."""
 
 UNNOTICED = 10_000_000_000
-"""How long to wait for a port that nobody has seen go down, in ns."""
+"""Timeout for a port whose carrier loss has not been seen, in ns."""
 
 _LOOK_AGAIN = 1_000_000
-"""From one question whether a port has lost its carrier to the next, in ns."""
+"""Period of queries for carrier loss, in ns."""
 
 
 class LinksDownError(LightrigError):
@@ -33,9 +33,9 @@ class LinksDownError(LightrigError):
 
 
 class LinkObservation:
-    """What the servers' ports do, from the moment this is made.
+    """Link events of the servers' ports since the observation was created.
 
-    Each port's stages: firmware (where there is an RDMA device that tells), carrier,
+    Stages of each port: firmware (where an RDMA device reports it), carrier,
     and datagrams received from the other end, sent every `datagram_period` ns.
     """
 
@@ -88,7 +88,7 @@ class LinkObservation:
         return self._stages[port]
 
     def take_cross_checks(self) -> list[tuple[Port, LinkEvent]]:
-        """What netlink has told since this was last asked."""
+        """Return the netlink events since the last call."""
         taken, self._cross_checks = self._cross_checks, []
         return taken
 
@@ -102,7 +102,7 @@ class LinkObservation:
             self._gaps = None
 
     def take_gaps(self) -> list[tuple[Port, Gap]]:
-        """What each port missed since this was last asked, while that is kept."""
+        """Return the gaps of each port since the last call, while gaps are recorded."""
         self._ask({name: {} for name in self._bench.servers}, 0)
         taken, self._gaps = self._gaps or [], []
         return [(self._ports[name, gap.port], gap) for name, gap in taken]

@@ -1,15 +1,12 @@
-"""What a test uses: take a measurement, record it, judge it by the testbed's limits."""
+"""The `measure` fixture: measure, record, and judge by the testbed's limits."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
-import numpy.typing as npt
-
-from harness.bench import Fabric
-from harness.bench.exchanges import Exchanges
-from harness.fabrics.mixnet import Failures
-from harness.measure.bit_errors import (
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.bit_errors import (
     BitErrors,
-    Book,
+    Recorder,
     count_all,
     hold_temperature,
     on_port,
@@ -17,20 +14,15 @@ from harness.measure.bit_errors import (
     patterns_on,
     telemetry_rows,
 )
-from harness.measure.bypass import Passage, passage_rows
-from harness.measure.collectives import CollectiveCall, CollectiveRunner, Sweep, sweep, topology
-from harness.measure.collectives import rows as collective_rows
-from harness.measure.exchanges import (
-    Exchanged,
-    Speedup,
-    bring_in,
-    exchange_rows,
-    run_exchange,
-    speedup,
-    speedup_row,
+from lightrig.harness.measure.collectives import (
+    CollectiveCall,
+    CollectiveRunner,
+    Sweep,
+    sweep,
+    topology,
 )
-from harness.measure.failover import Failover, failover_rows
-from harness.measure.insertion_loss import (
+from lightrig.harness.measure.collectives import rows as collective_rows
+from lightrig.harness.measure.insertion_loss import (
     Fault,
     chains,
     find_faults,
@@ -38,32 +30,34 @@ from harness.measure.insertion_loss import (
     misread,
     references_of,
 )
-from harness.measure.insertion_loss.rows import all_rows as loss_rows
-from harness.measure.insertion_loss.rows import temperature
-from harness.measure.judged import Judged, NotEnoughDataError
-from harness.measure.links import DATAGRAM_PERIOD, LinkObservation, LinksDownError
-from harness.measure.outage import LossWindow, loss_windows, outage_rows
-from harness.measure.path_changes import (
+from lightrig.harness.measure.insertion_loss.rows import all_rows as loss_rows
+from lightrig.harness.measure.insertion_loss.rows import temperature
+from lightrig.harness.measure.judged import Judged, UnitError
+from lightrig.harness.measure.links import DATAGRAM_PERIOD, LinkObservation, LinksDownError
+from lightrig.harness.measure.outage import LossWindow, loss_windows, outage_rows
+from lightrig.harness.measure.path_changes import (
+    PERIOD,
     Session,
     change_paths,
     lit,
     modules_on,
     path_change_rows,
 )
-from harness.measure.rdma import rdma_rows
-from harness.measure.rdma_recovery import RdmaRecovery, first_rdma, rdma_recovery_rows
-from harness.measure.reconfiguration import (
+from lightrig.harness.measure.rdma import rdma_rows
+from lightrig.harness.measure.rdma_recovery import RdmaRecovery, first_rdma, rdma_recovery_rows
+from lightrig.harness.measure.reconfiguration import (
     IncompleteError,
     Reconfiguration,
     reconfigure,
     rising_ports,
     rows,
 )
-from harness.measure.recovery import Recovery, recovery_rows, traffic_under_change
-from harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
-from harness.record import Row
-from harness.statistics import NotEnough
-from instruments.capabilities import (
+from lightrig.harness.measure.recovery import Recovery, recovery_rows, traffic_under_change
+from lightrig.harness.measure.self_check import closure_rows, cost_rows, cross_check_rows
+from lightrig.harness.quantities import quantity
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics import Verdict
+from lightrig.instruments.core.capabilities import (
     Attenuator,
     BitErrorTester,
     ClimateChamber,
@@ -71,17 +65,25 @@ from instruments.capabilities import (
     ModuleTelemetry,
     SimultaneousLogs,
 )
-from instruments.rdma import RdmaLink
-from instruments.traffic import TrafficSource
-from testbeds import Link, Plan, Port
+from lightrig.instruments.core.rdma import RdmaLink
+from lightrig.instruments.core.traffic import TrafficSource
+from lightrig.testbeds import Limit, Link, Plan, Port
 
 MODULE_SETTLING = 1_000_000_000
-"""How long a module is left alone before it is asked what it draws, in ns."""
+"""Settling time before a module's telemetry is read, in ns."""
 
 LINK_TIMEOUT = 60_000_000_000
-"""How long links may take to come up, in ns; the slowest recorded firmware took 25 s."""
+"""Timeout for links to come up, in ns; the slowest recorded firmware took 25 s."""
 
 Record = Callable[[Sequence[Row]], None]
+RecordOn = Callable[[Bench, Mapping[str, Scalar]], Record]
+
+
+class Note(Protocol):
+    """Takes a sentence for people; `in_report`: also for the report."""
+
+    def __call__(self, sentence: str, /, *, in_report: bool) -> None:
+        """Show it."""
 
 
 class Measure(Judged):
@@ -91,15 +93,60 @@ class Measure(Judged):
         fabric: what is measured.
         links: the observation of its servers' links.
         record: where rows go.
+        record_on: makes such a place for rows of another bench, or under more conditions.
+        judged, undecided: see `Judged`.
+        note: takes sentences for the terminal and, with `in_report`, the report.
     """
 
-    def __init__(self, fabric: Fabric, links: LinkObservation, record: Record) -> None:
-        super().__init__(fabric.testbed.limits)
+    def __init__(
+        self,
+        fabric: Fabric,
+        links: LinkObservation,
+        record: Record,
+        *,
+        record_on: RecordOn | None = None,
+        judged: Callable[[Limit, Verdict], None] = lambda _limit, _verdict: None,
+        undecided: Callable[[str], None] | None = None,
+        note: Note = lambda _sentence, *, in_report: None,
+    ) -> None:
+        super().__init__(fabric.testbed.limits, judged, undecided)
         self._fabric = fabric
         self._links = links
         self._record = record
-        self.book = Book(record, self._take)
+        self._record_on = record_on
+        self._note = note
+        self.book = Recorder(record, self._take, lambda sentence: note(sentence, in_report=False))
         self._count = 0
+
+    def record(
+        self,
+        rows: Iterable[Row],
+        conditions: Mapping[str, Scalar] | None = None,
+        *,
+        bench: Bench | None = None,
+    ) -> None:
+        """Record rows of declared quantities, for the testbed's limits to judge.
+
+        conditions: of all these rows, besides the test's parameters. bench: where they were
+        measured, if not on the testbed's own. A conftest declares quantities with
+        `lightrig.harness.quantities.declare`.
+
+        Raises:
+            UnknownQuantityError: a row's quantity is not declared; nothing is recorded.
+            UnitError: a row's unit is not that of its quantity; nothing is recorded.
+        """
+        found, record = list(rows), self._record
+        for name, unit in {(row.quantity, row.unit) for row in found}:
+            if unit != quantity(name).unit:
+                raise UnitError(f"found {name} in {unit!r}, declared in {quantity(name).unit!r}")
+        if self._record_on is not None and (bench is not None or conditions):
+            record = self._record_on(bench or self._fabric.bench, conditions or {})
+        record(found)
+        self._take(found)
+
+    def note(self, sentence: str) -> None:
+        """Show a sentence about this testbed on the terminal, as an event and in the report."""
+        self._note(sentence, in_report=True)
 
     def bring_up(self, plan: Plan) -> None:
         """Apply `plan` and wait until its links carry traffic; raises `LinksDownError`."""
@@ -167,7 +214,7 @@ class Measure(Judged):
     def collective(self, runner: CollectiveRunner, call: CollectiveCall, plan: Plan) -> Sweep:
         """Run `call` on the links of `plan`, which is in place and up, and record every operation.
 
-        Limits on `collective.use`, the share of the line rate, are on the largest size.
+        Limits on `collective.utilization`, the share of the line rate, are on the largest size.
 
         Raises:
             RanksError: the plan's links do not join the ranks.
@@ -178,36 +225,6 @@ class Measure(Judged):
         over = topology(self._fabric.testbed, plan, call.ranks)
         found = sweep(runner, call, over)
         self._keep(collective_rows(found))
-        return found
-
-    def bring_in(self, over: Exchanges, plan: Plan) -> None:
-        """Apply `plan`, wait for its carriers and lead packets by it; see `exchanges.bring_in`."""
-        self._links.pause()
-        bring_in(self._fabric, over, plan, Failures())
-
-    def exchange(
-        self, over: Exchanges, plan: Plan, traffic: npt.ArrayLike, *, iterations: int
-    ) -> Exchanged:
-        """Run an all-to-all over `plan` and record every operation; see `run_exchange`."""
-        self._links.pause()
-        found = run_exchange(self._fabric, over, plan, traffic, iterations)
-        self._keep(exchange_rows(found, self._fabric))
-        return found
-
-    def speedup(self, slow: Exchanged, fast: Exchanged) -> Speedup:
-        """Record how many times as long `slow` takes as `fast`; raises `NotEnoughDataError`."""
-        found = speedup(slow, fast)
-        if isinstance(found, NotEnough):
-            raise NotEnoughDataError(str(found))
-        self._keep([speedup_row(slow, fast, found)])
-        return found
-
-    def failover(self, play: Callable[[Fabric], Failover]) -> Failover:
-        """Let something fail under traffic as `play` does, and record what followed."""
-        self._links.pause()
-        found = play(self._fabric)
-        number, self._count = self._count, self._count + 1
-        self._keep(failover_rows(found, self._fabric, number))
         return found
 
     def rdma(self, ends: RdmaLink, link: Link, plan: Plan) -> None:
@@ -226,13 +243,13 @@ class Measure(Judged):
         return found
 
     def insertion_loss(self) -> list[Fault]:
-        """Measure every circuit of every switch that can be measured; what is wrong with any.
+        """Measure the insertion loss of every measurable circuit; return the faults found.
 
-        Losses without a reference are recorded as `insertion_loss.relative`, and no limit is on
-        them. Circuits that were there are put back with the fabric.
+        Losses without a reference are recorded as `insertion_loss.relative` and have no limit.
+        The fabric restores the established circuits.
 
         Raises:
-            NothingToMeasureError: no switch has anybody who sees its light.
+            NothingToMeasureError: no switch has an observer of its light.
             InstrumentError: an instrument refused or failed.
         """
         bench, found = self._fabric.bench, []
@@ -240,9 +257,9 @@ class Measure(Judged):
             losses = measure_losses(self._fabric, chain)
             faults = find_faults(losses, bench.testbed)
             losses = losses.without(misread(losses, faults))
-            self._fabric.closing.know(chain.switch, losses.known())
-            held = {**temperature(bench), **self.book.held}
-            self._keep(loss_rows(losses, faults, bench, held))
+            self._fabric.power_budget.add_measured(chain.switch, losses.known())
+            conditions = {**temperature(bench), **self.book.conditions}
+            self._keep(loss_rows(losses, faults, bench, conditions))
             found += faults
         return found
 
@@ -267,47 +284,47 @@ class Measure(Judged):
         return found
 
     def path_changes(
-        self, meter: SimultaneousLogs, plans: tuple[Plan, Plan], session: Session, count: int
+        self,
+        meter: SimultaneousLogs,
+        plans: tuple[Plan, Plan],
+        session: Session,
+        count: int,
+        *,
+        period: int = PERIOD,
     ) -> None:
         """Move modules `count` times to and fro between two plans, and record each on a meter.
 
+        period: of a sample of the meter's log, in ns; slower modules need a longer log.
         Raises what `modules_on` and `change_paths` do.
         """
         fabric = self._fabric
         modules = modules_on(fabric, meter, plans)
         with lit(fabric, modules):
-            fabric.apply(plans[0], closes=False)
+            fabric.apply(plans[0], check_budget=False)
             for index in range(count):
-                way = plans if index % 2 == 0 else plans[::-1]
+                path = plans if index % 2 == 0 else plans[::-1]
                 seen = modules if index % 2 == 0 else [module.turned() for module in modules]
-                found = change_paths(fabric, meter, seen, way, session)
+                found = change_paths(fabric, meter, seen, path, session, period=period)
                 number, self._count = self._count, self._count + 1
                 self._record(list(path_change_rows(found, fabric, number)))
                 worst = max(found.dark().values(), key=lambda dark: dark.latest)
                 self._spans["path_change.dark"].append(worst)
                 self._spans["path_change.end_to_end"].append(found.end_to_end())
 
-    def passage(self, passed: Callable[[Fabric, LinkObservation], Passage]) -> Passage:
-        """Record one death or return of a server; see `harness.measure.bypass`."""
-        found = passed(self._fabric, self._links)
-        number, self._count = self._count, self._count + 1
-        self._keep(passage_rows(found, number))
-        return found
-
     def hold_temperature(self, chamber: ClimateChamber, celsius: float) -> None:
-        """Wait until it is so warm in `chamber`; what follows is recorded as measured there."""
+        """Hold `chamber` at `celsius`; the temperature becomes a condition of all later rows."""
         self._record([hold_temperature(chamber, celsius, self._fabric.bench.clock)])
-        self.book.held["temperature_c"] = celsius
+        self.book.conditions["temperature_c"] = celsius
 
     def bit_errors(
         self, tester: BitErrorTester, attenuator: Attenuator | None = None, *, channel: int = 1
     ) -> BitErrors:
         """Lead a tester's light back to it, unattenuated, and have it follow its pattern.
 
-        channel: where it comes back, if not to the one that sends. Raises `NoWayBackError`,
-        `NotStatedError`, or what the tester objects to.
+        channel: where it comes back, if not to the one that sends. Raises `NoLoopbackPathError`,
+        `MissingParameterError`, or an error of the tester.
         """
-        return self._kept(on_tester(self._fabric, self.book, tester, attenuator, channel))
+        return self._register(on_tester(self._fabric, self.book, tester, attenuator, channel))
 
     def port_errors(self, ports: Iterable[Port], fec: FecSide) -> list[str]:
         """Count what the counters of NIC ports count, all at once, while their links are up.
@@ -316,39 +333,39 @@ class Measure(Judged):
         Raises `NoCountersError` where a port has none, and `NothingCountedError`.
         """
         bench = self._fabric.bench
-        counters = [self._kept(on_port(bench, self.book, port, fec)) for port in ports]
+        counters = [self._register(on_port(bench, self.book, port, fec)) for port in ports]
         count_all(counters)
         return sorted({each.quantity for each in counters})
 
     def pattern_errors(self, links: Iterable[Link]) -> None:
         """Have both ends of each link send and check a test pattern, which takes the links down.
 
-        Raises `NotStatedError`, `NoCountersError`, `NothingCountedError`.
+        Raises `MissingParameterError`, `NoCountersError`, `NothingCountedError`.
         """
         with patterns_on(self._fabric.bench, self.book, links) as ends:
-            count_all([self._kept(one) for one in ends])
+            count_all([self._register(one) for one in ends])
 
-    def _kept(self, made: BitErrors) -> BitErrors:
+    def _register(self, made: BitErrors) -> BitErrors:
         self._counters.append(made)
         return made
 
     def modules(self, switches: Iterable[ModuleTelemetry]) -> None:
-        """Record what the modules of `switches` draw, and how warm they are, one second later."""
+        """Record power and temperature of the modules of `switches` after one second."""
         clock = self._fabric.bench.clock
         clock.sleep(MODULE_SETTLING)
         number = next(self.book.numbers)
-        self._keep(telemetry_rows(switches, clock, number, self.book.held))
+        self._keep(telemetry_rows(switches, clock, number, self.book.conditions))
 
     def _keep(self, rows: Iterable[Row]) -> None:
         """Record `rows`, and let limits judge them."""
-        kept = list(rows)
-        self._record(kept)
-        self._take(kept)
+        retained = list(rows)
+        self._record(retained)
+        self._take(retained)
 
 
 def _how_closely(event: Reconfiguration) -> str:
-    """What to know where light was not seen to come back."""
-    if all(stage != "light_back" for _, stage in event.missing):
+    """Note on the reading gap for events without a signal recovery."""
+    if all(stage != "signal_recovered" for _, stage in event.missing):
         return ""
     return (
         f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a switch's "

@@ -1,26 +1,26 @@
-"""How long traffic is interrupted, as numbered datagrams see it: per link and direction.
+"""Outage of each link and direction, from numbered datagrams.
 
-Every port sends a numbered datagram every period to whoever is at the other end. What is
-missing at a receiver was sent while the link was down; the two that arrived, before and after,
-say between which stamps it went down and came back.
+Every port sends a numbered datagram to the far end every period. Numbers missing at a receiver
+were sent while the link was down; the stamps of the last datagram before and the first after
+bound the outage.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from harness.bench import Bench, Fabric
-from harness.measure.links import LinkObservation
-from harness.measure.reconfiguration import Reconfiguration
-from harness.record import Row
-from instruments.capabilities import Gap
-from instruments.clock import Span
-from testbeds import Port
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.reconfiguration import Reconfiguration
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Gap
+from lightrig.testbeds import Port
 
 
 @dataclass(frozen=True, slots=True)
 class LossWindow:
-    """What one port did not receive; times on the bench's clock, in ns.
+    """Datagrams that one port did not receive; times on the bench's clock, in ns.
 
     Attributes:
         receiver: the port.
@@ -42,13 +42,13 @@ class LossWindow:
 
     @property
     def length(self) -> Span:
-        """How long the direction was interrupted, at least and at most."""
+        """Bounds of the outage of the direction, in ns."""
         length = self.ended.since(self.began)
         return Span(max(length.earliest, 0), max(length.latest, 0))
 
     @property
     def lost(self) -> int | None:
-        """How many datagrams did not arrive; None where the sender is another one afterwards."""
+        """Number of lost datagrams; None where the sender has changed."""
         return self.first - self.last - 1 if self.before == self.after else None
 
     @property
@@ -79,8 +79,8 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
     for port, gap in gaps:
         window = _window(port, gap, senders, left)
         if window.began.latest >= since:
-            kept = longest.setdefault(port, window)
-            if window.length.latest > kept.length.latest:
+            retained = longest.setdefault(port, window)
+            if window.length.latest > retained.length.latest:
                 longest[port] = window
     return [longest[port] for port in sorted(longest)]
 
@@ -92,7 +92,7 @@ def _window(
     departures: Mapping[tuple[Port, int], Span],
 ) -> LossWindow:
     before = senders[gap.last_stream]
-    # Where nobody knows when the first lost one had left, it was before the first that arrived.
+    # Without a send time of the first lost datagram, the first arrival bounds it from above.
     next_left = departures.get((before, gap.last_number + 1), gap.received)
     began = Span(gap.last_sent.earliest, max(next_left.latest, gap.last_sent.earliest))
     ended = Span(min(gap.lost_sent.earliest, gap.received.latest), gap.received.latest)
@@ -113,27 +113,29 @@ def outage_rows(
     for window in windows:
         low, high = window.length
         middle, time = (low + high) // 2, window.began.earliest
-        held = {"event": number, "datagram_period_ns": period}
+        conditions = {"event": number, "datagram_period_ns": period}
         if window.lost is not None:
-            held["lost"] = window.lost
-        yield Row(window.direction, "outage.packets", middle, low, high, "ns", time, held)
+            conditions["lost"] = window.lost
+        yield Row(window.direction, "outage.packets", middle, low, high, "ns", time, conditions)
         true = true_outage(window, fabric.bench, event.sent.earliest)
         if true is not None:
             agree.append(true.latest >= low and true.earliest <= high)
             off = abs(middle - (true.earliest + true.latest) // 2)
-            yield Row(window.direction, "harness.outage_error", off, off, off, "ns", time, held)
+            yield Row(
+                window.direction, "harness.outage_error", off, off, off, "ns", time, conditions
+            )
     if agree and fabric.bench.clock.virtual:
         share, time = sum(agree) / len(agree), event.sent.earliest
-        held = {"event": number, "n": len(agree)}
+        conditions = {"event": number, "n": len(agree)}
         quantity = "closure.outage_packets"
-        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, held)
+        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, conditions)
 
 
 def true_outage(window: LossWindow, bench: Bench, since: int) -> Span | None:
-    """How long a direction was really down, where a world knows; None where none does.
+    """True outage of a direction; None where there is no ground truth.
 
-    In the kernel from when the first of its two ends lost its carrier until the last of the two
-    that it has now got it. In a simulated link the receiver's own datagrams.
+    For links in the kernel: from the first carrier loss of the previous two ends to the last
+    carrier of the present two. For simulated links: by the receiver's datagrams.
     """
     truth = bench.truth
     if truth is None:

@@ -1,8 +1,8 @@
-"""How fast modules switch: the light on their paths, in the fast log of a power meter.
+"""Switching time of modules, from the fast log of a power meter on their paths.
 
-What lies between two edges of logs that were begun together is known to the sample, whoever
-gave the command and when it was heard. So the time in which a module has no light on any path is
-known to a few microseconds, and how long the whole took since the host's call less well.
+The time between two edges of simultaneous logs is known to one sample, independently of when the
+command arrived. So the dark time of a module is known to a few microseconds; the time since the
+host's call is less certain.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from harness.bench import Fabric, Transition
-from harness.measure.edges import Edge, edges
-from harness.measure.reconfiguration import IncompleteError
-from harness.record import Row, Scalar
-from instruments.capabilities import (
+from lightrig.harness.bench import Fabric, Transition
+from lightrig.harness.measure.edges import Edge, edges
+from lightrig.harness.measure.reconfiguration import IncompleteError
+from lightrig.harness.record import Row, Scalar
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import (
     LightSource,
     Operation,
     PowerLog,
@@ -23,15 +24,14 @@ from instruments.capabilities import (
     Restorable,
     SimultaneousLogs,
 )
-from instruments.clock import Span
-from testbeds import LightrigError, Plan, Port
+from lightrig.testbeds import LightrigError, Plan, Port
 
 PERIOD = 1_000
 """Of a sample, in ns: the shortest that a meter averages over."""
 
 SAMPLES = 10_000
 _LEAD = 1_000_000
-"""How long a log has begun before the modules are told, in ns."""
+"""Lead of the logs before the command, in ns."""
 
 Session = Literal["written", "preloaded"]
 """Whether paths are written when they are to change, or were before and are only triggered."""
@@ -66,11 +66,11 @@ class PathChanges:
 
     Attributes:
         plans: from which to which.
-        session: how it was told.
+        session: whether the paths were written or preloaded.
         called: when the driver was called, on the bench's clock.
         sent: between which stamps the last command was written.
-        word: when the modules had said done.
-        gone, back: by module, when light left its old path and came onto its new one, in ns
+        word: when the modules had reported completion.
+        lost, back: by module, when light left its old path and came onto its new one, in ns
             from the beginning of the logs.
         start: when the logs began, on the bench's clock.
     """
@@ -80,31 +80,31 @@ class PathChanges:
     called: int
     sent: Span
     word: Span
-    gone: dict[Module, Edge]
+    lost: dict[Module, Edge]
     back: dict[Module, Edge]
     start: Span
 
     def dark(self) -> dict[Module, Span]:
-        """How long each module had light on neither path, at least and at most, in ns."""
+        """Bounds of each module's dark time, without light on either path, in ns."""
         return {
             module: Span(max(at.earliest, 0), max(at.latest, 0))
             for module, edge in self.back.items()
-            for at in (edge.at.since(self.gone[module].at),)
+            for at in (edge.at.since(self.lost[module].at),)
         }
 
     def end_to_end(self) -> Span:
         """From the call until light is on every new path, at least and at most, in ns.
 
-        Light goes no sooner than it is told to, and has come when the modules say so: that
-        bounds it more closely than the start of the logs.
+        Light leaves no earlier than the command and has recovered when the modules report
+        completion, which is a tighter bound than the start of the logs.
         """
         last = max(edge.at for edge in self.back.values())
         low = self.start.earliest + last.earliest - self.called
         high = self.start.latest + last.latest - self.called
-        told = self.word.latest - self.called
+        host_limit = self.word.latest - self.called
         dark = max(dark.earliest for dark in self.dark().values())
         least = self.sent.earliest - self.called + dark
-        return Span(max(low, least), max(min(high, told), least))
+        return Span(max(low, least), max(min(high, host_limit), least))
 
 
 def modules_on(fabric: Fabric, meter: SimultaneousLogs, plans: tuple[Plan, Plan]) -> list[Module]:
@@ -152,8 +152,10 @@ def change_paths(
     modules: Sequence[Module],
     plans: tuple[Plan, Plan],
     session: Session,
+    *,
+    period: int = PERIOD,
 ) -> PathChanges:
-    """Go from the first plan, in place and lit, to the second, under the eyes of `meter`.
+    """Go from the first plan, in place and lit, to the second, logged by `meter`.
 
     Raises:
         NotLoggedError: the switch cannot preload.
@@ -172,7 +174,7 @@ def change_paths(
         switch.preload(plans[1].circuits[name])
         begin = switch.trigger
     channels = sorted({channel for module in modules for channel in module.channels})
-    pending = meter.log_together(channels, samples=SAMPLES, period=PERIOD)
+    pending = meter.log_together(channels, samples=SAMPLES, period=period)
     clock.sleep(_LEAD)
     called = clock.now()
     operation = begin()
@@ -203,9 +205,9 @@ def _only(log: PowerLog, module: Module, *, rising: bool) -> Edge:
 
 
 def path_change_rows(found: PathChanges, fabric: Fabric, number: int) -> Iterator[Row]:
-    """Each module's dark time, what the host waited for, and how many intervals hold the truth."""
+    """Each module's dark time, the host's latency, and the share of intervals with the truth."""
     before, after = found.plans
-    words: dict[str, Scalar] = {
+    conditions: dict[str, Scalar] = {
         "event": number,
         "paths": f"{before} → {after}",
         "session": found.session,
@@ -213,7 +215,7 @@ def path_change_rows(found: PathChanges, fabric: Fabric, number: int) -> Iterato
     time = found.called
     for module, (low, high) in found.dark().items():
         middle = (low + high) // 2
-        yield Row(str(module), "path_change.dark", middle, low, high, "ns", time, words)
+        yield Row(str(module), "path_change.dark", middle, low, high, "ns", time, conditions)
     switch = next(iter(found.back)).switch
     whole = {
         "end_to_end": found.end_to_end(),
@@ -221,12 +223,12 @@ def path_change_rows(found: PathChanges, fabric: Fabric, number: int) -> Iterato
     }
     for what, (low, high) in whole.items():
         middle = (low + high) // 2
-        yield Row(switch, f"path_change.{what}", middle, low, high, "ns", time, words)
+        yield Row(switch, f"path_change.{what}", middle, low, high, "ns", time, conditions)
     inside = list(_inside(found, fabric))
     if inside:
-        share, held = sum(inside) / len(inside), {"event": number, "n": len(inside)}
+        share, closure_conditions = sum(inside) / len(inside), {"event": number, "n": len(inside)}
         quantity = "closure.path_change"
-        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, held)
+        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, closure_conditions)
 
 
 def _inside(found: PathChanges, fabric: Fabric) -> Iterator[bool]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from harness.record import Row
-from harness.record.row import Scalar
-from instruments.rdma import RdmaLink
-from testbeds import Link, Plan, Testbed
-from testbeds.flows import link_rate_bps
+from lightrig.flows import link_rate_bps
+from lightrig.harness.record import Row
+from lightrig.harness.record.row import Scalar
+from lightrig.instruments.core.rdma import RdmaLink
+from lightrig.testbeds import Link, Plan, Testbed
 
 SMALL, LARGE = 8, 1 << 20
 """Sizes in bytes: of messages that are timed, and of those that fill a link."""
@@ -17,20 +17,20 @@ _TIMED, _FILLING = 1000, 1000
 def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Iterator[Row]:
     """Measure a link of `plan` once; raises what `RdmaLink` does.
 
-    `rdma.latency` is the median of its messages, one way; `rdma.use` is the bandwidth as a share
-    of the link's rate.
+    `rdma.latency` is the median of its messages, one way; `rdma.utilization` is the bandwidth as
+    a share of the link's rate.
     """
     line_rate = link_rate_bps(testbed, link)
-    held: dict[str, Scalar] = {"plan": plan.name, "line_rate_bps": line_rate}
+    conditions: dict[str, Scalar] = {"plan": plan.name, "line_rate_bps": line_rate}
     subject = str(link)
     timed = ends.latency(SMALL, _TIMED)
-    known = {**held, "size": timed.size, "iterations": timed.iterations}
+    known = {**conditions, "size": timed.size, "iterations": timed.iterations}
     at = timed.at.latest
     for name, ns in (("latency", timed.typical_ns), ("latency_p99", timed.p99_ns)):
         if ns is not None:
             yield Row(subject, f"rdma.{name}", ns, ns, ns, "ns", at, known)
     filled = ends.bandwidth(LARGE, _FILLING)
-    known = {**held, "size": filled.size, "iterations": filled.iterations}
+    known = {**conditions, "size": filled.size, "iterations": filled.iterations}
     at, rate = filled.at.latest, filled.average_bps
     yield Row(subject, "rdma.bandwidth", rate, None, None, "bit/s", at, known)
-    yield Row(subject, "rdma.use", rate / line_rate, None, None, "share", at, known)
+    yield Row(subject, "rdma.utilization", rate / line_rate, None, None, "share", at, known)

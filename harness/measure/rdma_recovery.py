@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.bench import Fabric
-from harness.record import Row, Scalar
-from instruments.clock import Span
-from instruments.errors import InstrumentError
-from instruments.rdma import RdmaLink
-from testbeds import LightrigError, Link, Plan
+from lightrig.harness.bench import Fabric
+from lightrig.harness.record import Row, Scalar
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.rdma import RdmaLink
+from lightrig.testbeds import LightrigError, Link, Plan
 
 SIZE, ITERATIONS = 8, 100
 """Of a try: bytes of a message, and how many."""
@@ -25,7 +25,7 @@ class RdmaRecovery:
     Attributes:
         after: how long after the command messages came through: not yet when the last try that
             failed was begun, and all of them when the first that did not had ended, in ns.
-        sent: between which stamps the switches were told, on the bench's clock.
+        sent: stamps around the command to the switches, on the bench's clock.
         tries: how many it took.
     """
 
@@ -69,7 +69,7 @@ def first_rdma(
 def rdma_recovery_rows(found: RdmaRecovery, ends: RdmaLink, number: int) -> Iterator[Row]:
     """The event as a row; how long ends send again before they give up goes with it."""
     low, high = found.after
-    held: dict[str, Scalar] = {
+    conditions: dict[str, Scalar] = {
         "event": number,
         "plan": found.plan,
         "tries": found.tries,
@@ -78,4 +78,4 @@ def rdma_recovery_rows(found: RdmaRecovery, ends: RdmaLink, number: int) -> Iter
         "iterations": ITERATIONS,
     }
     middle, time = (low + high) // 2, found.sent.earliest
-    yield Row(str(found.link), "rdma.recovered", middle, low, high, "ns", time, held)
+    yield Row(str(found.link), "rdma.recovered", middle, low, high, "ns", time, conditions)

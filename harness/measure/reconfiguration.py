@@ -5,26 +5,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
-from harness.bench import Bench, Fabric, Transition
-from harness.measure.light import LightWatch, watch_until_complete
-from harness.measure.links import LinkObservation
-from harness.record import Row
-from instruments.capabilities import LinkEvent, PowerMonitor
-from instruments.clock import Span
-from testbeds import LightrigError, Plan, Port
+from lightrig.harness.bench import Bench, Fabric, Transition
+from lightrig.harness.measure.light import LightWatch, take_all, watch_until_complete
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor
+from lightrig.testbeds import LightrigError, Plan, Port
 
 EventStage: TypeAlias = Literal[
     "acknowledged",
-    "light_gone",
+    "los",
     "datagrams_lost",
     "firmware_down",
     "carrier_down",
-    "light_back",
+    "signal_recovered",
     "firmware_up",
     "carrier_up",
     "first_datagram",
 ]
-"""What can happen in a reconfiguration, in the order in which it usually does."""
+"""Stages of a reconfiguration, in their usual order."""
 
 OF_LINK: dict[tuple[str, bool], EventStage] = {
     ("datagram", False): "datagrams_lost",
@@ -35,7 +35,7 @@ OF_LINK: dict[tuple[str, bool], EventStage] = {
     ("datagram", True): "first_datagram",
 }
 _ENDS: frozenset[EventStage] = frozenset(
-    ("acknowledged", "light_back", "firmware_up", "carrier_up", "first_datagram")
+    ("acknowledged", "signal_recovered", "firmware_up", "carrier_up", "first_datagram")
 )
 
 
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Reconfiguration:
-    """What was seen of one change of plan.
+    """Observation of one change of plan.
 
     Attributes:
         plan: the name of the plan that was applied.
@@ -75,7 +75,7 @@ class Reconfiguration:
     reading_gap: int = 0
 
     def after(self, at: Span) -> Span:
-        """How long after the command something happened; nothing of it happens before."""
+        """Latency of `at` after the command, not below zero."""
         earliest, latest = at[0] - self.sent[1], at[1] - self.sent[0]
         return Span(earliest if earliest > 0 else 0, latest if latest > 0 else 0)
 
@@ -110,9 +110,9 @@ class Reconfiguration:
         )
         for kind, down, up in pairs:
             for (subject, stage), lost in moments.items():
-                back = moments.get((subject, up))
-                if stage == down and back is not None:
-                    length = back.since(lost)
+                recovered = moments.get((subject, up))
+                if stage == down and recovered is not None:
+                    length = recovered.since(lost)
                     yield subject, kind, Span(max(length.earliest, 0), max(length.latest, 0))
 
 
@@ -135,8 +135,7 @@ def reconfigure(
     links.begin()
     transition = fabric.prepare(plan)
     watches = _light_watches(fabric.bench, transition)
-    for watch in watches.values():
-        watch.take()
+    take_all(fabric.bench, watches.values())
     sent = transition.begin()
     watch_until_complete(fabric.bench, list(watches.values()), light_timeout)
     acknowledged = transition.acknowledged()
@@ -144,14 +143,17 @@ def reconfigure(
     rising = rising_ports(fabric, transition)
     changes, unfinished = links.changes(rising, sent.earliest, link_timeout)
 
-    seen = [Seen(name, "acknowledged", acknowledged) for name in watches]
+    changed = [name for name, change in transition.changes.items() if change.add or change.remove]
+    seen = [Seen(name, "acknowledged", acknowledged) for name in changed]
     for name, watch in watches.items():
-        seen += [Seen(f"{name}.{e}", "light_gone", at) for e, at in watch.gone(sent).items()]
-        seen += [Seen(f"{name}.{e}", "light_back", at) for e, at in watch.back(sent).items()]
+        seen += [Seen(f"{name}.{e}", "los", at) for e, at in watch.losses_of_signal(sent).items()]
+        seen += [
+            Seen(f"{name}.{e}", "signal_recovered", at) for e, at in watch.recoveries(sent).items()
+        ]
     seen += _link_stages(changes)
-    lit = {one.subject for one in seen if one.stage == "light_back"}
+    lit = {one.subject for one in seen if one.stage == "signal_recovered"}
     missing: list[tuple[str, EventStage]] = [
-        (f"{name}.{circuit.egress}", "light_back")
+        (f"{name}.{circuit.egress}", "signal_recovered")
         for name in watches
         for circuit in sorted(transition.changes[name].add)
         if f"{name}.{circuit.egress}" not in lit
@@ -185,31 +187,31 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
 
 
 def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch]:
-    """What to watch on each switch that moves light and has monitors of its own."""
+    """Light watches of the switches that change circuits and have power monitors."""
     watches = {}
     for name, change in transition.changes.items():
         switch = bench.switches[name]
         if (change.add or change.remove) and isinstance(switch, PowerMonitor):
-            gone = {circuit.egress for circuit in change.remove}
-            back = {circuit.egress for circuit in change.add}
-            watches[name] = LightWatch(switch, gone, back)
+            losing = {circuit.egress for circuit in change.remove}
+            regaining = {circuit.egress for circuit in change.add}
+            watches[name] = LightWatch(switch, losing, regaining)
     return watches
 
 
 def _link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
     """Every port's first loss in every stage, and its recovery.
 
-    A link that flaps has recovered when it is up for good. Datagrams have when the first one
-    comes after the loss: a later silence may be the sender's, who had no turn to send.
+    A flapping link has recovered when it is up for good. Datagrams have recovered with the first
+    one after the loss: a later silence may be a sender that was not scheduled.
     """
-    kept: dict[tuple[Port, EventStage], Span] = {}
+    retained: dict[tuple[Port, EventStage], Span] = {}
     for port, event in changes:
         stage = OF_LINK[event.stage, event.up]
         if stage == "first_datagram":
-            recovered = kept.get((port, stage))
-            lost = kept.get((port, "datagrams_lost"))
+            recovered = retained.get((port, stage))
+            lost = retained.get((port, "datagrams_lost"))
             if recovered is None or (lost is not None and recovered < lost):
-                kept[port, stage] = event.at
-        elif stage in _ENDS or (port, stage) not in kept:
-            kept[port, stage] = event.at
-    return [Seen(str(port), stage, at) for (port, stage), at in kept.items()]
+                retained[port, stage] = event.at
+        elif stage in _ENDS or (port, stage) not in retained:
+            retained[port, stage] = event.at
+    return [Seen(str(port), stage, at) for (port, stage), at in retained.items()]

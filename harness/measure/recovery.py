@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.bench import Fabric
-from harness.record import Row, Scalar
-from instruments.clock import Span
-from instruments.traffic import Traffic, TrafficSource
-from testbeds import LightrigError, Plan
-from testbeds.flows import bus_bandwidth
+from lightrig.flows import bus_bandwidth
+from lightrig.harness.bench import Fabric
+from lightrig.harness.record import Row, Scalar
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.traffic import Traffic, TrafficSource
+from lightrig.testbeds import LightrigError, Plan
 
 
 class WrongTrafficError(LightrigError):
@@ -18,11 +18,11 @@ class WrongTrafficError(LightrigError):
 
 @dataclass(frozen=True)
 class Recovery:
-    """What all-reduces that followed each other saw of one change of plan.
+    """Consecutive all-reduces during one change of plan.
 
     Attributes:
         before, after: the names of the plans.
-        sent: between which stamps the switches were told, on the bench's clock.
+        sent: stamps around the command to the switches, on the bench's clock.
         routed: when the servers had routes for the new plan.
         traffic: every operation of every rank.
     """
@@ -39,9 +39,9 @@ class Recovery:
         return not self.traffic.failures
 
     def first_completed(self) -> Span | None:
-        """How long after the command the first all-reduce that was begun after it was done, in ns.
+        """Latency from the command to the end of the first all-reduce begun after it, in ns.
 
-        None where none was: the traffic did not survive, or was stopped before.
+        None where there is none: the traffic did not survive, or was stopped before.
         """
         for began, ended in self.traffic.completed():
             if began.earliest >= self.sent.latest:
@@ -49,9 +49,9 @@ class Recovery:
         return None
 
     def interruption(self) -> Span | None:
-        """How much longer the longest operation in which circuits moved took than those before.
+        """Excess of the longest operation since the command over the median before it.
 
-        At least and at most, in ns; None where no operation was before or after the command.
+        Bounds in ns; None where no operation completed before or after the command.
         """
         completed = self.traffic.completed()
         before = [e.latest - b.earliest for b, e in completed if e.latest < self.sent.earliest]
@@ -135,17 +135,17 @@ def recovery_rows(found: Recovery, fabric: Fabric, number: int) -> Iterator[Row]
     name, time = fabric.testbed.name, found.sent.earliest
     ring = " - ".join(found.traffic.ranks)
     size, tool = found.traffic.size, found.traffic.tool
-    held: dict[str, Scalar] = {"event": number, "size": size, "tool": tool}
+    row_conditions: dict[str, Scalar] = {"event": number, "size": size, "tool": tool}
     alive = int(found.survived)
-    yield Row(name, "recovery.survived", alive, alive, alive, "1", time, held)
+    yield Row(name, "recovery.survived", alive, alive, alive, "1", time, row_conditions)
     first, pause = found.first_completed(), found.interruption()
     for quantity, span in (("first_collective", first), ("interruption", pause)):
         if span is not None:
             low, high = span
             middle = (low + high) // 2
-            yield Row(name, f"recovery.{quantity}", middle, low, high, "ns", time, held)
+            yield Row(name, f"recovery.{quantity}", middle, low, high, "ns", time, row_conditions)
     low, high = found.routed.since(found.sent)
-    yield Row(name, "recovery.routed", (low + high) // 2, low, high, "ns", time, held)
+    yield Row(name, "recovery.routed", (low + high) // 2, low, high, "ns", time, row_conditions)
     for after, bandwidth in found.bandwidths():
         conditions = {"event": number, "size": size, "after_ns": after.latest}
         quantity = "recovery.bus_bandwidth"

@@ -1,30 +1,30 @@
-"""What a measurement says about the harness itself: closure, and the cost of its own stamps.
+"""Checks of the harness itself: closure, and the cost of its time stamps.
 
-Both need a world whose truth is known, so they exist only where light is simulated.
+Both need ground truth, so they exist only where light is simulated.
 """
 
 from collections.abc import Iterable, Iterator
 
-from harness.bench import Fabric
-from harness.measure.reconfiguration import OF_LINK, EventStage, Reconfiguration
-from harness.record import Row
-from instruments.capabilities import LinkEvent
-from instruments.clock import Span
-from testbeds import Port
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.reconfiguration import OF_LINK, EventStage, Reconfiguration
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import LinkEvent
+from lightrig.testbeds import Port
 
 _TRUTH: dict[EventStage, tuple[str, bool]] = {
-    "light_gone": ("light", False),
-    "light_back": ("light", True),
+    "los": ("light", False),
+    "signal_recovered": ("light", True),
     **{stage: truth for truth, stage in OF_LINK.items()},
 }
 """Which moment of a world's truth a stage must agree with."""
 
 
 def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
-    """How many of each stage's intervals hold the true moment.
+    """Share of each stage's intervals that contain the ground truth.
 
-    Where the truth is itself only known within bounds, a change in the kernel, the two
-    intervals must overlap.
+    Where the truth is only known within bounds (a change in the kernel), the two intervals must
+    overlap.
     """
     truth = fabric.bench.truth
     if truth is None:
@@ -72,13 +72,13 @@ def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[R
 def cross_check_rows(
     checks: Iterable[tuple[Port, LinkEvent]], event: Reconfiguration, number: int
 ) -> Iterator[Row]:
-    """How much later than the fast path netlink told of the same carrier, in ns."""
+    """Delay of netlink behind the fast path for the same carrier event, in ns."""
     seen = {(one.subject, one.stage): one.at for one in event.seen}
-    for port, told in checks:
-        stage: EventStage = "carrier_up" if told.up else "carrier_down"
+    for port, announced in checks:
+        stage: EventStage = "carrier_up" if announced.up else "carrier_down"
         at = seen.get((str(port), stage))
-        if at is not None and told.at.latest >= at.earliest:
-            delay = Span(told.at.latest - at.latest, told.at.latest - at.earliest)
+        if at is not None and announced.at.latest >= at.earliest:
+            delay = Span(announced.at.latest - at.latest, announced.at.latest - at.earliest)
             yield _duration(str(port), "harness.netlink_delay", delay, event, number)
 
 

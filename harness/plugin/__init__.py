@@ -1,43 +1,51 @@
 """The pytest face: options here; what they ask for is loaded only when a testbed is given.
 
-Without `--testbed` the plugin is its options and a skip for suites that need one: other
-projects' tests are left alone, and pay no second for plotting and data frames.
+Without a testbed the plugin is its options, and fixtures that skip the tests which take them:
+other projects' tests are left alone, and pay no second for plotting and data frames.
 """
 
+import os
 from argparse import ArgumentError
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.modes import MODES, SAMPLES
+from lightrig.harness.modes import MODES, SAMPLES
+from lightrig.harness.plugin.keys import FILES, NO_TESTBED
 
-PARTS = ("harness.plugin.collection", "harness.plugin.fixtures", "harness.plugin.session")
-"""What is loaded with the first testbed; the last one begins the run."""
+if TYPE_CHECKING:
+    from lightrig.testbeds import Testbed
 
-FIXTURES = frozenset(
-    (
-        "attenuator",
-        "bench",
-        "bit_error_tester",
-        "climate_chamber",
-        "collectives",
-        "fabric",
-        "light_source",
-        "links",
-        "measure",
-        "modules",
-        "moving",
-        "nic_ports",
-        "plan",
-        "power_meter",
-        "rdma",
-        "samples",
-        "servers",
-        "switches",
-        "testbed",
-        "transition",
-    )
-)
+pytest_plugins = ["lightrig.harness.plugin.fixtures"]
+
+PARTS = ("lightrig.harness.plugin.collection", "lightrig.harness.plugin.session")
+"""Plugins that are loaded with the first testbed; the last one begins the run."""
+
+
+class Hooks:
+    """Hooks of Lightrig, for a `conftest.py`."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_lightrig_testbeds(self, config: pytest.Config) -> Sequence[Path] | None:
+        """Return the testbeds to measure where no person has named one, or None.
+
+        They are simulated unless `--instruments` says otherwise.
+        """
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_lightrig_unavailable(self, fixture: str, testbed: "Testbed") -> str | None:
+        """Return why a testbed can never offer a fixture, or None if it can.
+
+        Tests that take the fixture are deselected on that testbed, with the reason. Decide by
+        the testbed's description alone: nothing is contacted during collection.
+        """
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks."""
+    pluginmanager.add_hookspecs(Hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,18 +56,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="description of a testbed to measure; may be given several times",
+        help="description of a testbed to measure; may be given several times; without, "
+        "the files in LIGHTRIG_TESTBED, else those of the ini option lightrig_testbed",
     )
+    parser.addini("lightrig_testbed", "testbeds to measure without --testbed", type="paths")
     group.addoption(
         "--instruments",
         choices=MODES,
-        default="auto",
+        default=None,
         help="auto: simulate optical domains that do not answer in full (default); "
         "hardware: an absence is an error; simulated: contact nothing outside this machine",
     )
     group.addoption("--seed", type=int, default=0, help="seed of simulated worlds (default 0)")
     group.addoption("--samples", type=int, default=None, help="events a test")
     group.addoption("--profile", choices=sorted(SAMPLES), default="quick", help="how many events")
+    group.addoption(
+        "--fail-inconclusive",
+        action="store_true",
+        help="exit 1 if a test lacks the data for a verdict; without, that alone exits 0",
+    )
     group.addoption(
         "--results", type=Path, default=None, metavar="DIR", help="folder of runs (results/)"
     )
@@ -88,21 +103,63 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Load the rest if there is a testbed, before other plugins decide where reports go."""
     config.addinivalue_line(
-        "markers", "needs(circuits=N): skip where a testbed cannot move N circuits at once"
+        "markers",
+        "limits(*families): `samples` is the number of events that the limits under these need",
+    )
+    config.addinivalue_line(
+        "markers",
+        "needs(circuits=N, lacks=FUNCTION): deselect where a testbed cannot move N circuits at "
+        "once, or where a function of the test's parameters (testbed, plan, ...) returns a reason",
     )
     config.addinivalue_line(
         "markers", "of_testbed(NAME): a question to one testbed, which no other is asked"
     )
-    if config.getoption("testbed"):
+    config.addinivalue_line(
+        "markers", "of_system(NAME): about a published system; runs on testbeds that declare it"
+    )
+    files, by_person = _testbeds(config)
+    if config.option.instruments is None:
+        config.option.instruments = "auto" if by_person else "simulated"
+    if files:
+        config.stash[FILES] = files
         for part in PARTS:
             config.pluginmanager.import_plugin(part)
+        _load_system_fixtures(config)
+
+
+def _load_system_fixtures(config: pytest.Config) -> None:
+    """Register the fixtures of all installed systems, of which the testbeds may be."""
+    # Imported here: without a testbed no system is looked for.
+    from lightrig.harness.systems.registry import (  # noqa: PLC0415
+        SystemRegistryError,
+        installed_systems,
+    )
+
+    try:
+        for system in installed_systems().values():
+            module = system.load("fixtures")
+            if module is not None and not config.pluginmanager.is_registered(module):
+                config.pluginmanager.register(module, f"lightrig-{system.name}")
+    except SystemRegistryError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _testbeds(config: pytest.Config) -> tuple[list[str], bool]:
+    """The testbeds' files, and whether a person named them: option, environment, ini, conftest."""
+    given: list[str] = config.getoption("testbed")
+    named = [name for name in os.environ.get("LIGHTRIG_TESTBED", "").split(os.pathsep) if name]
+    if found := given or named or list(map(str, config.getini("lightrig_testbed"))):
+        return found, True
+    return list(map(str, config.hook.pytest_lightrig_testbeds(config=config) or ())), False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that want a testbed where none is given."""
-    if config.getoption("testbed"):
+    if FILES in config.stash:
         return
     for item in items:
-        info = getattr(item, "_fixtureinfo", None)
-        if info is not None and FIXTURES & set(info.names_closure) - set(info.name2fixturedefs):
-            item.add_marker(pytest.mark.skip(reason="no testbed: give --testbed FILE"))
+        # Fixtures of a system, and what they build on, are unknown without a testbed.
+        if "lightrig_testbed" in getattr(item, "fixturenames", ()) or item.get_closest_marker(
+            "of_system"
+        ):
+            item.add_marker(pytest.mark.skip(reason=NO_TESTBED))

@@ -1,70 +1,142 @@
-"""Which tests there are: spread over testbeds, their plans and counts, from the files alone."""
+"""Which tests there are: spread over testbeds, their plans and instruments, from the files alone.
 
+A test that a testbed can never run, since it lacks an instrument, a kind of server or a plan, is
+deselected, and counted with its reason. A skip is left for what is missing
+today and can be added.
+"""
+
+import inspect
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
-from harness.plugin.keys import TESTBEDS
-from testbeds import PlanPair, Port, Testbed, plan_pairs
+from lightrig.harness.bench.rdma import without_rdma
+from lightrig.harness.plugin.keys import TESTBEDS
+from lightrig.instruments.core.registry import NoDriverError, driver
+from lightrig.testbeds import PlanPair, Port, Testbed, plan_pairs
 
 MOST_COUNTS = 2
-"""How many counts of circuits moved at once a test is spread over, besides all of them."""
+"""Number of counts of moved circuits that a test is parametrized with, besides all circuits."""
 
 INSTRUMENTS = ("power_meter", "light_source", "attenuator", "bit_error_tester", "climate_chamber")
 """Fixtures that are one of a testbed's instruments; each has the name of its kind."""
 
+PREFIX = "lightrig_"
+"""Of the fixtures that hold a test's parameters; those without it return the same values.
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Spread tests over testbeds, plans, counts and instruments, from the files alone."""
-    known = ("testbed", "plan", "transition", "moving", "lent")
-    wanted: list[str] = [n for n in known if n in metafunc.fixturenames]
-    if "testbed" not in wanted or not _is_ours(metafunc):
-        return
-    kinds = [kind for kind in INSTRUMENTS if kind in metafunc.fixturenames]
-    rows: list[Any] = []
-    for testbed in metafunc.config.stash[TESTBEDS]:
-        lacking = [kind for kind in kinds if not instruments_of(testbed, kind)]
-        if "nic_ports" in metafunc.fixturenames and not physical_ports(testbed):
-            lacking.append("physical NIC port")
-        lack = _without(testbed, lacking) if lacking else None
-        if {"plan", "transition"} & set(wanted):
-            lack = lack or _overheard(testbed)
-        if lack is not None:
-            nothing = [None] * (len(wanted) - 1)
-            marks = pytest.mark.skip(reason=lack)
-            rows.append(pytest.param(testbed, *nothing, marks=marks, id=testbed.name))
-            continue
-        rows += [
-            pytest.param(*values, id="-".join(_named(values)))
-            for values in _spread(testbed, wanted, kinds)
-        ]
-    if not rows:
-        why = pytest.mark.skip(reason="no plan of these testbeds can be moved in parts")
-        rows = [pytest.param(*[None] * len(wanted), marks=why, id="none")]
-    metafunc.parametrize(tuple(wanted), rows, indirect=True, scope="session")
+A project may have fixtures of its own called `testbed` or `plan`; none begins like this.
+"""
+
+Reasons: TypeAlias = dict[str, Counter[str]]
+"""Numbers of deselected tests, by the testbed that cannot run them and the reason."""
+
+DESELECTED = pytest.StashKey[Reasons]()
+_PENDING = pytest.StashKey[dict[str, str]]()
+"""Reasons of the function that is being collected, by the testbeds that cannot run it."""
 
 
-class Lent(dict[str, str]):
-    """The instruments that a test is lent: a name for each kind that it takes.
+class InstrumentSelection(dict[str, str]):
+    """The name of one instrument for each kind that a test takes.
 
-    telling: the kinds of which the testbed has several; another's name would say nothing.
+    several: the kinds of which the testbed has more than one, so that the name distinguishes tests.
     """
 
-    telling: list[str]
+    several: list[str]
 
     def __str__(self) -> str:
-        return "-".join(self[kind] for kind in self.telling)
+        return "/".join(self[kind] for kind in self.several)
+
+
+class NotApplicable(pytest.Item):
+    """A test on a testbed that can never run it; it is deselected after collection.
+
+    reason: a sentence.
+    """
+
+    testbed: str
+    reason: str
+
+    def runtest(self) -> NoReturn:
+        """Refuse: it is deselected before tests run."""
+        raise NotImplementedError(self.reason)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to count."""
+    config.stash[DESELECTED], config.stash[_PENDING] = {}, {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Spread a test over testbeds, plans, counts of circuits and instruments."""
+    known = ("testbed", "plan", "transition", "moving", "instruments")
+    wanted = [name for name in known if PREFIX + name in metafunc.fixturenames]
+    if "testbed" not in wanted:
+        return
+    kinds = [kind for kind in INSTRUMENTS if kind in metafunc.fixturenames]
+    rows = []
+    for testbed in metafunc.config.stash[TESTBEDS]:
+        reason = _lacks(testbed, metafunc)
+        found = [] if reason else list(_spread(testbed, wanted, kinds))
+        rows += [pytest.param(*values, id="/".join(_named(values))) for values in found]
+        if not found:
+            reason = reason or f"no {_missing_plan(wanted)}"
+            metafunc.config.stash[_PENDING][testbed.name] = reason
+    if rows:
+        names = [PREFIX + name for name in wanted]
+        metafunc.parametrize(names, rows, indirect=True, scope="session")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> Iterator[None]:
+    """Add an item for each testbed that cannot run a function; all its items, where none can."""
+    pending = collector.config.stash[_PENDING]
+    pending.clear()
+    found: Any = yield
+    if not pending:
+        return found  # type: ignore[no-any-return]
+    items = [item for item in found if _testbed_of(item)]
+    for testbed, reason in pending.items():
+        item = NotApplicable.from_parent(collector, name=f"{name}[{testbed}]")
+        item.testbed, item.reason = testbed, reason
+        item.own_markers.extend(getattr(obj, "pytestmark", ()))  # for -m
+        items.append(item)
+    pending.clear()
+    return items  # type: ignore[return-value]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep each testbed's tests together; deselect those that it can never run."""
+    testbeds: list[Testbed] = config.stash[TESTBEDS]
+    order = {testbed.name: number for number, testbed in enumerate(testbeds)}
+    items.sort(key=lambda item: order.get(_testbed_of(item), -1))
+    retained, rest = [], []
+    reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for item in items:
+        if (reason := _reason(item)) is None:
+            retained.append(item)
+            continue
+        rest.append(item)
+        reasons[_testbed_of(item)][reason] += 1
+    items[:] = retained
+    config.stash[DESELECTED] = dict(reasons)
+    if rest:
+        config.hook.pytest_deselected(items=rest)
 
 
 def instruments_of(testbed: Testbed, kind: str) -> list[str]:
-    """The names of a testbed's instruments of one kind, in the file's order."""
+    """Return the names of a testbed's instruments of one kind, in the file's order."""
     return [name for name, spec in testbed.instruments.items() if spec.kind == kind]
 
 
 def physical_ports(testbed: Testbed) -> list[Port]:
-    """The NIC ports of servers that are computers; a namespace's links are the kernel's own."""
+    """Return the NIC ports of servers that are computers; a namespace's links are the kernel's."""
     return [
         spec.port
         for spec in testbed.nic_ports
@@ -72,22 +144,19 @@ def physical_ports(testbed: Testbed) -> list[Port]:
     ]
 
 
-def _is_ours(metafunc: pytest.Metafunc) -> bool:
-    """Whether `testbed` is ours, not another project's of that name."""
-    definitions = metafunc._arg2fixturedefs.get("testbed", ())  # noqa: SLF001 - no public way
-    return any(
-        definition.func.__module__ == "harness.plugin.fixtures" for definition in definitions[-1:]
-    )
+# ------------------------------------------------------------------------------ parameters
 
 
 def _spread(testbed: Testbed, wanted: list[str], kinds: list[str]) -> Iterator[tuple[Any, ...]]:
     names = [instruments_of(testbed, kind) for kind in kinds]
-    lent = [Lent(zip(kinds, chosen, strict=True)) for chosen in itertools.product(*names)]
-    for each in lent:
-        each.telling = [kind for kind, known in zip(kinds, names, strict=True) if len(known) > 1]
+    chosen = [
+        InstrumentSelection(zip(kinds, each, strict=True)) for each in itertools.product(*names)
+    ]
+    for each in chosen:
+        each.several = [kind for kind, known in zip(kinds, names, strict=True) if len(known) > 1]
     for moved in _moves(testbed, wanted):
-        for each in lent:
-            yield testbed, *moved, *([each] if kinds else [])
+        for each in chosen:
+            yield testbed, *moved, *([each] if "instruments" in wanted else [])
 
 
 def _moves(testbed: Testbed, wanted: list[str]) -> Iterator[tuple[Any, ...]]:
@@ -105,58 +174,126 @@ def _moves(testbed: Testbed, wanted: list[str]) -> Iterator[tuple[Any, ...]]:
             yield pair, moving
 
 
-def _named(values: tuple[Any, ...]) -> list[str]:
-    testbed, *others = values
-    return [testbed.name, *filter(None, map(str, others))]
+def _named(values: tuple[Any, ...]) -> Iterator[str]:
+    """The parts of a test's id, such as rings4, ring-to-mesh, 4-circuits."""
+    for value in values:
+        if isinstance(value, Testbed):
+            yield value.name
+        elif isinstance(value, PlanPair):
+            yield f"{value.before.name}-to-{value.after.name}"
+        elif isinstance(value, int):
+            yield f"{value}-circuits"
+        elif name := str(value):
+            yield name
 
 
-def _overheard(testbed: Testbed) -> str | None:
-    """Why ports cannot be observed by datagrams to whoever is at the other end, if they cannot."""
-    switches = testbed.switches.keys() - testbed.optical_switches.keys()
-    if switches and len(physical_ports(testbed)) < len(testbed.nic_ports):
-        return (
-            f"testbed {testbed.name}: every port at {', '.join(sorted(switches))}, a bridge of the "
-            "kernel, hears all others' datagrams, a thousand a second each"
-        )
+# ---------------------------------------------------------------------------- not applicable
+
+
+def _reason(item: pytest.Item) -> str | None:
+    """Why the item's testbed can never run it; None if it can, or where there is no testbed."""
+    if isinstance(item, NotApplicable):
+        return item.reason
+    params = _params(item)
+    if f"{PREFIX}testbed" not in params:
+        return None
+    known = {name.removeprefix(PREFIX): value for name, value in params.items()}
+    if "plan" in known and f"{PREFIX}plan" in params:
+        known["plan"] = known["testbed"].plans[known["plan"]]
+    for mark in item.iter_markers("needs"):
+        if (lacks := mark.kwargs.get("lacks")) is not None:
+            names = inspect.signature(lacks).parameters
+            if reason := lacks(**{name: known[name] for name in names}):
+                return str(reason)
+        pair, circuits = known.get("transition"), mark.kwargs.get("circuits")
+        if circuits is not None and pair is not None and circuits not in pair.counts():
+            return f"no transition of {circuits} circuits"
     return None
 
 
-def _without(testbed: Testbed, kinds: list[str]) -> str:
-    *others, last = (f"no {kind.replace('_', ' ')}" for kind in kinds)
-    return f"testbed {testbed.name} has {', '.join(others)}{' and ' * bool(others)}{last}"
+def _lacks(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
+    """Why a testbed can never run a function, by its marks and the fixtures that it takes."""
+    names = metafunc.fixturenames
+    for mark in metafunc.definition.iter_markers("of_testbed"):
+        if testbed.name not in mark.args:
+            return "a question to another testbed"
+    for mark in metafunc.definition.iter_markers("of_system"):
+        if testbed.system not in mark.args:
+            return f"not a testbed of {' or '.join(mark.args)}"
+    kinds = [kind for kind in INSTRUMENTS if kind in names and not instruments_of(testbed, kind)]
+    lacking = [f"no {kind.replace('_', ' ')}" for kind in kinds]
+    if "nic_ports" in names and not physical_ports(testbed):
+        lacking.append("no physical NIC port")
+    if lacking:
+        *rest, last = lacking
+        return f"{', '.join(rest)}{' and ' * bool(rest)}{last}"
+    for name, without in _WITHOUT.items():
+        if name in names and (reason := without(testbed)):
+            return reason
+    hook = metafunc.definition.ihook.pytest_lightrig_unavailable
+    reasons = (hook(fixture=name, testbed=testbed) for name in names)
+    return next(filter(None, reasons), None)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep each testbed's tests together; skip what it cannot offer before any set-up."""
-    testbeds: list[Testbed] = config.stash[TESTBEDS]
-    order = {testbed.name: number for number, testbed in enumerate(testbeds)}
-    items.sort(key=lambda item: order.get(_testbed_of(item), -1))
-    if others := [item for item in items if _is_of_another(item)]:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
-    for item in items:
-        mark = item.get_closest_marker("needs")
-        callspec = getattr(item, "callspec", None)
-        pair = callspec.params.get("transition") if mark and callspec else None
-        if mark is not None and isinstance(pair, PlanPair) and (why := _lacks(pair, **mark.kwargs)):
-            item.add_marker(pytest.mark.skip(reason=why))
+def _without_collectives(testbed: Testbed) -> str:
+    servers = list(testbed.servers.values())
+    if len(servers) > 1 and (
+        all(server.gpus.count for server in servers)
+        or all(server.address.startswith("netns://") for server in servers)
+    ):
+        return ""
+    return "no two servers with GPUs, and no namespaces"
 
 
-def _is_of_another(item: pytest.Item) -> bool:
-    """Whether an item asks a testbed what is asked of another one only."""
-    mark = item.get_closest_marker("of_testbed")
-    return mark is not None and _testbed_of(item) not in {*mark.args, ""}
+def _without_telemetry(testbed: Testbed) -> str:
+    """Whether a switch's driver reads telemetry; a model without a driver fails later, by name."""
+    for spec in testbed.optical_switches.values():
+        with suppress(NoDriverError):
+            if hasattr(driver(spec.model), "telemetry"):
+                return ""
+    return "no transceivers with telemetry"
+
+
+def _overheard(testbed: Testbed) -> str:
+    """Why ports cannot be observed by datagrams to the port at the other end, if they cannot."""
+    switches = testbed.switches.keys() - testbed.optical_switches.keys()
+    if switches and len(physical_ports(testbed)) < len(testbed.nic_ports):
+        return (
+            f"every port at {', '.join(sorted(switches))}, a bridge of the kernel, receives the "
+            "datagrams of all others, a thousand a second each"
+        )
+    return ""
+
+
+_WITHOUT: Mapping[str, Callable[[Testbed], str]] = {
+    "rdma": without_rdma,
+    "collectives": _without_collectives,
+    "modules": _without_telemetry,
+    "plan": _overheard,
+    "transition": _overheard,
+}
+"""Why a testbed cannot offer a fixture; empty where it can."""
+
+
+def _missing_plan(wanted: list[str]) -> str:
+    if "plan" in wanted:
+        return "plan"
+    return "two plans that move in parts" if "moving" in wanted else "two plans"
+
+
+def _params(item: pytest.Item) -> Mapping[str, Any]:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params if callspec else {}
+
+
+def testbed_of(item: pytest.Item) -> Testbed | None:
+    """The testbed that an item is a question to, if it is to any."""
+    found = _params(item).get(f"{PREFIX}testbed")
+    return found if isinstance(found, Testbed) else None
 
 
 def _testbed_of(item: pytest.Item) -> str:
-    callspec = getattr(item, "callspec", None)
-    testbed = callspec.params.get("testbed") if callspec else None
-    return testbed.name if isinstance(testbed, Testbed) else ""
-
-
-def _lacks(pair: PlanPair, circuits: int) -> str | None:
-    if circuits in pair.counts():
-        return None
-    possible = ", ".join(map(str, pair.counts()))
-    return f"{pair} can move {possible} circuits at once, not {circuits}"
+    if isinstance(item, NotApplicable):
+        return item.testbed
+    testbed = testbed_of(item)
+    return testbed.name if testbed else ""

@@ -11,33 +11,36 @@ from typing import IO, Any, Self
 
 import pytest
 
-from harness.plugin.keys import ENDED, TESTBEDS
-from harness.plugin.observed import ObservedRun
-from harness.plugin.quantities import Figure, Quantities
-from harness.record import Row
-from harness.statistics import Verdict
-from instruments.clock import SystemClock, wall_time
-from testbeds import Limit
+from lightrig.harness.plugin.collection import DESELECTED
+from lightrig.harness.plugin.keys import ENDED, TESTBEDS
+from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.quantities import Figure, Quantities
+from lightrig.harness.record import Row
+from lightrig.harness.statistics import Verdict
+from lightrig.instruments.clock import SystemClock, wall_time
+from lightrig.testbeds import Limit
 
 VERSION = 1
 EVERY = 1_000_000_000
-"""How long a test goes on, in ns, before its quantities are told of again."""
+"""Period, in ns, at which a running test's quantities are reported again."""
 
 
 class Events:
-    """Writes an event for all that happens in a run, as it happens."""
+    """Write an event for each step of a run as it happens."""
 
     def __init__(self, config: pytest.Config, run: ObservedRun, target: str) -> None:
         self._config = config
         self._run = run
         self._clock = SystemClock()
         self._to_stdout = target == "-"
+        self._on_stderr: pytest.TerminalReporter | None = None
         # While tests run, descriptor 1 leads elsewhere.
         file = os.dup(sys.stdout.fileno()) if self._to_stdout else target
         self._file: IO[str] | None = open(file, "w", encoding="utf-8")  # noqa: SIM115
-        self._quantities = Quantities()
-        self._told_at = 0
+        self._quantities: dict[str, Quantities] = {}
+        self._written_at = 0
         self._count = 0
+        self._any_collected = False
         run.observers = (*run.observers, self._recorded)
         run.finishes = (*run.finishes, self._finished)
         run.judges = (*run.judges, self._judged)
@@ -70,29 +73,50 @@ class Events:
 
     # ---------------------------------------------------------------------------- the run
 
+    def pytest_plugin_registered(
+        self, plugin: object, plugin_name: str, manager: pytest.PytestPluginManager
+    ) -> None:
+        """Where events take standard output, put a terminal on standard error in its place."""
+        if self._to_stdout and plugin_name == "terminalreporter" and plugin is not self._on_stderr:
+            manager.unregister(plugin)
+            self._on_stderr = pytest.TerminalReporter(self._config, sys.stderr)
+            manager.register(self._on_stderr, plugin_name)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Begin; where events take standard output, people read standard error."""
-        reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
-        if self._to_stdout and reporter is not None:
-            from _pytest.config import create_terminal_writer  # noqa: PLC0415
-
-            reporter._tw = create_terminal_writer(self._config, sys.stderr)  # noqa: SLF001
+        """Begin."""
         self._write(
             "run_started",
             version=VERSION,
             run=self._run.name,
             testbeds={t.name: str(t.path) for t in self._config.stash[TESTBEDS]},
-            instruments=self._config.getoption("instruments"),
+            instruments=self._config.option.instruments,
             seed=self._config.getoption("seed"),
         )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """How many tests there are."""
-        self._write("tests_collected", tests=len(session.items))
+        """Report the number of collected tests."""
+        self._collected(len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Report it once the first worker has collected; all workers collect the same tests."""
+        if not self._any_collected:
+            self._collected(len(ids))
+
+    def _collected(self, tests: int) -> None:
+        self._any_collected = True
+        self._write("tests_collected", tests=tests)
+
+    def deselected(self) -> None:
+        """Report the tests that each testbed cannot run, with reasons, when workers end."""
+        for testbed, reasons in self._config.stash[DESELECTED].items():
+            fields = {"tests": sum(reasons.values()), "reasons": dict(reasons)}
+            self._write("tests_deselected", testbed=testbed, **fields)
 
     def finished(self, exitstatus: int, report: Path | None) -> None:
-        """The run has ended, and its report is there."""
+        """Report that the run has ended and its report is written."""
+        self.deselected()
         self._write(
             "run_finished",
             exit=exitstatus,
@@ -107,24 +131,24 @@ class Events:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A test begins."""
-        self._quantities = Quantities()
+        self._quantities[nodeid] = Quantities()
         self._count += 1
-        self._told_at = self._clock.now()
+        self._written_at = self._clock.now()
         self._write("test_started", test=nodeid, number=self._count)
 
     def _finished(self, test: str, outcome: str, duration: float, why: str) -> None:
-        for figure in self._quantities.figures():
+        for figure in self._quantities.pop(test, Quantities()).figures():
             self._figure(test, figure, final=True)
-        self._quantities = Quantities()
         fields = {"outcome": outcome, "duration_s": round(duration, 6), "why": why or None}
         self._write("test_finished", test=test, **fields)
 
     def _recorded(self, test: str, simulated: bool, rows: Sequence[Row]) -> None:
-        self._quantities.add(simulated, rows)
-        if self._clock.now() - self._told_at >= EVERY:
-            for figure in self._quantities.figures():
+        quantities = self._quantities.setdefault(test, Quantities())
+        quantities.add(simulated, rows)
+        if self._clock.now() - self._written_at >= EVERY:
+            for figure in quantities.figures():
                 self._figure(test, figure, final=False)
-            self._told_at = self._clock.now()
+            self._written_at = self._clock.now()
 
     def _figure(self, test: str, figure: Figure, *, final: bool) -> None:
         self._write("quantity", test=test, **asdict(figure), final=final)

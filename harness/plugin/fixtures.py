@@ -1,90 +1,152 @@
-"""What tests take: a testbed come alive, its parts, and measurements."""
+"""Fixtures: an open testbed, its parts, and measurements.
 
-from collections.abc import Callable, Iterator
+The fixtures exist without a testbed too, so that a suite without one is skipped with a reason.
+Their imports are local, so that projects without a testbed do not pay for them.
+"""
+
+# Projects without a testbed load this file too, so imports that only a run needs are local.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.bench import Bench, Fabric, LabTroubleError, NotHereError, bind
-from harness.bench.collectives import Collectives, NoCollectivesError, open_collectives
-from harness.bench.exchanges import Exchanges
-from harness.bench.keeping import FoundState, Lease, LeaseHeldError, state_folder
-from harness.bench.rdma import RdmaOverCircuits, without_rdma
-from harness.measure.judged import NotEnoughDataError
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.modes import SAMPLES, Mode
-from harness.plugin.collection import Lent, instruments_of, physical_ports
-from harness.plugin.keys import BENCHES, NOTES, RUN
-from harness.plugin.patience import uninterrupted
-from harness.statistics import Verdict
-from instruments.capabilities import (
-    Attenuator,
-    BitErrorTester,
-    ClimateChamber,
-    LightSource,
-    ModuleTelemetry,
-    OpticalSwitch,
-    PowerMeter,
-    Restorable,
-    Server,
-)
-from instruments.servers.gloo import NoPyTorchError
-from testbeds import Limit, Plan, PlanPair, Port, Testbed
+from lightrig.harness.modes import SAMPLES, Mode
+from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NO_TESTBED, RUN
 
-LAB_TROUBLE = 3
-"""Exit status when hardware was asked for and did not answer."""
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.bench.collectives import Collectives
+    from lightrig.harness.bench.rdma import RdmaOverCircuits
+    from lightrig.harness.measure.links import LinkObservation
+    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.plugin.collection import InstrumentSelection
+    from lightrig.instruments.core.capabilities import (
+        Attenuator,
+        BitErrorTester,
+        ClimateChamber,
+        LightSource,
+        ModuleTelemetry,
+        OpticalSwitch,
+        PowerMeter,
+        Server,
+    )
+    from lightrig.testbeds import Plan, PlanPair, Port, Testbed
+
+_PARAMETERS = ("testbed", "plan", "transition", "moving")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> None:
+    """Refuse a test that mixes our fixtures with another project's fixture of the same name."""
+    name = fixturedef.argname
+    if (
+        name in _PARAMETERS
+        and fixturedef.func.__module__ != __name__
+        and f"lightrig_{name}" in request.fixturenames
+    ):
+        code = fixturedef.func.__code__
+        pytest.fail(
+            f"fixture {name!r} of {code.co_filename}:{code.co_firstlineno} hides Lightrig's, which "
+            f"other fixtures of this test build on; rename it, or take 'lightrig_{name}'",
+            pytrace=False,
+        )
 
 
 @pytest.fixture(scope="session")
-def testbed(request: pytest.FixtureRequest) -> Testbed:
-    """What the testbed's file says."""
+def lightrig_testbed(request: pytest.FixtureRequest) -> Testbed:
+    """The parsed testbed file; `testbed` under a name that does not clash with other projects."""
+    if not hasattr(request, "param"):
+        pytest.skip(NO_TESTBED)
     described: Testbed = request.param
     return described
 
 
 @pytest.fixture(scope="session")
-def plan(request: pytest.FixtureRequest, testbed: Testbed) -> Plan:
+def lightrig_plan(request: pytest.FixtureRequest, lightrig_testbed: Testbed) -> Plan:
     """One of the testbed's plans."""
-    return testbed.plans[request.param]
+    return lightrig_testbed.plans[request.param]
 
 
 @pytest.fixture(scope="session")
-def transition(request: pytest.FixtureRequest) -> PlanPair:
+def lightrig_transition(request: pytest.FixtureRequest, lightrig_testbed: Testbed) -> PlanPair:
     """Two of the testbed's plans, `before` and `after`."""
     pair: PlanPair = request.param
     return pair
 
 
 @pytest.fixture(scope="session")
-def moving(request: pytest.FixtureRequest) -> int:
-    """How many circuits to move at once."""
+def lightrig_moving(request: pytest.FixtureRequest, lightrig_transition: PlanPair) -> int:
+    """Number of circuits to move at once."""
     count: int = request.param
     return count
 
 
 @pytest.fixture(scope="session")
-def bench(testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
-    """The testbed come alive: every instrument open and identified."""
-    mode: Mode = pytestconfig.getoption("instruments")
+def lightrig_instruments(request: pytest.FixtureRequest) -> InstrumentSelection:
+    """Which of the testbed's instruments the test is spread over; none where it takes none."""
+    from lightrig.harness.plugin.collection import InstrumentSelection
+
+    chosen: InstrumentSelection = getattr(request, "param", None) or InstrumentSelection()
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def testbed(lightrig_testbed: Testbed) -> Testbed:
+    """The parsed testbed file."""
+    return lightrig_testbed
+
+
+@pytest.fixture(scope="session")
+def plan(lightrig_plan: Plan) -> Plan:
+    """One of the testbed's plans."""
+    return lightrig_plan
+
+
+@pytest.fixture(scope="session")
+def transition(lightrig_transition: PlanPair) -> PlanPair:
+    """Two of the testbed's plans, `before` and `after`."""
+    return lightrig_transition
+
+
+@pytest.fixture(scope="session")
+def moving(lightrig_moving: int) -> int:
+    """Number of circuits to move at once."""
+    return lightrig_moving
+
+
+@pytest.fixture(scope="session")
+def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
+    """The open testbed: every instrument connected and identified."""
+    from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError, bind
+    from lightrig.harness.bench.lease import Lease, LeaseConflictError
+    from lightrig.harness.bench.saved_state import state_folder
+    from lightrig.harness.plugin.ending import LAB_ERROR
+
+    testbed = lightrig_testbed
+    mode: Mode = pytestconfig.option.instruments
     lease: Lease | None = None
     try:
         bound = bind(testbed, mode, pytestconfig.getoption("seed"))
-    except NotHereError as error:
+    except UnsupportedHostError as error:
         pytest.skip(str(error))
-    except LabTroubleError as error:
-        pytest.exit(str(error), LAB_TROUBLE)
-    if not bound.private:
+    except LabUnavailableError as error:
+        pytest.exit(str(error), LAB_ERROR)
+    if not bound.in_process:
         try:
             lease = Lease(testbed.name, state_folder())
-        except LeaseHeldError as error:
+        except LeaseConflictError as error:
             bound.close()
-            pytest.exit(str(error), LAB_TROUBLE)
+            pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
-    pytestconfig.stash[NOTES][testbed.name] = list(bound.notes)
-    for note in bound.notes:
-        pytestconfig.stash[RUN].note(testbed.name, note)
+    for note in (*testbed.notes, *bound.notes):
+        pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound
     del pytestconfig.stash[BENCHES][testbed.name]
     bound.close()
@@ -95,7 +157,11 @@ def bench(testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
 @pytest.fixture(scope="session")
 def fabric(bench: Bench) -> Iterator[Fabric]:
     """Applies plans; puts the switches back as they were found."""
-    found = None if bench.private else FoundState(bench.testbed.name, state_folder())
+    from lightrig.harness.bench import Fabric
+    from lightrig.harness.bench.saved_state import SavedState, state_folder
+    from lightrig.harness.plugin.ending import uninterrupted
+
+    found = None if bench.in_process else SavedState(bench.testbed.name, state_folder())
     fabric = Fabric(bench, found)
     yield fabric
     with uninterrupted():
@@ -111,6 +177,8 @@ def switches(bench: Bench) -> dict[str, OpticalSwitch]:
 @pytest.fixture(scope="session")
 def modules(bench: Bench) -> list[ModuleTelemetry]:
     """The testbed's switches that are made of modules which say what they draw."""
+    from lightrig.instruments.core.capabilities import ModuleTelemetry
+
     found: list[ModuleTelemetry] = [
         each for each in bench.switches.values() if isinstance(each, ModuleTelemetry)
     ]
@@ -126,51 +194,54 @@ def servers(bench: Bench) -> dict[str, Server]:
 
 
 @pytest.fixture(scope="session")
-def nic_ports(testbed: Testbed) -> tuple[Port, ...]:
+def nic_ports(lightrig_testbed: Testbed) -> tuple[Port, ...]:
     """The NIC ports of the testbed's servers that are computers."""
-    return tuple(physical_ports(testbed))
+    from lightrig.harness.plugin.collection import physical_ports
 
-
-@pytest.fixture(scope="session")
-def lent(request: pytest.FixtureRequest) -> Lent:
-    """Which of the testbed's instruments the test is spread over; by itself, none."""
-    chosen: Lent = getattr(request, "param", None) or Lent()
-    return chosen
+    return tuple(physical_ports(lightrig_testbed))
 
 
 @pytest.fixture
-def power_meter(bench: Bench, lent: Lent) -> Iterator[PowerMeter]:
+def power_meter(bench: Bench, lightrig_instruments: InstrumentSelection) -> Iterator[PowerMeter]:
     """A power meter of the testbed; what a test sets is put back when it ends."""
-    yield from _lend(bench, lent, "power_meter")
+    yield from _lend(bench, lightrig_instruments, "power_meter")
 
 
 @pytest.fixture
-def light_source(bench: Bench, lent: Lent) -> Iterator[LightSource]:
+def light_source(bench: Bench, lightrig_instruments: InstrumentSelection) -> Iterator[LightSource]:
     """A light source of the testbed; its light is as it was found when the test ends."""
-    yield from _lend(bench, lent, "light_source")
+    yield from _lend(bench, lightrig_instruments, "light_source")
 
 
 @pytest.fixture
-def attenuator(bench: Bench, lent: Lent) -> Iterator[Attenuator]:
+def attenuator(bench: Bench, lightrig_instruments: InstrumentSelection) -> Iterator[Attenuator]:
     """An attenuator of the testbed; its attenuation is put back when the test ends."""
-    yield from _lend(bench, lent, "attenuator")
+    yield from _lend(bench, lightrig_instruments, "attenuator")
 
 
 @pytest.fixture
-def bit_error_tester(bench: Bench, lent: Lent) -> Iterator[BitErrorTester]:
+def bit_error_tester(
+    bench: Bench, lightrig_instruments: InstrumentSelection
+) -> Iterator[BitErrorTester]:
     """A bit error tester of the testbed; its output is as it was found when the test ends."""
-    yield from _lend(bench, lent, "bit_error_tester")
+    yield from _lend(bench, lightrig_instruments, "bit_error_tester")
 
 
 @pytest.fixture(scope="session")
-def climate_chamber(bench: Bench, lent: Lent) -> Iterator[ClimateChamber]:
+def climate_chamber(
+    bench: Bench, lightrig_instruments: InstrumentSelection
+) -> Iterator[ClimateChamber]:
     """A climate chamber of the testbed; put back after the last test, since it takes hours."""
-    yield from _lend(bench, lent, "climate_chamber")
+    yield from _lend(bench, lightrig_instruments, "climate_chamber")
 
 
-def _lend(bench: Bench, lent: Lent, kind: str) -> Iterator[Any]:
+def _lend(bench: Bench, chosen: InstrumentSelection, kind: str) -> Iterator[Any]:
     """An instrument of a kind, for as long as its user has it; found settings are put back."""
-    name = lent.get(kind)
+    from lightrig.harness.plugin.collection import instruments_of
+    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.instruments.core.capabilities import Restorable
+
+    name = chosen.get(kind)
     if name is None:  # asked for by name while the test ran, when no test can be spread
         name = next(iter(instruments_of(bench.testbed, kind)), None)
     if name is None:
@@ -189,31 +260,22 @@ def _lend(bench: Bench, lent: Lent, kind: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def links(bench: Bench) -> LinkObservation:
-    """What the servers' links do, observed from the servers."""
+    """Link events, observed from the servers."""
+    from lightrig.harness.measure.links import LinkObservation
+
     return LinkObservation(bench)
 
 
 @pytest.fixture(scope="session")
 def collectives(bench: Bench) -> Iterator[Collectives]:
-    """Who runs collectives on the testbed's servers, which are left as they were found."""
+    """Runner of collectives on the testbed's servers, whose state is restored afterwards."""
+    from lightrig.harness.bench.collectives import NoCollectivesError, open_collectives
+    from lightrig.harness.plugin.ending import uninterrupted
+
     try:
         opened = open_collectives(bench)
-    except (NoCollectivesError, NoPyTorchError) as error:
-        pytest.skip("; ".join(" ".join(line.split()) for line in str(error).splitlines()))
-    yield opened
-    with uninterrupted():
-        opened.close()
-
-
-@pytest.fixture(scope="module")
-def exchanges(bench: Bench) -> Iterator[Exchanges]:
-    """Runs all-to-alls of unequal shares by the ways that MixNet chooses, in namespaces."""
-    try:
-        opened = Exchanges(bench)
     except NoCollectivesError as error:
-        pytest.skip(str(error))
-    except NoPyTorchError:
-        pytest.skip("PyTorch is not installed")
+        pytest.skip("; ".join(" ".join(line.split()) for line in str(error).splitlines()))
     yield opened
     with uninterrupted():
         opened.close()
@@ -221,32 +283,32 @@ def exchanges(bench: Bench) -> Iterator[Exchanges]:
 
 @pytest.fixture(scope="session")
 def rdma(bench: Bench) -> RdmaOverCircuits:
-    """Asks both ends of a link for its RDMA; a testbed without any is skipped."""
+    """Asks both ends of a link for its RDMA; a testbed without any is not asked."""
+    from lightrig.harness.bench.rdma import RdmaOverCircuits, without_rdma
+
     if why := without_rdma(bench.testbed):
         pytest.skip(f"testbed {bench.testbed.name}: {why}")
     return RdmaOverCircuits(bench)
 
 
 @pytest.fixture
-def samples(bench: Bench, pytestconfig: pytest.Config) -> int:
-    """How many events a test takes: `--samples`, or what the profile says."""
+def samples(request: pytest.FixtureRequest, bench: Bench, pytestconfig: pytest.Config) -> int:
+    """Number of events of a test: `--samples`, what its limits need, or what the profile says.
+
+    The quick profile takes no more than its number where events take real time.
+    """
+    from lightrig.harness.measure.judged import limits_under
+    from lightrig.harness.statistics.limits import samples_needed
+
     given: int | None = pytestconfig.getoption("samples")
     profile: str = pytestconfig.getoption("profile")
-    return given or SAMPLES[profile]["virtual" if bench.clock.virtual else "system"]
-
-
-class _Measure(Measure):
-    """A measurement that tells of its verdicts, and whose lack of data skips the test."""
-
-    told: Callable[[Limit, Verdict], None]
-
-    def judge(self, family: str) -> None:
-        for limit, verdict in self.verdicts(family):
-            self.told(limit, verdict)
-        try:
-            super().judge(family)
-        except NotEnoughDataError as error:
-            pytest.skip(str(error))
+    usual = SAMPLES[profile]["virtual" if bench.clock.virtual else "system"]
+    mark = request.node.get_closest_marker("limits")
+    judged = limits_under(bench.testbed.limits, mark.args) if mark else []
+    needed = max(filter(None, map(samples_needed, judged)), default=usual)
+    if profile == "quick" and not bench.clock.virtual:
+        needed = min(needed, usual)
+    return given or needed
 
 
 @pytest.fixture
@@ -256,19 +318,41 @@ def measure(
     fabric: Fabric,
     links: LinkObservation,
 ) -> Measure:
-    """Takes measurements, records them and judges them by the testbed's limits."""
+    """Takes measurements, records them and judges them by the testbed's limits.
+
+    A limit that the samples do not decide makes the test inconclusive once it has ended, unless
+    it fails: all that it has to judge is judged.
+    """
+    from lightrig.harness.measure.measure import Measure
+
+    run = pytestconfig.stash[RUN]
+    test = request.node.nodeid
+    conditions = _conditions(request)
+    undecided: list[str] = []
+    request.node.stash[INCONCLUSIVE] = undecided
+    return Measure(
+        fabric,
+        links,
+        run.recorder(fabric.bench, test, conditions),
+        record_on=lambda bench, more: run.recorder(bench, test, {**conditions, **more}),
+        judged=partial(run.judged, test),
+        undecided=undecided.append,
+        note=partial(run.note, fabric.testbed.name),
+    )
+
+
+def _conditions(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Row conditions from a test's parameters."""
+    from lightrig.harness.plugin.collection import InstrumentSelection
+    from lightrig.testbeds import PlanPair
+
     conditions: dict[str, Any] = {}
     callspec = getattr(request.node, "callspec", None)
     for name, value in callspec.params.items() if callspec else ():
         if isinstance(value, PlanPair):
             conditions |= {"before": value.before.name, "after": value.after.name}
-        elif isinstance(value, Lent):
-            conditions |= {kind: value[kind] for kind in value.telling}
+        elif isinstance(value, InstrumentSelection):
+            conditions |= {kind: value[kind] for kind in value.several}
         elif isinstance(value, str | int | float):
-            conditions[name] = value
-    run = pytestconfig.stash[RUN]
-    test = request.node.nodeid
-    measure = _Measure(fabric, links, run.recorder(fabric.bench, test, conditions))
-    measure.told = partial(run.judged, test)
-    measure.book.tell = partial(run.note, fabric.testbed.name)
-    return measure
+            conditions[name.removeprefix("lightrig_")] = value
+    return conditions

@@ -1,18 +1,36 @@
-"""What the parts of the plugin find in the session's stash."""
+"""Keys of the session's stash, and a sentence, that several parts of the plugin share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.bench import Bench
-from harness.plugin.observed import ObservedRun
-from testbeds import Testbed
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Bench
+    from lightrig.harness.plugin.observed import ObservedRun
+    from lightrig.harness.plugin.workers import WorkerRun
+    from lightrig.testbeds import Testbed
 
-RUN = pytest.StashKey[ObservedRun]()
-TESTBEDS = pytest.StashKey[list[Testbed]]()
-BENCHES = pytest.StashKey[dict[str, Bench]]()
-"""What is open now, by the testbed's name."""
+RUN: pytest.StashKey[ObservedRun | WorkerRun] = pytest.StashKey()
+FILES = pytest.StashKey[list[str]]()
+"""The testbeds' files, as they were given; absent where there is none."""
 
-NOTES = pytest.StashKey[dict[str, list[str]]]()
-"""What a person should know of each testbed's run, one sentence each."""
+TESTBEDS: pytest.StashKey[list[Testbed]] = pytest.StashKey()
+BENCHES: pytest.StashKey[dict[str, Bench]] = pytest.StashKey()
+"""The open benches, by the testbed's name."""
 
 ENDED = pytest.StashKey[str]()
 """Why the session ended before its tests did, where it did."""
+
+UNRECORDED = pytest.StashKey[bool]()
+"""Present where the run ended since nothing more could be recorded."""
+
+INCONCLUSIVE = pytest.StashKey[list[str]]()
+"""Of an item: the limits that its samples do not decide, one sentence each."""
+
+NO_TESTBED = (
+    "no testbed: give --testbed FILE, set LIGHTRIG_TESTBED, or name one as lightrig_testbed in "
+    "pytest's configuration"
+)
+"""Reason of the skip where a test needs a testbed and none is named."""

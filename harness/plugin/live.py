@@ -3,20 +3,20 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from harness.plugin.observed import ObservedRun
-from harness.plugin.quantities import Quantities, in_a_line
-from harness.record import Row
-from harness.statistics import Verdict
-from instruments.clock import SystemClock
-from testbeds import Limit, format_duration
+from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.quantities import Quantities, in_a_line
+from lightrig.harness.record import Row
+from lightrig.harness.statistics import Verdict
+from lightrig.instruments.clock import SystemClock
+from lightrig.testbeds import Limit, format_duration
 
 REDRAWN = 200_000_000
-"""How often the line of the running test is drawn again, in ns."""
+"""Period at which the line of the running test is redrawn, in ns."""
 
 _LONGEST = 100
 """Of the reason for which a test did not pass; the whole of it is in the summary."""
@@ -40,11 +40,9 @@ class Live:
         self._reporter: Any = None
         self._dotless = False
         self._total = self._done = 0
-        self._quantities = Quantities()
-        self._marginal: list[str] = []
+        self._tests: dict[str, _Test] = {}
         self._left = TimeLeft()
-        self._test = ""
-        self._began = self._drawn = 0
+        self._drawn = 0
         run.observers = (*run.observers, self._recorded)
         run.finishes = (*run.finishes, self._finished)
         run.judges = (*run.judges, self._judged)
@@ -58,12 +56,20 @@ class Live:
             return
         self._reporter = reporter
         reporter.showfspath = False
-        reporter._show_progress_info = False  # noqa: SLF001 - dots and percents go together
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count what lies ahead."""
-        self._total = len(session.items)
-        self._left.expect(item.nodeid for item in session.items)
+        self._expect([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Count what lies ahead of all workers together: each has collected the same."""
+        if not self._total:
+            self._expect(ids)
+
+    def _expect(self, nodeids: Sequence[str]) -> None:
+        self._total = len(nodeids)
+        self._left.expect(nodeids)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:
@@ -73,8 +79,7 @@ class Live:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin a test."""
-        self._test, self._quantities, self._marginal = nodeid, Quantities(), []
-        self._began = self._drawn = self._clock.now()
+        self._tests[nodeid] = _Test(self._clock.now())
         self._draw()
 
     @pytest.hookimpl(wrapper=True)
@@ -88,28 +93,30 @@ class Live:
 
     def _finished(self, nodeid: str, outcome: str, took: float, why: str) -> None:
         """Write the line of a test that has ended."""
-        if nodeid != self._test:
-            return  # a file that cannot be collected, of which pytest tells
+        test = self._tests.pop(nodeid, None)
+        if test is None:
+            return  # a file that cannot be collected, which pytest reports
         self._done += 1
         self._left.ended(nodeid, took)
         if self._reporter is None:
             return
-        said = [in_a_line(self._quantities.few()), _cut(why.partition("\n")[0])]
-        said += [f"marginal: {limit}" for limit in self._marginal]
+        parts = [short(nodeid), in_a_line(test.quantities.few()), _cut(why.partition("\n")[0])]
+        parts += [f"marginal: {limit}" for limit in test.marginal]
         self._erase()
         self._reporter.write(f"{self._counted()}  ")
-        self._reporter.write(f"{outcome:<9}", **_COLOURS.get(outcome, {"yellow": True}))
-        parts = [short(nodeid), *filter(None, said), format_duration(took * 1e9)]
-        self._reporter.write_line("  ".join([*parts, self._left.words()]).rstrip())
+        self._reporter.write(f"{outcome:<13}", **_COLOURS.get(outcome, {"yellow": True}))
+        parts += [format_duration(took * 1e9), self._left.remaining_text()]
+        self._reporter.write_line("  ".join(filter(None, parts)))
 
-    def _recorded(self, _test: str, simulated: bool, rows: Sequence[Row]) -> None:
-        self._quantities.add(simulated, rows)
+    def _recorded(self, test: str, simulated: bool, rows: Sequence[Row]) -> None:
+        if (running := self._tests.get(test)) is not None:
+            running.quantities.add(simulated, rows)
         if self._clock.now() - self._drawn >= REDRAWN:
             self._draw()
 
-    def _judged(self, _test: str, limit: Limit, verdict: Verdict) -> None:
-        if verdict.outcome == "marginal":
-            self._marginal.append(str(limit))
+    def _judged(self, test: str, limit: Limit, verdict: Verdict) -> None:
+        if verdict.outcome == "marginal" and (running := self._tests.get(test)) is not None:
+            running.marginal.append(str(limit))
 
     def _noted(self, testbed: str, note: str) -> None:
         reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
@@ -126,14 +133,15 @@ class Live:
     def _draw(self) -> None:
         """Show the running test on the last line of a terminal."""
         self._drawn = self._clock.now()
-        if self._reporter is None or not self._reporter.isatty:
+        if self._reporter is None or not self._reporter.isatty or not self._tests:
             return
-        seconds = (self._drawn - self._began) // 1_000_000_000
+        nodeid, test = next(reversed(self._tests.items()))
+        seconds = (self._drawn - test.began) // 1_000_000_000
         so_far = f"{seconds} s" if seconds else ""
-        parts = [self._counted(), short(self._test), in_a_line(self._quantities.few())]
-        line = "  ".join(filter(None, [*parts, so_far, self._left.words()]))
+        parts = [self._counted(), short(nodeid), in_a_line(test.quantities.few())]
+        line = "  ".join(filter(None, [*parts, so_far, self._left.remaining_text()]))
         with self._visible():
-            width = self._reporter._tw.fullwidth - 1  # noqa: SLF001 - as pytest's own lines do
+            width = self._config.get_terminal_writer().fullwidth - 1
             self._reporter.rewrite(line[:width], erase=True)
             self._reporter.flush()
 
@@ -154,6 +162,18 @@ class Live:
 
 
 @dataclass(slots=True)
+class _Test:
+    """A test that runs: with pytest-xdist there are several.
+
+    began: when, in ns. marginal: limits kept, but not at the level that warns.
+    """
+
+    began: int
+    quantities: Quantities = field(default_factory=Quantities)
+    marginal: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Function:
     ahead: int = 0
     ended: int = 0
@@ -161,10 +181,10 @@ class _Function:
 
 
 class TimeLeft:
-    """How long the tests that have not run will take, judged by those that have.
+    """Estimate of the remaining duration from the tests that have run.
 
-    Each is expected to take what its function took on average so far, or, where that has not
-    run, what a test took on average.
+    A test is expected to take the mean duration of its function so far, or, if that has not run,
+    the mean of all tests.
     """
 
     def __init__(self) -> None:
@@ -194,8 +214,8 @@ class TimeLeft:
             for function in functions
         )
 
-    def words(self) -> str:
-        """The expectation for people; nothing where there is none."""
+    def remaining_text(self) -> str:
+        """Format the estimate; an empty string where there is none."""
         seconds = self.seconds()
         if seconds is None:
             return ""
@@ -209,8 +229,8 @@ class TimeLeft:
         return f"about {minutes / 60:.1f} h left"
 
 
-def _cut(words: str) -> str:
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _function(nodeid: str) -> str:
@@ -218,10 +238,6 @@ def _function(nodeid: str) -> str:
 
 
 def short(nodeid: str) -> str:
-    """A test without its file."""
-    return nodeid.rpartition("::")[2] if "[" not in nodeid else _last(nodeid)
-
-
-def _last(nodeid: str) -> str:
-    name, bracket, rest = nodeid.partition("[")
-    return name.rpartition("::")[2] + bracket + rest
+    """A test with the name of its file, without the file's folders."""
+    file, colons, test = nodeid.partition("::")
+    return f"{file.rpartition('/')[2]}{colons}{test}"

@@ -1,38 +1,45 @@
 """A run that lets others look on while it is recorded."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from harness.bench import Bench
-from harness.record import Row, Scalar
-from harness.run import Run
-from harness.statistics import Verdict
-from testbeds import Limit
+from lightrig.harness.bench import Bench
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.run import Run
+from lightrig.harness.statistics import Verdict
+from lightrig.testbeds import Limit
 
 Observer: TypeAlias = Callable[[str, bool, Sequence[Row]], None]
-"""Is told of rows that were recorded: their test, whether anything was simulated, the rows."""
+"""Called with recorded rows: their test, whether anything was simulated, the rows."""
 
 Judge: TypeAlias = Callable[[str, Limit, Verdict], None]
-"""Is told of a verdict: the test that asked for it, the limit, the verdict."""
+"""Called with a verdict: the test that requested it, the limit, the verdict."""
 
 Finish: TypeAlias = Callable[[str, str, float, str], None]
-"""Is told how a test ended: its node id, pytest's word, seconds, why it did not pass or ""."""
+"""Called at the end of a test: node id, pytest's outcome, seconds, reason or ""."""
 
 Note: TypeAlias = Callable[[str, str], None]
-"""Is told what a person should know of a testbed: its name, and a sentence."""
+"""Called with a note on a testbed: its name, and a sentence."""
 
 
 class ObservedRun(Run):
     """A run that tells `observers` of all rows, once the journal has them.
 
     `finishes` are told of tests that have ended, `judges` of verdicts, `notes` of what a person
-    should know.
+    should know; `report_notes` are the sentences that the report shows, by testbed.
     """
 
     observers: tuple[Observer, ...] = ()
     finishes: tuple[Finish, ...] = ()
     judges: tuple[Judge, ...] = ()
     notes: tuple[Note, ...] = ()
+
+    def __init__(
+        self, results: Path, header: Mapping[str, Any], location: str | None = None
+    ) -> None:
+        super().__init__(results, header, location)
+        self.report_notes: dict[str, list[str]] = {}
 
     def recorder(
         self, bench: Bench, test: str, conditions: Mapping[str, Scalar]
@@ -61,7 +68,15 @@ class ObservedRun(Run):
         for judge in self.judges:
             judge(test, limit, verdict)
 
-    def note(self, testbed: str, sentence: str) -> None:
-        """Tell what a person should know."""
+    def taken_over(self, path: Path) -> None:
+        """Record the new rows of a worker's journal and show them to the observers."""
+        for context, rows in self.take_over(path):
+            for observer in self.observers:
+                observer(context.test, context.simulated, rows)
+
+    def note(self, testbed: str, sentence: str, *, in_report: bool = False) -> None:
+        """Show a sentence to the observers, and in the report if wanted."""
+        if in_report:
+            self.report_notes.setdefault(testbed, []).append(sentence)
         for note in self.notes:
             note(testbed, sentence)

@@ -1,16 +1,24 @@
-"""What became of each test: why it failed, what was on the wires then, how to repeat it."""
+"""Outcome of each test: reason of a failure, wire traces, command to repeat it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from harness.bench import Bench
-from harness.plugin.keys import BENCHES, RUN
-from harness.plugin.repeating import Repeats
-from harness.report.document import added
-from instruments.errors import InstrumentError
-from testbeds import LightrigError, Testbed
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.judged import NotEnoughDataError
+from lightrig.harness.plugin.collection import testbed_of
+from lightrig.harness.plugin.ending import ending_unrecorded
+from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, RUN
+from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.repeating import Repeats
+from lightrig.harness.plugin.workers import WorkerRun, show
+from lightrig.harness.report.run_page import added
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.testbeds import LightrigError
+
+INCONCLUSIVE_OUTCOME = "inconclusive"
+"""Of a test that has measured, and whose samples do not decide a limit."""
 
 MOST_LINES = 400
 """Of all wires of one failed test, shared by its instruments."""
@@ -19,60 +27,110 @@ MOST_TEXT = 20_000
 """Characters of a failure that the journal keeps: its end says most."""
 
 
-class Outcomes:
-    """Follows tests to their ends, and tells the run of each.
+class Reports:
+    """Writes into a test's reports why it did not pass, and what was on the wires then.
 
-    `added` is what the report's page needs beside what pytest-html knows; see
-    `harness.report.document.Results`. `running` is the test that has begun and not ended.
+    In the process that runs the tests. `report.lightrig` holds plain values, so that pytest-xdist
+    can send it: `command`, `why`, `wire` and, from a worker, what it has to show.
     """
 
     def __init__(self, config: pytest.Config, repeats: Repeats) -> None:
         self._config = config
         self._repeats = repeats
-        self._reports: dict[str, list[pytest.TestReport]] = {}
-        self._details: dict[str, dict[str, Any]] = {}
-        self.added: dict[str, dict[str, Any]] = {}
-        self.running: str | None = None
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Remember what runs."""
-        self.running = nodeid
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Iterator[None]:
-        """Keep why a test did not pass, and the wires as they are now."""
+        """Add what is known now; a limit that is not decided makes a test inconclusive."""
         report: Any = yield
-        details = self._details.get(item.nodeid)
-        if details is None:
-            details = self._details[item.nodeid] = {"command": self._repeats.command(item)}
-        if call.excinfo is not None:
-            details.setdefault("why", why(call.excinfo.value))
-            if report.failed:
-                benches = self._config.stash[BENCHES]
-                wires = details.setdefault("wire", {})
-                for name, lines in wires_of(item, benches, call.excinfo.value).items():
-                    wires.setdefault(name, lines)
+        error = call.excinfo.value if call.excinfo is not None else None
+        undecided = item.stash.get(INCONCLUSIVE, [])
+        if isinstance(error, NotEnoughDataError):
+            self._inconclusive(item, report, [*undecided, str(error)])
+        elif report.when == "call" and report.passed and undecided:
+            self._inconclusive(item, report, undecided)
+        details: dict[str, Any] = {"command": self._repeats.command(item)}
+        if report.outcome == INCONCLUSIVE_OUTCOME:
+            details["why"] = report.longrepr
+        elif error is not None:
+            details["why"] = why(error)
+        if report.failed and error is not None:
+            benches = self._config.stash[BENCHES]
+            details["wire"] = wires_of(item, benches, error)
+        run = self._config.stash[RUN]
+        if isinstance(run, WorkerRun):
+            details["shown"] = run.shown()
+        report.lightrig = details
         return report  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _inconclusive(item: pytest.Item, report: Any, undecided: Sequence[str]) -> None:
+        report.outcome = INCONCLUSIVE_OUTCOME
+        report.longrepr = "; ".join(undecided)
+        # Reaches JUnit XML with the report of the tear-down, which copies the list.
+        for name, value in (("outcome", INCONCLUSIVE_OUTCOME), ("reason", report.longrepr)):
+            item.user_properties.append((name, value))
+
+
+class Outcomes:
+    """Follows tests to their ends, and notes each in the run's journal.
+
+    In the process that has the run. `added` is what the report's page needs beside what
+    pytest-html knows; see `harness.report.run_page.Results`. `running` is the test that has begun
+    last and not ended. `inconclusive` has the reasons by node id.
+    """
+
+    def __init__(self, config: pytest.Config, run: ObservedRun) -> None:
+        self._config = config
+        self._run = run
+        self._reports: dict[str, list[pytest.TestReport]] = {}
+        self._running: dict[str, None] = {}
+        self.added: dict[str, dict[str, Any]] = {}
+        self.inconclusive: dict[str, str] = {}
+
+    @property
+    def running(self) -> str | None:
+        """The test that began last of those that have not ended."""
+        return next(reversed(self._running), None)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Remember what runs."""
+        self._running[nodeid] = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, Any] | None:
+        """Name the outcome that pytest does not know."""
+        if report.outcome != INCONCLUSIVE_OUTCOME:
+            return None
+        word = INCONCLUSIVE_OUTCOME.upper(), {"yellow": True}
+        return INCONCLUSIVE_OUTCOME, "I", word
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the end of a test."""
         reports = self._reports.setdefault(report.nodeid, [])
         reports.append(report)
-        if report.when != "teardown" or report.outcome == "rerun":  # type: ignore[comparison-overlap]
+        details = getattr(report, "lightrig", {})
+        show(self._run, details.pop("shown", ()))
+        crashed = report.when not in {"setup", "call", "teardown"}  # a worker, and its test with it
+        if not crashed and (report.when != "teardown" or _outcome(report) == "rerun"):
             return
         del self._reports[report.nodeid]
-        details = self._details.pop(report.nodeid, {})
-        if not details.get("wire"):
-            details.pop("wire", None)
-        self.running = None
-        self._finished(
-            report.nodeid,
-            outcome_of(reports),
-            sum(r.duration for r in reports),
-            {**details, **_failure(reports)},
-        )
+        self._running.pop(report.nodeid, None)
+        found: dict[str, Any] = {}
+        for each in reports:
+            for name, value in getattr(each, "lightrig", {}).items():
+                if name == "wire":
+                    found["wire"] = {**value, **found.get("wire", {})}
+                else:
+                    found.setdefault(name, value)
+        if not found.get("wire"):
+            found.pop("wire", None)
+        outcome = outcome_of(reports)
+        if outcome == INCONCLUSIVE_OUTCOME:
+            self.inconclusive[report.nodeid] = str(found.get("why", ""))
+        duration = sum(each.duration for each in reports)
+        self._finished(report.nodeid, outcome, duration, {**found, **_failure(reports)})
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what could not be collected."""
@@ -86,28 +144,28 @@ class Outcomes:
     def _finished(
         self, nodeid: str, outcome: str, duration: float, details: Mapping[str, Any]
     ) -> None:
-        self._config.stash[RUN].test_finished(nodeid, outcome, duration, details)
         self.added[nodeid] = added(outcome, details)
+        with ending_unrecorded(self._config):
+            self._run.test_finished(nodeid, outcome, duration, details)
 
 
 def why(error: BaseException) -> str:
-    """Why a test did not pass, in the error's own words; the trace of a wire is kept apart."""
+    """Return why a test did not pass: the error's message without its wire trace."""
     if isinstance(error, pytest.skip.Exception | pytest.fail.Exception | pytest.xfail.Exception):
         return str(error.msg)
-    words = str(error)
+    text = str(error)
     if isinstance(error, InstrumentError):
-        words = words.partition("\n  last on the wire")[0]
+        text = text.partition("\n  last on the wire")[0]
     kind = "" if isinstance(error, LightrigError) else f"{type(error).__name__}: "
-    return f"{kind}{words}".strip()[:MOST_TEXT].removesuffix(":")
+    return f"{kind}{text}".strip()[:MOST_TEXT].removesuffix(":")
 
 
 def wires_of(
     item: pytest.Item, benches: Mapping[str, Bench], error: BaseException
 ) -> dict[str, list[str]]:
     """The last lines of the wires of a failed test's bench, and of the error's own instrument."""
-    callspec = getattr(item, "callspec", None)
-    testbed = callspec.params.get("testbed") if callspec else None
-    bench = benches.get(testbed.name) if isinstance(testbed, Testbed) else None
+    testbed = testbed_of(item)
+    bench = benches.get(testbed.name) if testbed else None
     found: dict[str, list[str]] = {}
     if bench is not None:
         instruments = {**bench.switches, **bench.servers, **bench.instruments}
@@ -129,7 +187,7 @@ def wires_of(
 
 
 def outcome_of(reports: Sequence[pytest.TestReport]) -> str:
-    """How a test ended, in one of pytest's words."""
+    """Return a test's outcome: one of pytest's or "inconclusive"."""
     if any(report.failed and report.when == "call" for report in reports):
         return "failed"
     if any(report.failed for report in reports):
@@ -137,7 +195,12 @@ def outcome_of(reports: Sequence[pytest.TestReport]) -> str:
     for report in reports:
         if hasattr(report, "wasxfail"):
             return "xfailed" if report.skipped else "xpassed"
-    return next((report.outcome for report in reports if not report.passed), "passed")
+    return next((_outcome(report) for report in reports if not report.passed), "passed")
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    """The outcome, which plugins extend beyond what pytest's type knows."""
+    return report.outcome
 
 
 def _failure(reports: Sequence[pytest.TestReport]) -> dict[str, str]:

@@ -1,9 +1,10 @@
 """The report: pytest-html collects the tests, and what is shown of them is ours.
 
 pytest-html's own page draws every test when it opens, which takes ten seconds for five
-thousand; its data, hooks and options are kept, and `document` is the template in its place.
+thousand. Its data, hooks and options are used, and its page is replaced at the end of the run.
 """
 
+import json
 import os
 import sys
 from collections import Counter
@@ -12,20 +13,22 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.keys import TESTBEDS
-from harness.plugin.observed import ObservedRun
-from harness.plugin.outcomes import Outcomes
-from harness.record import RunRecord
-from harness.report import RunFrame, card_ids, collect, sections, write_page
-from harness.report.document import Results, document
-from harness.report.markup import text
-from harness.report.standalone import TITLE
+from lightrig.harness.plugin.keys import TESTBEDS
+from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.outcomes import Outcomes
+from lightrig.harness.record import RunRecord
+from lightrig.harness.record.places import appearing
+from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
+from lightrig.harness.report.markup import text
+from lightrig.harness.report.run_page import TITLE, Results, document
+from lightrig.instruments.clock import wall_time
+from lightrig.testbeds import format_duration
 
 
 class Page:
     """pytest-html's hooks and, in its place, the page.
 
-    `path` is where the page is written, None if nobody wants one.
+    `path` is where the page is written, None if no page is requested.
     """
 
     def __init__(self, config: pytest.Config, run: ObservedRun, outcomes: Outcomes) -> None:
@@ -34,6 +37,7 @@ class Page:
         self._outcomes = outcomes
         self._read: tuple[RunRecord, RunFrame] | None = None
         self._written = False
+        self._html: Any = None
         self.path: Path | None = None
         if config.pluginmanager.hasplugin("html"):
             if not config.option.htmlpath:
@@ -56,27 +60,14 @@ class Page:
     def _described(self) -> dict[str, Any]:
         return {testbed.name: testbed for testbed in self._config.stash[TESTBEDS]}
 
-    def pytest_sessionstart(self) -> None:
-        """Take the template's place."""
-        if self.path is None:
-            return
-        from pytest_html.basereport import BaseReport  # noqa: PLC0415 - it may be absent
-
-        for plugin in self._config.pluginmanager.get_plugins():
-            if isinstance(plugin, BaseReport):
-                plugin._template = self  # noqa: SLF001 - no public way; tried by a test
-
-    def ensure(self) -> None:
-        """Write the page from the journal if pytest-html could not; raises `OSError`."""
-        if self.path is not None and not self._written:
-            write_page(self._run.record(), self._described, self.path)
-
     # ------------------------------------------------------------------ pytest-html's hooks
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_report_title(self, report: Any) -> None:
-        """Name the page."""
+        """Name the page, and count an outcome that pytest-html does not know."""
         report.title = TITLE
+        report.outcomes.setdefault("inconclusive", {"label": "Inconclusive", "value": 0})
+        self._html = report
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
@@ -100,23 +91,36 @@ class Page:
             print(f"lightrig: {problem}", file=sys.stderr)
             prefix.append(f'<p class="lr-warn" role="alert">{text(problem)}</p>')
 
-    def render(self, **context: Any) -> str:
-        """The page, as pytest-html asks its template for it."""
+    def _replace(self) -> None:
+        """Replace pytest-html's page, if it has written one, by `document` of its data."""
+        report = self._html
+        if self.path is None or report is None or report.running_state != "finished":
+            return
         added = self._outcomes.added
         if self._read is not None:
             for test, card in card_ids(self._described, self.frame).items():
                 if test in added:
                     added[test]["card"] = card
-        self._written = context["running_state"] == "finished"
-        counts = {name: found["value"] for name, found in context["outcomes"].items()}
-        extra = context["additional_summary"]
+        counts = Counter({name: found["value"] for name, found in report.outcomes.items()})
+        extra = report.additional_summary
         body = "".join(part for place in ("prefix", "summary", "postfix") for part in extra[place])
+        duration = format_duration(report.total_duration * 1e9)
         about = (
-            f"{text(context['run_count'])} Made {text(context['date'])}, {text(context['time'])}, "
-            f"with pytest-html {text(context['version'])}."
+            f"{sum(counts.values()) - counts['skipped']:,} tests took {duration}. "
+            f"Made {wall_time():%d-%b-%Y, %H:%M:%S} UTC."
         )
         css = "".join(
-            Path(file).expanduser().read_text(encoding="utf-8") for file in self._config.option.css
+            Path(os.path.expandvars(file)).expanduser().read_text(encoding="utf-8")
+            for file in self._config.getoption("css")
         )
-        results = Results(Counter(counts), context["test_data"], added)
-        return document(context["title"], about, body, results, css)
+        results = Results(counts, json.dumps(report.data), added)
+        page = document(report.title, about, body, results, css)
+        with appearing(self.path) as draft:
+            draft.write_text(page, encoding="utf-8", errors="replace")
+        self._written = True
+
+    def finish(self) -> None:
+        """Write the page, from the journal if pytest-html could not; raises `OSError`."""
+        self._replace()
+        if self.path is not None and not self._written:
+            write_page(self._run.record(), self._described, self.path)

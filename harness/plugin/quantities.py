@@ -1,22 +1,23 @@
-"""What a test has measured so far: few figures, and cheap enough to keep while it measures."""
+"""Figures of a running test for the terminal and the event stream, cheap to keep up to date."""
 
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.record import Row
-from harness.report.estimates import CONFIDENCE
-from harness.report.stages import ordered
-from harness.report.units import shown
-from harness.statistics import Quantile, quantile
+from lightrig.harness.quantities import Reduction, all_quantities, quantity_of
+from lightrig.harness.record import Row
+from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.units import shown
+from lightrig.harness.statistics import Quantile, quantile
 
-# A ratio of bits that were never wrong is a bound, of which there is no median.
-_HIDDEN = frozenset(
-    ("closure", "harness", "loss", "outage", "bit_error_ratio", "bit_errors", "nic_error_ratio")
-)
-_FEW = ("acknowledged", "light_back", "carrier_up", "first_datagram", "first_collective")
 _MOST = 4
+_REDUCE: Mapping[Reduction, Callable[[float, float], float]] = {
+    "max": max,
+    "min": min,
+    "sum": operator.add,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,39 +38,46 @@ class Figure:
 
 @dataclass(slots=True)
 class _Samples:
+    """Samples of one quantity by event; `reduce` makes one of the subjects of an event."""
+
     unit: str
     simulated: bool
+    reduce: Callable[[float, float], float] | None
     low: dict[object, float] = field(default_factory=dict)
     high: dict[object, float] = field(default_factory=dict)
 
 
 class Quantities:
-    """The samples of one test: one an event, the greatest of its subjects, as in the report."""
+    """The samples of one test, combined as their quantities declare it."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, _Samples] = {}
+        self._samples: dict[str, _Samples | None] = {}
         self._rows = 0
 
     def add(self, simulated: bool, rows: Iterable[Row]) -> None:
         """Take rows that were recorded."""
         for row in rows:
-            family, dot, _ = row.quantity.partition(".")
-            # A stage of one subject is part of the whole event's, which is told of.
-            if family in _HIDDEN or (not dot and f"reconfiguration.{family}" in self._samples):
-                continue
-            samples = self._samples.get(row.quantity)
+            if row.quantity not in self._samples:
+                self._samples[row.quantity] = _samples(row, simulated)
+            samples = self._samples[row.quantity]
             if samples is None:
-                samples = self._samples[row.quantity] = _Samples(row.unit, simulated)
+                continue
             self._rows += 1
-            event = row.conditions.get("event", -self._rows)
+            event: object = row.conditions.get("event")
+            if event is None or samples.reduce is None:
+                event = -self._rows
             low = row.value if row.lower is None else row.lower
             high = row.value if row.upper is None else row.upper
-            samples.low[event] = max(low, samples.low.get(event, low))
-            samples.high[event] = max(high, samples.high.get(event, high))
+            if event in samples.low and samples.reduce is not None:
+                low = samples.reduce(low, samples.low[event])
+                high = samples.reduce(high, samples.high[event])
+            samples.low[event], samples.high[event] = low, high
 
     def figures(self) -> Iterator[Figure]:
-        """Every quantity that was measured, as it stands now."""
+        """Yield the present figure of every quantity that is not hidden."""
         for name, samples in self._samples.items():
+            if samples is None:
+                continue
             low = np.fromiter(samples.low.values(), dtype=float)
             high = np.fromiter(samples.high.values(), dtype=float)
             found = quantile(low, high, 0.5, CONFIDENCE)
@@ -80,18 +88,32 @@ class Quantities:
             yield Figure(name, value, lower, upper, samples.unit, low.size, samples.simulated)
 
     def few(self) -> list[Figure]:
-        """The figures that matter most, no more than fit in a line."""
-        if not self._samples:
-            return []
+        """Return the figures for one line of a terminal.
+
+        Headlines come first, in the order of declaration, then quantities of families without
+        any, as first measured.
+        """
         found = {figure.quantity: figure for figure in self.figures()}
-        stages = {name.partition(".")[2] for name in found if name.startswith("reconfiguration.")}
-        known = [f"reconfiguration.{s}" for s in ordered(_FEW) if s in stages]
-        rest = [name for name in found if not name.startswith("reconfiguration.")]
-        return [found[name] for name in [*known, *rest][:_MOST]]
+        headlines = [
+            name
+            for name, declared in all_quantities().items()
+            if declared.terminal == "headline" and name in found
+        ]
+        families = {name.partition(".")[0] for name in headlines}
+        rest = [name for name in found if name.partition(".")[0] not in families]
+        return [found[name] for name in [*headlines, *rest][:_MOST]]
+
+
+def _samples(row: Row, simulated: bool) -> _Samples | None:
+    declared = quantity_of(row.quantity, row.unit)
+    if declared.terminal == "hidden":
+        return None
+    reduction = declared.reduction()
+    return _Samples(row.unit, simulated, None if reduction is None else _REDUCE[reduction])
 
 
 def in_a_line(figures: Iterable[Figure]) -> str:
-    """Write figures for people: `light_back 43.1 ms (median of 300)`."""
+    """Write figures for people: `signal_recovered 43.1 ms (median of 300)`."""
     by_company: dict[tuple[int, bool], list[str]] = {}
     for one in figures:
         name = one.quantity.removeprefix("reconfiguration.")

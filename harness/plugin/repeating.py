@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from testbeds import Testbed
+from lightrig.harness.plugin.collection import testbed_of
 
 
 class Repeats:
@@ -18,7 +18,7 @@ class Repeats:
     def __init__(self, config: pytest.Config, files: Mapping[str, str]) -> None:
         self._from = os.path.relpath(config.rootpath, config.invocation_params.dir)
         self._files = files
-        options = ["--instruments", config.getoption("instruments")]
+        options = ["--instruments", config.option.instruments]
         options += ["--seed", str(config.getoption("seed"))]
         if config.getoption("samples") is not None:
             options += ["--samples", str(config.getoption("samples"))]
@@ -29,9 +29,8 @@ class Repeats:
     def command(self, item: pytest.Item) -> str:
         """The command for `item`, to be given where this session was started."""
         test = item.nodeid if self._from == "." else os.path.join(self._from, item.nodeid)
-        callspec = getattr(item, "callspec", None)
-        testbed = callspec.params.get("testbed") if callspec else None
-        own = self._files.get(testbed.name) if isinstance(testbed, Testbed) else None
-        files = self._files.values() if own is None else [own]
+        testbed = testbed_of(item)
+        file = self._files.get(testbed.name) if testbed else None
+        files = self._files.values() if file is None else [file]
         given = " ".join(f"--testbed {shlex.quote(file)}" for file in files)
         return f"pytest {shlex.quote(test)} {given} {self._options}"

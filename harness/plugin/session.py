@@ -10,29 +10,39 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.events import Events
-from harness.plugin.keys import BENCHES, ENDED, NOTES, RUN, TESTBEDS
-from harness.plugin.live import Live
-from harness.plugin.observed import ObservedRun
-from harness.plugin.outcomes import Outcomes
-from harness.plugin.page import Page
-from harness.plugin.patience import uninterrupted
-from harness.plugin.repeating import Repeats
-from harness.record import RecordError
-from harness.report import lines
-from testbeds import TestbedError, load
+from lightrig.harness.plugin.collection import DESELECTED
+from lightrig.harness.plugin.ending import uninterrupted
+from lightrig.harness.plugin.events import Events
+from lightrig.harness.plugin.junit import add_outcomes
+from lightrig.harness.plugin.keys import BENCHES, ENDED, FILES, RUN, TESTBEDS, UNRECORDED
+from lightrig.harness.plugin.live import Live
+from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.outcomes import Outcomes, Reports
+from lightrig.harness.plugin.page import Page
+from lightrig.harness.plugin.repeating import Repeats
+from lightrig.harness.plugin.workers import MainProcess, WorkerRun, is_worker
+from lightrig.harness.quantities import names_in_files
+from lightrig.harness.record import RecordError
+from lightrig.harness.report import summary_lines
+from lightrig.harness.report.run_page import not_applicable
+from lightrig.testbeds import TestbedError, load
 
 PAGE = pytest.StashKey[Page]()
 EVENTS = pytest.StashKey[Events | None]()
-TOLD = pytest.StashKey[bool]()
-"""Whether the terminal has been told where the results are."""
+OUTCOMES = pytest.StashKey[Outcomes]()
+FINISHED = pytest.StashKey[bool]()
+"""Present once the session is being finished, which closes the journal."""
+SHOWN = pytest.StashKey[bool]()
+"""Whether the terminal shows already where the results are."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the testbeds and begin the run."""
-    given: list[str] = config.getoption("testbed")
+    given = config.stash[FILES]
     try:
-        testbeds = config.stash[TESTBEDS] = [load(file) for file in given]
+        testbeds = config.stash[TESTBEDS] = [
+            load(file, quantities=names_in_files()) for file in given
+        ]
     except (TestbedError, OSError) as error:
         raise pytest.UsageError(str(error)) from error
     names = [testbed.name for testbed in testbeds]
@@ -40,12 +50,22 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"two testbeds have the same name: {', '.join(names)}")
     if config.option.collectonly:
         return
+    config.stash[BENCHES] = {}
+    repeats = Repeats(config, dict(zip(names, given, strict=True)))
+    config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminated)
+    if is_worker(config):
+        config.stash[RUN] = worker = WorkerRun(config)
+        config.pluginmanager.register(worker, "lightrig-worker")
+        return
     try:
         run = ObservedRun(
             config.getoption("results") or config.rootpath / "results",
             {
                 "seed": config.getoption("seed"),
-                "instruments": config.getoption("instruments"),
+                "instruments": config.option.instruments,
                 "command": shlex.join(["pytest", *config.invocation_params.args]),
                 "testbeds": {t.name: str(t.path) for t in testbeds},
             },
@@ -54,21 +74,18 @@ def pytest_configure(config: pytest.Config) -> None:
     except RecordError as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[RUN] = run
-    config.stash[BENCHES], config.stash[NOTES] = {}, {}
-    outcomes = Outcomes(config, Repeats(config, dict(zip(names, given, strict=True))))
+    outcomes = config.stash[OUTCOMES] = Outcomes(config, run)
     config.stash[PAGE] = Page(config, run, outcomes)
     config.stash[EVENTS] = events = Events.wanted(config, run)
     for name, part in {
         "outcomes": outcomes,
         "page": config.stash[PAGE],
         "ends": _Ends(config, outcomes),
+        "main": MainProcess(config, run),
         "live": Live(config, run),
         **({"events": events} if events else {}),
     }.items():
         config.pluginmanager.register(part, f"lightrig-{name}")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _terminated)
 
 
 def _terminated(number: int, _frame: FrameType | None) -> None:
@@ -93,7 +110,7 @@ class _Ends:
         self._outcomes = outcomes
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Keep why somebody, or the lab, ended the run."""
+        """Store why the user or the lab ended the run."""
         error = excinfo.value
         if isinstance(error, pytest.exit.Exception):
             self._ended(error.msg)
@@ -111,71 +128,101 @@ class _Ends:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
-    """End the journal, before the report is made from it; make one if nobody else did.
+    """End the journal, before the report is made from it; make one if none exists.
 
     After a Ctrl-C, and with `-x`, the fixtures still stand here: pytest takes them down in
     this hook, after us, and only then are the switches put back.
     """
     gc.unfreeze()
     run = session.config.stash.get(RUN, None)
-    if run is None:
+    if not isinstance(run, ObservedRun):
         return (yield)
+    session.config.stash[FINISHED] = True
+    _fail_inconclusive(session)
     with uninterrupted():
         try:
-            run.close(_summary(session, exitstatus))
+            run.close(_summary(session, run))
+        except RecordError as error:
+            if UNRECORDED not in session.config.stash:
+                print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         except Exception as error:  # whatever it is, the switches come next
-            print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
+            print(f"lightrig: the record is incomplete: {error!r}", file=sys.stderr)
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         try:
             return (yield)
         finally:
-            _leave(session.config, int(session.exitstatus))
+            _leave(session.config, run, int(session.exitstatus))
 
 
-def _summary(session: pytest.Session, exitstatus: int) -> dict[str, Any]:
+def _fail_inconclusive(session: pytest.Session) -> None:
+    """With `--fail-inconclusive`, end like a run in which a test failed."""
+    outcomes = session.config.stash[OUTCOMES]
+    wanted = session.config.getoption("fail_inconclusive")
+    if wanted and outcomes.inconclusive and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _summary(session: pytest.Session, run: ObservedRun) -> dict[str, Any]:
     stash = session.config.stash
-    summary: dict[str, Any] = {"exit": int(exitstatus), "tests": session.testscollected}
+    summary: dict[str, Any] = {"exit": int(session.exitstatus), "tests": session.testscollected}
     if ENDED in stash:
         summary["ended"] = stash[ENDED]
-    if notes := {name: each for name, each in stash[NOTES].items() if each}:
-        summary["notes"] = notes
+    if run.report_notes:
+        summary["notes"] = run.report_notes
+    if stash[DESELECTED]:
+        summary["deselected"] = {name: dict(each) for name, each in stash[DESELECTED].items()}
     return summary
 
 
-def _leave(config: pytest.Config, exitstatus: int) -> None:
+def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
     """Whatever has happened: a report, the run where it was to be published, a last event."""
     page, events = config.stash[PAGE], config.stash[EVENTS]
     try:
-        page.ensure()
-        config.stash[RUN].publish()
+        page.finish()
+        run.publish()
     except (RecordError, OSError) as error:
-        print(f"lightrig: {error}", file=sys.stderr)
+        if UNRECORDED not in config.stash:
+            print(f"lightrig: {error}", file=sys.stderr)
+    add_outcomes(config)
     if events is not None:
         events.finished(exitstatus, page.path)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say what was measured, and where the results are."""
-    _tell(config, terminalreporter)
+    _show(config, terminalreporter)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Say it after an end of which pytest tells no summary: the lab's, or an error inside."""
-    _tell(config, config.pluginmanager.getplugin("terminalreporter"))
-
-
-def _tell(config: pytest.Config, reporter: Any) -> None:
     run = config.stash.get(RUN, None)
-    if run is None or reporter is None or TOLD in config.stash:
+    if isinstance(run, ObservedRun) and FINISHED not in config.stash:
+        # Ended while pytest-xdist started its workers: pytest finishes no such session.
+        ended = config.stash.get(ENDED, "ended before the session had begun")
+        try:
+            run.close({"exit": int(pytest.ExitCode.INTERRUPTED), "tests": 0, "ended": ended})
+        except RecordError as error:
+            print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
+    _show(config, config.pluginmanager.getplugin("terminalreporter"))
+
+
+def _show(config: pytest.Config, reporter: Any) -> None:
+    run = config.stash.get(RUN, None)
+    if not isinstance(run, ObservedRun) or reporter is None or SHOWN in config.stash:
         return
-    config.stash[TOLD] = True
+    config.stash[SHOWN] = True
     page = config.stash[PAGE]
     reporter.section("lightrig")
     try:
-        for line in lines(page.frame):
+        for line in summary_lines(page.frame):
             reporter.write_line(line)
     except RecordError as error:
         reporter.write_line(f"the record cannot be read: {error}", red=True)
-    if page.path is not None:
+    for testbed, reasons in config.stash[DESELECTED].items():
+        reporter.write_line(not_applicable(testbed, reasons))
+    for test, why in config.stash[OUTCOMES].inconclusive.items():
+        reporter.write_line(f"INCONCLUSIVE {test} - {why}", yellow=True)
+    if page.path is not None and page.path.exists():
         reporter.write_line(f"report   {page.path}")
     reporter.write_line(f"journal  {run.folder / 'journal.jsonl'}")

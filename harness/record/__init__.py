@@ -1,4 +1,4 @@
-"""What was measured, kept: rows, the journal they are appended to, the data set, all results.
+"""Records of measurements: rows, journals, the data set, and the results of all runs.
 
 A run appends rows to a journal, which survives a killed process. When it ends, or is recovered,
 they become Parquet files partitioned by testbed and night, that DuckDB, pandas and anything
@@ -12,23 +12,31 @@ One call makes a tidy frame of them: `Results("results").frame(quantity="reconfi
 
 from typing import TYPE_CHECKING, Any
 
-from harness.record.dataset import write_dataset
-from harness.record.descriptions import keep_descriptions, kept_descriptions
-from harness.record.errors import (
+from lightrig.harness.record.dataset import write_dataset
+from lightrig.harness.record.journal import SCHEMA, Journal
+from lightrig.harness.record.journal_reading import RunRecord, read_journal
+from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
+from lightrig.harness.record.row import (
+    Context,
+    Instrument,
     JournalDamagedError,
     JournalEmptyError,
     JournalInUseError,
+    Number,
     QuestionError,
     RecordError,
+    Row,
     RowError,
+    Scalar,
+    TestOutcome,
 )
-from harness.record.facts import Measured, RunFacts
-from harness.record.journal import SCHEMA, Journal
-from harness.record.outcome import TestOutcome
-from harness.record.publishing import publish
-from harness.record.reading import RunRecord, read_journal
-from harness.record.recovery import Recovered, recover, settle, to_recover
-from harness.record.row import Context, Instrument, Number, Row, Scalar
+from lightrig.harness.record.run_folder import (
+    Measured,
+    RunFacts,
+    load_descriptions,
+    publish,
+    store_descriptions,
+)
 
 __all__ = [
     "SCHEMA",
@@ -50,24 +58,24 @@ __all__ = [
     "RunRecord",
     "Scalar",
     "TestOutcome",
-    "keep_descriptions",
-    "kept_descriptions",
+    "load_descriptions",
     "publish",
     "read_journal",
     "recover",
     "settle",
+    "store_descriptions",
     "to_recover",
     "write_dataset",
 ]
 
 if TYPE_CHECKING:
-    from harness.record.results import Results
+    from lightrig.harness.record.results import Results
 
 
 def __getattr__(name: str) -> Any:
     """`Results` at its first use: what reads results is large, and no run that writes needs it."""
     if name == "Results":
-        from harness.record.results import Results  # noqa: PLC0415
+        from lightrig.harness.record.results import Results  # noqa: PLC0415
 
         return Results
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

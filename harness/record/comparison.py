@@ -15,36 +15,35 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from harness.record.errors import QuestionError
-from harness.record.facts import RunFacts
-from harness.record.results import Results
-from harness.record.tidy import COLUMNS
-from harness.statistics import NotEnough, Quantile, quantile
-from harness.statistics.corrections import correct
-from harness.statistics.drift import DriftVerdict, judge_drift
-from harness.statistics.samples import SampleError, Samples
-from testbeds.baselines import Baselines, Rule, baselines_path, load_baselines
+from lightrig.harness.quantities import names_in_files, quantity_of
+from lightrig.harness.record.results import COLUMNS, Results
+from lightrig.harness.record.row import QuestionError
+from lightrig.harness.record.run_folder import RunFacts
+from lightrig.harness.statistics import NotEnough, Quantile, quantile
+from lightrig.harness.statistics.corrections import correct
+from lightrig.harness.statistics.drift import DriftVerdict, judge_drift
+from lightrig.harness.statistics.samples import SampleError, Samples
+from lightrig.testbeds.baselines import Baselines, Rule, baselines_path, load_baselines
 
-DEFAULT_RULES = Baselines(Path(), {"*": Rule()}, family_error=0.05, correction="holm")
-"""What holds for a testbed that states no baselines."""
+DEFAULT_RULES = Baselines(Path(), {}, family_error=0.05, correction="holm")
+"""Of a testbed without a baselines file: each quantity is compared by its declared rule."""
 
 _COUNTERS = frozenset(("event", "n", "repetition", "sample"))
 """Conditions that number what was measured; they set nothing."""
-_OF_THE_HARNESS = frozenset(("closure", "harness", "loss"))
 
 
 class Case(NamedTuple):
-    """What is compared with itself: a quantity of one test, under the same conditions.
+    """A quantity of one test under the same conditions, which is compared between runs.
 
-    held: conditions that are set, not counted or measured, as JSON. simulated: whether anything
-    that took part was.
+    conditions: those that are set, not counted or measured, as JSON. simulated: whether anything
+    simulated took part.
     """
 
     testbed: str
     test: str
     quantity: str
     unit: str
-    held: str
+    conditions: str
     simulated: bool
 
 
@@ -66,36 +65,50 @@ class Comparison:
 def compare(results: Results, before: str, after: str, quantity: str = "*") -> list[Comparison]:
     """Compare all that two runs have in common, by the rules that the later one kept.
 
-    `quantity` is a name or a pattern. What the harness says of itself is not compared. Raises
+    `quantity` is a name or a pattern. Quantities without a rule are not compared. Raises
     `QuestionError` if there is no such run, or nothing in common, and `TestbedError` for
     rules that cannot be read.
     """
     first, second = results.find(before), results.find(after)
     was, has = (_samples(results.frame(run=one.run, quantity=quantity)) for one in (first, second))
     common = [case for case in has if case in was]
-    if not common:
-        raise QuestionError(
-            f"{first.run} and {second.run} have nothing in common: no test measured the same on "
-            "the same testbed, both simulated or both not"
-        )
     rules = {
         testbed: _rules(results, second, testbed) for testbed in sorted({c.testbed for c in common})
     }
     verdicts: dict[Case, DriftVerdict] = {}
     for testbed, stated in rules.items():
-        nights = _nights_before(results, second, testbed, quantity, stated)
+        rules_here = {case: rule_of(case, stated) for case in common if case.testbed == testbed}
+        most = max((rule.nights for rule in rules_here.values() if rule), default=0)
+        nights = _nights_before(results, second, testbed, quantity, most) if most else []
         mine: dict[Case, DriftVerdict] = {}
-        for case in common:
-            rule = stated.rule_for(case.quantity) if case.testbed == testbed else None
+        for case, rule in rules_here.items():
             if rule is not None:
                 known = [night[case] for night in nights if case in night]
                 mine[case] = _judged(known, has[case], rule)
         verdicts |= correct(mine, stated.correction, stated.family_error)
-    return [
+    found = [
         Comparison(case, _median(was[case]), _median(has[case]), verdicts[case])
         for case in common
         if case in verdicts
     ]
+    if not found:
+        raise QuestionError(
+            f"{first.run} and {second.run} have nothing in common: no test measured the same on "
+            "the same testbed, both simulated or both not"
+        )
+    return found
+
+
+def rule_of(case: Case, stated: Baselines) -> Rule | None:
+    """Return the rule of a case: the stated one, else that of the quantity's declaration.
+
+    A quantity that is declared without a rule is compared only where a file names it.
+    """
+    declared = quantity_of(case.quantity, case.unit).baseline
+    rule = stated.rules.get(case.quantity)
+    if rule is None and declared is not None:
+        rule = stated.rule_for(case.quantity) or declared
+    return None if rule is None else rule.in_unit(case.unit)
 
 
 def _median(samples: Samples) -> Quantile | NotEnough:
@@ -115,28 +128,30 @@ def _judged(nights: Sequence[Samples], tonight: Samples, rule: Rule) -> DriftVer
 def _samples(frame: pd.DataFrame) -> dict[Case, Samples]:
     """Earliest and latest of each sample, or lower and upper bound, in the order of events.
 
-    The subjects of one event move together: the greatest of them speaks for the event.
+    The subjects of one event move together, so they make one sample, as the quantity's
+    declaration combines them.
     """
-    family = frame["quantity"].str.partition(".")[0]
-    frame = frame[~family.isin(_OF_THE_HARNESS)].copy()
+    frame = frame.copy()
     times = frame["unit"] == "ns"
     # Nothing happens before the command; without an upper bound it was not seen to happen.
     frame["lower"] = frame["lower"].fillna(frame["value"].where(~times, 0.0))
     frame["upper"] = frame["upper"].fillna(frame["value"].where(~times, np.inf))
-    frame["held"] = _held(frame)
+    frame["conditions"] = _case_conditions(frame)
     # What one subject of an event shows is part of the whole event's, which is compared.
     whole = set(frame["quantity"])
     frame = frame[[f"reconfiguration.{name}" not in whole for name in frame["quantity"]]]
     found = {}
     for key, rows in frame.groupby(list(Case._fields), sort=False):
         bounds = rows[["lower", "upper"]]
-        if "event" in rows and rows["event"].notna().all():
-            bounds = bounds.groupby(rows["event"]).max()
-        found[Case(*key)] = bounds.to_numpy(float).T
+        case = Case(*key)
+        reduction = quantity_of(case.quantity, case.unit).reduction()
+        if reduction and "event" in rows and rows["event"].notna().all():
+            bounds = bounds.groupby(rows["event"]).agg(reduction)
+        found[case] = bounds.to_numpy(float).T
     return found
 
 
-def _held(frame: pd.DataFrame) -> "pd.Series[str]":
+def _case_conditions(frame: pd.DataFrame) -> "pd.Series[str]":
     named = [name for name in frame if name not in COLUMNS and name not in _COUNTERS]
     given = [name for name in named if frame[name].dtype.kind != "f"]
     if not given:
@@ -156,25 +171,25 @@ def _rules(results: Results, run: RunFacts, testbed: str) -> Baselines:
     described = run.header.get("descriptions", {}).get(testbed)
     if described is None:
         return DEFAULT_RULES
-    text = results.kept(run, str(baselines_path(Path(described))))
+    text = results.stored_file(run, str(baselines_path(Path(described))))
     if text is None:
         return DEFAULT_RULES
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, baselines_path(Path(described)).name)
         path.write_bytes(text)
-        return load_baselines(path)
+        return load_baselines(path, names_in_files())
 
 
 def _nights_before(
-    results: Results, run: RunFacts, testbed: str, quantity: str, rules: Baselines
+    results: Results, run: RunFacts, testbed: str, quantity: str, most: int
 ) -> list[Mapping[Case, Samples]]:
-    """The samples of the nights before `run`, the oldest first; more than any rule looks at.
+    """Return the samples of the nights before `run`, the oldest first.
 
-    Some nights measured less than others, so half as many again are read.
+    Some nights measured less than others, so half as many again as the `most` that a rule looks
+    at are read.
     """
-    most = max((rule.nights for rule in rules.rules.values()), default=0) * 3 // 2
     runs = [one for one in results.runs() if one.night < run.night and one.testbeds.get(testbed)]
-    nights = sorted({one.night for one in runs})[-most:]
+    nights = sorted({one.night for one in runs})[-(most * 3 // 2) :]
     return [
         _joined(
             _samples(results.frame(run=one.run, testbed=testbed, quantity=quantity))

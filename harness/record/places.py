@@ -1,5 +1,9 @@
-"""Where results lie: a folder of this machine, a shared one, or anything that fsspec reaches."""
+"""Places of results, and files that appear whole.
 
+A place is a folder of this machine, a shared one, or any URL that fsspec reads.
+"""
+
+import os
 import re
 import urllib.parse
 import uuid
@@ -10,8 +14,45 @@ from typing import Any
 
 import fsspec
 
-from harness.record.errors import QuestionError, RecordError
-from harness.record.files import appearing
+from lightrig.harness.record.row import QuestionError, RecordError
+
+# ------------------------------------------------------------------------------------------- files
+
+
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """A hidden path to write to, which becomes `path` at the end; an exception removes it.
+
+    Readers and other writers meanwhile see what was there before: nothing, or the file that
+    is replaced. The hidden name is this writer's own, also among hosts that share the folder.
+    Raises `OSError`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield hidden
+        _sync(hidden)
+        hidden.replace(path)
+        _sync(path.parent)
+    finally:
+        hidden.unlink(missing_ok=True)
+
+
+def left_by_the_killed(folder: Path, name: str) -> Iterator[Path]:
+    """Hidden files in `folder` of writers of `name` that were killed, or that still write."""
+    return folder.glob(f".{name}.*.tmp")
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+# ------------------------------------------------------------------------------------------ places
+
 
 # Of these a rename is one step; elsewhere, as in an object store, writing a file is.
 _RENAMING = frozenset(("ftp", "hdfs", "sftp", "smb", "ssh", "webhdfs"))
@@ -42,7 +83,7 @@ class Place:
 
     @property
     def filesystem(self) -> Any:
-        """What fsspec reads it with."""
+        """The file system of fsspec."""
         return self._fs
 
     @property
@@ -51,12 +92,12 @@ class Place:
         return Path(self._root) if "file" in self._protocols else None
 
     def path(self, name: str = "") -> str:
-        """What its file system calls `name`, which lies below this place."""
+        """Return the path of `name`, below this place, on its file system."""
         return f"{self._root.rstrip('/')}/{name}" if name else self._root
 
     def files(self, below: str) -> list[str]:
         """All files below the folder `below`, hidden ones apart, named from this place on."""
-        with self._trouble():
+        with self._errors_named():
             self._fs.invalidate_cache()
             try:
                 found = self._fs.find(self.path(below))
@@ -70,13 +111,13 @@ class Place:
         paths = {self.path(name): name for name in names}
         if not paths:
             return {}
-        with self._trouble():
+        with self._errors_named():
             return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
 
     def put(self, file: Path, name: str) -> None:
         """Copy a file of this machine; it appears whole or not at all."""
         target = self.path(name)
-        with self._trouble():
+        with self._errors_named():
             if self.folder is not None:
                 with appearing(Path(target)) as hidden:
                     hidden.write_bytes(file.read_bytes())
@@ -91,7 +132,7 @@ class Place:
             self._fs.mv(draft, target)
 
     @contextmanager
-    def _trouble(self) -> Iterator[None]:
+    def _errors_named(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:

@@ -5,15 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.record.dataset import write_dataset
-from harness.record.descriptions import kept_descriptions
-from harness.record.errors import RecordError
-from harness.record.facts import FACTS, RunFacts, facts_of, parse_facts, write_facts
-from harness.record.files import left_by_the_killed
-from harness.record.locks import is_written, locked
-from harness.record.publishing import is_published, publish
-from harness.record.reading import RunRecord, read_journal
-from testbeds import Testbed
+from lightrig.harness.record.dataset import write_dataset
+from lightrig.harness.record.journal import is_written, locked
+from lightrig.harness.record.journal_reading import RunRecord, absorb, read_journal
+from lightrig.harness.record.places import left_by_the_killed
+from lightrig.harness.record.row import RecordError
+from lightrig.harness.record.run_folder import (
+    FACTS,
+    RunFacts,
+    facts_of,
+    is_published,
+    load_descriptions,
+    parse_facts,
+    publish,
+    state_of,
+    write_facts,
+)
+from lightrig.testbeds import Testbed
 
 JOURNAL = "journal.jsonl"
 REPORT = "report.html"
@@ -47,10 +55,10 @@ def settle(folder: Path, write_page: WritePage | None = None) -> Recovered:
     record = read_journal(journal)
     if write_page is not None and not (record.complete and report.exists()):
         try:
-            write_page(record, kept_descriptions(record), report)
+            write_page(record, load_descriptions(record), report)
         except OSError as error:
             raise RecordError(f"{report}: {error.strerror}") from error
-    facts = facts_of(record, "complete" if record.complete else "recovered")
+    facts = facts_of(record, state_of(record.summary))
     write_facts(facts, folder)
     return Recovered(record, facts, files, report if report.exists() else None)
 
@@ -70,6 +78,7 @@ def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
             for name in (FACTS, REPORT, f"{folder.name}.parquet"):
                 for left in left_by_the_killed(place, name):
                     left.unlink(missing_ok=True)
+        absorb(folder, folder / JOURNAL)
         recovered = settle(folder, write_page)
         if location := recovered.record.header.get("publish"):
             publish(folder, location)

@@ -1,29 +1,201 @@
-"""All runs of a lab in one place: listed, queried in place, as tidy frames, exported."""
+"""Results of all runs of a lab: listed, queried in place, as tidy frames, exported.
 
+In a tidy frame every condition is a column; runs and tests are tables beside the rows.
+"""
+
+import datetime
 import io
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.dataset
 
-from harness.record.errors import JournalEmptyError, QuestionError, RecordError
-from harness.record.facts import FACTS, RunFacts, facts_of, parse_facts
-from harness.record.locks import is_written
-from harness.record.opening import open_dataset
-from harness.record.places import Place
-from harness.record.reading import read_journal
-from harness.record.recovery import JOURNAL
-from harness.record.tables import runs_table, tests_table
-from harness.record.tidy import records, tidy
+from lightrig.harness.quantities import current_name
+from lightrig.harness.record.dataset import named, open_dataset, present_names
+from lightrig.harness.record.journal import is_written, to_json
+from lightrig.harness.record.journal_reading import read_journal
+from lightrig.harness.record.places import Place
+from lightrig.harness.record.recovery import JOURNAL
+from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
+from lightrig.harness.record.run_folder import FACTS, RunFacts, facts_of, parse_facts
+
+# ------------------------------------------------------------------------ tables of runs and tests
+
+
+_RUNS = pa.schema(
+    [
+        ("run", pa.string()),
+        ("night", pa.date32()),
+        ("state", pa.string()),
+        ("torn", pa.bool_()),
+        ("testbeds", pa.list_(pa.string())),
+        ("simulated", pa.bool_()),
+        ("rows", pa.int64()),
+        ("passed", pa.int64()),
+        ("failed", pa.int64()),
+        ("inconclusive", pa.int64()),
+        ("skipped", pa.int64()),
+        ("duration_s", pa.float64()),
+        ("started", pa.string()),
+        ("command", pa.string()),
+        ("header", pa.string()),
+    ]
+)
+_TESTS = pa.schema(
+    [
+        ("run", pa.string()),
+        ("night", pa.date32()),
+        ("test", pa.string()),
+        ("outcome", pa.string()),
+        ("duration_s", pa.float64()),
+    ]
+)
+
+
+def fields(facts: RunFacts) -> dict[str, object]:
+    """A run as plain values; `failed` counts errors too, and no test is counted where unknown."""
+    return {
+        "run": facts.run,
+        "night": facts.night,
+        "state": facts.state,
+        "torn": facts.torn,
+        "testbeds": list(facts.testbeds),
+        "simulated": facts.simulated,
+        "rows": facts.rows,
+        "passed": facts.count("passed", "xfailed"),
+        "failed": facts.count("failed", "error", "xpassed"),
+        "inconclusive": facts.count("inconclusive"),
+        "skipped": facts.count("skipped"),
+        "duration_s": facts.duration_s,
+        "started": facts.header.get("started"),
+        "command": facts.header.get("command"),
+    }
+
+
+def runs_table(runs: Sequence[RunFacts]) -> pa.Table:
+    """One line a run: its `fields`, and the whole header of its journal as JSON."""
+    return pa.Table.from_pylist(
+        [
+            {**fields(facts), "night": _date(facts), "header": to_json("header", facts.header)}
+            for facts in runs
+        ],
+        _RUNS,
+    )
+
+
+def tests_table(runs: Sequence[RunFacts]) -> pa.Table:
+    """One line for each ending of a test; one that was run again has several."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "run": facts.run,
+                "night": _date(facts),
+                "test": test.nodeid,
+                "outcome": test.outcome,
+                "duration_s": test.duration_s,
+            }
+            for facts in runs
+            for test in facts.tests or ()
+        ],
+        _TESTS,
+    )
+
+
+def _date(facts: RunFacts) -> datetime.date:
+    return datetime.date.fromisoformat(facts.night)
+
+
+# ------------------------------------------------------------------------------------- tidy frames
+
+
+COLUMNS = (
+    "run",
+    "night",
+    "testbed",
+    "test",
+    "subject",
+    "quantity",
+    "value",
+    "lower",
+    "upper",
+    "unit",
+    "simulated",
+    "instruments",
+    "time_ns",
+)
+
+# pandas would make an integer of which some are missing a float, and a truth an object.
+_DTYPES = {
+    frozenset((bool,)): "boolean",
+    frozenset((int,)): "Int64",
+    frozenset((float,)): "float64",
+    frozenset((int, float)): "float64",
+    frozenset((str,)): "string",
+}
+
+
+def tidy(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return `COLUMNS` of `rows`, and each condition as a column of its own."""
+    # The same few identities stand in all rows, and an array in a cell cannot be grouped by.
+    instruments = rows["instruments"].map("; ".join)
+    frame = rows.assign(instruments=instruments)[list(COLUMNS)]
+    codes, texts = pd.factorize(rows["conditions"])
+    conditions = [json.loads(text) for text in texts]
+    names = dict.fromkeys(name for one in conditions for name in one)
+    found = {
+        f"condition_{name}" if name in COLUMNS else name: _column(
+            [one.get(name) for one in conditions]
+        ).take(codes)
+        for name in names
+    }
+    return pd.concat([frame, pd.DataFrame(found, index=frame.index)], axis="columns")
+
+
+def _column(values: list[object]) -> pd.api.extensions.ExtensionArray:
+    kinds = frozenset(type(value) for value in values if value is not None)
+    return pd.array(values, dtype=_DTYPES.get(kinds, "object"))
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, object]]:
+    """The rows of any frame as `plain` values by column."""
+    return [
+        {str(name): plain(value) for name, value in row.items()} for row in frame.to_dict("records")
+    ]
+
+
+def plain(value: Any) -> object:
+    """Return `value` as JSON knows it, numbers exact.
+
+    A moment at midnight is a date; what is missing, or no finite number, is None.
+    """
+    if isinstance(value, np.ndarray | list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, datetime.datetime):
+        midnight = value.time() == datetime.time.min
+        return (value.date() if midnight else value).isoformat()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else str(value)
+
+
+# ----------------------------------------------------------------------------------------- results
+
 
 Format: TypeAlias = Literal["csv", "json", "parquet"]
 
@@ -49,7 +221,7 @@ class Results:
         return sorted(facts, key=lambda one: (one.night, one.run))
 
     def damaged(self) -> list[RecordError]:
-        """What is wrong with each run that cannot be read."""
+        """Return the error of each run that cannot be read."""
         return [one for one in self._survey() if isinstance(one, RecordError)]
 
     def find(self, run: str) -> RunFacts:
@@ -90,11 +262,8 @@ class Results:
         Rows come by testbed, night and run, and as written within a run.
         """
         dataset = self._dataset(run, night, testbed)
-        named = pa.compute.match_substring_regex(
-            pa.dataset.field("quantity"), f"^{_regex(quantity)}$"
-        )
-        with self._trouble():
-            table = dataset.to_table(filter=named)
+        with self._errors_named():
+            table = named(dataset, _regex(current_name(quantity)))
         return tidy(table.to_pandas(date_as_object=False))
 
     def query(self, sql: str) -> pd.DataFrame:
@@ -110,7 +279,8 @@ class Results:
                 if len(statements) != 1 or statements[0].type not in _READS:
                     raise QuestionError("expected one SELECT: results are read here, not changed")
                 runs = self.runs()
-                connection.register("rows", self._dataset("*", "*", "*"))
+                connection.register("stored", self._dataset("*", "*", "*"))
+                connection.execute(f"CREATE VIEW rows AS {present_names('stored')}")
                 connection.register("runs", runs_table(runs))
                 connection.register("tests", tests_table(runs))
                 return connection.execute(sql).df()
@@ -130,16 +300,16 @@ class Results:
             return bytes(frame.to_csv(index=False, date_format="%Y-%m-%d").encode())
         return json.dumps(records(frame), ensure_ascii=False, indent=1).encode() + b"\n"
 
-    def kept(self, run: RunFacts, name: str) -> bytes | None:
-        """A file in the run's folder, such as a description; None if there is none."""
+    def stored_file(self, run: RunFacts, name: str) -> bytes | None:
+        """Return a file of the run's folder, such as a description, or None."""
         name = f"runs/{run.run}/{name}"
         if name not in self._place.files(f"runs/{run.run}"):
             return None
         return self._place.read([name])[name]
 
     def _survey(self) -> Iterator[RunFacts | RecordError]:
-        told = self._place.read(n for n in self._place.files("runs") if n.endswith(f"/{FACTS}"))
-        for name, text in told.items():
+        stored = self._place.read(n for n in self._place.files("runs") if n.endswith(f"/{FACTS}"))
+        for name, text in stored.items():
             try:
                 yield parse_facts(name, text)
             except RecordError as error:
@@ -149,7 +319,7 @@ class Results:
         for journal in sorted(folder.glob(f"runs/*/{JOURNAL}")) if folder else ():
             if not journal.with_name(FACTS).exists():
                 try:
-                    yield _untold(journal)
+                    yield _facts_of_open_run(journal)
                 except JournalEmptyError:
                     continue
                 except RecordError as error:
@@ -164,18 +334,18 @@ class Results:
             for name in self._place.files("rows")
             if wanted.fullmatch(unquote(name))
         ]
-        with self._trouble():
+        with self._errors_named():
             return open_dataset(files, self._place.path("rows"), self._place.filesystem)
 
     @contextmanager
-    def _trouble(self) -> Iterator[None]:
+    def _errors_named(self) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"{self._place.name}: {error}") from error
 
 
-def _untold(journal: Path) -> RunFacts:
+def _facts_of_open_run(journal: Path) -> RunFacts:
     # Asked before reading: a run that ends in between has a closing line.
     goes_on = is_written(journal)
     record = read_journal(journal)

@@ -1,11 +1,51 @@
-"""A row, which is one measured value, and the context that many rows share."""
+"""Rows, their contexts, the outcome of a test, and the errors of records.
+
+Every value is checked when it is made, so that a journal holds nothing that cannot be read back.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from harness.record.errors import RowError
+from lightrig.testbeds.errors import LightrigError
+
+# ------------------------------------------------------------------------------------------ errors
+
+
+class RecordError(LightrigError):
+    """A journal or data set that cannot be written or read."""
+
+
+class QuestionError(RecordError):
+    """A question that no results could answer: no such place, no such run, no such SQL."""
+
+
+class RowError(RecordError):
+    """A row, context or header with a value that no record may hold."""
+
+
+class JournalDamagedError(RecordError):
+    """A journal line that is not what was written: `path`, `line` (from 1), what was found."""
+
+    def __init__(self, path: Path, line: int, problem: str) -> None:
+        super().__init__(f"{path}:{line}: {problem}")
+        self.path = path
+        self.line = line
+        self.problem = problem
+
+
+class JournalEmptyError(JournalDamagedError):
+    """A journal of a process that was killed before it could record anything."""
+
+
+class JournalInUseError(RecordError):
+    """A journal that a process still writes."""
+
+
+# -------------------------------------------------------------------------------------------- rows
+
 
 Number: TypeAlias = int | float
 Scalar: TypeAlias = str | int | float | bool
@@ -71,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What many rows have in common.
+    """The context that many rows share.
 
     testbed, test: their names.
     instruments: the identity of all that took part: a text, or fields such as model, serial
@@ -102,8 +142,8 @@ class Context:
             else:
                 check_scalars("instruments", instrument)
         check_scalars("conditions", self.conditions)
-        own = tuple(i if isinstance(i, str) else dict(i) for i in self.instruments)
-        object.__setattr__(self, "instruments", own)
+        instruments = tuple(i if isinstance(i, str) else dict(i) for i in self.instruments)
+        object.__setattr__(self, "instruments", instruments)
         object.__setattr__(self, "conditions", dict(self.conditions))
 
 
@@ -146,3 +186,37 @@ def check_scalars(name: str, values: object) -> None:
                 check_text(f"{name}.{key}", value)
         elif not isinstance(value, bool):
             check_number(f"{name}.{key}", value)
+
+
+# ------------------------------------------------------------------------------- outcomes of tests
+
+
+@dataclass(frozen=True, slots=True)
+class TestOutcome:
+    """The outcome of one test.
+
+    nodeid: the test's name, as in the `test` of its rows.
+    outcome: "passed", "failed", "skipped", "error" or another of pytest's words.
+    duration_s: how long it took, in seconds of the wall.
+    details: what a report tells of it: the command that repeats it, the failure in short, the
+        wire's last lines. Whatever JSON can hold.
+
+    Raises `RowError` for a name, word or duration that no record may hold.
+    """
+
+    __test__ = False
+
+    nodeid: str
+    outcome: str
+    duration_s: float
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        check_text("nodeid", self.nodeid)
+        check_text("outcome", self.outcome)
+        check_number("duration_s", self.duration_s)
+        if self.duration_s < 0:
+            raise RowError(f"duration_s: found {self.duration_s}, expected seconds from 0")
+        if not isinstance(self.details, Mapping):
+            raise RowError(f"details: found {self.details!r}, expected a mapping")
+        object.__setattr__(self, "details", dict(self.details))

@@ -1,8 +1,7 @@
-"""A run's journal as HTML: fragments, whole pages, and in short as lines for a terminal."""
+"""A run's journal as HTML: fragments, whole pages, and a summary for a terminal."""
 
-from harness.report.frames import RunFrame, collect
-from harness.report.page import card_ids, sections
-from harness.report.standalone import write_page
-from harness.report.terminal import lines
+from lightrig.harness.report.frames import RunFrame, collect
+from lightrig.harness.report.reconfiguration_section import summary_lines
+from lightrig.harness.report.run_page import card_ids, sections, write_page
 
-__all__ = ["RunFrame", "card_ids", "collect", "lines", "sections", "write_page"]
+__all__ = ["RunFrame", "card_ids", "collect", "sections", "summary_lines", "write_page"]

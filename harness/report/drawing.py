@@ -1,4 +1,4 @@
-"""Plots as SVG that stands in a page: axes, lines, areas, bars, words, and nothing else.
+"""Plots as SVG that stands in a page: axes, lines, areas, bars, label, and nothing else.
 
 Colours and strokes are classes of `harness.report.style`, so that one drawing is legible on
 light and on dark, and an element of a drawing costs a few bytes. Coordinates are rounded to a
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.report.units import round_steps, scale, shown
+from lightrig.harness.report.units import round_steps, scale, shown
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -33,7 +33,7 @@ def tone(index: int) -> str:
 class Axis:
     """Where values stand between the two ends of an axis, and what is written beside it.
 
-    low, high: the values at its ends. ticks: values and their words. label: the unit, or what
+    low, high: the values at its ends. ticks: values and their label. label: the unit, or what
     the axis says. warp: brings values to the scale that is drawn evenly; None where it is even.
     """
 
@@ -44,7 +44,7 @@ class Axis:
     warp: Callable[[Numbers], Numbers] | None = None
 
     def shares(self, values: npt.ArrayLike) -> Numbers:
-        """How far along the axis each value is, from 0 to 1; what is beyond an end is at it."""
+        """Return the position of each value on the axis, from 0 to 1; clipped at its ends."""
         found = np.clip(np.asarray(values, dtype=np.float64), self.low, self.high)
         low, high = np.float64(self.low), np.float64(self.high)
         if self.warp is not None:
@@ -83,8 +83,8 @@ def from_zero(first: float, last: float, unit: str = "ns") -> Axis:
     marks = [0.0]
     while (mark := decade * 10.0 ** (len(marks) - 1)) <= last:
         marks.append(mark)
-    words = ((mark, shown(mark, unit) if mark else "0") for mark in marks)
-    return Axis(0.0, last, tuple(words), "", warp)
+    label = ((mark, shown(mark, unit) if mark else "0") for mark in marks)
+    return Axis(0.0, last, tuple(label), "", warp)
 
 
 def _power(exponent: int) -> str:
@@ -126,7 +126,7 @@ class Plot:
         self._path(*self.places(x, y), f"{kind} {tone(index)}")
 
     def area(self, x: npt.ArrayLike, y: npt.ArrayLike, index: int, kind: str = "lr-area") -> None:
-        """What the line through points, closed, holds."""
+        """Fill the closed line through points."""
         self._path(*self.places(x, y), f"{kind} {tone(index)}", closed=True)
 
     def dots(self, x: npt.ArrayLike, y: npt.ArrayLike, index: int) -> None:
@@ -159,29 +159,29 @@ class Plot:
         )
         self._parts.append(f'<path class="lr-bar {tone(index)}" d="{path}"/>')
 
-    def rule(self, value: float, words: str = "", *, level: bool = False) -> None:
+    def rule(self, value: float, label: str = "", *, level: bool = False) -> None:
         """A dashed line across the whole plot, upright at x = `value`, or level at y = `value`."""
         (across, _), (down, _) = self.places([value, value], [value, value])
         a, d = _tenths(round(10 * float(across))), _tenths(round(10 * float(down)))
         if level:
             path = f"M{_number(self._left)} {d}H{_number(self._right)}"
-            self._word(self._left + 4, float(down) - 3, words, "start")
+            self._word(self._left + 4, float(down) - 3, label, "start")
         else:
             path = f"M{a} {_number(self._top)}V{_number(self._bottom)}"
             right = across > (self._left + self._right) / 2
             beside = float(across) + (-4 if right else 4)
-            self._word(beside, self._bottom - 4, words, "end" if right else "start")
+            self._word(beside, self._bottom - 4, label, "end" if right else "start")
         self._parts.append(f'<path class="lr-rule" d="{path}"/>')
 
-    def word(self, x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> None:
+    def word(self, x: float, y: float, label: str, anchor: str = "start", kind: str = "") -> None:
         """Words that begin, have their middle or end (`anchor`) at a point."""
         (across, *_), (down, *_) = self.places([x], [y])
-        self._word(float(across), float(down), words, anchor, kind)
+        self._word(float(across), float(down), label, anchor, kind)
 
-    def beside(self, y: float, words: str) -> None:
+    def beside(self, y: float, label: str) -> None:
         """Words to the right of the plot, at height `y`."""
         (_, *_), (down, *_) = self.places([self._x.high], [y])
-        self._word(self._right + 6, float(down) + 3, words, "start", "lr-said")
+        self._word(self._right + 6, float(down) + 3, label, "start", "lr-said")
 
     def add(self, element: str) -> None:
         """An SVG element as it is, in pixels."""
@@ -206,18 +206,18 @@ class Plot:
         lines += [f"M{left} {_tenths(round(10 * d))}H{right}" for d in down.tolist()]
         self._parts.append(f'<path class="lr-grid" d="{"".join(lines)}"/>')
         self._parts.append(f'<path class="lr-axis" d="M{left} {bottom}H{right}"/>')
-        for place, (_, words) in zip(across.tolist(), self._x.ticks, strict=True):
-            self._word(place, self._bottom + 11, words, "middle")
-        for place, (_, words) in zip(down.tolist(), self._y.ticks, strict=True):
-            self._word(self._left - 5, place + 3, words, "end")
+        for place, (_, label) in zip(across.tolist(), self._x.ticks, strict=True):
+            self._word(place, self._bottom + 11, label, "middle")
+        for place, (_, label) in zip(down.tolist(), self._y.ticks, strict=True):
+            self._word(self._left - 5, place + 3, label, "end")
         middle = (self._left + self._right) / 2
         self._word(middle, self.height - 4, self._x.label, "middle")
         if self._y.label:
             self._word(0, self._top - 1, self._y.label, "start")
 
-    def _word(self, x: float, y: float, words: str, anchor: str, kind: str = "") -> None:
-        if words:
-            self._parts.append(word(x, y, words, anchor, kind))
+    def _word(self, x: float, y: float, label: str, anchor: str, kind: str = "") -> None:
+        if label:
+            self._parts.append(word(x, y, label, anchor, kind))
 
     def _path(self, x: Numbers, y: Numbers, kind: str, *, closed: bool = False) -> None:
         self._parts.append(f'<path class="{kind}" d="{path(x, y, closed=closed)}"/>')
@@ -234,13 +234,13 @@ def picture(
     )
 
 
-def word(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
-    """Words in a picture; `anchor` is "start", "middle" or "end"."""
-    held = {"start": "", "middle": " lr-mid", "end": " lr-end"}[anchor]
+def word(x: float, y: float, label: str, anchor: str = "start", kind: str = "") -> str:
+    """Return text in a picture; `anchor` is "start", "middle" or "end"."""
+    anchored = {"start": "", "middle": " lr-mid", "end": " lr-end"}[anchor]
     kind = f" {kind}" if kind else ""
     return (
-        f'<text class="lr-t{held}{kind}" x="{_tenths(round(10 * x))}" '
-        f'y="{_tenths(round(10 * y))}">{escape(words)}</text>'
+        f'<text class="lr-t{anchored}{kind}" x="{_tenths(round(10 * x))}" '
+        f'y="{_tenths(round(10 * y))}">{escape(label)}</text>'
     )
 
 

@@ -1,4 +1,4 @@
-"""What the samples of one test say about one quantity: median, p99 and verdict."""
+"""Estimates of one quantity of one test: median, p99, and the verdict on its limit."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.report.frames import TestbedFrame, TestFrame
-from harness.statistics import (
-    NotEnough,
-    Quantile,
-    Verdict,
-    judge,
-    quantile,
-)
-from testbeds import Limit
+from lightrig.harness.report.frames import TestbedFrame, TestFrame
+from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
+from lightrig.testbeds import Limit
 
 CONFIDENCE = 0.95
-"""Of every interval and bound in the report."""
+"""Confidence of every interval and bound in the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One quantity of one test, in its own unit; see `Series.samples`.
+    """One quantity of one test, in its unit; see `TestFrame.samples`.
 
     n: samples, of `events` that the test recorded.
     width: mean of latest - earliest.
@@ -44,11 +38,11 @@ class Estimate:
 
 
 def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Estimate | None:
-    """Estimate a quantity of `test`, by the greatest of each event; None if it recorded none."""
+    """Estimate a quantity of `test`, one sample an event; None if it recorded none."""
     series = test.series.get(quantity)
     if series is None:
         return None
-    low, high = series.samples()
+    low, high = test.samples(quantity)
     if limit is not None and limit.unit != series.unit:
         limit = None
     return Estimate(
@@ -61,7 +55,7 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
         median=quantile(low, high, 0.5, CONFIDENCE),
         p99=quantile(low, high, 0.99, CONFIDENCE, "upper"),
         limit=limit,
-        verdict=None if limit is None else _judge(limit, test),
+        verdict=None if limit is None else _judge(limit, test, quantity),
     )
 
 
@@ -76,12 +70,12 @@ def estimates(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterat
 def estimates_of(
     frame: TestbedFrame, names: Iterable[str], limits: Mapping[str, Limit]
 ) -> dict[str, list[Estimate]]:
-    """The same of several quantities, by name; those that were not measured are left out."""
+    """Estimate several quantities, by name; those that were not measured are left out."""
     found = {name: list(estimates(frame, name, limits.get(name))) for name in names}
     return {name: each for name, each in found.items() if each}
 
 
-def _judge(limit: Limit, test: TestFrame) -> Verdict:
-    """Judge as the test itself does; an event's worst subject speaks for the event."""
-    low, high = test.series[limit.quantity].samples(greatest=limit.side == "upper")
+def _judge(limit: Limit, test: TestFrame, quantity: str) -> Verdict:
+    # The side of the limit decides which subject of an event is the worst one.
+    low, high = test.samples(quantity, limit.side)
     return judge(limit, low, high)

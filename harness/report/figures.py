@@ -1,4 +1,4 @@
-"""The figures that any quantity can have: a curve with its band, a matrix as a heat map.
+"""The figures that any quantity can have: a curve with its band, a distribution, a heat map.
 
 A test adds one to its own row of the report through pytest-html:
 
@@ -14,12 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.report.drawing import Axis, Numbers, Plot, decades, even, picture, tone, word
-from harness.report.markup import text
-from harness.report.units import round_steps, scale, shown
+from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, picture, tone, word
+from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.markup import text
+from lightrig.harness.report.units import ENDLESS, round_steps, scale, shown
+from lightrig.harness.statistics import Quantile, quantile
+from lightrig.testbeds import Limit
 
 _LEVELS = 24
 _MOST_TITLES = 1024
+_MOST_POINTS = 300
+_STRIP = 0.07
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +88,10 @@ def curve(
     )
     xs = np.concatenate([each[0] for each in arrays])
     level = even(float(xs.min()), float(xs.max()), x_unit)
-    said = f"{x} ({level.label})" if level.label else x
-    longest = max(len(words) for _, words in upright.ticks)
+    title = f"{x} ({level.label})" if level.label else x
+    longest = max(len(labels) for _, labels in upright.ticks)
     plot = Plot(
-        *(width, height, Axis(level.low, level.high, level.ticks, said), upright),
+        *(width, height, Axis(level.low, level.high, level.ticks, title), upright),
         left=12 + 6 * longest,
         top=16 if upright.label else 8,
     )
@@ -117,6 +122,74 @@ def arrow(plot: Plot, x: float, y: float, index: int) -> None:
     plot.add(f'<path class="lr-range {tone(index)}" d="{d}"/>')
 
 
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The samples of one test, one an event; `index` says its colour.
+
+    earliest, latest: between which each sample lies, in one unit.
+    """
+
+    index: int
+    earliest: Numbers
+    latest: Numbers
+
+
+def distribution_plot(
+    curves: Sequence[Distribution], limit: Limit | None, label: str, unit: str = "ns"
+) -> str:
+    """The share of samples at or below a value, one band a curve, as SVG.
+
+    The truth lies between the step curve of the earliest and that of the latest values. Below
+    each is the interval of its median. The limit is drawn where it is near. label: what a
+    screen reader says.
+    """
+    rows = len(curves)
+    ends = np.concatenate([c.earliest for c in curves] + [c.latest for c in curves])
+    ends = ends[np.abs(ends) < ENDLESS]
+    low, high = (float(ends.min()), float(ends.max())) if ends.size else (0.0, 1.0)
+    near = (high - low) or max(abs(high), 1.0)
+    limited = limit is not None and low - near <= limit.value <= high + near
+    if limit is not None and limited:
+        low, high = min(low, limit.value), max(high, limit.value)
+    upright = Axis(-_STRIP * (rows + 0.8), 1, ((0, "0"), (0.5, "50 %"), (1, "100 %")))
+    plot = Plot(270, 150 + 7 * rows, even(low, high, unit, most=4), upright)
+    if limit is not None and limited:
+        plot.rule(limit.value, "limit")
+    most = max(60, min(_MOST_POINTS, 2400 // max(rows, 1)))
+    for place, one in enumerate(curves):
+        _band(plot, one, (low, high), most, "lr-faint" if rows > 3 else "lr-area")
+        _median(plot, one, -_STRIP * (place + 1), high)
+    return plot.svg(label)
+
+
+def _band(plot: Plot, curve: Distribution, ends: tuple[float, float], most: int, kind: str) -> None:
+    left, left_share = _steps(np.maximum(curve.earliest, ends[0]), most)
+    right, right_share = _steps(np.minimum(curve.latest, ends[1]), most)
+    if curve.latest.size and curve.latest.max() >= ENDLESS:
+        plot.word(ends[1], 0.97, "never seen: no bound", "end")
+    x = np.concatenate([left, right[::-1]])
+    plot.area(x, np.concatenate([left_share, right_share[::-1]]), curve.index, kind)
+
+
+def _steps(values: Numbers, most: int) -> tuple[Numbers, Numbers]:
+    """Corners of the empirical distribution of `values`, at most `most` of its steps."""
+    places, counts = np.unique(values, return_counts=True)
+    shares = np.cumsum(counts) / values.size
+    if places.size > most:
+        keep = np.unique(np.linspace(0, places.size - 1, most).round().astype(int))
+        places, shares = places[keep], shares[keep]
+    x = np.repeat(places, 2)
+    y = np.concatenate([[0.0], np.repeat(shares, 2)[:-1]])
+    return x, y
+
+
+def _median(plot: Plot, curve: Distribution, y: float, end: float) -> None:
+    found = quantile(curve.earliest, curve.latest, 0.5, CONFIDENCE)
+    if isinstance(found, Quantile):
+        assert found.lower is not None
+        plot.range(found.lower, min(found.upper, end), y, curve.index)
+
+
 def heat_map(
     matrix: npt.ArrayLike,
     rows: Sequence[str],
@@ -129,7 +202,7 @@ def heat_map(
 ) -> str:
     """A matrix as coloured cells with a scale, as SVG; NaN is left open: not measured.
 
-    rows, columns: the words of each row, from the top, and of each column. unit: of the values.
+    rows, columns: the labels of each row, from the top, and of each column. unit: of the values.
     label: what a screen reader says. row_name, column_name: what rows and columns are. Light is
     high and dark is low, on light and on dark, and in every kind of colour vision: the colours
     are Cividis (Nuñez, Anderton and Renslow 2018). Up to 1,024 cells tell their value on hover.
@@ -189,16 +262,16 @@ def _cells(
     if values.size <= _MOST_TITLES:
         for r, c in np.ndindex(values.shape):
             value = shown(float(values[r, c]), unit) if finite[r, c] else "not measured"
-            told = text(f"{rows[r]}, {columns[c]}: {value}")
+            hover = text(f"{rows[r]}, {columns[c]}: {value}")
             parts.append(
                 f'<path class="lr-told" d="M{left + cell * c:.1f} {top + cell * r:.1f}{box}">'
-                f"<title>{told}</title></path>"
+                f"<title>{hover}</title></path>"
             )
     return parts
 
 
 def _scale(low: float, high: float, unit: str, x: float, y: float) -> str:
-    """What the colours mean, from the greatest value downwards."""
+    """Draw the scale of colours, from the greatest value downwards."""
     step = 5
     boxes = "".join(
         f'<rect fill="{_shade(_LEVELS - 1 - n)}" x="{x:.1f}" y="{y + step * n:.1f}" '
@@ -207,11 +280,11 @@ def _scale(low: float, high: float, unit: str, x: float, y: float) -> str:
     )
     size, name = scale(unit, max(abs(low), abs(high)))
     ticks = round_steps(low / size, high / size, 4) if high > low else [low / size]
-    words = "".join(
+    labels = "".join(
         word(x + 16, y + 3 + step * _LEVELS * _from_top(tick * size, low, high), f"{tick:.10g}")
         for tick in ticks
     )
-    return boxes + words + word(x, y - 5, name)
+    return boxes + labels + word(x, y - 5, name)
 
 
 def _from_top(value: float, low: float, high: float) -> float:

@@ -5,31 +5,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.record import Context, RecordError, Row, RunRecord, Scalar
+from lightrig.harness.quantities import Reduction, current_name, quantity_of
+from lightrig.harness.record import Context, RecordError, Row, RunRecord, Scalar
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
 COUNTERS = frozenset(("event", "n", "repetition", "sample"))
 """Conditions that number what was measured; they set nothing."""
 _HIDDEN = {"before", "after", "clock", "testbed"}
+_REDUCTIONS: Mapping[Reduction, tuple[np.ufunc, float]] = {
+    "max": (np.maximum, -np.inf),
+    "min": (np.minimum, np.inf),
+    "sum": (np.add, 0.0),
+}
+"""The function that combines two subjects, and its neutral value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """All rows of one quantity of one test; arrays of one length, in the order written.
 
-    subject: what each row is about.
-    event: which event of the test; -1 where a row names none.
+    subject: the port, circuit, link or server of each row.
+    event: number of the event in the test; -1 where a row names none.
     lower, value, upper: in `unit`. A time without upper bound is endless, one without lower
-        bound begins at 0, since nothing happens before the command; any other value without a
-        bound is its own.
-    count: how many intervals a closure row speaks of; 1 elsewhere.
-    conditions: numbers that held for each row alone, by name; NaN where a row has none.
+        bound begins at 0, since nothing happens before the command; of any other value without
+        a bound, the bound is the value.
+    count: number of intervals that a closure row counts; 1 elsewhere.
+    conditions: numeric conditions of single rows by name; NaN where a row has none.
     """
 
     unit: str
@@ -43,26 +50,20 @@ class Series:
 
     @property
     def events(self) -> int:
-        """How many different events the rows are of."""
+        """Number of different events among the rows."""
         return int(np.unique(self.event).size)
 
-    def each_event(self, *, greatest: bool = True) -> tuple[Numbers, Numbers]:
-        """Lower and upper bound of each event's greatest (or least) subject: one sample an event.
+    def combined(self, reduction: Reduction) -> tuple[Numbers, Numbers]:
+        """Return lower and upper bound of each event, whose subjects are combined.
 
         The subjects of one event move together and are not independent samples.
         """
-        _, first, place = np.unique(self.event, return_index=True, return_inverse=True)
-        lower, upper = self.lower[first].copy(), self.upper[first].copy()
-        pick = np.maximum if greatest else np.minimum
-        pick.at(lower, place, self.lower)
-        pick.at(upper, place, self.upper)
+        events, place = np.unique(self.event, return_inverse=True)
+        combine, start = _REDUCTIONS[reduction]
+        lower, upper = (np.full(events.size, start, dtype=np.float64) for _ in range(2))
+        combine.at(lower, place, self.lower)
+        combine.at(upper, place, self.upper)
         return lower, upper
-
-    def samples(self, *, greatest: bool = True) -> tuple[Numbers, Numbers]:
-        """Lower and upper bound of each sample: one an event, or one a row if none has events."""
-        if (self.event >= 0).all():
-            return self.each_event(greatest=greatest)
-        return self.lower, self.upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,31 @@ class TestFrame:
     contexts: tuple[Context, ...]
     series: dict[str, Series]
 
+    def samples(
+        self, quantity: str, side: Literal["upper", "lower"] | None = None
+    ) -> tuple[Numbers, Numbers]:
+        """Return lower and upper bound of each sample, as the quantity's declaration combines.
+
+        A quantity without combination, or a row without event, has a sample for each row.
+
+        Args:
+            quantity: one that the test recorded.
+            side: of the limit that the samples are judged by, if any.
+        """
+        series = self.series[quantity]
+        reduction = quantity_of(quantity, series.unit).reduction(side)
+        if reduction is None or (series.event < 0).any():
+            return series.lower, series.upper
+        return series.combined(reduction)
+
     @property
     def events(self) -> int:
-        """How many reconfiguration events the test recorded."""
+        """Number of reconfiguration events that the test recorded."""
         numbers = [s.event for q, s in self.series.items() if q.startswith("reconfiguration.")]
         return int(np.unique(np.concatenate(numbers)).size) if numbers else 0
 
     def stages(self) -> list[str]:
-        """Which stages of whole events were recorded, as first met."""
+        """Return the recorded stages of whole events, in the order of their first rows."""
         return [q.partition(".")[2] for q in self.series if q.startswith("reconfiguration.")]
 
 
@@ -104,15 +122,15 @@ class TestbedFrame:
 
     @property
     def simulated(self) -> bool:
-        """Whether any test had something simulated in it."""
+        """Whether anything simulated took part in a test."""
         return any(test.simulated for test in self.tests)
 
     def having(self, quantity: str) -> list[TestFrame]:
-        """The tests that recorded `quantity`."""
+        """Return the tests that recorded `quantity`."""
         return [test for test in self.tests if quantity in test.series]
 
     def quantities(self, family: str) -> list[str]:
-        """Every quantity recorded under `family`, as first met."""
+        """Return the recorded quantities of `family`, in the order of their first rows."""
         found = (q for test in self.tests for q in test.series if q.startswith(f"{family}."))
         return list(dict.fromkeys(found))
 
@@ -121,8 +139,8 @@ class TestbedFrame:
 class RunFrame:
     """A whole run.
 
-    rows: how many rows were read.
-    damage: why reading stopped before the end; None where it did not.
+    rows: number of rows that were read.
+    damage: why reading stopped before the end, or None.
     """
 
     testbeds: tuple[TestbedFrame, ...]
@@ -145,7 +163,7 @@ class _Columns:
         event, count = row.conditions.get("event"), row.conditions.get("n")
         subject = row.subject
         if len(row.conditions) > (event is not None) + (count is not None):
-            subject = self._held(row)
+            subject = self._note_conditions(row)
         self.subject.append(subject)
         self.event.append(event if isinstance(event, int) else -1)
         least, most = (0.0, np.inf) if self.unit == "ns" else (row.value, row.value)
@@ -154,22 +172,22 @@ class _Columns:
         self.upper.append(most if row.upper is None else row.upper)
         self.count.append(count if isinstance(count, int) else 1)
 
-    def _held(self, row: Row) -> str:
-        """Keep the numbers that held for `row`; words that held are part of its subject."""
-        words = []
+    def _note_conditions(self, row: Row) -> str:
+        """Store numeric conditions of `row`; return its subject with the textual ones."""
+        parts = [row.subject]
         for name, value in row.conditions.items():
             if name in COUNTERS or isinstance(value, bool):
                 continue
             if isinstance(value, str):
-                words.append(value)
+                parts.append(value)
             else:
                 self.conditions.setdefault(name, {})[len(self.value)] = value
-        return ", ".join([row.subject, *words])
+        return ", ".join(parts)
 
     def series(self) -> Series:
-        held = {name: np.full(len(self.value), np.nan) for name in self.conditions}
+        conditions = {name: np.full(len(self.value), np.nan) for name in self.conditions}
         for name, found in self.conditions.items():
-            held[name][list(found)] = list(found.values())
+            conditions[name][list(found)] = list(found.values())
         return Series(
             self.unit,
             tuple(self.subject),
@@ -178,7 +196,7 @@ class _Columns:
             np.array(self.value, dtype=np.float64),
             np.array(self.upper, dtype=np.float64),
             np.array(self.count, dtype=np.int64),
-            held,
+            conditions,
         )
 
 
@@ -189,7 +207,7 @@ class _Test:
 
 
 def collect(record: RunRecord) -> RunFrame:
-    """Read every row of `record`; damage ends the reading and is told, not raised."""
+    """Read every row of `record`; damage ends the reading and is reported, not raised."""
     tests: dict[tuple[object, ...], _Test] = {}
     count, damage = 0, None
     last: Context | None = None
@@ -200,9 +218,10 @@ def collect(record: RunRecord) -> RunFrame:
                 test, last = tests.setdefault(_key(context), _Test()), context
                 if not any(context is known for known in test.contexts):
                     test.contexts.append(context)
-            columns = test.columns.get(row.quantity)
+            quantity = current_name(row.quantity)
+            columns = test.columns.get(quantity)
             if columns is None:
-                columns = test.columns[row.quantity] = _Columns(row.unit)
+                columns = test.columns[quantity] = _Columns(row.unit)
             columns.add(row)
             count += 1
     except RecordError as error:
@@ -235,7 +254,7 @@ def _frames(tests: list[_Test]) -> Iterable[TestFrame]:
 
 
 def label_of(context: Context, conditions: Mapping[str, Scalar] | None = None) -> str:
-    """Name a test for people: its function, the plans it moves between, what else held.
+    """Return a short label of a test: its function, its plans, its other conditions.
 
     conditions: those to name; all of them if None.
     """
@@ -250,5 +269,5 @@ def label_of(context: Context, conditions: Mapping[str, Scalar] | None = None) -
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """A sort key that puts port 9 before port 10."""
+    """Return a sort key that puts port 9 before port 10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]

@@ -1,15 +1,21 @@
-"""Text for HTML: escaped names, and figures that are never alone."""
+"""Values, verdicts, tables and figures as HTML.
+
+A number never stands alone: a `Value` brings its sample count, its interval and whether it was
+simulated.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
-from harness.report.estimates import CONFIDENCE
-from harness.report.units import shown, span
-from harness.statistics import NotEnough, Quantile, Verdict
-from testbeds import format_share
+from lightrig.harness.report.drawing import tone
+from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.units import shown, span
+from lightrig.harness.statistics import NotEnough, Quantile, Verdict
+from lightrig.testbeds import format_share
 
 SIMULATED = '<span class="lr-sim">simulated</span>'
 """The one mark of everything that no hardware made."""
@@ -17,65 +23,76 @@ SIMULATED = '<span class="lr-sim">simulated</span>'
 LEGEND = "proves the harness, says nothing about a device"
 
 SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
-"""Of each outcome of a verdict, the worst first."""
+"""The sign of each outcome of a verdict, the worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number as text, and the context that it needs to be understood.
+
+    Attributes:
+        text: the number with its unit.
+        context: sample count, interval, "simulated", ...; empty parts are left out.
+    """
+
+    text: str
+    context: tuple[str, ...]
+
+
+# ----------------------------------------------------------------------------------- text
 
 
 def text(value: object) -> str:
-    """`value` as text that HTML shows as it is, also inside an attribute."""
+    """Return `value` as text that HTML shows as it is, also inside an attribute."""
     return escape(str(value), quote=True)
 
 
 def test_link(nodeid: str) -> str:
-    """Where a test is on the page, as the value of an attribute."""
+    """Return the link to a test on the page, as the value of an attribute."""
     return text("#test=" + quote(nodeid, safe="-_.~/[]:", errors="replace"))
 
 
 def mark(simulated: bool) -> str:
-    """The simulated mark, or nothing."""
+    """Return the simulated mark, or nothing."""
     return SIMULATED if simulated else ""
 
 
-def duration(ns: float) -> str:
-    """Write nanoseconds with their unit; "no bound" where there is none."""
-    return shown(ns, "ns")
+# --------------------------------------------------------------------------------- values
 
 
-def interval(lower: float, upper: float, beside: str = "") -> str:
-    """Write two durations in ns; their unit once, or not at all if `beside` has it."""
-    return span(lower, upper, "ns", beside)
-
-
-def figure(value: str, company: Iterable[str]) -> str:
-    """A number and, in brackets, what it needs to be understood."""
+def number(value: str, context: Iterable[str]) -> str:
+    """Return a number and, in brackets, its context."""
     # Lines break between the parts, not within.
-    beside = ";</span> <span>".join(text(part) for part in company if part)
+    parts = ";</span> <span>".join(text(part) for part in context if part)
     return (
         f'<span class="lr-number"><b>{text(value)}</b> '
-        f'<span class="lr-with"><span>({beside})</span></span></span>'
+        f'<span class="lr-with"><span>({parts})</span></span></span>'
     )
 
 
-def median_figure(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -> str:
-    """A median with its two-sided interval."""
+def median_value(
+    found: Quantile | NotEnough, simulated: bool, unit: str = "ns"
+) -> Value | NotEnough:
+    """Return a median with its two-sided interval; `NotEnough` stays as it is."""
     if isinstance(found, NotEnough):
-        return not_enough(found)
-    value, sure = shown(found.value, unit), format_share(found.confidence)
+        return found
+    value, share = shown(found.value, unit), format_share(found.confidence)
     assert found.lower is not None
-    return figure(
+    return Value(
         value,
         (
             f"median of {found.n:,}",
-            f"{sure} interval {span(found.lower, found.upper, unit, value)}",
+            f"{share} interval {span(found.lower, found.upper, unit, value)}",
             "simulated" if simulated else "",
         ),
     )
 
 
-def p99_figure(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -> str:
-    """A p99 with its one-sided upper bound."""
+def p99_value(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -> Value | NotEnough:
+    """Return a p99 with its one-sided upper bound; `NotEnough` stays as it is."""
     if isinstance(found, NotEnough):
-        return not_enough(found)
-    return figure(
+        return found
+    return Value(
         shown(found.value, unit),
         (
             f"p99 of {found.n:,}",
@@ -85,13 +102,23 @@ def p99_figure(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -
     )
 
 
+def share_value(inside: str, lower: float, upper: float, simulated: bool) -> Value:
+    """Return a share with its interval in percent."""
+    share = f"{100 * lower:.3g} … {100 * upper:.3g} %"
+    context = (f"{format_share(CONFIDENCE)} interval {share}", "simulated" if simulated else "")
+    return Value(inside, context)
+
+
 def not_enough(found: NotEnough) -> str:
-    """Say how many samples an interval needs."""
+    """Return how many samples an interval needs."""
     return f'<span class="lr-few">not enough data: {found.needed:,} needed</span>'
 
 
 def verdict_mark(verdict: Verdict) -> str:
-    """A verdict by sign, word and colour; its reason on hover, and in sight unless it passed."""
+    """Return a verdict by sign, word and colour.
+
+    Its reason is shown on hover, and in sight unless the verdict is a pass.
+    """
     more = ""
     if verdict.outcome in {"fail", "marginal"}:
         more = f'<span class="lr-with">{text(verdict.reason)}</span>'
@@ -101,25 +128,27 @@ def verdict_mark(verdict: Verdict) -> str:
 
 
 def chip(outcome: str, count: int | None = None, title: str = "") -> str:
-    """An outcome of verdicts by sign, word and colour; one that is not known stands out."""
+    """Return an outcome of verdicts by sign, word and colour; an unknown one stands out."""
     kind = outcome.split(maxsplit=1)[0] if outcome in SIGNS else "unknown"
-    told = f' title="{text(title)}"' if title else ""
+    hover = f' title="{text(title)}"' if title else ""
     counted = "" if count is None else f"{count} "
     return (
-        f'<span class="lr-verdict lr-{kind}"{told}>{SIGNS.get(outcome, "‼")} {counted}'
+        f'<span class="lr-verdict lr-{kind}"{hover}>{SIGNS.get(outcome, "‼")} {counted}'
         f"{text(outcome)}</span>"
     )
 
 
-def share_interval(inside: str, lower: float, upper: float) -> str:
-    """A share with its interval, both in percent."""
-    return figure(
-        inside, (f"{format_share(CONFIDENCE)} interval {100 * lower:.3g} … {100 * upper:.3g} %",)
-    )
+# --------------------------------------------------------------------- tables and figures
+
+
+def heading(title: str, simulated: bool, about: str = "") -> str:
+    """Return the title of a table or a figure, marked if simulated, with a sentence below."""
+    below = f'<p class="lr-about">{text(about)}</p>' if about else ""
+    return f'<h4 class="lr-h4">{text(title)} {mark(simulated)}</h4>{below}'
 
 
 def table(head: Iterable[str], body: Iterable[str], name: str) -> str:
-    """A table in a box that scrolls by itself; head cells are text, body rows are markup."""
+    """Return a table in a box that scrolls; head cells are text, body rows are markup."""
     cells = "".join(f'<th scope="col">{text(cell)}</th>' for cell in head)
     return (
         f'<div class="lr-scroll" tabindex="0" role="region" aria-label="{text(name)}">'
@@ -127,13 +156,20 @@ def table(head: Iterable[str], body: Iterable[str], name: str) -> str:
     )
 
 
-def row(cells: Iterable[str], kind: str = "") -> str:
-    """One row of a table; cells are markup."""
-    inner = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr class="{kind}">{inner}</tr>' if kind else f"<tr>{inner}</tr>"
+def row(cells: Iterable[str]) -> str:
+    """Return one row of a table; cells are markup."""
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def heading(title: str, simulated: bool, about: str = "") -> str:
-    """The title of a table or a figure, marked if simulated, with a sentence below."""
-    below = f'<p class="lr-about">{text(about)}</p>' if about else ""
-    return f'<h4 class="lr-h4">{text(title)} {mark(simulated)}</h4>{below}'
+def line_key(index: int) -> str:
+    """Return a short line in the colour and stroke of the series of that number."""
+    return (
+        '<svg class="lr-key" viewBox="0 0 26 8" aria-hidden="true">'
+        f'<path class="lr-line {tone(index)}" d="M0 4H26"/></svg>'
+    )
+
+
+def legend(series: Iterable[tuple[int, str]]) -> str:
+    """Return a legend: the line of each series, by its number, and its name."""
+    items = "".join(f"<li>{line_key(n)} <span>{text(name)}</span></li>" for n, name in series)
+    return f'<ul class="lr-legend">{items}</ul>'

@@ -2,8 +2,10 @@
 // The tests of a report: unpacked when the page opens, drawn when they come into sight.
 (async () => {
   const BATCH = 100, UNFOLDED = 10;
-  const ORDER = ["error", "failed", "rerun", "xpassed", "xfailed", "skipped", "passed"];
-  const SIGNS = {error: "✗", failed: "✗", passed: "✓", skipped: "–", rerun: "↻"};
+  const ORDER = [
+    "error", "failed", "rerun", "xpassed", "inconclusive", "xfailed", "skipped", "passed",
+  ];
+  const SIGNS = {error: "✗", failed: "✗", passed: "✓", inconclusive: "?", skipped: "–", rerun: "↻"};
   const find = id => document.getElementById(id);
   const list = find("lr-list"), status = find("lr-shown"), search = find("lr-search");
   const order = find("lr-order"), more = find("lr-more");

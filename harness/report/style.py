@@ -129,7 +129,7 @@ _PAGE = """
 .lr-outcome.lr-o-passed{color:var(--lr-pass);background:var(--lr-pass-ground)}
 .lr-outcome:is(.lr-o-failed,.lr-o-error){color:var(--lr-fail);background:var(--lr-fail-ground);
  border-color:var(--lr-fail)}
-.lr-outcome:is(.lr-o-xpassed,.lr-o-rerun){color:var(--lr-sim-ink);
+.lr-outcome:is(.lr-o-xpassed,.lr-o-rerun,.lr-o-inconclusive){color:var(--lr-sim-ink);
  background:var(--lr-sim-ground);border-color:var(--lr-sim-ink)}
 .lr-controls{display:flex;flex-wrap:wrap;gap:8px 16px;align-items:center;margin:8px 0}
 .lr-filters{display:flex;flex-wrap:wrap;gap:4px 14px}
@@ -141,7 +141,7 @@ _PAGE = """
 #lr-search{width:min(22em,60vw)}#lr-shown{color:var(--lr-muted)}
 .lr-card>summary{cursor:pointer;font-weight:600}
 .lr-test{border-top:1px solid var(--lr-grid);overflow-wrap:anywhere}
-.lr-test>summary{display:grid;grid-template-columns:6.5em minmax(0,1fr) max-content;gap:0 10px;
+.lr-test>summary{display:grid;grid-template-columns:9.5em minmax(0,1fr) max-content;gap:0 10px;
  align-items:baseline;padding:4px 2px;cursor:pointer;list-style:none}
 .lr-test>summary::-webkit-details-marker{display:none}
 .lr-test>summary:hover{background:var(--lr-soft)}
@@ -160,7 +160,8 @@ _PAGE = """
 .lr-extra{overflow-x:auto}.lr-extra :is(img,video){max-width:100%}
 .lr-extra>.lr-svg{max-width:560px}
 .lr-figures{display:flex;flex-wrap:wrap;gap:14px 26px}
-.lr-figures figure{margin:6px 0;min-width:0}.lr-wide{flex:0 1 560px}.lr-narrow{flex:0 1 380px}
+.lr-figures figure{margin:6px 0;min-width:0}.lr-wide{flex:0 1 560px}.lr-full{flex:1 1 100%}
+.lr-narrow{flex:0 1 380px}
 #lr-more{margin:8px auto;display:block}#lr-more[hidden]{display:none}
 @media (max-width:600px){.lr-page{padding:8px}.lr-head,.lr-card{padding:10px 12px}
 .lr-test>summary{grid-template-columns:minmax(0,1fr) max-content}

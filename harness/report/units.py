@@ -6,7 +6,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-from testbeds import format_db, format_dbm, format_duration, format_rate, format_share, format_watt
+from lightrig.testbeds import (
+    format_db,
+    format_dbm,
+    format_duration,
+    format_rate,
+    format_share,
+    format_watt,
+)
 
 
 def plain(value: float) -> str:

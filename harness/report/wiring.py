@@ -1,28 +1,81 @@
-"""The wiring of a testbed as a picture, read from left to right as the light goes.
+"""Drawings of a testbed: the wiring with the circuits of each plan, and the links of a plan.
 
-Left the transmitters, right the receivers, between them the switches; each port is on both
-sides, since light leaves it by one fiber and arrives by another. Switch ports stand where
-their fibers lead, not by number, so that fibers run straight and circuits show what a plan
-does.
+The wiring is read from left to right, as light travels: transmitters, switches, receivers. Each
+port is on both sides, since light leaves it by one fiber and arrives by another. Switch ports
+are placed by their fibers, not by number, so that fibers are level and circuits show the effect
+of a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from harness.report.drawing import tone
-from harness.report.markup import text
-from testbeds import Plan, Port, Testbed
+from lightrig.harness.report.drawing import tone
+from lightrig.harness.report.markup import heading, text
+from lightrig.harness.report.style import page_style, style
+from lightrig.testbeds import Link, Plan, Port, Testbed
 
 _ROW, _GAP, _HEAD = 14.0, 8.0, 18.0
 _BOX, _SWITCH_LEFT, _SWITCH_RIGHT, _WIDTH = 128.0, 236.0, 524.0, 760.0
 _LABEL = 30.0
+_LINKS_WIDTH, _LINKS_HEIGHT, _LINK_DISTANCE = 190.0, 150.0, 9.0
+
+
+def write_wiring(testbed: Testbed, path: Path) -> None:
+    """Write the wiring and plans of `testbed` as a page; raise `OSError` if that fails."""
+    title = text(testbed.name)
+    path.write_text(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{title}</title>{style(len(testbed.plans))}{page_style()}</head>"
+        f'<body class="lr-page"><header class="lr-title"><h1>{title}</h1>'
+        f'<p>{text(testbed.about)}</p></header><main class="lr-report">'
+        f'<section class="lr-card">{wiring_section(testbed, "testbed")}</section>'
+        "</main></body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def wiring_section(testbed: Testbed, prefix: str) -> str:
+    """Return the wiring of `testbed` with a choice of plans; `prefix` begins all its ids."""
+    picks, cards = [], []
+    for index, (name, plan) in enumerate(testbed.plans.items()):
+        links = len(testbed.links(plan))
+        checked = " checked" if index == 0 else ""
+        drawn = _link_diagram(testbed, name, f"lr-link {tone(index)}")
+        picks.append(
+            f'<input class="lr-pick lr-pick{index}" type="radio" name="{prefix}-plan" '
+            f'id="{prefix}-plan{index}" aria-label="Show plan {text(name)}"{checked}>'
+        )
+        cards.append(
+            f'<label class="lr-l{index}" for="{prefix}-plan{index}"><b>{text(name)}</b> '
+            f'<span class="lr-with">{links} links, {len(plan)} circuits</span>'
+            f"{drawn}</label>"
+        )
+    fibers = len(testbed.fibers)
+    about = (
+        f"{fibers} fibers, light from left to right. Pick a plan to see its circuits inside the "
+        "switch."
+        if cards
+        else f"{fibers} fibers, light from left to right."
+    )
+    return (
+        heading("Wiring and plans", False, about)
+        + f'<div class="lr-wiring">{"".join(picks)}<div class="lr-plans">{"".join(cards)}</div>'
+        '<div class="lr-scroll" tabindex="0" role="region" aria-label="Wiring">'
+        f"{_wiring_diagram(testbed)}</div></div>"
+    )
+
+
+# ---------------------------------------------------------------------------------- wiring
 
 
 @dataclass
 class _Layout:
-    """Where everything stands: heights by port, and the boxes from top to bottom."""
+    """Heights of ports in pixels, and the boxes from top to bottom."""
 
     left: dict[Port, float] = field(default_factory=dict)
     right: dict[Port, float] = field(default_factory=dict)
@@ -31,8 +84,8 @@ class _Layout:
     height: float = 0.0
 
 
-def wiring(testbed: Testbed) -> str:
-    """Fibers and switches of `testbed` as SVG; the circuits of plan i are in class `lr-p<i>`."""
+def _wiring_diagram(testbed: Testbed) -> str:
+    """Draw fibers and switches of `testbed` as SVG; circuits of plan i have class `lr-p<i>`."""
     layout = _layout(testbed)
     parts = [_end_boxes(layout), _switch_boxes(testbed, layout), _fibers(testbed, layout)]
     for index, plan in enumerate(testbed.plans.values()):
@@ -55,7 +108,7 @@ def _layout(testbed: Testbed) -> _Layout:
         layout.ends[owner] = (top, y)
         y += _GAP
     bottom = y
-    alone = len(testbed.switches) == 1
+    single = len(testbed.switches) == 1
     y = _HEAD
     for name in testbed.switches:
         top = y
@@ -68,9 +121,9 @@ def _layout(testbed: Testbed) -> _Layout:
             for place, fiber in enumerate(fibers):
                 far = layout.left.get(fiber.source) if here == "sink" else None
                 far = layout.right.get(fiber.sink) if here == "source" else far
-                straight = alone and far is not None
+                straight = single and far is not None
                 side[getattr(fiber, here)] = far if straight and far else top + _ROW * (place + 0.5)
-        y = bottom - _GAP if alone else top + _ROW * max(len(into), len(out), 1)
+        y = bottom - _GAP if single else top + _ROW * max(len(into), len(out), 1)
         layout.switches[name] = (top, y)
         y += _HEAD + _GAP
     layout.height = max(bottom, y - _HEAD)
@@ -78,7 +131,7 @@ def _layout(testbed: Testbed) -> _Layout:
 
 
 def _ends(testbed: Testbed) -> Mapping[str, list[Port]]:
-    """Ports that are no switch's, by what they are on: servers first, then instruments."""
+    """Return the ports of servers, then of instruments, by owner."""
     found: dict[str, list[Port]] = {}
     for spec in testbed.nic_ports:
         found.setdefault(spec.port.owner, []).append(spec.port)
@@ -91,8 +144,8 @@ def _ends(testbed: Testbed) -> Mapping[str, list[Port]]:
 
 def _end_boxes(layout: _Layout) -> str:
     parts = [
-        _word(_BOX / 2, "transmit", "middle"),
-        _word(_WIDTH - _BOX / 2, "receive", "middle"),
+        _label(_BOX / 2, "transmit", "middle"),
+        _label(_WIDTH - _BOX / 2, "receive", "middle"),
     ]
     for owner, (top, bottom) in layout.ends.items():
         middle = (top + bottom) / 2 + 3
@@ -106,7 +159,7 @@ def _end_boxes(layout: _Layout) -> str:
     for ports, x, anchor in ((layout.left, _BOX - 5, "end"), (layout.right, _WIDTH - _BOX + 5, "")):
         for port, y in ports.items():
             if port.owner in owners:
-                parts.append(_word(x, port.name, anchor or "start", y + 3))
+                parts.append(_label(x, port.name, anchor or "start", y + 3))
     return "".join(parts)
 
 
@@ -126,7 +179,7 @@ def _switch_boxes(testbed: Testbed, layout: _Layout) -> str:
             (layout.left, _SWITCH_RIGHT - 5, "end"),
         ):
             parts += [
-                _word(x, port.name, anchor, y + 3)
+                _label(x, port.name, anchor, y + 3)
                 for port, y in ports.items()
                 if port.owner == name
             ]
@@ -175,8 +228,85 @@ def _box(x: float, y: float, width: float, height: float) -> str:
     )
 
 
-def _word(x: float, word: str, anchor: str, y: float = 12.0) -> str:
+def _label(x: float, label: str, anchor: str, y: float = 12.0) -> str:
     return (
         f'<text class="lr-word" style="text-anchor:{anchor}" x="{x:g}" y="{y:g}">'
-        f"{text(word)}</text>"
+        f"{text(label)}</text>"
     )
+
+
+# ----------------------------------------------------------------------------------- links
+
+
+def _link_diagram(testbed: Testbed, plan: str, kind: str) -> str:
+    """Draw the links of `plan` between the servers of `testbed`; `kind` is the class of lines."""
+    links = testbed.links(plan)
+    places = _server_places(list(testbed.servers))
+    between: defaultdict[tuple[str, str], list[Link]] = defaultdict(list)
+    for link in links:
+        between[link.a.owner, link.b.owner].append(link)
+    lines = "".join(
+        _link_lines(places, ends, parallel, kind)
+        for ends, parallel in between.items()
+        if set(ends) <= set(places)
+    )
+    label = f"Links of plan {plan}: {len(links)}"
+    return (
+        f'<svg class="lr-svg lr-links" viewBox="0 0 {_LINKS_WIDTH:g} {_LINKS_HEIGHT:g}" role="img" '
+        f'aria-label="{text(label)}">{lines}{"".join(_server_labels(places))}</svg>'
+    )
+
+
+def _server_places(servers: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Place servers on an ellipse, clockwise from the upper left; two of them side by side."""
+    middle_x, middle_y = _LINKS_WIDTH / 2, _LINKS_HEIGHT / 2
+    # Four are placed in the corners, where there is more room.
+    wide, high = (88.0, 84.0) if len(servers) == 4 else (66.0, 64.0)
+    first = math.pi if len(servers) == 2 else -0.75 * math.pi
+    places = {}
+    for index, server in enumerate(servers):
+        angle = 2 * math.pi * index / max(len(servers), 1) + first
+        places[server] = (
+            middle_x + math.cos(angle) * wide,
+            middle_y + math.sin(angle) * high,
+        )
+    return places
+
+
+def _link_lines(
+    places: dict[str, tuple[float, float]],
+    ends: tuple[str, str],
+    parallel: Sequence[Link],
+    kind: str,
+) -> str:
+    (ax, ay), (bx, by) = places[ends[0]], places[ends[1]]
+    length = math.hypot(bx - ax, by - ay)
+    drawn = []
+    for index, link in enumerate(parallel):
+        if length == 0:
+            far = 16 + 7 * index
+            path = f"M{ax:.1f} {ay:.1f}c{-far} {-far} {far} {-far} 0 0"
+        else:
+            # A quadratic curve reaches half as far as its control point.
+            offset = 2 * _LINK_DISTANCE * (index - (len(parallel) - 1) / 2) / length
+            x = (ax + bx) / 2 - (by - ay) * offset
+            y = (ay + by) / 2 + (bx - ax) * offset
+            path = f"M{ax:.1f} {ay:.1f}Q{x:.1f} {y:.1f} {bx:.1f} {by:.1f}"
+        drawn.append(f'<path class="{kind}" d="{path}"><title>{text(link)}</title></path>')
+    return "".join(drawn)
+
+
+def _server_labels(places: dict[str, tuple[float, float]]) -> list[str]:
+    many = len(places) > 10
+    labels = []
+    for server, (x, y) in places.items():
+        name = server if len(server) <= 9 else f"{server[:4]}…{server[-4:]}"
+        if many:
+            name = server[-3:]
+        half = 4 + 2.9 * len(name)
+        labels.append(
+            f'<g><rect class="lr-node" x="{x - half:.1f}" y="{y - 8:.1f}" '
+            f'width="{2 * half:.1f}" height="16" rx="4"/><text class="lr-name" '
+            f'x="{x:.1f}" y="{y + 3:.1f}">{text(name)}</text><title>{text(server)}</title></g>'
+        )
+    return labels

@@ -9,14 +9,20 @@ event. The circuits of one event move together and are not further samples; take
 each event, such as the slowest circuit. Between nights, a night is the unit.
 """
 
-from harness.statistics.changes import Change, Gap, Trend, find_changes, gaps, trend
-from harness.statistics.closure import Closure, closure
-from harness.statistics.corrections import benjamini_hochberg, correct, holm
-from harness.statistics.drift import DriftRule, DriftVerdict, judge_drift
-from harness.statistics.limits import judge
-from harness.statistics.quantiles import NotEnough, Quantile, Sides, quantile, samples_needed
-from harness.statistics.samples import SampleError
-from harness.statistics.verdicts import Outcome, Verdict, judge_maximum, judge_quantile
+from lightrig.harness.statistics.changes import Change, Gap, Trend, find_changes, gaps, trend
+from lightrig.harness.statistics.closure import Closure, closure
+from lightrig.harness.statistics.corrections import benjamini_hochberg, correct, holm
+from lightrig.harness.statistics.drift import DriftRule, DriftVerdict, judge_drift
+from lightrig.harness.statistics.limits import judge
+from lightrig.harness.statistics.quantiles import (
+    NotEnough,
+    Quantile,
+    Sides,
+    quantile,
+    samples_needed,
+)
+from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.statistics.verdicts import Outcome, Verdict, judge_maximum, judge_quantile
 
 __all__ = [
     "Change",

@@ -1,10 +1,9 @@
-"""How sure a bit error ratio is: intervals, bounds, gate lengths, verdicts.
+"""Statistics of a bit error ratio: intervals, bounds, gate lengths, verdicts.
 
-All of it is exact (Clopper and Pearson 1934), which for the small ratios and the many bits of
-a link is the same as the Poisson interval (Garwood 1936); the latter is computed where a
-count of bits is too large for the former's arithmetic. It holds for errors that come
-independently: behind an equaliser or an interleaver they come in bursts, and a count of bursts
-is the honest one.
+Intervals are exact (Clopper and Pearson 1934). For the small ratios and large bit counts of a
+link they equal the Poisson interval (Garwood 1936), which is computed where the bit count is too
+large for the binomial arithmetic. Errors are assumed independent; behind an equaliser or an
+interleaver they come in bursts, and bursts should be counted instead.
 """
 
 import math
@@ -14,8 +13,8 @@ import numpy as np
 import scipy  # whose `optimize` is loaded when it is first used, and rarely is
 from scipy import special
 
-from harness.statistics.samples import SampleError, check_confidence
-from harness.statistics.verdicts import Outcome
+from lightrig.harness.statistics.samples import SampleError, check_confidence
+from lightrig.harness.statistics.verdicts import Outcome
 
 _SHAPE = 0.5
 _DECADES = tuple(10.0**-decade for decade in range(1, 19))
@@ -55,7 +54,7 @@ def error_ratio(errors: int, bits: int, confidence: float = 0.95) -> ErrorRatio:
 
 
 def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
-    """What the ratio is at most, at `confidence`, on this side alone.
+    """Return the one-sided upper bound of the ratio at `confidence`.
 
     Without errors it is 1 - (1 - confidence)**(1 / bits), about -ln(1 - confidence) / bits.
     Raises `SampleError`.
@@ -72,7 +71,7 @@ def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
 
 
 def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
-    """What the ratio is at least, at `confidence`, on this side alone; raises `SampleError`."""
+    """Return the one-sided lower bound of the ratio at `confidence`; raises `SampleError`."""
     _check(errors, bits)
     check_confidence(confidence)
     if errors == 0:
@@ -125,7 +124,7 @@ def anytime_interval(
 
 
 def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
-    """How many bits show a ratio of at most `limit` at `confidence`, if `errors` of them fail.
+    """Number of bits that show a ratio of at most `limit` at `confidence`, given `errors`.
 
     Without errors it is -ln(1 - confidence) / limit: 3.0 / limit at 95 %. Raises `SampleError`.
     """
@@ -153,11 +152,11 @@ def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRatioVerdict:
-    """What a count says about a limit.
+    """Verdict of a count on a limit.
 
     outcome: "pass", "fail" or "not enough data".
-    ratio: what was counted, with its interval.
-    needed: how many more bits would pass if they brought no further error; None when decided.
+    ratio: the counted ratio with its interval.
+    needed: further bits without an error that would make it pass; None when decided.
     reason: one sentence for people.
     """
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from harness.statistics.nights import as_night
-from harness.statistics.samples import Samples, as_samples
-from harness.statistics.steps import WINDOW, find_steps
+from lightrig.harness.statistics.nights import as_night
+from lightrig.harness.statistics.samples import Samples, as_samples
+from lightrig.harness.statistics.steps import WINDOW, find_steps
 
 CONFIDENCE = 0.95
 """Of the intervals of levels and slopes."""

@@ -5,13 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.statistics.binomial import clopper_pearson
-from harness.statistics.samples import SampleError, as_intervals, as_samples, check_confidence
+from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics.samples import (
+    SampleError,
+    as_intervals,
+    as_samples,
+    check_confidence,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """How well recorded intervals hold the truth that a simulation put in.
+    """Share of recorded intervals that contain the ground truth of a simulation.
 
     n: number of events.
     inside: events whose truth lies inside the recorded interval, ends included.

@@ -1,6 +1,6 @@
-"""Two ways to make one number of a night, and to undo it: mean rank, and mean.
+"""Two scores of a night and their inverses: mean rank, and mean.
 
-Both speak of shifts: by how much tonight's samples would have to be less to score so and so.
+The inverse is a shift: the decrease of all of tonight's samples that yields a given score.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.statistics.levels import Scale
-from harness.statistics.nights import Yardstick
-from harness.statistics.samples import Samples
+from lightrig.harness.statistics.levels import Scale
+from lightrig.harness.statistics.nights import Yardstick
+from lightrig.harness.statistics.samples import Samples
 
 _FEW, _MANY = 48, 128
 """Quantiles that stand for tonight's samples and for all before, where shifts are looked for.
@@ -21,7 +21,7 @@ As midpoints of equal shares they give mean ranks to about the square of their s
 """
 
 _ENOUGH_ALONE = 5
-"""From as many samples on, a night can say how well it knows its own mean."""
+"""Samples from which on a night's standard error of the mean is used."""
 
 
 class Comparison(Protocol):
@@ -31,27 +31,27 @@ class Comparison(Protocol):
     def before(self) -> Sequence[float]:
         """The score of each night before."""
 
-    def own(self, expected: float) -> Sequence[Yardstick]:
-        """What tonight's samples alone say of a miss of `expected`, where that matters."""
+    def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
+        """Yardsticks for a miss of `expected` from the scatter of tonight's samples, if used."""
 
     def tonight(self, shift: float) -> float:
         """Tonight's score if all its samples were less by `shift`."""
 
     def shift_to(self, score: float) -> float:
-        """By how much tonight's samples would have to be less to score `score`."""
+        """Return the decrease of all of tonight's samples that yields `score`."""
 
     def growth(self, usual: float, score: float) -> float:
-        """By how much a night that scores `usual` has to grow to score `score`.
+        """Return the increase that takes a night from score `usual` to score `score`.
 
-        Infinite where no growth would do.
+        Infinite where no increase yields `score`.
         """
 
 
 class Means:
     """The mean of each night.
 
-    One stray sample moves a mean, and nights without any say nothing of it; so tonight's
-    samples have to agree among themselves as well, by the t test of one night.
+    A single outlier moves a mean, and earlier nights without outliers do not show that scatter;
+    so the t test of tonight's samples has to confirm a change as well.
     """
 
     def __init__(self, scale: Scale, before: Sequence[float], tonight: Samples) -> None:
@@ -59,7 +59,7 @@ class Means:
         self._scale, self._samples = scale, tonight
         self._tonight = float(scale.values(tonight.mean(keepdims=True))[0])
 
-    def own(self, expected: float) -> Sequence[Yardstick]:
+    def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
         """See `Comparison`."""
         n = self._samples.size
         error = float(self._samples.std(ddof=1)) / math.sqrt(n) if n >= _ENOUGH_ALONE else 0.0
@@ -97,7 +97,7 @@ class Ranks:
         sizes = [night.size for night in before]
         self.before = (np.add.reduceat(self._ranks(samples), starts) / sizes).tolist()
 
-    def own(self, expected: float) -> Sequence[Yardstick]:
+    def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
         """See `Comparison`."""
         return ()
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from harness.statistics.drift import DriftVerdict
-from testbeds import format_share
-from testbeds.baselines import Correction
+from lightrig.harness.statistics.drift import DriftVerdict
+from lightrig.testbeds import format_share
+from lightrig.testbeds.baselines import Correction
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -24,8 +24,8 @@ def holm(p: Sequence[float], error: float) -> list[bool]:
     """
     order = np.argsort(p, kind="stable")
     left = np.arange(len(p), 0, -1)
-    kept = np.logical_and.accumulate(np.asarray(p)[order] * left <= error)
-    return _in_place(order, kept)
+    retained = np.logical_and.accumulate(np.asarray(p)[order] * left <= error)
+    return _in_place(order, retained)
 
 
 def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
@@ -38,8 +38,8 @@ def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
     order = np.argsort(p, kind="stable")
     good = np.asarray(p)[order] * len(p) <= error * np.arange(1, len(p) + 1)
     # All up to the last good one, whatever those between are.
-    kept = np.logical_or.accumulate(good[::-1])[::-1]
-    return _in_place(order, kept)
+    retained = np.logical_or.accumulate(good[::-1])[::-1]
+    return _in_place(order, retained)
 
 
 def correct(
@@ -59,9 +59,9 @@ def correct(
     method = methods.get(correction)
     significant = method(p, error) if method else [True] * len(p)
     corrected = dict(verdicts)
-    for key, kept in zip(judged, significant, strict=True):
+    for key, retained in zip(judged, significant, strict=True):
         verdict = verdicts[key]
-        if verdict.outcome == "changed" and not kept:
+        if verdict.outcome == "changed" and not retained:
             reason = (
                 f"{verdict.reason} Among {len(judged):,} quantities that is no surprise"
                 f" ({correction}, {format_share(error)})."
@@ -70,7 +70,7 @@ def correct(
     return corrected
 
 
-def _in_place(order: np.ndarray[tuple[int], np.dtype[np.intp]], kept: np.ndarray) -> list[bool]:
+def _in_place(order: np.ndarray[tuple[int], np.dtype[np.intp]], retained: np.ndarray) -> list[bool]:
     result = np.zeros(order.size, bool)
-    result[order] = kept
+    result[order] = retained
     return result.tolist()

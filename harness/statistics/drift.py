@@ -16,11 +16,11 @@ from typing import Literal, TypeAlias
 
 import numpy.typing as npt
 
-from harness.statistics.comparisons import Comparison, Means, Ranks
-from harness.statistics.levels import Level, Scale, level_of, mean, mean_of, median
-from harness.statistics.nights import Night, as_night, expect
-from testbeds import format_share
-from testbeds.baselines import Rule
+from lightrig.harness.statistics.comparisons import Comparison, Means, Ranks
+from lightrig.harness.statistics.levels import Level, Scale, level_of, mean, mean_of, median
+from lightrig.harness.statistics.nights import Night, as_night, expect
+from lightrig.testbeds import format_share
+from lightrig.testbeds.baselines import Rule
 
 DriftRule: TypeAlias = Rule
 """By which a quantity is compared with its nights before; `testbeds.baselines` reads them."""
@@ -35,7 +35,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DriftVerdict:
-    """What a night says about a quantity, against the nights before; what is not known is None.
+    """Comparison of a quantity with the nights before; unknown values are None.
 
     outcome: "unchanged", "changed", "guard broken" or "not enough data".
     reason: one sentence for people.
@@ -105,7 +105,7 @@ def judge_drift(
 
 @dataclass(frozen=True, slots=True)
 class _Nights:
-    """What is compared, with the mean level before and tonight's."""
+    """The compared nights, with the mean level before and tonight's level."""
 
     before: Sequence[Night]
     tonight: Night
@@ -114,7 +114,7 @@ class _Nights:
 
 
 def _broken(rule: Rule, level: Level, usual: Level | None) -> str | None:
-    """How tonight's level surely breaks the guard or the ratio, if it does."""
+    """Return the reason if tonight's level breaks the guard or the ratio, else None."""
     guard, what = rule.guard, f"Tonight's {'median' if rule.test == 'rank' else 'mean'}"
     if guard and guard.max is not None and level.low > guard.max:
         found, bound = guard.written(level.middle), guard.written(guard.max)
@@ -152,19 +152,19 @@ def _compare(rule: Rule, scale: Scale, nights: _Nights) -> Comparison:
 def _judge(verdict: DriftVerdict, rule: Rule, nights: _Nights) -> DriftVerdict:
     scale = Scale(rule.effect != "difference")
     scores = _compare(rule, scale, nights)
-    expected, own = expect(scores.before), scores.tonight(0)
-    miss = own - expected.value
-    # What other widths of the observers' intervals can have done is no change.
-    if other := _other_widths(scale, nights):
-        left = scores.tonight(math.copysign(other, miss)) - expected.value
+    expected, score = expect(scores.before), scores.tonight(0)
+    miss = score - expected.value
+    # A shift that wider or narrower intervals of the observers explain is no change.
+    if width_shift := _shift_of_widths(scale, nights):
+        left = scores.tonight(math.copysign(width_shift, miss)) - expected.value
         miss = left if left * miss > 0 else 0.0
     miss = {"both": abs(miss), "up": miss, "down": -miss}[rule.direction]
-    rounding = _ROUNDING * (abs(own) + abs(expected.value))
+    rounding = _ROUNDING * (abs(score) + abs(expected.value))
     if expected.misses.spread <= rounding:
         return _judge_copies(verdict, rule, differs=miss > rounding)
 
     sides = 2 if rule.direction == "both" else 1
-    yardsticks = [expected.misses, *scores.own(expected.value)]
+    yardsticks = [expected.misses, *scores.tonight_yardsticks(expected.value)]
     p = max(sides * yardstick.tail(miss) for yardstick in yardsticks)
     reach = max(yardstick.reach(rule.error / sides) for yardstick in yardsticks)
     found = max(yardstick.found(rule.error / sides, POWER) for yardstick in yardsticks)
@@ -186,8 +186,8 @@ def _judge(verdict: DriftVerdict, rule: Rule, nights: _Nights) -> DriftVerdict:
     return replace(verdict, reason=_reason(verdict, rule, scale))
 
 
-def _other_widths(scale: Scale, nights: _Nights) -> float:
-    """The shift of a midpoint that comes of intervals that are wider or narrower tonight."""
+def _shift_of_widths(scale: Scale, nights: _Nights) -> float:
+    """Return the midpoint shift that wider or narrower intervals tonight can explain."""
     tonight, before = (level.middle - level.low for level in (nights.level, nights.usual))
     return abs(tonight - before) / (nights.usual.middle if scale.ratio else 1)
 
@@ -198,21 +198,21 @@ def _reason(verdict: DriftVerdict, rule: Rule, scale: Scale) -> str:
     if verdict.outcome == "changed":
         assert verdict.effect is not None
         sure = f"{format_share(1 - rule.error)} interval {verdict.lower:.3g} … {verdict.upper:.3g}"
-        effect = scale.said(verdict.effect)
+        effect = scale.formatted(verdict.effect)
         return f"{samples} are {effect} {expectation} ({sure}, p = {verdict.p:.2g})."
     if verdict.detectable is None:
         power = "ranks would have shown no change, with nights as far apart"
     else:
-        found = scale.said(verdict.detectable)
+        found = scale.formatted(verdict.detectable)
         power = f"{found} would have been found with a probability of {format_share(POWER)}"
     return f"{samples} agree with {expectation} (p = {verdict.p:.2g}); {power}."
 
 
 def _judge_copies(verdict: DriftVerdict, rule: Rule, *, differs: bool) -> DriftVerdict:
-    """Nights that agree to the last digit say nothing of how much nights differ.
+    """Judge against nights that agree to the last digit, whose scatter is unknown.
 
-    They are copies, or what is measured cannot vary much; that tonight is the one of all that
-    stands out has a probability of one in as many, if nothing changed.
+    They are copies, or the quantity cannot vary much. If nothing changed, tonight is the only
+    night that differs with a probability of 1 / (nights + 1).
     """
     before = f"the {verdict.nights} nights before"
     if not differs:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from harness.statistics.samples import SampleError, check_confidence
+from lightrig.harness.statistics.samples import SampleError, check_confidence
 
 _FEWEST = 3
 _ROUNDS = 20

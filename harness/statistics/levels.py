@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from harness.statistics.nights import Night
-from harness.statistics.samples import SampleError, Samples
+from lightrig.harness.statistics.nights import Night
+from lightrig.harness.statistics.samples import SampleError, Samples
 
 Measure: TypeAlias = Callable[[Samples], float]
 
@@ -68,11 +68,11 @@ class Scale:
         return np.asarray(np.log(samples))
 
     def change(self, shift: float) -> float:
-        """What a shift on the scale is as a change."""
+        """Convert a shift on the scale to a change (difference or factor)."""
         return math.exp(shift) if self.ratio else shift
 
-    def said(self, change: float) -> str:
-        """A change for people, who read on: "what was expected"."""
+    def formatted(self, change: float) -> str:
+        """Format a change so that "what was expected" may follow."""
         if self.ratio:
             return f"{change:.3g} times"
         return f"{abs(change):.3g} {'above' if change >= 0 else 'below'}"

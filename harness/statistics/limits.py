@@ -4,8 +4,9 @@ import dataclasses
 
 import numpy.typing as npt
 
-from harness.statistics.verdicts import Verdict, judge_maximum, judge_quantile
-from testbeds import Limit
+from lightrig.harness.statistics.binomial import at_most, first_true_from
+from lightrig.harness.statistics.verdicts import Verdict, judge_maximum, judge_quantile
+from lightrig.testbeds import Limit
 
 
 def judge(limit: Limit, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:
@@ -23,6 +24,18 @@ def judge(limit: Limit, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdi
     seen = warning.reason.replace("the limit", "the warning level")
     reason = f"{verdict.reason} But {seen[0].lower()}{seen[1:]}"
     return dataclasses.replace(verdict, outcome="marginal", reason=reason)
+
+
+def samples_needed(limit: Limit) -> int | None:
+    """Least number of samples that can pass `limit`; None where each sample is judged by itself.
+
+    All of them must keep the limit: a p99 at 95 % confidence needs 299, a p95 needs 59.
+    """
+    share = limit.quantile if limit.side == "upper" else 1 - limit.quantile
+    if limit.confidence is None or share >= 1:
+        return None
+    allowed, error = 1 - share, 1 - limit.confidence
+    return first_true_from(1, lambda samples: at_most(0, samples, allowed) <= error)
 
 
 def _judge(limit: Limit, value: float, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:

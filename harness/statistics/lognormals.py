@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from harness.statistics.samples import SampleError
+from lightrig.harness.statistics.samples import SampleError
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Fit:
         return 2 * (3 * len(self.parts) - 1) - 2 * self.log_likelihood
 
     def expected(self, most: int) -> Floats:
-        """How many of the durations 0, 1, ... `most` are expected."""
+        """Expected number of samples at each of the durations 0, 1, ... `most`."""
         return self.n * probabilities(self.parts, np.arange(most + 1))
 
 

@@ -1,9 +1,9 @@
-"""What is wrong in an N x N matrix of losses: a port, a circuit, a laser, a monitor.
+"""Faults in an N x N matrix of losses: a port, a circuit, a laser, a monitor.
 
-A loss is a whole, a part of its ingress, a part of its egress, and a rest of its own. What is
-wrong with a connector is in all of its row or all of its column; what is wrong with a laser
-grows with time; a monitor that stands still has no noise. Matrices have one row an ingress and
-one column an egress, in dB; NaN where nothing was measured.
+A loss is the sum of a common level, an ingress part, an egress part and a residual. A connector
+fault affects its whole row or column; a laser fault grows with time; a stuck monitor has no
+noise. Matrices have one row per ingress and one column per egress, in dB; NaN where nothing was
+measured.
 """
 
 import math
@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
-from harness.statistics.samples import SampleError
+from lightrig.harness.statistics.samples import SampleError
 
 Numbers = npt.NDArray[np.float64]
 
 _TO_SD = 1.4826
-"""What makes the median distance from the median a standard deviation of normal samples."""
+"""Factor from the median absolute deviation to the standard deviation of normal samples."""
 _STILL = 1e-6
 _EFFICIENCY = 0.37
-"""Of the median distance: it knows a scatter as well as the root of squares does from so few."""
+"""Of the median absolute deviation, relative to the standard deviation, for normal samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """How a level moves: `value` in dB a second, with its interval at the error asked for."""
+    """Slope of a level: `value` in dB/s, with its interval at the requested error."""
 
     value: float
     lower: float
@@ -131,14 +131,14 @@ def _beyond(
 
 
 def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01) -> Slope:
-    """How fast a level moves, whatever single readings do: the median of all pairs' slopes.
+    """Slope of a level, robust to outliers: the median of the slopes of all pairs.
 
     The interval is by ranks and needs no normal samples (Theil 1950; Sen 1968). Raises
     `SampleError` for fewer than five levels.
     """
     x, y = np.asarray(seconds, dtype=np.float64), np.asarray(levels, dtype=np.float64)
-    kept = np.isfinite(y)
-    x, y = x[kept], y[kept]
+    retained = np.isfinite(y)
+    x, y = x[retained], y[retained]
     if y.size < 5:
         raise SampleError(f"found {y.size} levels, expected five or more")
     first, second = np.triu_indices(y.size, 1)

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from harness.statistics.samples import SampleError, Samples, as_intervals, as_samples
+from lightrig.harness.statistics.samples import SampleError, Samples, as_intervals, as_samples
 
 GAIN = 0.5
-"""How much of a miss the next expectation takes over.
+"""Smoothing factor: share of a miss that the next expectation takes over.
 
-With one over the number of nights it would be their mean, which nights that drift leave
-behind; with 1 it would be last night alone, which has twice the scatter. `benchmarks/gates.py`
-measures it.
+With one over the number of nights the expectation would be their mean, which lags behind drift;
+with 1 it would be last night alone, which doubles the scatter. `benchmarks/gates.py` measures
+its effect.
 """
 
 
@@ -66,7 +66,7 @@ def as_night(name: str, samples: npt.ArrayLike) -> Night:
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """How far chance throws: a standard deviation, estimated with `df` degrees of freedom."""
+    """Scatter of misses: a standard deviation, estimated with `df` degrees of freedom."""
 
     spread: float
     df: int
@@ -87,7 +87,7 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is expected of a night, and how far nights have been from what was expected."""
+    """The expected score of a night, and the scatter of earlier misses."""
 
     value: float
     misses: Yardstick

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.statistics.binomial import at_least, at_most, first_true_from
-from harness.statistics.samples import Samples, as_intervals, check_confidence, check_share
+from lightrig.harness.statistics.binomial import at_least, at_most, first_true_from
+from lightrig.harness.statistics.samples import Samples, as_intervals, check_confidence, check_share
 
 Sides: TypeAlias = Literal["two", "upper"]
 

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from testbeds.errors import LightrigError
+from lightrig.testbeds.errors import LightrigError
 
 Samples: TypeAlias = npt.NDArray[Any]
 

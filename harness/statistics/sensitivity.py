@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy  # whose `optimize` is loaded when it is first used, and rarely is
 from scipy import special
 
-from harness.statistics.samples import SampleError, check_confidence
+from lightrig.harness.statistics.samples import SampleError, check_confidence
 
 _FEWEST = 3
 _THERMAL = 0.1

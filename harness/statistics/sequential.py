@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import scipy  # whose `optimize` is loaded when it is first used, and rarely is
 from scipy import special
 
-from harness.statistics.samples import SampleError
+from lightrig.harness.statistics.samples import SampleError
 
 Decision: TypeAlias = Literal["accept", "reject", "go on"]
 
@@ -42,7 +42,7 @@ class SequentialTest:
                 raise SampleError(f"{name}: found {rate}, expected a rate between 0 and 0.5")
 
     def decide(self, errors: int, bits: int) -> Decision:
-        """What `errors` in `bits` say so far; raises `SampleError` for counts that cannot be."""
+        """Return the decision after `errors` in `bits`; raises `SampleError` for invalid counts."""
         if not 0 <= errors <= bits:
             raise SampleError(f"errors: found {errors} of {bits} bits")
         ratio = self._per_error * errors - self._per_bit * (bits - errors)
@@ -53,7 +53,7 @@ class SequentialTest:
         return "go on"
 
     def bits_without_errors(self) -> int:
-        """How many bits without any error are accepted: the shortest test that can pass."""
+        """Number of bits without an error that are accepted: the shortest test that can pass."""
         return math.ceil(-math.log(self.beta) / self._per_bit)
 
     def expected_bits(self, ratio: float) -> float:
@@ -67,7 +67,7 @@ class SequentialTest:
         return (rejected * up + (1 - rejected) * down) / drift
 
     def fixed_bits(self) -> int:
-        """How many bits the shortest test of fixed length takes that keeps the same two rates."""
+        """Bits of the shortest test of fixed length with the same two error rates."""
         allowed = 0
         while True:
             # Most bits that a good link survives, fewest that a bad one does not.
@@ -86,7 +86,7 @@ class SequentialTest:
         return math.log1p(-self.good) - math.log1p(-self.bad)
 
     def _rejected(self, ratio: float, drift: float) -> float:
-        """How often a link of `ratio` is rejected, by Wald's fundamental identity."""
+        """Probability that a link of `ratio` is rejected, by Wald's fundamental identity."""
 
         def identity(h: float) -> float:
             up, down = math.expm1(h * self._per_error), math.expm1(-h * self._per_bit)

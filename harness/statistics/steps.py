@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from harness.statistics.samples import Samples
+from lightrig.harness.statistics.samples import Samples
 
 WINDOW = 12
 """As many values on either side of a step speak for it: over these, a slow drift is a line."""

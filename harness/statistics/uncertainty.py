@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from harness.statistics.samples import SampleError, check_confidence
+from lightrig.harness.statistics.samples import SampleError, check_confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def pooled(groups: Iterable[npt.ArrayLike], name: str) -> Component:
 
 
 def readings_needed(noise: float, target: float, *, least: int = 2, most: int = 1000) -> int:
-    """How many readings to average, so that noise of one becomes `target` or less."""
+    """Number of readings to average for a noise of the mean of at most `target`."""
     if target <= 0:
         raise SampleError(f"target: found {target}, expected more than zero")
     return min(max(math.ceil((noise / target) ** 2), least), most)
@@ -100,7 +100,7 @@ def readings_needed(noise: float, target: float, *, least: int = 2, most: int = 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """What is left of a power budget, in dB: sent, less lost, less needed.
+    """Margin of a power budget, in dB: launched power less loss less sensitivity.
 
     expanded: half the width of its interval at `confidence`.
     """
@@ -111,7 +111,7 @@ class Margin:
 
     @property
     def closes(self) -> bool | None:
-        """Whether the budget surely closes; False: surely not, None: nobody can say."""
+        """Whether the margin is certainly positive; False: certainly not, None: undecided."""
         if self.value - self.expanded >= 0:
             return True
         return False if self.value + self.expanded < 0 else None

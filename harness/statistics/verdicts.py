@@ -17,8 +17,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.statistics.binomial import at_least, at_most, first_true_from
-from harness.statistics.samples import SampleError, as_intervals, check_confidence, check_share
+from lightrig.harness.statistics.binomial import at_least, at_most, first_true_from
+from lightrig.harness.statistics.samples import (
+    SampleError,
+    as_intervals,
+    check_confidence,
+    check_share,
+)
 
 Outcome: TypeAlias = Literal["pass", "marginal", "fail", "not enough data"]
 Side: TypeAlias = Literal["upper", "lower"]
@@ -28,14 +33,14 @@ _BEYOND: dict[Side, str] = {"upper": "exceed", "lower": "fall below"}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the samples say about a limit.
+    """Verdict of samples on a limit.
 
     outcome: "pass", "marginal" (a pass, but not at the stricter level that was to warn), "fail"
         or "not enough data".
     n: number of samples judged.
     exceeding: samples that are surely beyond the limit: above an upper, below a lower one.
     possibly_exceeding: those, and the samples whose interval holds the limit.
-    needed: how many more samples would pass if all of them kept the limit; None when decided.
+    needed: further samples within the limit that would make it pass; None when decided.
     reason: one sentence for people.
     """
 

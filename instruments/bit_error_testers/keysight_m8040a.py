@@ -2,78 +2,49 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-from instruments.bit_error_testers.gates import Gate, prbs
-from instruments.capabilities import ErrorCount, Identity
-from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, NotDoneError
-from instruments.registry import Spec
-from instruments.scpi_instrument import ScpiInstrument
-from instruments.way import Way
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import ErrorCount
+from lightrig.instruments.core.error_gate import SIGNAL_OPTIONS, Gate, prbs
+from lightrig.instruments.core.errors import DeniedError, NotDoneError
+from lightrig.instruments.core.instrument import Option
+from lightrig.instruments.core.scpi_instrument import (
+    ErrorMeanings,
+    RestorableScpiInstrument,
+    Setting,
+)
 
 _LENGTHS = (7, 10, 11, 13, 15, 23, 31)
-_ALIGNMENT = 120_000_000_000
+_ALIGNMENT_TIMEOUT = 120_000_000_000
 _MEASUREMENT = "lightrig"
-_MEANINGS = {
-    -224: ("it knows no such location, or no such pattern", "the options data_out, data_in, clock"),
-    -221: ("the measurement runs already", "stop it, or wait"),
-}
 _RESULT = re.compile(r"\(\s*'?([^',]+)'?\s*,([^,]+),(\d+),(\d+),(\d+),(\d+)\s*\)")
 
 
-class KeysightM8040a:
+class KeysightM8040a(RestorableScpiInstrument):
     """A tester whose output and input are named by location, such as M2.DataOut.
 
     Counts are those of its error ratio measurement: compared and errored ones and zeros.
-    Four-level patterns (PRBS13Q) are named as a guess, `2^13-1Q`, with PAM4 as line coding;
-    so are the stop command and the question whether a measurement runs.
+    Guessed: the names of four-level patterns (PRBS13Q is `2^13-1Q`, with PAM4 as line coding),
+    the stop command, and the query whether a measurement runs. A snapshot holds whether the
+    outputs are on; pattern and rate are not restored.
 
     Source: as two independent programs speak to the M8020A and M8040A.
-
-    Args:
-        name: the tester's name in the testbed.
-        way: how it is reached; scpi:// or visa:// (HiSLIP).
-        clock: the bench's clock.
-        data_out, data_in, clock_at: locations (options `data_out`, `data_in`, `clock`);
-            `data_in` has one for each channel, with commas between.
     """
 
     schemes = ("scpi", "visa")
-
-    @classmethod
-    def open(cls, spec: Spec, way: Way, clock: Clock) -> "KeysightM8040a":
-        """The driver of the tester that `spec` describes."""
-        options = spec.options
-        return cls(
-            spec.name,
-            way,
-            clock,
-            data_out=str(options.get("data_out", "M2.DataOut")),
-            data_in=str(options.get("data_in", "M3.DataIn,M4.DataIn")),
-            clock_at=str(options.get("clock", "M1.ClkGen")),
-        )
-
-    def __init__(
-        self,
-        name: str,
-        way: Way,
-        clock: Clock,
-        *,
-        data_out: str = "M2.DataOut",
-        data_in: str = "M3.DataIn,M4.DataIn",
-        clock_at: str = "M1.ClkGen",
-    ) -> None:
-        self.name = name
-        self._clock = clock
-        self._out, self._clock_at = data_out, clock_at
-        self._inputs = [location.strip() for location in data_in.split(",")]
-        self._outputs = (f":OUTP:STAT '{data_out}'", ":OUTP:GLOB:STAT 'M1.System'")
-        self._scpi = ScpiInstrument(name, way, clock, meanings=_MEANINGS)
-
-    def identity(self) -> Identity:
-        """Maker, model, serial number and firmware."""
-        return self._scpi.identity()
+    shared_options = SIGNAL_OPTIONS
+    error_meanings: ClassVar[ErrorMeanings] = {
+        -224: ("there is no such location or pattern", "the options data_out, data_in, clock"),
+        -221: ("the measurement runs already", "stop it, or wait"),
+    }
+    data_out = Option(str, "M2.DataOut", "location of the output")
+    data_in = Option(
+        str, "M3.DataIn,M4.DataIn", "locations of the inputs, one for each channel, with commas"
+    )
+    clock_at = Option(str, "M1.ClkGen", "location of the clock generator", key="clock")
+    output = Setting(bool, ":OUTP:STAT", "output", selector="'{driver.data_out}'")
+    all_outputs = Setting(bool, ":OUTP:GLOB:STAT", "all outputs", selector="'M1.System'")
 
     def prepare(self, channel: int, *, pattern: str, bits_per_second: float) -> None:
         """Send and expect a PRBS at a bit rate; switches the output on."""
@@ -81,20 +52,20 @@ class KeysightM8040a:
         four = pattern.endswith("Q")
         sequence, coding = f"2^{length}-1{'Q' if four else ''}", "PAM4" if four else "NRZ"
         symbols = bits_per_second / (2 if four else 1)
-        self._scpi.do(f":SOUR:FREQ '{self._clock_at}',{symbols:.0f}")
-        for location in (self._out, self._input(channel)):
-            self._scpi.do(f":DATA:LINE:VAL '{location}',{coding}")
-            self._scpi.do(f":DATA:SEQ:SET '{location}',PRBS,'{sequence}'")
-        for output in self._outputs:
-            self._scpi.do(f"{output},1")
+        self.write(f":SOUR:FREQ '{self.clock_at}',{symbols:.0f}")
+        for location in (self.data_out, self._input(channel)):
+            self.write(f":DATA:LINE:VAL '{location}',{coding}")
+            self.write(f":DATA:SEQ:SET '{location}',PRBS,'{sequence}'")
+        self.output.set(True)
+        self.all_outputs.set(True)
 
     def align(self, channel: int) -> None:
         """Find the middle of the eye; raises `NotDoneError` where there is none."""
         command = f":INP:ALIG:EYE:AUTO '{self._input(channel)}'"
         try:
-            self._scpi.do(command, _ALIGNMENT)
+            self.write(command, _ALIGNMENT_TIMEOUT)
         except DeniedError as error:
-            raise self._scpi.failed(
+            raise self.failed(
                 NotDoneError,
                 "found no eye",
                 command,
@@ -105,8 +76,8 @@ class KeysightM8040a:
     def count(self, channel: int, *, duration: int) -> Gate:
         """Open the gate for `duration` ns, in whole milliseconds."""
         name, location = f"'{_MEASUREMENT}'", self._input(channel)
-        if _MEASUREMENT not in self._scpi.ask(":PLUG:ERAT:CAT?").strip("\"' ").split(","):
-            self._scpi.do(f":PLUG:ERAT:NEW {name}")
+        if _MEASUREMENT not in self.query(":PLUG:ERAT:CAT?").strip("\"' ").split(","):
+            self.write(f":PLUG:ERAT:NEW {name}")
         milliseconds = math.ceil(duration / 1e6)
         for setting in (
             f":PLUG:ERAT:RES {name}",
@@ -114,61 +85,36 @@ class KeysightM8040a:
             f":PLUG:ERAT:ACQ:DUR {name},FTIM",
             f":PLUG:ERAT:ACQ:TIME {name},{milliseconds / 1e3:.3f}",
         ):
-            self._scpi.do(setting)
-        before = self._clock.now()
-        started = self._scpi.do(f":PLUG:ERAT:STAR {name}")
+            self.write(setting)
+        before = self.clock.now()
+        started = self.write(f":PLUG:ERAT:STAR {name}")
         return Gate(
             self.name,
-            self._clock,
+            self.clock,
             Span(before, started.latest),
             milliseconds * 1_000_000,
-            is_open=lambda: self._scpi.flag(f":PLUG:ERAT:RUN? {name}"),
+            is_open=lambda: self.query_bool(f":PLUG:ERAT:RUN? {name}"),
             read=lambda began, ended: self._read(location, began, ended),
-            shut=lambda: self._scpi.do(f":PLUG:ERAT:STOP {name}"),
+            close=lambda: self.write(f":PLUG:ERAT:STOP {name}"),
         )
 
-    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
-        """Note whether its output is on; what it returns puts that back, pattern and rate not."""
-        found = {output: self._is_on(output) for output in self._outputs}
-
-        def put_back() -> None:
-            for output, on in found.items():
-                if self._is_on(output) != on:
-                    self._scpi.do(f"{output},{int(on)}")
-
-        return put_back
-
     def _input(self, channel: int) -> str:
-        if not 1 <= channel <= len(self._inputs):
-            raise self._scpi.cannot(f"no channel {channel}; there are {len(self._inputs)}")
-        return self._inputs[channel - 1]
-
-    def _is_on(self, output: str) -> bool:
-        return self._scpi.flag(output.replace(" ", "? ", 1))
-
-    def troubles(self) -> list[str]:
-        """What stood in its error queue, oldest first; it is empty now."""
-        return self._scpi.troubles()
-
-    def wire(self) -> list[str]:
-        """The last lines of the session."""
-        return self._scpi.wire()
-
-    def close(self) -> None:
-        """End the session."""
-        self._scpi.close()
+        locations = [location.strip() for location in self.data_in.split(",")]
+        if not 1 <= channel <= len(locations):
+            raise self.refused(f"no channel {channel}; there are {len(locations)}")
+        return locations[channel - 1]
 
     def _read(self, location: str, began: Span, ended: Span) -> ErrorCount:
         command = f":PLUG:ERAT:FETC? '{_MEASUREMENT}'"
-        text = self._scpi.ask(command)
-        clock_lost = self._scpi.flag(f":STAT:INST:CLOS? '{location}'")
-        sync_lost = self._scpi.flag(f":STAT:INST:SLOS? '{location}'")
+        text = self.query(command)
+        clock_lost = self.query_bool(f":STAT:INST:CLOS? '{location}'")
+        sync_lost = self.query_bool(f":STAT:INST:SLOS? '{location}'")
         match = _RESULT.fullmatch(text)
         if match is None:
-            raise self._scpi.garbled(command, text, "result of an error ratio measurement")
+            raise self.garbled(command, text, "result of an error ratio measurement")
         ones, zeros, wrong_ones, wrong_zeros = (int(match[index]) for index in range(3, 7))
         if wrong_ones > ones or wrong_zeros > zeros:
-            raise self._scpi.garbled(command, text, "count: it has more errors than bits")
+            raise self.garbled(command, text, "count: it has more errors than bits")
         bits = ones + zeros
         return ErrorCount(
             began,

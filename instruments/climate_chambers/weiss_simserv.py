@@ -3,14 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 
-from instruments.capabilities import Identity
-from instruments.clock import Clock
-from instruments.errors import CANNOT, DeniedError, GarbledError, InstrumentError, NotDoneError
-from instruments.registry import Spec
-from instruments.way import Way
-from instruments.wire.exchange import Exchange
-from instruments.wire.framing import Lines
-from instruments.wire.stream import tcp_stream
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.errors import InstrumentError, NotDoneError
+from lightrig.instruments.core.instrument import QueryInstrument
+from lightrig.instruments.wire.framing import Lines
 
 _SEPARATOR = "¶"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
@@ -33,21 +29,21 @@ _MEANINGS = {
     "-8": "it has no such control variable",
     "-9": "it failed while it carried the command out",
     "-10": "an index is wrong",
-    "-11": "nobody is logged in, which encrypted communication needs",
+    "-11": "the session is not logged in, which encrypted communication requires",
     "-12": "this user may not command it",
     "-13": "this user is logged in already",
 }
 
 
-class _Answers(Lines):
-    """Lines in Latin-1, whose fields a pilcrow separates."""
+class _Latin1Lines(Lines):
+    """Lines in Latin-1, whose fields are separated by a pilcrow."""
 
     def show(self, data: bytes) -> str:
-        """As text, pilcrows included."""
+        """Return `data` as text, pilcrows included."""
         return data.decode("latin-1")
 
 
-class WeissSimserv:
+class WeissSimserv(QueryInstrument):
     """A chamber whose first control variable is its temperature.
 
     Setting a temperature starts the chamber's manual mode; it keeps running, and keeps its
@@ -55,126 +51,88 @@ class WeissSimserv:
 
     Source: the command numbers, separators and errors of SIMSERV as five independent drivers
     use them, one of which was checked against the maker's communication manual.
-
-    Args:
-        name: the chamber's name in the testbed.
-        host: name or address.
-        clock: the bench's clock.
-        port: TCP port of SIMSERV.
     """
 
     schemes = ("simserv",)
-
-    @classmethod
-    def open(cls, spec: Spec, way: Way, clock: Clock) -> "WeissSimserv":
-        """The driver of the chamber that `spec` describes."""
-        return cls(spec.name, way.host, clock, port=way.port or 2049)
-
-    def __init__(self, name: str, host: str, clock: Clock, *, port: int = 2049) -> None:
-        self.name = name
-        self._exchange = Exchange(
-            name, lambda: tcp_stream(name, host, port, clock), clock, _Answers()
-        )
+    framing = _Latin1Lines()
+    default_port = 2049
 
     def identity(self) -> Identity:
-        """Ask for type and serial number; SIMSERV does not tell a firmware."""
-        return Identity("Weiss Technik", self._ask(_INFO, 1), self._ask(_INFO, 3), "unknown")
+        """Return type and serial number; SIMSERV does not report a firmware."""
+        return Identity(
+            "Weiss Technik", self._command(_INFO, 1), self._command(_INFO, 3), "unknown"
+        )
 
     def set_temperature(self, celsius: float) -> None:
         """Go to `celsius`; returns at once.
 
         Raises:
-            DeniedError: outside the limits that the chamber says it has.
-            NotDoneError: another set point stands there then, or the chamber has an alarm.
+            DeniedError: outside the limits that the chamber reports.
+            NotDoneError: the set point is another one then, or the chamber has an alarm.
         """
         least, greatest = self._number(_LEAST, 1), self._number(_GREATEST, 1)
         if not least <= celsius <= greatest:
-            raise self._denied(
-                CANNOT,
+            raise self.refused(
                 f"{celsius:g} °C is outside its limits, {least:g} to {greatest:g} °C",
                 "these are the limits that are set at its panel",
             )
-        self._ask(_SET, 1, f"{celsius:.1f}")
-        self._ask(_MANUAL, 1, 1)
+        self._command(_SET, 1, f"{celsius:.1f}")
+        self._command(_MANUAL, 1, 1)
         found = self._number(_SET_POINT, 1)
         if abs(found - celsius) > _TOLERANCE:
-            raise self._not_done(f"said done, but its set point is {found:g} °C")
-        status = self._ask(_STATUS)
-        if not status.isdigit():
-            raise self._garbled(_STATUS, status)
+            raise self._not_done(f"acknowledged, but its set point is {found:g} °C")
+        status = self._command(_STATUS)
+        if re.fullmatch(r"\d+", status, re.ASCII) is None:
+            raise self.garbled(str(_STATUS), status, "status")
         if int(status) & _ALARM:
             raise self._not_done("has an alarm, and does not run")
 
     def temperature(self) -> float:
-        """What it is now, in degrees Celsius."""
+        """Return the temperature in degrees Celsius."""
         return self._number(_ACTUAL, 1)
 
     def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
-        """Note set point and whether it runs; what it returns puts both back.
+        """Read the set point and whether the chamber runs; calling the result restores both.
 
-        It does not wait until the chamber has the temperature again.
+        It does not wait until the chamber has reached the temperature.
         """
         found, ran = self._number(_SET_POINT, 1), self._runs()
 
-        def put_back() -> None:
+        def restore() -> None:
             if abs(self._number(_SET_POINT, 1) - found) > _TOLERANCE:
-                self._ask(_SET, 1, f"{found:.1f}")
+                self._command(_SET, 1, f"{found:.1f}")
             if self._runs() != ran:
-                self._ask(_MANUAL, 1, int(ran))
+                self._command(_MANUAL, 1, int(ran))
 
-        return put_back
-
-    def wire(self) -> list[str]:
-        """The last lines of the session."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """End the session; the chamber keeps running."""
-        self._exchange.close()
+        return restore
 
     def _runs(self) -> bool:
-        text = self._ask(_RUNS, 1)
+        text = self._command(_RUNS, 1)
         if text not in {"0", "1"}:
-            raise self._garbled(_RUNS, text)
+            raise self.garbled(str(_RUNS), text, "0 or 1")
         return text == "1"
 
     def _number(self, command: int, *arguments: object) -> float:
-        text = self._ask(command, *arguments)
+        text = self._command(command, *arguments)
         if _NUMBER.fullmatch(text) is None:
-            raise self._garbled(command, text)
+            raise self.garbled(str(command), text, "number")
         return float(text)
 
-    def _ask(self, command: int, *arguments: object) -> str:
-        """The first field behind the code of an answer, empty if there is none."""
-        shown = _SEPARATOR.join(map(str, (command, 1, *arguments)))
-        answer = self._exchange.ask(f"{shown}\r".encode("latin-1"), shown=shown)
-        code, *fields = (field.strip() for field in answer.data.decode("latin-1").split(_SEPARATOR))
+    def _command(self, number: int, *arguments: object) -> str:
+        """Send a command and return the first field behind the code of its reply, or nothing."""
+        shown = _SEPARATOR.join(map(str, (number, 1, *arguments)))
+        reply = self.session.query(f"{shown}\r".encode("latin-1"), shown=shown)
+        text = reply.data.decode("latin-1")
+        # Blanks may surround a field; a control character, which str.strip removes too, may not.
+        code, *fields = (field.strip(" \t") for field in text.split(_SEPARATOR))
         if re.fullmatch(r"-?\d+", code) is None:
-            raise self._garbled(command, answer.data.decode("latin-1"))
+            raise self.garbled(str(number), text, "SIMSERV reply")
         if code != "1":
-            raise self._denied(code, " ".join(fields), _MEANINGS.get(code, ""), shown)
+            raise self.denied(shown, code, " ".join(fields), _MEANINGS.get(code, ""))
         return fields[0] if fields else ""
 
-    def _denied(self, code: str, text: str, meaning: str, command: str = "") -> DeniedError:
-        return DeniedError(
-            self.name,
-            code=code,
-            text=text,
-            command=command,
-            details=[("meaning", meaning)] if meaning else [],
-            trace=self._exchange.trace.tail(),
-        )
-
-    def _garbled(self, command: int, answered: str) -> InstrumentError:
-        return self._exchange.failed(
-            GarbledError,
-            "answered something that makes no sense",
-            str(command),
-            ("answered", answered[:80]),
-        )
-
     def _not_done(self, problem: str) -> InstrumentError:
-        return self._exchange.failed(
+        return self.failed(
             NotDoneError,
             problem,
             str(_SET),

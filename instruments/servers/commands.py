@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from instruments.clock import Clock, Span
-from instruments.errors import DisconnectedError, InstrumentError, NoReplyError
-from instruments.servers.tools.output import ToolOutputError
-from instruments.transcript import printed
-from instruments.wire.shell import LineChannel, LineListener, Shell
-from instruments.wire.trace import Trace
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import DisconnectedError, InstrumentError, NoReplyError
+from lightrig.instruments.core.transcript import printed
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.wire.shell import LineChannel, LineListener, Shell
+from lightrig.instruments.wire.trace import Trace
 
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 30_000_000_000
-"""How long a program may take, in ns."""
+"""Time allowed for a program, in ns."""
 
 _SYSTEM_DIRECTORY = "/usr/sbin/"
 
@@ -25,15 +25,14 @@ PACKAGES = {
     "rdma": "the package iproute2",
     "mlxlink": "NVIDIA's MFT; or mstflint, whose mstlink is the same",
     "mstlink": "the package mstflint",
-    "iperf3": "the package iperf3",
     "ib_write_bw": "the package perftest",
     "all_reduce_perf": "nccl-tests, built on the server",
 }
-"""What to install for a tool, where Lightrig knows."""
+"""The package to install for a tool."""
 
 
 class ToolMissingError(InstrumentError):
-    """A server has no program of that name.
+    """A server lacks a program.
 
     Attributes:
         tool: the program.
@@ -53,30 +52,30 @@ class ToolFailedError(InstrumentError):
 
     Attributes:
         status: that status.
-        complaint: what it wrote to its standard error.
+        stderr: its standard error.
     """
 
     def __init__(self, server: str, result: "CommandResult", command: str) -> None:
         self.status = result.status
-        self.complaint = result.stderr
-        said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+        self.stderr = result.stderr
+        printed_lines = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
         super().__init__(
             server,
             f"ran a program that failed with status {result.status}",
             command=command,
-            details=[("said", line) for line in said[-5:]],
+            details=[("printed", line) for line in printed_lines[-5:]],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a program printed, and with what it ended.
+    """The output and the end of a program.
 
     Attributes:
         stdout: lines, each ended.
-        stderr: the same of its complaints.
+        stderr: lines, each ended.
         status: its exit status.
-        at: from before it was asked for to after it was known to have ended.
+        at: from before it was started to after its end was known.
     """
 
     stdout: str
@@ -86,20 +85,20 @@ class CommandResult:
 
 
 class Reading(NamedTuple, Generic[T]):
-    """What a tool said, and between which stamps of the bench's clock it was asked and answered."""
+    """A parsed output of a tool, and the span on the bench's clock in which the tool ran."""
 
     value: T
     at: Span
 
 
 class Commands:
-    """Runs programs on one server and collects what they print.
+    """Runs programs on one server and collects their output.
 
     Args:
         server: its name in the testbed.
-        shell: how programs are started there.
+        shell: starts programs there.
         clock: the bench's clock.
-        become: what to put before every command, such as `sudo -n`.
+        become: prefix of every command, such as `sudo -n`.
         wire: the address, for recordings; without it nothing is recorded.
     """
 
@@ -121,15 +120,15 @@ class Commands:
         self._paths: dict[str, str] = {}
 
     def run(self, command: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
-        """Run `command` and wait for its end; whatever its status is.
+        """Run `command` and wait for its end, with any exit status.
 
-        A tool that is not found is looked for in /usr/sbin too, which is not on the path of
+        A tool that is not found is looked for in /usr/sbin as well, which is not on the path of
         every login.
 
         Raises:
             ToolMissingError: there is no such program.
-            NoReplyError: it has not ended in time; it may go on there.
-            DisconnectedError: the way to the server ended first.
+            NoReplyError: it has not ended in time; it may still run there.
+            DisconnectedError: the connection to the server ended first.
         """
         tool, *arguments = command
         program = self._paths.get(tool, tool)
@@ -143,11 +142,11 @@ class Commands:
         return result
 
     def read(self, command: Sequence[str], parse: Callable[[str], T]) -> Reading[T]:
-        """Run `command` and read what it prints.
+        """Run `command` and parse its output.
 
         Raises:
             ToolFailedError: its status is not zero.
-            ToolOutputError: `parse` cannot read it; the error names server and command.
+            ToolOutputError: `parse` rejects it; the error names server and command.
         """
         result = self.run(command)
         if result.status != 0:
@@ -157,14 +156,14 @@ class Commands:
     def parsed(
         self, command: Sequence[str], result: CommandResult, parse: Callable[[str], T]
     ) -> Reading[T]:
-        """Read what `command` printed before; see `read`."""
+        """Parse the output of `command`, which has run before; see `read`."""
         try:
             return Reading(parse(result.stdout), result.at)
         except ToolOutputError as error:
             raise error.at(f"{self.server}: {shlex.join(command)}") from error
 
     def start(self, command: Sequence[str]) -> "Started":
-        """Run `command` and return at once; its path must be right."""
+        """Start `command` and return at once; it is not looked for in /usr/sbin."""
         full = [*self._become, *command]
         text = shlex.join(full)
         if self._wire:
@@ -184,7 +183,7 @@ class Started:
     """A program that was started.
 
     Attributes:
-        asked: between which stamps it was asked for.
+        asked: stamps before and after its start.
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class Started:
         self._output = output
 
     def result(self, timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
-        """Wait for its end; raises what `Commands.run` does, but for a missing program."""
+        """Wait for its end; raises what `Commands.run` raises, but for a missing program."""
         commands, output, channel = self._commands, self._output, self._channel
         try:
             if not output.over.wait(timeout_ns) and not output.over.is_set():
@@ -226,7 +225,7 @@ class Started:
                 trace=commands.trace.tail(),
             )
         stdout = "".join(f"{line}\n" for line in output.lines)
-        result = CommandResult(stdout, channel.complaint, channel.status, at)
+        result = CommandResult(stdout, channel.stderr, channel.status, at)
         trace = commands.trace
         trace.received(
             f"{len(output.lines)} lines, status {channel.status}",
@@ -252,7 +251,7 @@ class _Output(LineListener):
 
 
 def _is_missing(tool: str, result: CommandResult) -> bool:
-    """Whether a shell, sudo, or whoever enters a namespace said that there is no such program."""
+    """Whether the shell, sudo or the entry into a namespace reported a missing program."""
     match result.status:
         case 127:
             return True

@@ -1,30 +1,30 @@
-"""A NIC port's counters of wrong bits as a gate: what lies between two readings of them.
+"""Gates on a NIC port's error counters: the difference of two readings.
 
-A gate is only as good as its counters: where they wrapped, stood at their top, began anew or
-may not have been refreshed yet, the count says so and bounds nothing.
+A gate is only as good as its counters: if they wrapped, saturated, were reset or may not have been
+updated yet, the count is void and bounds nothing.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from instruments.capabilities import ErrorCount, FecSide
-from instruments.clock import Clock, Span
-from instruments.errors import CANNOT, DeniedError
-from instruments.servers.commands import Reading
-from instruments.servers.nic import Nic
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import ErrorCount, FecSide
+from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.instruments.servers.commands import Reading
+from lightrig.instruments.servers.nic import Nic
 
 T = TypeVar("T")
 
 
 class CounterGate:
-    """A gate on counters that never stop.
+    """A gate on free-running counters.
 
     Args:
-        began: between which stamps it was opened.
-        duration: for how many ns.
+        began: stamps before and after its opening.
+        duration: its length in ns.
         clock: the bench's clock.
-        counted: asks the counters what they counted since.
+        counted: reads the counters and returns the difference since the opening.
     """
 
     def __init__(
@@ -35,33 +35,33 @@ class CounterGate:
         self._counted = counted
 
     def result(self) -> ErrorCount:
-        """Wait until the time is over and read the counters."""
+        """Wait for the end of the gate and read the counters."""
         self._clock.sleep(self._over - self._clock.now())
         return self._counted()
 
     def now(self) -> ErrorCount:
-        """What was counted so far."""
+        """Return the count so far."""
         return self._counted()
 
     def stop(self) -> ErrorCount:
-        """What was counted so far; the counters themselves never stop."""
+        """Return the count so far; the counters are free-running."""
         return self._counted()
 
 
 class PortCounters(ABC, Generic[T]):
-    """What counts the wrong bits of one NIC port, and tells it when it is asked.
+    """Error counters of one NIC port, read on request.
 
     Args:
         name: the port's name for people.
         nic: the tools of its server.
-        device: what these tools call the port.
-        fec: which side of forward error correction.
-        rate_bps: bits a second that it receives.
+        device: the port's name for these tools.
+        fec: before or after forward error correction.
+        rate_bps: received bit rate.
         clock: the bench's clock.
     """
 
     slack = 1_000_000_000
-    """How old a counter may be that is told, in ns (a guess)."""
+    """Age that a reading of a counter may have, in ns (a guess)."""
 
     def __init__(
         self, name: str, nic: Nic, device: str, fec: FecSide, rate_bps: float, clock: Clock
@@ -77,7 +77,7 @@ class PortCounters(ABC, Generic[T]):
     def count(self, *, duration: int) -> CounterGate:
         """Read the counters now, and again `duration` ns later.
 
-        Raises `DeniedError` where they tell no such errors.
+        Raises `DeniedError` if the port has no such counters.
         """
         first = self._read()
         if lacking := self._lacking(first.value):
@@ -89,12 +89,12 @@ class PortCounters(ABC, Generic[T]):
 
     @abstractmethod
     def _read(self) -> Reading[T]:
-        """What they show now."""
+        """Read the counters."""
 
     @abstractmethod
     def _lacking(self, value: T) -> tuple[str, str] | None:
-        """What is not told that would be needed, and which command showed that."""
+        """Return what is missing, and the command that shows it; None if nothing is."""
 
     @abstractmethod
     def _between(self, first: Reading[T], last: Reading[T]) -> ErrorCount:
-        """What was counted from one reading to another."""
+        """Return the difference of two readings."""

@@ -1,19 +1,19 @@
-"""A NIC port's wrong bits as its firmware counts them, where its driver counts none: mlxlink."""
+"""Bit errors of a NIC port by its firmware, for drivers without error counters: mlxlink."""
 
-from instruments.capabilities import ErrorCount
-from instruments.servers.commands import Reading
-from instruments.servers.counter_gates import PortCounters
-from instruments.servers.tools.mlxlink import BitErrors, MlxlinkReport
+from lightrig.instruments.core.capabilities import ErrorCount
+from lightrig.instruments.servers.commands import Reading
+from lightrig.instruments.servers.counter_gates import PortCounters
+from lightrig.instruments.servers.tools.mlxlink import BitErrors, MlxlinkReport
 
 _CLEAR_DIGIT = 6_000_000_000
-"""How finely it is told when the counters were cleared, in ns."""
+"""Resolution of the time since the counters were cleared, in ns."""
 
 
 class FirmwareErrors(PortCounters[MlxlinkReport]):
-    """Raw errors of all lanes before FEC, or effective errors, which it leaves.
+    """Raw errors of all lanes before FEC, or effective errors after it.
 
-    The firmware tells no bits: the fewest that lie between two readings are taken. Counters
-    that fall, or were cleared since the first reading, began anew.
+    The firmware does not count bits: the least number between two readings is used. A count is
+    void if counters fell or were cleared since the first reading.
 
     Source: mstflint's mlxlink, `-c`.
     """
@@ -24,7 +24,7 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
     def _lacking(self, value: MlxlinkReport) -> tuple[str, str] | None:
         if self._wrong(value) is not None:
             return None
-        text = f"its firmware tells no errors {self._fec} FEC; is its link up?"
+        text = f"its firmware reports no errors {self._fec} FEC; is its link up?"
         return text, f"mlxlink -d {self._device} -c"
 
     def _between(self, first: Reading[MlxlinkReport], last: Reading[MlxlinkReport]) -> ErrorCount:
@@ -32,7 +32,7 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
         apart = max(last.at.earliest - first.at.latest, 0)
         void = None
         if after is not None and (after < (before or 0) or self._cleared(last.value, apart)):
-            void = "its counters began anew while they were watched"
+            void = "its counters were reset during the measurement"
         counted = after is not None and void is None
         return ErrorCount(
             first.at,
@@ -45,12 +45,12 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
         )
 
     def _wrong(self, report: MlxlinkReport) -> int | None:
-        told = report.errors
-        if told is None or not _is_up(report):
+        errors = report.errors
+        if errors is None or not _is_up(report):
             return None
         if self._after:
-            return told.effective_errors
-        return None if told.raw_errors is None else sum(told.raw_errors)
+            return errors.effective_errors
+        return None if errors.raw_errors is None else sum(errors.raw_errors)
 
     def _cleared(self, report: MlxlinkReport, apart: int) -> bool:
         since = report.errors.since_clear_ns if report.errors else None
@@ -62,5 +62,5 @@ def _is_up(report: MlxlinkReport) -> bool:
 
 
 def _downs(report: MlxlinkReport) -> int | None:
-    told: BitErrors | None = report.errors
-    return None if told is None else told.link_down_count
+    errors: BitErrors | None = report.errors
+    return None if errors is None else errors.link_down_count

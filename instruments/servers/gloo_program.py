@@ -1,8 +1,8 @@
 """The program that takes part in collectives on a server; it is sent there as source.
 
-It needs Python and PyTorch with Gloo there, and nothing of ours. Requests and answers are
-those of the probe: one JSON object a line, answered by `id` with `at: [received, sent]`, times
-in integer nanoseconds of the server's CLOCK_MONOTONIC.
+It needs Python and PyTorch with Gloo there and no Lightrig. Requests and replies are those of the
+probe: one JSON object per line, replied to by `id` with `at: [received, sent]`, times in integer
+nanoseconds of the server's CLOCK_MONOTONIC.
 
 - `hello`: `torch` (its version, or null and `why` not), `boot`, `pid`; the first one loads it.
 - `join` with `rank`, `ranks`, `store: [address, port]`, `interfaces`, `timeout_ns`: become one
@@ -29,12 +29,12 @@ import os
 import queue
 import sys
 import threading
-import time  # noqa: TID251 - this runs alone on a server, with nothing of ours
+import time  # noqa: TID251 - runs on a server without Lightrig
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["main"]
+__all__ = ["Worker", "main"]
 
 _VERSION = 1
 _PATTERN = 251
@@ -48,7 +48,7 @@ def _either(module: Any, *names: str) -> Any:
 
 
 class _Collective:
-    """One collective of one size among all ranks: its buffers, and what must be in them."""
+    """One collective of one size among all ranks: its buffers and their expected contents."""
 
     def __init__(self, torch: Any, name: str, size: int, rank: int, ranks: int) -> None:
         self._distributed = distributed = torch.distributed
@@ -60,35 +60,35 @@ class _Collective:
         count = size // _BYTES if name in ("all_reduce", "send_receive") else share * ranks
         self.size = count * _BYTES
 
-        def held(by: int, length: int, first: int = 0) -> Any:
+        def pattern(by: int, length: int, first: int = 0) -> Any:
             # Small whole numbers: sums of them are exact.
             return (torch.arange(first, first + length) % _PATTERN + by).float()
 
         everyone = range(ranks)
-        self._given = held(rank, share if name == "all_gather" else count)
+        self._given = pattern(rank, share if name == "all_gather" else count)
         self._out = torch.empty(share if name == "reduce_scatter" else count)
         if name == "all_reduce":
-            self._expected = sum(held(by, count) for by in everyone)
+            self._expected = sum(pattern(by, count) for by in everyone)
         elif name == "all_gather":
-            self._expected = torch.cat([held(by, share) for by in everyone])
+            self._expected = torch.cat([pattern(by, share) for by in everyone])
         elif name == "reduce_scatter":
-            self._expected = sum(held(by, share, rank * share) for by in everyone)
+            self._expected = sum(pattern(by, share, rank * share) for by in everyone)
         elif name == "all_to_all":
-            self._expected = torch.cat([held(by, share, rank * share) for by in everyone])
+            self._expected = torch.cat([pattern(by, share, rank * share) for by in everyone])
         elif name == "send_receive":
-            self._expected = held((rank - 1) % ranks, count)
+            self._expected = pattern((rank - 1) % ranks, count)
         else:
             raise ValueError(f"no collective is called {name!r}")
 
     def prepare(self) -> None:
-        """Put the buffers as they must be before an operation."""
+        """Initialise the buffers before an operation."""
         if self._name == "all_reduce":
             self._out.copy_(self._given)
         else:
             self._out.zero_()
 
     def operate(self) -> None:
-        """One operation, to its end."""
+        """Run one operation to its end."""
         distributed = self._distributed
         if self._name == "all_reduce":
             distributed.all_reduce(self._out)
@@ -104,7 +104,7 @@ class _Collective:
             sending.wait()
 
     def wrong(self) -> int:
-        """How many values are not as they must be after an operation."""
+        """Return the number of wrong values after an operation."""
         return int((self._out != self._expected).sum())
 
 
@@ -115,25 +115,25 @@ class _Exchange:
         self._distributed = torch.distributed
         self._lanes = []
 
-        def held(sender: int, receiver: int, lane: int, length: int) -> Any:
+        def pattern(sender: int, receiver: int, lane: int, length: int) -> Any:
             return (
                 (torch.arange(0, length) + 31 * sender + 7 * receiver + lane) % _PATTERN
             ).float()
 
         for each in lanes:
             lane, given, taken = each["lane"], each["given"], each["taken"]
-            sent = torch.cat([held(rank, to, lane, n) for to, n in enumerate(given)])
-            expected = torch.cat([held(by, rank, lane, n) for by, n in enumerate(taken)])
+            sent = torch.cat([pattern(rank, to, lane, n) for to, n in enumerate(given)])
+            expected = torch.cat([pattern(by, rank, lane, n) for by, n in enumerate(taken)])
             out = torch.empty(sum(taken))
             self._lanes.append((out, sent, taken, given, groups[lane], expected))
 
     def prepare(self) -> None:
-        """Put the buffers as they must be before an operation."""
+        """Initialise the buffers before an operation."""
         for out, *_ in self._lanes:
             out.fill_(-1.0)
 
     def operate(self) -> None:
-        """One operation, to its end, the lanes side by side."""
+        """Run one operation to its end, all lanes in parallel."""
         pending = [
             self._distributed.all_to_all_single(out, sent, taken, given, group=group, async_op=True)
             for out, sent, taken, given, group, _ in self._lanes
@@ -142,12 +142,48 @@ class _Exchange:
             each.wait()
 
     def wrong(self) -> int:
-        """How many values are not as they must be after an operation."""
+        """Return the number of wrong values after an operation."""
         return sum(int((out != expected).sum()) for out, *_, expected in self._lanes)
 
 
-class _Worker:
-    """Answers the requests of one harness; collectives run on a thread of their own."""
+class _Round:
+    """Back-to-back all-reduces, each after an exchange if there is one."""
+
+    def __init__(self, torch: Any, size: int, ranks: int, exchange: _Exchange | None) -> None:
+        self._torch, self._exchange = torch, exchange
+        # The last value is a stop flag: all ranks see it in the same round, so none waits for a
+        # round that another rank does not take part in.
+        self._buffer = torch.zeros(size // _BYTES + 1)
+        self._expected = float(ranks)
+
+    def prepare(self, *, last: bool) -> None:
+        """Initialise the buffers before a round; `last`: this rank requests the end."""
+        self._buffer.fill_(1.0)
+        self._buffer[-1] = 1.0 if last else 0.0
+        if self._exchange:
+            self._exchange.prepare()
+
+    def operate(self) -> None:
+        """Run one round to its end; raises `RuntimeError`."""
+        if self._exchange:
+            self._exchange.operate()
+        self._torch.distributed.all_reduce(self._buffer)
+
+    def wrong(self) -> int:
+        """Return the number of wrong values after a round."""
+        wrong = int((self._buffer[:-1] != self._expected).sum())
+        return wrong + (self._exchange.wrong() if self._exchange else 0)
+
+    def over(self) -> bool:
+        """Whether a rank has requested the end."""
+        return bool(self._buffer[-1] > 0)
+
+
+class Worker:
+    """Answers the requests of one harness; collectives run on a second thread.
+
+    The library of the collectives is PyTorch; `mpi_program` overrides what depends on it.
+    """
 
     def __init__(self) -> None:
         self._torch: Any = None
@@ -169,7 +205,7 @@ class _Worker:
         }
 
     def serve(self) -> None:
-        """Answer until stdin ends."""
+        """Answer requests until stdin ends."""
         threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
         for line in iter(sys.stdin.buffer.readline, b""):
             received, request = _now(), json.loads(line)
@@ -181,12 +217,12 @@ class _Worker:
                 self._reply(request["id"], received, "ok", {})
             else:
                 if request["do"] == "loop":
-                    # Here, not when it begins: it may be told to stop before that.
+                    # Here, not when the loop starts: `stop` may come before that.
                     self._stopping.clear()
                     seen = {"operations": [], "wrong": 0, "failure": None}
                     self._looping = request["id"], received, seen
                 self._jobs.put((request["id"], received, request))
-        # A collective that waits for others would hold up a normal exit.
+        # A normal exit would wait for a collective that waits for other ranks.
         os._exit(0)
 
     def _work(self, jobs: queue.Queue[Any]) -> None:
@@ -197,30 +233,30 @@ class _Worker:
                 if verb is None:
                     raise ValueError(f"there is no request {request['do']!r}")
                 word, content = "ok", verb(request)
-            except Exception as error:  # whatever it is, the harness is told
+            except Exception as error:  # of any type: the harness gets it
                 text = str(error) or type(error).__name__
                 word, content = "error", {"kind": type(error).__name__, "text": text}
             with self._turn:
                 if jobs is not self._jobs:
-                    return  # abandoned, and answered for
+                    return  # abandoned, and replied to already
                 self._looping = None
                 self._reply(number, received, word, content)
 
     def _abandon(self) -> None:
-        """Leave the thread behind that is in an operation, and go on with another.
+        """Abandon the thread that is in an operation, and go on with a new one.
 
-        Gloo has no way to give up an operation: it fails in its own time, and nobody listens.
+        Gloo cannot cancel an operation: it fails after its timeout, and the result is ignored.
         """
         with self._turn:
             left, self._jobs = self._jobs, queue.Queue()
             left.put(None)
             if self._looping is not None:
-                # Taking apart what a thread is still in would wait for it.
+                # Destroying a group that a thread still uses would wait for that thread: keep it.
                 self._left.append((self._groups, self._torch.distributed.group.WORLD))
                 number, received, seen = self._looping
                 operations = list(seen["operations"])
-                told = {**seen, "operations": operations, "failure": "abandoned"}
-                self._reply(number, received, "ok", told)
+                content = {**seen, "operations": operations, "failure": "abandoned"}
+                self._reply(number, received, "ok", content)
                 self._looping = None
         threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
 
@@ -237,7 +273,7 @@ class _Worker:
 
     def _hello(self) -> dict[str, Any]:
         if self._torch is None:
-            # Only now, so that a server without it can say so.
+            # Imported here, so that a server without it can reply with the reason.
             try:
                 torch = importlib.import_module("torch")
             except ImportError as error:
@@ -252,22 +288,22 @@ class _Worker:
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
         self._leave()
-        first, *others = request["interfaces"]
+        first, *lanes = request["interfaces"]
         os.environ["GLOO_SOCKET_IFNAME"] = first
         address, port = request["store"]
-        patience = timedelta(microseconds=request["timeout_ns"] / 1e3)
+        timeout = timedelta(microseconds=request["timeout_ns"] / 1e3)
         self._rank, self._ranks = request["rank"], request["ranks"]
         distributed = self._torch.distributed
         store = distributed.TCPStore(
-            address, port, self._ranks, is_master=self._rank == 0, timeout=patience
+            address, port, self._ranks, is_master=self._rank == 0, timeout=timeout
         )
         distributed.init_process_group(
-            "gloo", store=store, rank=self._rank, world_size=self._ranks, timeout=patience
+            "gloo", store=store, rank=self._rank, world_size=self._ranks, timeout=timeout
         )
         self._groups = [None]
-        for interface in others:
+        for interface in lanes:
             os.environ["GLOO_SOCKET_IFNAME"] = interface
-            self._groups.append(distributed.new_group(timeout=patience, backend="gloo"))
+            self._groups.append(distributed.new_group(timeout=timeout, backend="gloo"))
         distributed.barrier()
         return {}
 
@@ -281,14 +317,25 @@ class _Worker:
         return {"sizes": [self._measure(request, size) for size in request["sizes"]]}
 
     def _measure(self, request: dict[str, Any], size: int) -> dict[str, Any]:
-        task = _Collective(self._torch, request["collective"], size, self._rank, self._ranks)
+        task = self._collective(request["collective"], size)
         return {"size": task.size, **self._timed(task, request)}
+
+    def _collective(self, name: str, size: int) -> Any:
+        return _Collective(self._torch, name, size, self._rank, self._ranks)
+
+    def _barrier(self) -> None:
+        self._torch.distributed.barrier()
+
+    def _round(self, request: dict[str, Any]) -> Any:
+        lanes = request.get("lanes")
+        exchange = _Exchange(self._torch, lanes, self._rank, self._groups) if lanes else None
+        return _Round(self._torch, request["size"], self._ranks, exchange)
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         task = _Exchange(self._torch, request["lanes"], self._rank, self._groups)
         return self._timed(task, request)
 
-    def _timed(self, task: _Collective | _Exchange, request: dict[str, Any]) -> dict[str, Any]:
+    def _timed(self, task: Any, request: dict[str, Any]) -> dict[str, Any]:
         for _ in range(request["warm_up"]):
             task.prepare()
             task.operate()
@@ -296,8 +343,8 @@ class _Worker:
         wrong = 0
         for _ in range(request["iterations"]):
             task.prepare()
-            # Else one rank's check of what came out would be another's time.
-            self._torch.distributed.barrier()
+            # Without it the time of one rank's check would count as another's operation.
+            self._barrier()
             began = _now()
             task.operate()
             times.append(_now() - began)
@@ -305,32 +352,20 @@ class _Worker:
         return {"times": times, "wrong": wrong}
 
     def _loop(self, request: dict[str, Any]) -> dict[str, Any]:
-        torch = self._torch
         assert self._looping is not None
         _, _, seen = self._looping
-        # The last value tells the others that a rank has been asked to stop.
-        buffer = torch.zeros(request["size"] // _BYTES + 1)
-        lanes = request.get("lanes")
-        exchange = lanes and _Exchange(torch, lanes, self._rank, self._groups)
-        expected = float(self._ranks)
+        task = self._round(request)
         while True:
-            buffer.fill_(1.0)
-            buffer[-1] = 1.0 if self._stopping.is_set() else 0.0
-            if exchange:
-                exchange.prepare()
+            task.prepare(last=self._stopping.is_set())
             began = _now()
             try:
-                if exchange:
-                    exchange.operate()
-                torch.distributed.all_reduce(buffer)
+                task.operate()
             except RuntimeError as error:
                 seen["failure"] = str(error)
                 break
             seen["operations"].append((began, _now()))
-            seen["wrong"] += int((buffer[:-1] != expected).sum())
-            if exchange:
-                seen["wrong"] += exchange.wrong()
-            if buffer[-1] > 0:
+            seen["wrong"] += task.wrong()
+            if task.over():
                 break
         return seen
 
@@ -340,7 +375,7 @@ def main() -> int:
     if sys.argv[1:] not in ([], ["lightrig-gloo", str(_VERSION)]):
         print(f"this is lightrig-gloo {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
         return 2
-    _Worker().serve()
+    Worker().serve()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Collectives by benchmarks that a launcher starts, on the first rank's server."""
+"""Collectives by benchmarks that a launcher starts on the first rank's server."""
 
 import posixpath
 import shlex
@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
-from instruments.collectives import CollectiveCall, CollectiveFailedError
-from instruments.errors import NoReplyError
-from instruments.servers.commands import Commands, Reading
-from instruments.servers.launchers import Launcher, Mpirun
+from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
+from lightrig.instruments.core.errors import NoReplyError
+from lightrig.instruments.servers.commands import Commands, Reading
+from lightrig.instruments.servers.launchers import Launcher, Mpirun
 
 T = TypeVar("T")
 
@@ -19,15 +19,15 @@ _ADVICE = "are the links between these servers up?"
 
 @dataclass(frozen=True)
 class LaunchedRunner:
-    """What runners of benchmarks share: how one is started, and what is said where it fails.
+    """Common part of the runners of benchmarks: their start and their errors.
 
     Attributes:
         commands: programs on each server, by its name in the testbed.
-        hosts: what launchers call each server.
-        launcher: how ranks are started.
+        hosts: host name of each server, for the launcher.
+        launcher: starts the ranks.
         environment: variables for all ranks, such as NCCL_IB_HCA; they are recorded.
-        folder: where the benchmarks are; empty where they are on the path.
-        simulated: whether the servers are, and so whether the times are a model's.
+        folder: folder of the benchmarks; empty if they are on the path.
+        simulated: whether the servers are simulated, and the times those of a model.
     """
 
     commands: Mapping[str, Commands]
@@ -37,12 +37,12 @@ class LaunchedRunner:
     folder: str = ""
     simulated: bool = False
 
-    says_more: ClassVar[str] = ""
-    """What else to try where a benchmark fails."""
+    hint: ClassVar[str] = ""
+    """Additional remedy for the error of a failed benchmark."""
 
     @property
     def _conditions(self) -> dict[str, str]:
-        """What is recorded of how ranks are started."""
+        """Recorded conditions of the start of ranks."""
         return {"launcher": self.launcher.name, **self.environment}
 
     def _launch(
@@ -53,14 +53,14 @@ class LaunchedRunner:
         parse: Callable[[str], T],
         timeout: int,
     ) -> Reading[T]:
-        """Run `program` with the ranks of `call` and read what it prints.
+        """Run `program` with the ranks of `call` and parse its output.
 
-        Raises what `CollectiveRunner.run` does; an error of `parse` names server and command.
+        Raises what `CollectiveRunner.run` raises; an error of `parse` names server and command.
         """
         commands = self.commands[call.ranks[0]]
         hosts = [self.hosts[name] for name in call.ranks]
-        words = [posixpath.join(self.folder, program), *options]
-        command = self.launcher.command(words, hosts, self.environment)
+        program_line = [posixpath.join(self.folder, program), *options]
+        command = self.launcher.command(program_line, hosts, self.environment)
         line = shlex.join(command)
         what = f"{call.collective} among {', '.join(call.ranks)}"
         try:
@@ -74,12 +74,12 @@ class LaunchedRunner:
                 trace=commands.trace.tail(),
             ) from error
         if result.status != 0:
-            said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
-            advice = " ".join(filter(None, (_ADVICE, self.says_more)))
+            printed = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+            advice = " ".join(filter(None, (_ADVICE, self.hint)))
             raise CollectiveFailedError(
                 commands.server,
                 f"could not run {what}: status {result.status}",
                 command=line,
-                details=[*(("said", text) for text in said[-_LAST_LINES:]), ("try", advice)],
+                details=[*(("printed", text) for text in printed[-_LAST_LINES:]), ("try", advice)],
             )
         return commands.parsed(command, result, parse)

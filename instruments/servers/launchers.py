@@ -1,15 +1,15 @@
-"""How a program is started on many servers at once: the command line, with ranks in order."""
+"""Launchers: command lines that start a program on many servers, with ranks in order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from testbeds import LightrigError
+from lightrig.testbeds import LightrigError
 
 
 class LaunchError(LightrigError, ValueError):
-    """A launcher that cannot start what is asked of it."""
+    """A launcher cannot place the ranks as requested."""
 
 
 class Launcher(Protocol):
@@ -17,12 +17,12 @@ class Launcher(Protocol):
 
     @property
     def name(self) -> str:
-        """What a record calls it."""
+        """Name in records."""
 
     def command(
         self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]
     ) -> list[str]:
-        """The command that starts `program` on `hosts`, rank i on the i-th, to run on the first.
+        """Return the command, for the first host, that starts rank i of `program` on host i.
 
         Raises `LaunchError` for ranks that it cannot place so.
         """
@@ -34,7 +34,7 @@ class Mpirun:
 
     Attributes:
         program: its path.
-        options: more options, such as `--mca btl_tcp_if_include eno1`, word by word.
+        options: more arguments, such as `--mca`, `btl_tcp_if_include`, `eno1`.
 
     Source: Open MPI, mpirun(1): --host with slots, --map-by slot, -x.
     """
@@ -44,13 +44,13 @@ class Mpirun:
 
     @property
     def name(self) -> str:
-        """What a record calls it."""
+        """Name in records."""
         return "mpirun"
 
     def command(
         self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]
     ) -> list[str]:
-        """The command; see `Launcher`."""
+        """Return the command; see `Launcher`."""
         if len(set(hosts)) != len(_runs(hosts)):
             raise LaunchError(f"mpirun places a host's ranks side by side, not {', '.join(hosts)}")
         slots = ",".join(f"{host}:{count}" for host, count in _runs(hosts))
@@ -74,7 +74,7 @@ class Srun:
 
     Attributes:
         program: its path.
-        options: more options, such as `--mpi=pmix`, word by word.
+        options: more arguments, such as `--mpi=pmix`.
 
     Source: Slurm, srun(1).
     """
@@ -84,13 +84,13 @@ class Srun:
 
     @property
     def name(self) -> str:
-        """What a record calls it."""
+        """Name in records."""
         return "srun"
 
     def command(
         self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]
     ) -> list[str]:
-        """The command; see `Launcher`."""
+        """Return the command; see `Launcher`."""
         if odd := [f"{k}={v}" for k, v in environment.items() if "," in v]:
             raise LaunchError(f"srun --export takes no value with a comma: {', '.join(odd)}")
         export = ",".join(["ALL", *(f"{name}={value}" for name, value in environment.items())])
@@ -104,17 +104,17 @@ class Srun:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """No launcher: one process on one server, which drives all of its ranks' GPUs (-g)."""
+    """No launcher: one process on one server with the GPUs of all ranks (-g)."""
 
     @property
     def name(self) -> str:
-        """What a record calls it."""
+        """Name in records."""
         return "ssh"
 
     def command(
         self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]
     ) -> list[str]:
-        """The command; see `Launcher`."""
+        """Return the command; see `Launcher`."""
         if len(set(hosts)) != 1:
             raise LaunchError(
                 f"one process cannot have ranks on {', '.join(dict.fromkeys(hosts))}: "

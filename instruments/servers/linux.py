@@ -5,25 +5,33 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from instruments.capabilities import FecSide, Gap, Identity, LinkEvent, PortWatch, Settled, Stage
-from instruments.clock import Clock, Span
-from instruments.errors import GarbledError
-from instruments.servers.commands import Commands
-from instruments.servers.firmware_errors import FirmwareErrors
-from instruments.servers.nic import NicTools
-from instruments.servers.offset import ClockMap
-from instruments.servers.port_errors import PatternErrors, PortErrors, pattern_errors
-from instruments.servers.program import Program, ProgramRequest, ProgramRun
-from instruments.servers.routes import ServerRoutes
-from instruments.wire.shell import Shell
-from instruments.wire.trace import Trace
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import (
+    FecSide,
+    Gap,
+    Identity,
+    LinkEvent,
+    PortWatch,
+    Settled,
+    Stage,
+)
+from lightrig.instruments.core.errors import GarbledError
+from lightrig.instruments.servers.commands import Commands
+from lightrig.instruments.servers.firmware_errors import FirmwareErrors
+from lightrig.instruments.servers.nic import NicTools
+from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.servers.port_errors import PatternErrors, PortErrors, pattern_errors
+from lightrig.instruments.servers.program import Program, ProgramRequest, ProgramRun
+from lightrig.instruments.servers.routes import ServerRoutes
+from lightrig.instruments.wire.shell import LocalShell, Shell
+from lightrig.instruments.wire.trace import Trace
 
 PROBE = Program("lightrig-probe", "the probe", 1, "probe.py", "a python3 of 3.8 or newer")
 
 UDP_PORT = 47_000
 
-_SELDOM = 20_000_000
-"""How often ports are read that are watched for a moment only, in ns."""
+_SLOW_PERIOD = 20_000_000
+"""Period in ns with which ports are read that are watched only for a moment."""
 
 
 class LinuxServer:
@@ -31,10 +39,10 @@ class LinuxServer:
 
     Args:
         name: the server's name in the testbed.
-        shell: how programs are started there.
+        shell: starts programs there.
         clock: the bench's clock.
-        neighbours: the clocks of all servers on the bench by boot id, shared by their drivers,
-            since a datagram carries its sender's stamps.
+        neighbours: clock maps of all servers on the bench by boot id, shared by their drivers: a
+            datagram carries its sender's stamps, which the receiver's driver has to map.
     """
 
     def __init__(
@@ -53,9 +61,9 @@ class LinuxServer:
         self._routes: ServerRoutes | None = None
 
     def identity(self) -> Identity:
-        """Host name, kernel and Python of the server; starts the probe if it is not running."""
+        """Return host name, kernel and Python of the server; starts the probe if necessary."""
         if self._identity is None or self._run is None or self._run.over:
-            request = self._ask("hello", {})
+            request = self._submit("hello", {})
             hello = request.result()
             try:
                 boot: str = hello["boot"]
@@ -74,9 +82,9 @@ class LinuxServer:
     def watch(
         self, ports: Sequence[PortWatch], *, period: int, datagram_period: int | None
     ) -> frozenset[tuple[str, Stage]]:
-        """Observe `ports` from now on; see `instruments.capabilities.Server`."""
+        """Start observing `ports`; see `instruments.capabilities.Server`."""
         datagrams = datagram_period and {"udp_port": UDP_PORT, "period_ns": datagram_period}
-        request = self._ask(
+        request = self._submit(
             "watch",
             {
                 "ports": {port.netdev: {"rdma": port.rdma} for port in ports},
@@ -105,18 +113,18 @@ class LinuxServer:
     def settle(
         self, stages: Mapping[str, Sequence[Stage]], *, timeout: int, gaps: bool = False
     ) -> "PendingSettlement":
-        """Begin to wait for links; see `instruments.capabilities.Server`."""
+        """Start waiting for links; see `instruments.capabilities.Server`."""
         body = {"ports": {port: list(wanted) for port, wanted in stages.items()}}
-        request = self._ask("settle", {**body, "timeout_ns": timeout}, timeout)
+        request = self._submit("settle", {**body, "timeout_ns": timeout}, timeout)
         return PendingSettlement(request, self._clocks, self._neighbours, gaps=gaps)
 
     def streams(self) -> Mapping[int, str]:
-        """Which netdev sends which stream of datagrams; see `instruments.capabilities.Server`."""
+        """Return the netdev of each datagram stream; see `instruments.capabilities.Server`."""
         return self._streams
 
     def departures(self, netdev: str, numbers: Sequence[int]) -> list[Span | None]:
-        """When datagrams had been sent; see `instruments.capabilities.Server`."""
-        request = self._ask("departures", {"port": netdev, "numbers": list(numbers)})
+        """Return the stamps of sent datagrams; see `instruments.capabilities.Server`."""
+        request = self._submit("departures", {"port": netdev, "numbers": list(numbers)})
         answer = request.result()
         try:
             stamps = answer["at"]
@@ -127,48 +135,51 @@ class LinuxServer:
             raise request.run.garbled("no departures", request, answer) from error
 
     def unwatch(self) -> None:
-        """Observe no more."""
-        self._ask("unwatch", {}).result()
+        """Stop observing."""
+        self._submit("unwatch", {}).result()
         self._streams = {}
 
     def clock_offset(self) -> tuple[Span, int]:
-        """The server's clock minus the bench's, in ns, and when on the bench's clock that was.
+        """Return the server's clock minus the bench's, in ns, and the bench's time of that.
 
-        Bounds of one exchange alone: half as wide as it took.
+        The bounds are those of one request and reply, which take as long as they are apart.
         """
-        request = self._ask("hello", {})
+        request = self._submit("hello", {})
         request.result()
         sent, received_there, sent_there, received = self._clocks.last_exchange
         return Span(sent_there - received, received_there - sent), received
 
     @property
     def commands(self) -> Commands:
-        """Programs on the server, run one at a time."""
+        """Runs programs on the server, one at a time."""
         if self._commands is None:
             self._commands = Commands(self.name, self._shell, self._clock)
         return self._commands
 
     @property
     def routes(self) -> ServerRoutes:
-        """An address of the server's own, and routes to those of others."""
+        """Addresses of the server and its routes to other servers."""
         if self._routes is None:
             self._routes = ServerRoutes(self.commands)
         return self._routes
 
     @property
     def nic(self) -> NicTools:
-        """What the server's own tools say of its NIC ports."""
+        """Readings of the server's NIC ports by its tools."""
         return NicTools(self.commands)
 
     def lit(self, netdevs: Sequence[str]) -> frozenset[str]:
-        """Those of the devices that have a carrier now; what was watched is watched no more."""
+        """Return the devices with a carrier; ends a watch that is in progress."""
         ports = [PortWatch(netdev, None) for netdev in netdevs]
-        state = self.watch(ports, period=_SELDOM, datagram_period=None)
+        state = self.watch(ports, period=_SLOW_PERIOD, datagram_period=None)
         self.unwatch()
         return frozenset(netdev for netdev, stage in state if stage == "carrier")
 
-    def gone(self, netdevs: Sequence[str]) -> frozenset[str]:
-        """Those of the devices that are down, or not there: nobody can say if they have light."""
+    def down(self, netdevs: Sequence[str]) -> frozenset[str]:
+        """Return the devices that are administratively down or missing.
+
+        Reading their carrier fails, so it is unknown whether they have light.
+        """
         lines = (f"cat /sys/class/net/{n}/carrier >&2 || echo {n}" for n in netdevs)
         return frozenset(self.commands.run(["sh", "-c", "; ".join(lines)]).stdout.split())
 
@@ -177,50 +188,54 @@ class LinuxServer:
         program: Program,
         trace: Trace,
         clocks: ClockMap,
-        told: Callable[[dict[str, Any], int], None] | None = None,
+        on_event: Callable[[dict[str, Any], int], None] | None = None,
     ) -> ProgramRun:
-        """Send `program` there and start it; see `ProgramRun`."""
-        return ProgramRun(self.name, self._shell, self._clock, trace, clocks, program, told)
+        """Send `program` to the server and start it; see `ProgramRun`."""
+        return ProgramRun(self.name, self._shell, self._clock, trace, clocks, program, on_event)
+
+    def local_shell(self) -> LocalShell | None:
+        """Return the shell with which a launcher here starts programs; None on another machine."""
+        return self._shell if isinstance(self._shell, LocalShell) else None
 
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
-        """What a NIC port's own counters say of wrong bits; see `PortErrorCounters`."""
+        """Return the error counters of a NIC port's driver; see `PortErrorCounters`."""
         return PortErrors(port, self.nic, netdev, fec, rate_bps, self._clock)
 
     def firmware_errors(
         self, port: str, device: str, fec: FecSide, rate_bps: float
     ) -> FirmwareErrors:
-        """What the firmware of a NIC port says of wrong bits; see `PortErrorCounters`."""
+        """Return the error counters of a NIC port's firmware; see `PortErrorCounters`."""
         return FirmwareErrors(port, self.nic, device, fec, rate_bps, self._clock)
 
     def pattern_errors(
         self, port: str, device: str, pattern: str, rate_bps: float
     ) -> AbstractContextManager[PatternErrors]:
-        """A test pattern that two ports send each other; see `PortErrorCounters`."""
+        """Put two ports into test mode with a pattern; see `PortErrorCounters`."""
         return pattern_errors(port, self.nic, device, pattern, rate_bps, self._clock)
 
     def wire(self) -> list[str]:
-        """The last lines exchanged with the probe."""
+        """Return the last lines exchanged with the probe."""
         return self._trace.tail(20)
 
     def close(self) -> None:
-        """End the probe and the way to the server."""
+        """End the probe and close the connection to the server."""
         run, self._run = self._run, None
         if run is not None:
             run.close()
         self._shell.close()
 
-    # ------------------------------------------------------------------- the exchange
+    # ------------------------------------------------------------------------- inside
 
-    def _ask(self, verb: str, body: Mapping[str, Any], patience: int = 0) -> ProgramRequest:
+    def _submit(self, verb: str, body: Mapping[str, Any], duration: int = 0) -> ProgramRequest:
         run = self._run
         if run is None or run.over:
-            self._clocks = ClockMap()  # the server may have been started anew meanwhile
+            self._clocks = ClockMap()  # the server may have rebooted, and its clock with it
             self._run = run = self.start(PROBE, self._trace, self._clocks)
-        return run.ask(verb, body, patience)
+        return run.submit(verb, body, duration)
 
 
 class PendingSettlement:
-    """A wait for links that was begun."""
+    """A wait for links that is in progress on the server."""
 
     def __init__(
         self,
@@ -236,7 +251,7 @@ class PendingSettlement:
         self._gaps = gaps
 
     def result(self) -> Settled:
-        """Wait for the server's answer; its stamps mapped to the bench's clock."""
+        """Wait for the server's reply; return its events on the bench's clock."""
         answer = self._request.result()
         events: list[LinkEvent] = []
         cross_checks: list[LinkEvent] = []
@@ -263,7 +278,7 @@ class PendingSettlement:
             ) from error
 
     def _gap(self, fields: Sequence[Any]) -> Gap | None:
-        """A gap on the bench's clock; None where a sender is not of this bench."""
+        """Return a gap on the bench's clock; None if a sender is not on this bench."""
         port, (last_stream, last_boot, last, sent), (stream, boot, first, lost), received = fields
         old, new = self._neighbours.get(last_boot), self._neighbours.get(boot)
         if old is None or new is None:
@@ -280,7 +295,10 @@ class PendingSettlement:
         )
 
     def _not_before(self, at: Span, boot: str, sent: int) -> Span:
-        """Tighten `at`: a datagram that another server sent at its stamp `sent` did not arrive."""
+        """Tighten `at` by a lost datagram that another server sent at its stamp `sent`.
+
+        The link was still down when that datagram was sent, so the change came later.
+        """
         sender = self._neighbours.get(boot)
         if sender is None:
             return at
@@ -288,5 +306,5 @@ class PendingSettlement:
 
 
 def this_boot_id() -> str:
-    """What tells this machine's clock, since it was started, from all others."""
+    """Return the id of this boot of this machine: servers with the same id share a clock."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,20 +1,20 @@
-"""`mlxlink`, or `mstlink` where that is installed, run for one device of a server."""
+"""`mlxlink`, or `mstlink` if that is installed instead, for one device of a server."""
 
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from instruments.errors import InstrumentError, NotDoneError
-from instruments.servers.commands import (
+from lightrig.instruments.core.errors import InstrumentError, NotDoneError
+from lightrig.instruments.servers.commands import (
     CommandResult,
     Commands,
     Reading,
     ToolFailedError,
     ToolMissingError,
 )
-from instruments.servers.tools import mlxlink
-from instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
-from instruments.servers.tools.output import ToolOutputError, ToolReportedError, is_json
+from lightrig.instruments.servers.tools import mlxlink
+from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
+from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError, is_json
 
 _BUSY_TRIES = 5
 _BUSY_PAUSE = 200_000_000
@@ -22,16 +22,16 @@ _RESTORE_TRIES = 3
 
 
 class MlxlinkTool:
-    """One device, such as `mlx5_0`, as its firmware sees it."""
+    """Firmware readings and settings of one device, such as `mlx5_0`."""
 
     def __init__(self, commands: Commands, device: str) -> None:
         self._commands = commands
         self._device = device
 
     def report(self, *options: str) -> Reading[MlxlinkReport]:
-        """What it reports with `options`, such as `-m` and `-c`.
+        """Return its report with `options`, such as `-m` and `-c`.
 
-        Another tool may hold the device for a moment, which is waited out.
+        Retries while another tool locks the device for a moment.
         """
         for _ in range(_BUSY_TRIES - 1):
             try:
@@ -43,19 +43,19 @@ class MlxlinkTool:
         return self._report(*options)
 
     def configure(self, *options: str) -> None:
-        """Run it for what it does; what it reports besides is not looked at."""
+        """Run it for its effect; its report is ignored."""
         result = self._run(*options)
         if result.status != 0:
             raise self._failed(result, *options)
 
     @contextmanager
     def prbs(self, pattern: str, lane_rate: str | None) -> Iterator["MlxlinkPrbs"]:
-        """Test mode, for as long as the context lasts; see `instruments.servers.nic.Nic.prbs`."""
+        """Enable test mode within the context; see `instruments.servers.nic.Nic.prbs`."""
         if self.report().value.prbs is not None:
             raise InstrumentError(
                 self._commands.server,
                 f"has {self._device} in test mode already",
-                details=[("try", f"mlxlink -d {self._device} --test_mode DS, if nobody uses it")],
+                details=[("try", f"mlxlink -d {self._device} --test_mode DS, if it is not in use")],
             )
         rates = [] if lane_rate is None else ["--rx_rate", lane_rate, "--tx_rate", lane_rate]
         try:
@@ -85,7 +85,7 @@ class MlxlinkTool:
         asked = (*options, "--json")
         result = self._run(*asked)
         if result.status != 0 and not is_json(result.stdout):
-            asked = options  # it may be too old for JSON
+            asked = options  # an old version has no JSON
             result = self._run(*asked)
             if result.status != 0:
                 raise self._failed(result, *asked)
@@ -112,16 +112,16 @@ class MlxlinkPrbs:
         self._tool = tool
 
     def read(self) -> Reading[PrbsTest]:
-        """Its locks and errors; raises `ToolOutputError` where it left its test mode."""
+        """Return its locks and errors; raises `ToolOutputError` if it is not in test mode."""
         test, at = self._tool.report("-c")
         if test.prbs is None:
             raise ToolOutputError("mlxlink", "the sections of a port in test mode")
         return Reading(test.prbs, at)
 
     def clear(self) -> None:
-        """Begin to count errors anew."""
+        """Reset the error counters."""
         self._tool.configure("--pc")
 
     def tune(self) -> None:
-        """Start to tune the receiver to the pattern."""
+        """Start tuning the receiver to the pattern."""
         self._tool.configure("--test_mode", "TU")

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from instruments.clock import Span
-from instruments.collectives import (
+from lightrig.flows import Collective
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.collectives import (
     DEFAULT_TIMEOUT,
     CollectiveCall,
     CollectiveMeasurement,
 )
-from instruments.servers.launched import LaunchedRunner
-from instruments.servers.tools import nccl_tests
-from instruments.servers.tools.nccl_results import CollectiveRow, CollectiveRun, Measured
-from instruments.servers.tools.output import ToolOutputError
-from testbeds.flows import Collective
+from lightrig.instruments.servers.launched import LaunchedRunner
+from lightrig.instruments.servers.tools import nccl_tests
+from lightrig.instruments.servers.tools.nccl_results import CollectiveRow, CollectiveRun, Measured
+from lightrig.instruments.servers.tools.output import ToolOutputError
 
 PROGRAMS: dict[Collective, str] = {
     "all_reduce": "all_reduce_perf",
@@ -25,11 +25,11 @@ PROGRAMS: dict[Collective, str] = {
     "all_to_all": "alltoall_perf",
     "send_receive": "sendrecv_perf",
 }
-"""The test of each collective."""
+"""Program of nccl-tests by collective."""
 
 _WRITING = re.compile(r"# Writing JSON output to (\S+)\s*$", re.MULTILINE)
 _WHOLE_UNITS = 16
-"""A size that is asked for may be less by so many bytes a rank: shares are of whole elements."""
+"""A size may be smaller than requested by this many bytes per rank: shares are whole elements."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class NcclTests(LaunchedRunner):
     """Runs nccl-tests.
 
     Attributes:
-        scratch: where the file with the times of single operations is written (-J, -I, from
-            version 2.17); None asks for averages only, which every version tells.
+        scratch: file for the times of single operations (-J, -I, from version 2.17); None records
+            averages only, which every version prints.
     """
 
     scratch: str | None = None
 
-    says_more: ClassVar[str] = "NCCL_DEBUG=INFO says more"
+    hint: ClassVar[str] = "NCCL_DEBUG=INFO prints more"
 
     def run(
         self, call: CollectiveCall, *, timeout: int = DEFAULT_TIMEOUT
     ) -> Sequence[CollectiveMeasurement]:
         """Run `call`; see `CollectiveRunner`.
 
-        Where no factor leads through all sizes it takes several tests, each within `timeout`.
+        Sizes that are no geometric progression take several tests, each within `timeout`.
         """
         return [
             measurement
@@ -70,7 +70,7 @@ class NcclTests(LaunchedRunner):
 
         def parse(text: str) -> CollectiveRun:
             run = self._parsed(call, text)
-            if len(run.rows) != len(sizes) or any(map(_is_other_size, run.rows, sizes)):
+            if len(run.rows) != len(sizes) or any(map(_size_differs, run.rows, sizes)):
                 raise ToolOutputError(
                     nccl_tests.TOOL,
                     f"rows of {', '.join(map(str, sizes))} B",
@@ -94,7 +94,7 @@ class NcclTests(LaunchedRunner):
         commands = self.commands[call.ranks[0]]
         file = commands.read(["cat", path], parse)
         commands.run(["rm", "-f", path])
-        # The file knows the version of NCCL, the table that of the tests.
+        # The file has the version of NCCL, the table that of nccl-tests.
         return replace(file.value, version=table.version)
 
     def _measurement(
@@ -119,12 +119,12 @@ def _single_times(measured: Measured) -> list[int]:
     return [round(us * 1e3) for us in measured.iterations.each_us] if measured.iterations else []
 
 
-def _is_other_size(row: CollectiveRow, asked: int) -> bool:
+def _size_differs(row: CollectiveRow, asked: int) -> bool:
     return not asked - _WHOLE_UNITS * max(row.size // max(row.count, 1), 1) < row.size <= asked
 
 
 def _progressions(sizes: Sequence[int]) -> list[tuple[Sequence[int], int]]:
-    """`sizes` cut where no whole factor leads from one to the next, with that factor."""
+    """Split `sizes` into geometric progressions with whole factors, each with its factor."""
     found: list[tuple[list[int], int]] = []
     for size in sizes:
         if found:

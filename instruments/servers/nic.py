@@ -1,12 +1,12 @@
-"""What a server's own tools say of its NIC ports: link, light, counters, errors, test patterns."""
+"""Readings of a server's NIC ports by its tools: link, light, counters, errors, test patterns."""
 
 import shlex
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
-from instruments.servers.commands import Commands, Reading, ToolFailedError
-from instruments.servers.mlxlink_tool import MlxlinkTool
-from instruments.servers.tools import (
+from lightrig.instruments.servers.commands import Commands, Reading, ToolFailedError
+from lightrig.instruments.servers.mlxlink_tool import MlxlinkTool
+from lightrig.instruments.servers.tools import (
     ethtool_counters,
     ethtool_fec,
     ethtool_link,
@@ -15,19 +15,19 @@ from instruments.servers.tools import (
     ip_link,
     rdma_link,
 )
-from instruments.servers.tools.ethtool_fec import FecReading
-from instruments.servers.tools.ethtool_link import LinkSettings
-from instruments.servers.tools.infiniband_sysfs import InfinibandPort
-from instruments.servers.tools.ip_link import IpLink
-from instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
-from instruments.servers.tools.module import ModuleReading
-from instruments.servers.tools.output import ToolOutputError
-from instruments.servers.tools.rdma_link import RdmaLink
+from lightrig.instruments.servers.tools.ethtool_fec import FecReading
+from lightrig.instruments.servers.tools.ethtool_link import LinkSettings
+from lightrig.instruments.servers.tools.infiniband_sysfs import InfinibandPort
+from lightrig.instruments.servers.tools.ip_link import IpLink
+from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
+from lightrig.instruments.servers.tools.module import ModuleReading
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools.rdma_link import RdmaLink
 
 T = TypeVar("T")
 
 _GREP_STATUSES = (0, 2)
-"""grep ends with 2 where it could not read some of the files."""
+"""Exit statuses of grep: 2 means that some of the files could not be read."""
 
 _PORT_FILES = ("state", "phys_state", "rate", "link_layer", "counters", "hw_counters")
 
@@ -39,17 +39,17 @@ class PrbsMode(Protocol):
         """Whether each lane has found the pattern, and its errors since they were cleared."""
 
     def clear(self) -> None:
-        """Begin to count errors anew."""
+        """Reset the error counters."""
 
     def tune(self) -> None:
-        """Start to tune the receiver to the pattern; `read` tells how far it is."""
+        """Start tuning the receiver to the pattern; `read` shows its progress."""
 
 
 class Nic(Protocol):
-    """The NIC ports of a server, asked through the server's own tools.
+    """The NIC ports of a server, read through the server's tools.
 
-    Every method raises `InstrumentError` where the tool is missing, fails or does not answer,
-    and `ToolOutputError` where it prints something that cannot be read with certainty.
+    Every method raises `InstrumentError` if the tool is missing, fails or does not end, and
+    `ToolOutputError` if its output cannot be parsed with certainty.
     """
 
     def link(self, netdev: str) -> Reading[LinkSettings]:
@@ -74,7 +74,7 @@ class Nic(Protocol):
         """State and counters of one RDMA port, from sysfs."""
 
     def firmware(self, device: str) -> Reading[MlxlinkReport]:
-        """What the NIC's firmware knows: link, module, bit errors before and after FEC."""
+        """Firmware readings: link, transceiver, bit errors before and after FEC."""
 
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None
@@ -89,8 +89,8 @@ class Nic(Protocol):
 class NicTools:
     """The tools of one server: ethtool, ip, rdma, mlxlink or mstlink, and sysfs.
 
-    JSON is asked for where a tool may speak it; what an older one prints instead is read as
-    text. Implements `Nic`.
+    JSON is requested where a tool may support it; the text of an older version is parsed as
+    well. Implements `Nic`.
     """
 
     def __init__(self, commands: Commands) -> None:
@@ -101,16 +101,16 @@ class NicTools:
         return self._commands.read(["ethtool", netdev], ethtool_link.parse)
 
     def module(self, netdev: str) -> Reading[ModuleReading]:
-        """`ethtool -m IF`, as JSON where that says as much.
+        """`ethtool -m IF`, as JSON if that is complete, else as text.
 
-        Some versions refuse JSON for modules, and some leave out the light of an SFP there.
+        Some versions refuse JSON for modules, and some omit the optical power of an SFP there.
         """
         try:
-            told = self._commands.read(["ethtool", "--json", "-m", netdev], ethtool_module.parse)
-            if told.value.lanes:
-                return told
+            reading = self._commands.read(["ethtool", "--json", "-m", netdev], ethtool_module.parse)
+            if reading.value.lanes:
+                return reading
         except ToolFailedError:
-            pass  # the next one says why, if it is not for the JSON
+            pass  # unless --json was the reason, the next command fails as well and is raised
         return self._commands.read(["ethtool", "-m", netdev], ethtool_module.parse)
 
     def counters(self, netdev: str) -> Reading[dict[str, int]]:
@@ -127,8 +127,8 @@ class NicTools:
 
     def set_device(self, netdev: str, *, up: bool) -> None:
         """`ip link set dev IF up|down`; most NICs switch their laser with it."""
-        way = "up" if up else "down"
-        self._commands.read(["ip", "link", "set", "dev", netdev, way], str)
+        state = "up" if up else "down"
+        self._commands.read(["ip", "link", "set", "dev", netdev, state], str)
 
     def device(self, netdev: str) -> Reading[IpLink]:
         """`ip -j -s -s link show dev IF`."""
@@ -164,5 +164,5 @@ class NicTools:
 
 def _only(tool: str, name: str, found: tuple[T, ...]) -> T:
     if len(found) != 1:
-        raise ToolOutputError(tool, f"what it says of {name}", f"{len(found)} answers")
+        raise ToolOutputError(tool, f"one entry for {name}", f"{len(found)} answers")
     return found[0]

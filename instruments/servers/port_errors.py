@@ -1,15 +1,15 @@
-"""A NIC port's wrong bits by its driver's counters, or by a test pattern that it checks."""
+"""Bit errors of a NIC port by its driver's counters, or by a test pattern that it checks."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from instruments.capabilities import ErrorCount, FecSide
-from instruments.clock import Clock, Span
-from instruments.servers.commands import Reading
-from instruments.servers.counter_gates import CounterGate, PortCounters
-from instruments.servers.nic import Nic, PrbsMode
-from instruments.servers.tools.counters import Unknown, changes, ethtool_kind
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import ErrorCount, FecSide
+from lightrig.instruments.servers.commands import Reading
+from lightrig.instruments.servers.counter_gates import CounterGate, PortCounters
+from lightrig.instruments.servers.nic import Nic, PrbsMode
+from lightrig.instruments.servers.tools.counters import Unknown, changes, ethtool_kind
 
 SYMBOL_BITS = 10
 """Bits in a symbol of the Reed-Solomon codes of IEEE 802.3 (clauses 91 and 119)."""
@@ -19,21 +19,21 @@ _LANES = re.compile(r"rx_err_lane_\d+_phy")
 _CORRECTED = "rx_corrected_bits_phy"
 _LEFT = "rx_pcs_symbol_err_phy"
 _DOWNS = "link_down_events_phy"
-_WORDS = {
-    "reset": "its counters began anew while they were watched",
-    "wrapped or reset": "its counters fell: they wrapped or began anew",
-    "saturated": "a counter stands at its top",
-    "too soon": "its counters may not have been refreshed yet",
-    "too large": "a counter shows more than it can hold",
-    "not known": "nobody knows how its counters behave",
+_REASONS = {
+    "reset": "its counters were reset during the measurement",
+    "wrapped or reset": "its counters fell: they wrapped or were reset",
+    "saturated": "a counter is at its maximum",
+    "too soon": "its counters may not have been updated yet",
+    "too large": "a counter exceeds its width",
+    "not known": "the behaviour of its counters is unknown",
 }
 
 
 class PortErrors(PortCounters[dict[str, int]]):
-    """Wrong bits before FEC, or wrong symbols after it, by the port's own counters.
+    """Bit errors before FEC, or symbol errors after it, by the port's counters.
 
-    Before FEC the raw errors of all lanes are counted, or where the driver has none the bits
-    that FEC put right. After it the symbols that were still wrong are, of all symbols.
+    Before FEC the raw errors of all lanes are counted or, without such counters, the bits that
+    FEC corrected. After FEC it is the symbols that FEC could not correct, out of all symbols.
 
     Source: the kernel's documentation of mlx5 counters.
     """
@@ -62,7 +62,7 @@ class PortErrors(PortCounters[dict[str, int]]):
         grown = changes(first.value, last.value, ethtool_kind, apart_ns=apart)
         names = self._wrong(last.value) or []
         used = [grown.get(name, Unknown("reset")) for name in (_BITS, *names)]
-        void = next((_WORDS[each.reason] for each in used if isinstance(each, Unknown)), None)
+        void = next((_REASONS[each.reason] for each in used if isinstance(each, Unknown)), None)
         bits, *errors = (0 if isinstance(each, Unknown) else each for each in used)
         downs = grown.get(_DOWNS, 0)
         return ErrorCount(
@@ -76,7 +76,7 @@ class PortErrors(PortCounters[dict[str, int]]):
         )
 
     def _wrong(self, counters: dict[str, int]) -> list[str] | None:
-        """The counters whose sum is the errors, None where there are none."""
+        """Return the counters whose sum is the number of errors, None without them."""
         if self._after:
             return [_LEFT] if _LEFT in counters else None
         lanes = sorted(filter(_LANES.fullmatch, counters))
@@ -84,10 +84,10 @@ class PortErrors(PortCounters[dict[str, int]]):
 
 
 class PatternErrors:
-    """Wrong bits of a test pattern that a port checks.
+    """Bit errors of a test pattern that a port checks.
 
-    How many bits were compared is not told: the fewest that the time between clearing and
-    reading the counters holds are taken.
+    The number of compared bits is not reported: the least number between clearing and reading
+    the counters is used.
     """
 
     def __init__(self, name: str, mode: PrbsMode, rate_bps: float, clock: Clock) -> None:
@@ -116,7 +116,7 @@ class PatternErrors:
             sum(test.errors or ()) if counted else 0,
             sync_lost=not followed,
             clock_lost=False,
-            void="it told no errors" if followed and test.errors is None else None,
+            void="it reported no errors" if followed and test.errors is None else None,
         )
 
 
@@ -124,6 +124,6 @@ class PatternErrors:
 def pattern_errors(
     name: str, nic: Nic, device: str, pattern: str, rate_bps: float, clock: Clock
 ) -> Iterator[PatternErrors]:
-    """A port in test mode for as long as the context lasts; its link is given back then."""
+    """Put a port into test mode, and restore its link at the end of the context."""
     with nic.prbs(device, pattern) as mode:
         yield PatternErrors(name, mode, rate_bps, clock)

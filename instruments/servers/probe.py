@@ -1,8 +1,13 @@
-"""The program that watches the ports of a server from within; it is sent there as source.
+"""The probe: a program that observes the ports of a server; it is sent there as source.
 
-It needs Python 3.8 or newer on Linux and nothing else. Requests come as one JSON object a
-line on stdin, replies go to stdout; docs/probe.md has the protocol. All times are integer
-nanoseconds of this server's CLOCK_MONOTONIC.
+It needs Python 3.8 or newer on Linux and nothing else, which is why it is one file. Requests come
+as one JSON object per line on stdin, replies go to stdout; docs/probe.md has the protocol. All
+times are integer nanoseconds of this server's CLOCK_MONOTONIC.
+
+Observations are intervals. A poller reads sysfs as fast as it can: a change happened after the last
+read with the old value and before the first with the new one. Datagrams with sequence numbers and
+the send time of their predecessor bound an outage on the link itself. Netlink is only a
+cross-check, since the kernel announces carriers late and rate-limited.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ _TIMER_SLACK_NS = 1_000
 _LONGEST_PERIOD_NS = 1_000_000_000
 _IDLE_NS = 100_000_000
 _SILENCE_PERIODS, _SILENCE_NS = 5, 5_000_000
-_DEPARTURES_KEPT = 1 << 16
+_DEPARTURES_STORED = 1 << 16
 
 _RTMGRP_LINK, _RTM_NEWLINK, _IFF_LOWER_UP = 1, 16, 0x10000
 _SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
@@ -48,7 +53,7 @@ _DATAGRAM = struct.Struct("!4sI16sQQQ")
 _now = time.monotonic_ns
 
 
-class _Refused(Exception):  # noqa: N818 - an answer to a request, not a fault of ours
+class _Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
     """A request that gets an error reply."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -57,10 +62,10 @@ class _Refused(Exception):  # noqa: N818 - an answer to a request, not a fault o
 
 
 class _Event(NamedTuple):
-    """A port's stage changed between `earliest` and `latest`; JSON sends it as a list.
+    """A change of a port's stage between `earliest` and `latest`; sent as a JSON list.
 
-    `lost` is a datagram that did not arrive before this change: the boot id of its sender,
-    whose clock is another one, and when it was sent by that clock.
+    `lost` is a datagram that did not arrive before this change: the boot id of its sender, which
+    has a different clock, and its send time on that clock.
     """
 
     port: str
@@ -76,11 +81,11 @@ class _Event(NamedTuple):
 
 
 class _Gap(NamedTuple):
-    """A port did not receive what was sent between two datagrams; JSON sends it as a list.
+    """A loss of datagrams between two that a port received; sent as a JSON list.
 
-    `last` is the last that arrived: its sender's token and boot id, its number, when it was sent
-    by its sender's clock. `first` is the first that arrived again, with, instead, when its sender
-    had sent the one before. `received` is when that first one was here.
+    `last` is the last one before the gap: its sender's token and boot id, its number and its send
+    time on its sender's clock. `first` is the first one after it, with the send time of its
+    predecessor instead. `received` is the time of reception of `first`, on this server's clock.
     """
 
     port: str
@@ -96,7 +101,7 @@ class _Gap(NamedTuple):
 
 
 class _Log:
-    """What happened since the last settle reply."""
+    """Events since the last reply to `settle`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -114,7 +119,7 @@ class _Log:
             self._gaps.append(gap)
 
     def fail(self, failure: _Refused) -> None:
-        """From now on, whoever asks is told that watching ended, and why."""
+        """Fail all present and later requests with the reason why watching ended."""
         with self._changed:
             self._failure = failure
             self._changed.notify_all()
@@ -122,7 +127,7 @@ class _Log:
     def settle(
         self, wanted: set[tuple[str, str]], timeout_ns: int
     ) -> tuple[set[tuple[str, str]], list[_Event], list[_Gap]]:
-        """Wait for an "up" of each wanted port and stage: those missing, and all that was seen."""
+        """Wait for "up" of each wanted port and stage; return those missing, events and gaps."""
         deadline = _now() + timeout_ns
         with self._changed:
             while True:
@@ -139,7 +144,7 @@ class _Log:
 
 
 class _Sensor:
-    """A sysfs file whose first byte says whether a stage of a port is up."""
+    """A sysfs file whose first byte shows whether a stage of a port is up."""
 
     def __init__(self, port: str, stage: str, path: str, up_byte: bytes) -> None:
         self.port, self.stage = port, stage
@@ -154,8 +159,8 @@ class _Sensor:
                 self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             return os.pread(self._descriptor, 1, 0) == self._up_byte
         except OSError as error:
-            # EINVAL: the device is administratively down. The others: it was taken away,
-            # and may come back as a new one.
+            # EINVAL: the device is administratively down. ENODEV, ENOENT: it was removed, and a
+            # new one may appear under the same name.
             if error.errno == errno.EINVAL:
                 return False
             if error.errno in (errno.ENODEV, errno.ENOENT):
@@ -164,7 +169,7 @@ class _Sensor:
             raise
 
     def sample(self, log: _Log) -> None:
-        before = _now()
+        before = _now()  # the old value was certain only up to the last read's start
         up = self._read()
         if up != self.up:
             log.add(_Event(self.port, self.stage, up, self._seen, _now(), "sysfs"))
@@ -177,8 +182,8 @@ class _Sensor:
             self._descriptor = None
 
 
-def _accept_only_others(sock: socket.socket, token: int) -> None:
-    """Let the kernel drop what is not ours, and the copies of our own broadcasts."""
+def _attach_filter(sock: socket.socket, token: int) -> None:
+    """Attach a BPF filter: only datagrams of probes, and not the copies of our broadcasts."""
     udp_header = 8
     program = b"".join(
         struct.pack("=HBBI", *instruction)
@@ -207,7 +212,7 @@ class _Stream:
         self._target = ("255.255.255.255", udp_port)
         self._silence = max(_SILENCE_PERIODS * period_ns, _SILENCE_NS)
         self.token = int.from_bytes(os.urandom(4), "big")
-        self._departures = array.array("q", bytes(8 * _DEPARTURES_KEPT))
+        self._departures = array.array("q", bytes(8 * _DEPARTURES_STORED))
         self._up = False
         self._last_sent = 0
         self._last_stamp = self._down_since = _now()
@@ -218,7 +223,7 @@ class _Stream:
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
-            _accept_only_others(self.socket, self.token)
+            _attach_filter(self.socket, self.token)
             self.socket.bind(("", udp_port))
         except OSError:
             self.socket.close()
@@ -228,23 +233,23 @@ class _Stream:
         now, number = _now(), self.sent + 1
         head = _DATAGRAM.pack(_MAGIC, self.token, self._boot, number, now, self._last_sent or now)
         self._last_sent = now
-        # Without a link, address or buffer this datagram is lost like one on the fiber.
+        # Without link, address or buffer space the datagram is lost, like one on the fiber.
         with contextlib.suppress(OSError):
             self.socket.sendto(head + self._names, self._target)
-        self._departures[number % _DEPARTURES_KEPT] = _now()
+        self._departures[number % _DEPARTURES_STORED] = _now()
         self.sent = number
 
     def departure(self, number: int) -> int | None:
-        """When the datagram of that number had been sent; None if that is not known (any more)."""
-        if not max(0, self.sent - _DEPARTURES_KEPT) < number <= self.sent:
+        """Return the send time of a datagram by number; None if it is not stored (any more)."""
+        if not max(0, self.sent - _DEPARTURES_STORED) < number <= self.sent:
             return None
-        return self._departures[number % _DEPARTURES_KEPT] or None
+        return self._departures[number % _DEPARTURES_STORED] or None
 
     def receive(self, log: _Log) -> None:
         try:
             data = self.socket.recv(2048)
         except OSError:
-            # The kernel may report a bad checksum as nothing to read, or a device gone down.
+            # Nothing to read after a bad checksum, or the device went down.
             return
         now = _now()
         if len(data) < _DATAGRAM.size:
@@ -262,16 +267,21 @@ class _Stream:
         self._up = True
         earliest, lost = self._down_since, None
         if consecutive:
-            # The sender was late; nothing was lost, so its previous datagram proves nothing.
+            # No number is missing: the sender paused, and the link may have been up all along.
             self.idle += 1
         elif boot == self._boot:
+            # Same clock: its predecessor was lost, so the link was still down when that was sent.
             earliest = max(earliest, previous)
         else:
+            # Another clock: the harness, which knows both clocks, tightens the bound.
             lost = (str(uuid.UUID(bytes=boot)), previous)
         log.add(_Event(self.port, "datagram", True, earliest, now, "udp", lost))
 
     def listen_for_silence(self, log: _Log, empty_at: int) -> None:
-        """Declare the stage down; at `empty_at` nothing was waiting to be received."""
+        """Declare the stage down after silence; the socket was empty at `empty_at`.
+
+        Measured from `empty_at` and not from now: a datagram that came since is not silence.
+        """
         if self._up and empty_at - self._last_stamp > self._silence:
             self._up = False
             self._down_since = self._last_stamp
@@ -279,7 +289,7 @@ class _Stream:
 
 
 def _open_netlink() -> socket.socket | None:
-    """Open a socket that is told of link changes; None where the kernel offers none."""
+    """Open a netlink socket for link changes; None if the kernel has none."""
     if not hasattr(socket, "AF_NETLINK"):
         return None
     try:
@@ -293,7 +303,7 @@ def _open_netlink() -> socket.socket | None:
 
 
 class _Netlink:
-    """The kernel's own word on carriers: late and rate-limited, so only a cross-check."""
+    """Carrier changes as announced by the kernel: late and rate-limited, so a cross-check."""
 
     def __init__(self, sock: socket.socket, carriers: dict[str, bool]) -> None:
         self.socket = sock
@@ -304,7 +314,7 @@ class _Netlink:
         try:
             data = self.socket.recv(65536)
         except OSError:
-            # ENOBUFS: messages were lost. The next one brings the state up to date.
+            # ENOBUFS: messages were lost. The next one has the present state.
             return
         now = _now()
         for index, up in self._carriers(data):
@@ -325,7 +335,10 @@ class _Netlink:
 
 
 class _Watch:
-    """Two threads: one polls sysfs as precisely as it can, one waits for sockets."""
+    """Observation of ports by two threads: one polls sysfs, one handles sockets.
+
+    Two, since a poll every 50 us must not wait for a datagram to be handled.
+    """
 
     def __init__(
         self,
@@ -437,7 +450,7 @@ class _Watch:
                 if now >= next_send:
                     for stream in self._streams:
                         stream.send()
-                    # One that is late does not catch up: the period is a least distance.
+                    # A late sender does not catch up: the period is a minimum distance.
                     next_send = max(next_send + self._datagram_period_ns, now)
                     now = _now()
                 wait = max(0, next_send - now)
@@ -450,7 +463,7 @@ class _Watch:
 
 
 def _read_text(path: str) -> str | None:
-    """Read a sysfs or proc file; None where the kernel has no such thing to say."""
+    """Read a sysfs or proc file; None if the kernel has no value."""
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip()
@@ -474,7 +487,7 @@ def _describe(port: str) -> dict[str, Any]:
 def _field(
     source: dict[str, Any], name: str, kind: type, least: int = 0, most: int = 1 << 53
 ) -> Any:
-    """Take a field of a request: of the right type and, if a number, within bounds."""
+    """Return a field of a request: of the right type and, if a number, within bounds."""
     value = source.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise _Refused("bad_request", f'"{name}" must be {kind.__name__}, not {value!r}')
@@ -484,7 +497,7 @@ def _field(
 
 
 class _Probe:
-    """Answers the requests of one harness."""
+    """Replies to the requests of one harness."""
 
     def __init__(self) -> None:
         self._boot = _read_text("/proc/sys/kernel/random/boot_id") or ""
@@ -499,7 +512,7 @@ class _Probe:
         }
 
     def serve(self) -> None:
-        """Answer until stdin ends."""
+        """Reply to requests until stdin ends."""
         for line in iter(sys.stdin.buffer.readline, b""):
             self._take(line, _now())
         if self._watch is not None:
@@ -539,7 +552,7 @@ class _Probe:
                 sys.stdout.write(f'{head}"{word}":{text}}}\n')
                 sys.stdout.flush()
             except BrokenPipeError:
-                # Nobody reads any more; a normal exit would only fail to flush again.
+                # The harness has ended; a normal exit would fail to flush again.
                 os._exit(0)
 
     def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -638,15 +651,15 @@ class _Probe:
 
 
 def main() -> int:
-    """Answer requests on stdin until it ends; returns the exit status."""
+    """Reply to requests on stdin until it ends; return the exit status."""
     if sys.argv[1:] not in ([], ["lightrig-probe", str(_VERSION)]):
         print(f"this is lightrig-probe {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
         return 2
-    # Ctrl-C reaches the whole process group; the harness may still have questions then.
+    # Ctrl-C reaches the whole process group, and the harness still needs the probe to clean up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Sleeps of 50 us need a finer timer than the usual slack of 50 us; threads inherit it.
+    # Sleeps of 50 us need less than the default timer slack of 50 us; threads inherit it.
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_TIMER_SLACK_NS), 0, 0, 0)
-    # A thread that wants to stamp something waits at most this long for another to yield.
+    # The longest wait of a thread for the interpreter lock, and so the error of its stamps.
     sys.setswitchinterval(50e-6)
     _Probe().serve()
     return 0

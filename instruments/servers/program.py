@@ -1,9 +1,9 @@
 """Programs that are sent to a server as source, and answer requests there.
 
-A program's first line of input is its source, compressed; every further line is a request,
-one JSON object with an `id`, and each is answered by one line with that `id` and the stamps
-`at: [received, sent]` of the server's clock. What a program says unasked, where it does, is a
-line with `tell` instead of an `id`. See docs/probe.md.
+A program's first line of input is its source, compressed; every further line is a request, one JSON
+object with an `id`. The reply is one line with that `id` and the stamps `at: [received, sent]` of
+the server's clock. An event that a program sends without a request has `event` instead of `id`. See
+docs/probe.md.
 """
 
 import base64
@@ -17,14 +17,19 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from instruments.clock import Clock
-from instruments.errors import DisconnectedError, GarbledError, InstrumentError, NoReplyError
-from instruments.servers.offset import ClockMap
-from instruments.wire.shell import Shell
-from instruments.wire.trace import Trace
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.errors import (
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+    NoReplyError,
+)
+from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.wire.shell import Shell
+from lightrig.instruments.wire.trace import Trace
 
 GRACE = 10_000_000_000
-"""How long an answer may be late, in ns, beyond what the request itself may take."""
+"""Time allowed for a reply, in ns, beyond the duration of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +37,11 @@ class Program:
     """A program that is sent to servers.
 
     Attributes:
-        name: what `ps` shows there.
-        called: the word for it in errors, such as "the probe".
-        version: of its protocol; it refuses to start as another.
-        file: its source, in `instruments.servers`.
-        needs: what the server must have, for the error where it does not answer.
+        name: shown by `ps` on the server.
+        called: its name in errors, such as "the probe".
+        version: version of its protocol; it refuses to start as another one.
+        file: its source file in `instruments.servers`.
+        needs: its requirements, for the error if it does not reply.
     """
 
     name: str
@@ -47,7 +52,7 @@ class Program:
 
     @property
     def bootstrap(self) -> str:
-        """What runs the program that arrives as the first line of its input."""
+        """Python code that runs the program in the first line of its input."""
         return (
             "import base64,sys,zlib;"
             "exec(compile(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())),"
@@ -55,23 +60,23 @@ class Program:
         )
 
     def packed(self) -> str:
-        """The program as that line."""
-        source = resources.files("instruments.servers").joinpath(self.file).read_bytes()
+        """Return the program as that line."""
+        source = resources.files("lightrig.instruments.servers").joinpath(self.file).read_bytes()
         return base64.b64encode(zlib.compress(source)).decode()
 
 
 class ProgramRun:
-    """One run of a program: the requests that wait for it end with it, and no others.
+    """One running program; when it ends, its pending requests fail.
 
     Args:
         name: the server's name in the testbed.
-        shell: how programs are started there.
+        shell: starts programs there.
         clock: the bench's clock.
-        trace: where every line in both directions goes.
-        clocks: learns the server's clock from each exchange.
-        program: which program.
-        told: takes what the program says unasked and when, on the server's clock, in the thread
-            that reads: it must not wait.
+        trace: notes every line in both directions.
+        clocks: updated with the stamps of each request and reply.
+        program: the program to run.
+        on_event: called with each event and its stamp on the server's clock, on the reader
+            thread: it must not wait.
     """
 
     def __init__(
@@ -82,9 +87,9 @@ class ProgramRun:
         trace: Trace,
         clocks: ClockMap,
         program: Program,
-        told: Callable[[dict[str, Any], int], None] | None = None,
+        on_event: Callable[[dict[str, Any], int], None] | None = None,
     ) -> None:
-        self._told = told
+        self._on_event = on_event
         self.name = name
         self.program = program
         self._clock = clock
@@ -101,17 +106,17 @@ class ProgramRun:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the program has ended."""
         return self._end is not None
 
-    def ask(self, verb: str, body: Mapping[str, Any], patience: int = 0) -> "ProgramRequest":
-        """Send a request, or resolve it if nobody is there to answer it.
+    def submit(self, verb: str, body: Mapping[str, Any], duration: int = 0) -> "ProgramRequest":
+        """Send a request; resolve it with an error at once if the program has ended.
 
-        patience: how long it may take, in ns.
+        duration: time that it may take, in ns.
         """
         number = next(self._numbers)
         text = json.dumps({"id": number, "do": verb, **body}, separators=(",", ":"))
-        request = ProgramRequest(self, number, text, self._clock, patience + GRACE)
+        request = ProgramRequest(self, number, text, self._clock, duration + GRACE)
         with self._lock:
             end = self._end
             if end is None:
@@ -125,18 +130,18 @@ class ProgramRun:
         return request
 
     def close(self) -> None:
-        """End it."""
+        """End the program."""
         self._channel.close()
 
     def line(self, text: str) -> None:
-        """Take one line from the program."""
+        """Take one line of the program's output."""
         received = self._clock.now()
         self._trace.received(text)
         try:
             answer = json.loads(text)
             there = (int(answer["at"][0]), int(answer["at"][1]))
-            if self._told is not None and "tell" in answer:
-                self._told(dict(answer["tell"]), there[0])
+            if self._on_event is not None and "event" in answer:
+                self._on_event(dict(answer["event"]), there[0])
                 return
             number = int(answer["id"])
             if "ok" not in answer and "error" not in answer:
@@ -147,7 +152,7 @@ class ProgramRun:
         with self._lock:
             request = self._pending.pop(number, None)
         if request is None:
-            self._trace.remarked("set aside: nobody waits for it")
+            self._trace.remarked("set aside: no request waits for it")
             return
         self._clocks.exchanged(request.sent, there[0], there[1], received)
         if "error" in answer:
@@ -165,7 +170,7 @@ class ProgramRun:
             request.resolve(self.garbled("no answer to what was asked", request, answer["ok"]))
 
     def ended(self, reason: str) -> None:
-        """Learn that the program or the way to it is gone."""
+        """Take the end of the program, or of the connection to it."""
         self._trace.remarked(reason)
         with self._lock:
             self._end = reason
@@ -173,25 +178,25 @@ class ProgramRun:
         for request in lost:
             self._lose(request, reason)
 
-    def forget(self, request: "ProgramRequest") -> bool:
-        """Stop waiting for `request`; False if its answer came just now."""
+    def cancel(self, request: "ProgramRequest") -> bool:
+        """Stop waiting for `request`; False if its reply has just come."""
         with self._lock:
             return self._pending.pop(request.number, None) is not None
 
     def garbled(self, what: str, request: "ProgramRequest", answer: object) -> InstrumentError:
-        """An error about an answer that the program's protocol does not allow."""
+        """Return an error about a reply that violates the program's protocol."""
         details = ("answered", str(answer)[:300])
         return self.error(GarbledError, f"answered something that is {what}", request.text, details)
 
     def error(
         self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
     ) -> InstrumentError:
-        """An error about this server with the last lines of its trace."""
+        """Return an error about this server with the last lines of its trace."""
         trace = [line if len(line) <= 500 else f"{line[:500]} ..." for line in self._trace.tail()]
         return kind(self.name, problem, command=command, details=details, trace=trace)
 
     def _send(self, text: str) -> None:
-        # Where it cannot be written, whoever reads from the channel learns why.
+        # A failed write means that the program has ended: `ended`, on the reader thread, knows why.
         with contextlib.suppress(OSError):
             self._channel.send(text)
 
@@ -201,31 +206,29 @@ class ProgramRun:
 
 
 class ProgramRequest:
-    """One request that the program has not yet answered."""
+    """A request that was sent to the program."""
 
-    def __init__(
-        self, run: ProgramRun, number: int, text: str, clock: Clock, patience: int
-    ) -> None:
+    def __init__(self, run: ProgramRun, number: int, text: str, clock: Clock, timeout: int) -> None:
         self.run = run
         self.number = number
         self.text = text
         self.sent = 0
-        self._patience = patience
+        self._timeout = timeout
         self._answered = clock.event()
         self._outcome: dict[str, Any] | InstrumentError | None = None
 
     def resolve(self, outcome: dict[str, Any] | InstrumentError) -> None:
-        """Give it its answer, or what became of it."""
+        """Set the reply or the error."""
         self._outcome = outcome
         self._answered.set()
 
     def result(self) -> dict[str, Any]:
-        """Wait for the answer; raises `InstrumentError` where there is none."""
-        if not self._answered.wait(self._patience):
-            if self.run.forget(self):
+        """Wait for the reply; raises `InstrumentError` if there is none."""
+        if not self._answered.wait(self._timeout):
+            if self.run.cancel(self):
                 raise self.run.error(
                     NoReplyError,
-                    f"did not answer within {self._patience / 1e9:g} s",
+                    f"did not answer within {self._timeout / 1e9:g} s",
                     self.text,
                     ("try", f"is the server reachable, has it {self.run.program.needs}?"),
                 )

@@ -1,41 +1,41 @@
-"""RDMA between two servers, measured by perftest: one waits, the other asks."""
+"""RDMA between two servers, measured by perftest: one end listens, the other connects."""
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from instruments.clock import Span
-from instruments.errors import InstrumentError
-from instruments.rdma import RdmaBandwidth, RdmaLatency
-from instruments.servers.commands import (
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.rdma import RdmaBandwidth, RdmaLatency
+from lightrig.instruments.servers.commands import (
     CommandResult,
     Commands,
     Started,
     ToolFailedError,
     ToolMissingError,
 )
-from instruments.servers.tools import perftest
-from instruments.servers.tools.output import ToolOutputError
-from instruments.servers.tools.perftest import BandwidthRow, LatencyRow, PerftestReport
+from lightrig.instruments.servers.tools import perftest
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools.perftest import BandwidthRow, LatencyRow, PerftestReport
 
 Row = TypeVar("Row", LatencyRow, BandwidthRow)
 
 DEFAULT_TIMEOUT = 60_000_000_000
-"""How long a test may take, in ns."""
+"""Time allowed for a test, in ns."""
 
 RETRIES = 8
-"""How often a message is sent: once, and the 7 times more that perftest sets."""
+"""Number of transmissions of a message: one, and the 7 retries that perftest sets."""
 
-_PATIENCE = 5_000_000_000
+_CONNECT_TIMEOUT = 5_000_000_000
 _PAUSE = 200_000_000
 _NO_PROGRAM = 127
-_NOBODY_WAITS = "Couldn't connect"
+_NOT_LISTENING = "Couldn't connect"
 
 
 @dataclass(frozen=True, slots=True)
 class RdmaEnd:
-    """One end: a server's programs, its RDMA device, and the host name that the other end uses."""
+    """One end: programs on a server, its RDMA device, its host name for the peer."""
 
     commands: Commands
     device: str
@@ -46,12 +46,12 @@ class RdmaPair:
     """Latency and bandwidth from one RDMA device to another.
 
     Args:
-        source: sends, and is asked for the result.
-        sink: waits for it.
-        gid_index: which address of the device RoCE uses (-x); None leaves it to perftest.
-        qp_timeout: exponent of the time after which a lost packet is sent again, 4.096 us x 2^n
-            (-u); 7 retries of it and the connection is given up.
-        port: TCP port by which both ends find each other (-p).
+        source: connects and sends; prints the result.
+        sink: listens.
+        gid_index: index of the RoCE address (-x); None leaves it to perftest.
+        qp_timeout: exponent of the retransmission timeout, 4.096 us x 2^n (-u); the connection
+            fails after 7 retries.
+        port: TCP port of the rendezvous (-p).
 
     Source: perftest, ib_write_bw(1).
     """
@@ -75,12 +75,12 @@ class RdmaPair:
     def latency(
         self, size: int = 2, iterations: int = 1000, *, timeout: int = DEFAULT_TIMEOUT
     ) -> RdmaLatency:
-        """One-way times of messages of `size` bytes (`ib_send_lat`).
+        """Measure one-way times of messages of `size` bytes (`ib_send_lat`).
 
         Raises:
             ToolMissingError: one of the servers has no perftest.
             ToolFailedError: the ends did not reach each other over RDMA.
-            ToolOutputError: what was printed is no such measurement.
+            ToolOutputError: the output is no such measurement.
             NoReplyError: it did not end within `timeout` ns.
         """
         report, at = self._run("ib_send_lat", size, iterations, timeout)
@@ -92,7 +92,7 @@ class RdmaPair:
     def bandwidth(
         self, size: int = 65536, iterations: int = 5000, *, timeout: int = DEFAULT_TIMEOUT
     ) -> RdmaBandwidth:
-        """Bandwidth of messages of `size` bytes (`ib_write_bw`); see `latency`."""
+        """Measure the bandwidth of messages of `size` bytes (`ib_write_bw`); see `latency`."""
         report, at = self._run("ib_write_bw", size, iterations, timeout)
         row = self._only(report.bandwidths, size, "ib_write_bw")
         return RdmaBandwidth(row.size, row.iterations, row.average_bps, at)
@@ -111,7 +111,7 @@ class RdmaPair:
         if result.status == 0:
             waiting.result(timeout)
         else:
-            at_sink = _give_up(waiting, _PATIENCE)
+            at_sink = _give_up(waiting, _CONNECT_TIMEOUT)
             if at_sink is not None and at_sink.status == _NO_PROGRAM:
                 raise ToolMissingError(self._sink.commands.server, program, program)
             raise ToolFailedError(self._source.commands.server, result, shlex.join(command))
@@ -119,13 +119,13 @@ class RdmaPair:
         return reading.value[0], reading.at
 
     def _connect(self, command: Sequence[str], timeout: int) -> CommandResult:
-        """Run `command`, again as long as the other end is not yet there to be asked."""
+        """Run `command`, repeatedly while the peer does not listen yet."""
         commands = self._source.commands
-        deadline = commands.clock.now() + _PATIENCE
+        deadline = commands.clock.now() + _CONNECT_TIMEOUT
         while True:
             result = commands.run(command, timeout)
-            nobody = _NOBODY_WAITS in result.stderr + result.stdout
-            if result.status == 0 or not nobody or commands.clock.now() > deadline:
+            not_listening = _NOT_LISTENING in result.stderr + result.stdout
+            if result.status == 0 or not not_listening or commands.clock.now() > deadline:
                 return result
             commands.clock.sleep(_PAUSE)
 
@@ -140,9 +140,9 @@ class RdmaPair:
         return ToolOutputError(perftest.TOOL, expected, found, where=where)
 
 
-def _give_up(waiting: Started, patience: int) -> CommandResult | None:
-    """How a program ended to which nobody will come; None if it has not, within `patience` ns."""
+def _give_up(waiting: Started, timeout: int) -> CommandResult | None:
+    """Return how a listening program ended; None if it has not ended within `timeout` ns."""
     try:
-        return waiting.result(patience)
+        return waiting.result(timeout)
     except InstrumentError:
         return None

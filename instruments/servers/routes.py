@@ -1,55 +1,55 @@
-"""Addresses of a server's own, and routes to those of others over its NIC ports."""
+"""Addresses of a server, and its routes to other servers over its NIC ports."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
 
 DEVICE = "lightrig0"
-"""The device that holds a server's own address: a bridge without ports, up whatever links do."""
+"""The device with a server's address: a bridge without ports, which is up without any link."""
 
 _NO_IP = 44
-_ASK_AGAIN_MS = 50
+_ARP_RETRANS_MS = 50
 
 
 def _settings(netdevs: Sequence[str], *, by_port: bool) -> dict[str, int]:
-    """What is set under /proc/sys/net/ipv4 on a server that forwards."""
+    """Return the settings under /proc/sys/net/ipv4 of a server that forwards."""
     settings = {"ip_forward": 1, "conf/all/rp_filter": 0}
     if by_port:
         settings["conf/all/arp_ignore"] = 1
     for netdev in netdevs:
-        # Packets may come by another port than the one that answers leave by.
+        # Routing is asymmetric: packets may come in by another port than replies go out.
         settings[f"conf/{netdev}/rp_filter"] = 0
-        # A neighbour that was asked for while circuits moved is asked for again only after this;
-        # a second, the kernel's own value, was most of what traffic lost to a reconfiguration.
-        settings[f"neigh/{netdev}/retrans_time_ms"] = _ASK_AGAIN_MS
+        # An ARP request that was lost while circuits moved is repeated after this time. With the
+        # kernel's default of 1 s it made up most of the outage of a reconfiguration.
+        settings[f"neigh/{netdev}/retrans_time_ms"] = _ARP_RETRANS_MS
     return settings
 
 
 class Route(NamedTuple):
-    """One way: packets for the address `to` leave by `netdev` for the neighbour's address `via`.
+    """One route: packets for the address `to` leave by `netdev` for the next hop `via`.
 
-    The neighbour's address is its own one: it answers on all its ports. Where several of these
-    may hear the question, it is that of a port, and each port answers for itself alone. `own` is
-    the server's address that its packets come from, None for its first.
+    `via` is the server address of the neighbour, which replies to ARP on all its ports; where
+    several of its ports receive the request, `via` is the address of a port, and each port replies
+    only for its address. `source` is the source address of packets, None for the server's first.
     """
 
     to: str
     via: str
     netdev: str
-    own: str | None = None
+    source: str | None = None
 
 
 class ServerRoutes:
-    """Sets routes on one server, with the program ip, and takes them away again.
+    """Sets addresses and routes on one server, with the program ip, and removes them again.
 
-    Nothing but devices of its own, their addresses, routes to the addresses given, forwarding,
-    reverse-path filtering, which port answers for an address and how soon neighbours are asked
-    for again is changed, and these four are put back. It needs root there.
+    It creates devices with addresses and routes, and changes four kernel settings, which it
+    restores: forwarding, reverse-path filtering, ARP replies by port, ARP retransmission time. It
+    needs root.
 
     Args:
-        commands: run there.
-        devices: the names of those devices, one an address.
+        commands: runs programs on the server.
+        devices: names of the devices, one per address.
     """
 
     def __init__(self, commands: Commands, devices: Sequence[str] = (DEVICE,)) -> None:
@@ -59,27 +59,25 @@ class ServerRoutes:
         self._found: Mapping[str, str] = {}
         self._routes: dict[str, Route] = {}
 
-    def open(
-        self, address: str, netdevs: Sequence[str], *others: str, by_port: bool = False
-    ) -> None:
-        """Give the server `address`, and `others` on devices of their own, and let it forward.
+    def open(self, address: str, netdevs: Sequence[str], *more: str, by_port: bool = False) -> None:
+        """Create a device per address, `address` and `more`, and enable forwarding.
 
-        by_port: whether a port answers for its own address alone, not for all of the server's.
+        by_port: whether a port replies to ARP only for its address, not for all of the server's.
 
         Raises:
             ToolMissingError: the server has no program ip.
-            ToolFailedError: it refused; it may need to be root.
+            ToolFailedError: the kernel refused; root may be required.
         """
         settings = _settings(netdevs, by_port=by_port)
         paths = [f"/proc/sys/net/ipv4/{name}" for name in settings]
         found = self._sh("cat " + " ".join(paths)).split()
         self._found = dict(zip(paths, found, strict=True))
-        self._addresses = (address, *others)
+        self._addresses = (address, *more)
         self._sh(
             *(
                 line
-                for own in zip(self._devices, self._addresses, strict=True)
-                for line in _own(*own)
+                for name, each in zip(self._devices, self._addresses, strict=True)
+                for line in _device_lines(name, each)
             ),
             *(
                 f"echo {value} >{path}"
@@ -88,7 +86,7 @@ class ServerRoutes:
         )
 
     def set(self, routes: Sequence[Route]) -> None:
-        """From now on have these routes and no others of those that were set here."""
+        """Replace the routes that were set here by `routes`."""
         wanted = {route.to: route for route in routes}
         lines = [f"route del {to}/32" for to in self._routes.keys() - wanted.keys()]
         lines += [
@@ -98,12 +96,12 @@ class ServerRoutes:
             self._sh("ip -batch - <<END", *lines, "END")
         self._routes = wanted
 
-    def forget(self) -> None:
-        """Take the routes for gone: a port that goes down takes those over it along."""
+    def invalidate(self) -> None:
+        """Drop the list of present routes: the kernel removes routes over a port that goes down."""
         self._routes = {}
 
     def close(self) -> None:
-        """Take everything away again and put back what was found."""
+        """Remove addresses and routes and restore the settings."""
         if not self._addresses:
             return
         self.set(())
@@ -117,12 +115,12 @@ class ServerRoutes:
         self._addresses = ()
 
     def _line(self, route: Route) -> str:
-        way = "" if route.via == route.to else f"via {route.via} onlink "
-        own = route.own or self._addresses[0]
-        return f"route replace {route.to}/32 {way}dev {route.netdev} src {own}"
+        hop = "" if route.via == route.to else f"via {route.via} onlink "
+        source = route.source or self._addresses[0]
+        return f"route replace {route.to}/32 {hop}dev {route.netdev} src {source}"
 
     def _sh(self, *lines: str) -> str:
-        """Run shell lines until one fails."""
+        """Run shell lines; the first failure ends them."""
         path = "PATH=$PATH:/usr/sbin:/sbin"
         script = "\n".join((path, f"command -v ip >/dev/null || exit {_NO_IP}", *lines))
         command = ["sh", "-ec", script]
@@ -134,8 +132,8 @@ class ServerRoutes:
         return result.stdout
 
 
-def _own(name: str, address: str) -> Sequence[str]:
-    """Lines that give the server an address on a device of its own."""
+def _device_lines(name: str, address: str) -> Sequence[str]:
+    """Return shell lines that create a device with an address."""
     return (
         f"ip link show {name} >/dev/null 2>&1 || ip link add {name} type bridge",
         f"ip address replace {address}/32 dev {name}",

@@ -1,26 +1,26 @@
-"""Training jobs on servers: a program of ours on each runs a script that knows nothing of it."""
+"""Training jobs on servers: a program on each server runs an unchanged training script."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
-from instruments.clock import Clock, Span
-from instruments.errors import InstrumentError
-from instruments.servers.gloo import LOADING, NoPyTorchError
-from instruments.servers.linux import LinuxServer, this_boot_id
-from instruments.servers.offset import ClockMap
-from instruments.servers.program import Program, ProgramRequest
-from instruments.wire.trace import Trace
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.servers.gloo import LOADING, NoPyTorchError
+from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.servers.program import Program, ProgramRequest
+from lightrig.instruments.wire.trace import Trace
 
 TRAINING = Program(
     "lightrig-training", "the training's program", 1, "training_program.py", "PyTorch"
 )
 
-Control: TypeAlias = Literal["none", "watched", "held"]
-"""Whether a script has PyTorch to itself, its operations are recorded, or wait for a word."""
+Control: TypeAlias = Literal["none", "watched", "gated"]
+"""Control over a script's operations: none, recorded, or each waits for permission."""
 
 LONGEST = 3_600_000_000_000
-"""How long a script may run, in ns."""
+"""Longest duration of a script, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An operation that has run, and when on the bench's clock.
+    """An operation that has run, with its stamps on the bench's clock.
 
-    asked: when the rank wanted it, and waited if it was held.
+    asked: when the rank requested it; a gated one has waited from then to `began`.
     """
 
     operation: Wanted
@@ -50,21 +50,21 @@ class Done:
 
 
 class RankListener(Protocol):
-    """Who follows the ranks of a job; called on the threads that read from them."""
+    """Receiver of the events of a job's ranks; called on their reader threads."""
 
     def wants(self, rank: int, number: int, operation: Wanted) -> None:
-        """A rank waits to begin an operation; `TrainingRank.go` answers. It must not wait."""
+        """A rank waits to start an operation; `TrainingRank.go` permits it. Must not wait."""
 
     def ended(self, rank: int, number: int) -> None:
         """An operation has ended on a rank."""
 
-    def said(self, rank: int, line: str, at: Span) -> None:
+    def printed(self, rank: int, line: str, at: Span) -> None:
         """A rank's script has printed a line, when on the bench's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What every rank runs: its source, its name, its arguments."""
+    """The script that every rank runs: its source, name and arguments."""
 
     source: str
     name: str
@@ -78,18 +78,18 @@ class TrainingFailedError(InstrumentError):
 class TrainingRank:
     """The program of one rank on its server.
 
-    Raises `NoPyTorchError` from `loaded` where the server has none.
+    `loaded` raises `NoPyTorchError` if the server has none.
     """
 
     def __init__(self, rank: int, server: LinuxServer, clock: Clock) -> None:
         self.rank, self.name = rank, server.name
         self._clocks = ClockMap()
         self._listener: RankListener | None = None
-        self._run = server.start(TRAINING, Trace(clock), self._clocks, self._told)
-        self._hello = self._run.ask("hello", {}, LOADING)
+        self._run = server.start(TRAINING, Trace(clock), self._clocks, self._on_event)
+        self._hello = self._run.submit("hello", {}, LOADING)
 
     def loaded(self) -> str:
-        """Wait until PyTorch is there; returns its version."""
+        """Wait until PyTorch is loaded; return its version."""
         answer = self._hello.result()
         self._clocks.same_clock = answer.get("boot") == this_boot_id()
         if answer.get("torch") is None:
@@ -105,11 +105,11 @@ class TrainingRank:
         environment: Mapping[str, str],
         store: str = "",
     ) -> "RunningScript":
-        """Begin to run `script`.
+        """Start `script`.
 
-        groups: name and ranks of those that the rail carries. environment: beside the server's
-        own. store: a file that all ranks can write, by which they find each other; without one
-        they do it as the script says.
+        groups: name and ranks of the groups that the rail carries. environment: variables to add
+        to the server's. store: a file that all ranks can write, for their rendezvous; without one
+        they use the script's.
         """
         self._listener = listener
         body = {
@@ -123,37 +123,37 @@ class TrainingRank:
             "groups": {name: list(ranks) for name, ranks in groups.items()},
             "store": store,
         }
-        return RunningScript(self, self._run.ask("train", body, LONGEST), self._clocks)
+        return RunningScript(self, self._run.submit("train", body, LONGEST), self._clocks)
 
     def go(self, number: int, refused: str | None = None) -> None:
-        """Let an operation run that was announced, or refuse it."""
+        """Permit an announced operation, or refuse it."""
         body = {"number": number} | ({"refused": refused} if refused is not None else {})
-        self._run.ask("go", body)
+        self._run.submit("go", body)
 
     def close(self) -> None:
         """End the program, and what it runs."""
         self._run.close()
 
-    def _told(self, what: dict[str, Any], at: int) -> None:
+    def _on_event(self, event: dict[str, Any], at: int) -> None:
         listener = self._listener
         if listener is None:
             return
-        if "wants" in what:
-            listener.wants(self.rank, int(what["wants"]), Wanted(*what["operation"]))
-        elif "ended" in what:
-            listener.ended(self.rank, int(what["ended"]))
-        elif "said" in what:
-            listener.said(self.rank, str(what["said"]), self._clocks.here(at))
+        if "wants" in event:
+            listener.wants(self.rank, int(event["wants"]), Wanted(*event["operation"]))
+        elif "ended" in event:
+            listener.ended(self.rank, int(event["ended"]))
+        elif "printed" in event:
+            listener.printed(self.rank, str(event["printed"]), self._clocks.here(at))
 
 
 class RunningScript:
-    """A script that was begun on one rank."""
+    """A script that runs on one rank."""
 
     def __init__(self, rank: TrainingRank, request: ProgramRequest, clocks: ClockMap) -> None:
         self._rank, self._request, self._clocks = rank, request, clocks
 
     def result(self) -> list[Done]:
-        """Wait for its end; its operations, in the order in which they were begun.
+        """Wait for its end; return its operations, in order of their start.
 
         Raises `TrainingFailedError`, and `InstrumentError` where the program ended.
         """

@@ -1,22 +1,21 @@
 """The program that runs a rank of a training job on a server; it is sent there as source.
 
-It needs Python and PyTorch there, and nothing of ours. The script that it runs is sent as well,
-is not changed, and says what it would say anywhere: `init_process_group`, `new_group`, then
-collectives, `send` and `recv`. Requests and answers are those of the probe (docs/probe.md); what
-nobody has asked for is told as `{"tell": ..., "at": [stamp, stamp]}`.
+It needs Python and PyTorch there and no Lightrig. The script is sent as well and runs unchanged: it
+calls `init_process_group`, `new_group`, then collectives, `send` and `recv`. Requests and replies
+are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [stamp, stamp]}`.
 
 - `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
 - `train` with `script`, `name`, `argv`, `environment`, `control`, `rank`, `ranks`, `groups`,
   `store`: run the script to its end; answered by its `failure` (or null) and its `operations`,
   `[group, index, kind, bytes, asked, began, ended]` of each.
-- `go` with `number`, and `refused` where it must not: an operation that was announced may run.
+- `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
 
-`control` is "none": the script has PyTorch to itself; "watched": its operations are recorded;
-"held": each is announced, and waits until it may run. Told are `wants` (a number, group, index,
-kind and bytes), `ended` (a number) and `said` (a line that the script has printed).
+`control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
+announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
+(a number) and `printed` (a line of the script's output).
 """
 
-# A Work is made from a future nowhere but in PyTorch's own module.
+# Only a private function of PyTorch makes a Work from a future.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import os
 import queue
 import sys
 import threading
-import time  # noqa: TID251 - this runs alone on a server, with nothing of ours
+import time  # noqa: TID251 - runs on a server without Lightrig
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +41,7 @@ _VERSION = 1
 _now = time.monotonic_ns
 
 _COLLECTIVES = {
-    # What a process group is asked for, and what its backend calls that.
+    # Method of a process group, and the method of its backend.
     "allreduce": "allreduce",
     "allreduce_coalesced": "allreduce_coalesced",
     "broadcast": "broadcast",
@@ -63,31 +62,31 @@ _COLLECTIVES = {
 
 
 class RefusedError(RuntimeError):
-    """An operation may not run: nothing carries it, or it was not expected."""
+    """An operation must not run: no rail carries it, or it was not expected."""
 
 
 class Gate:
-    """Where a rank's operations are counted, and wait until they may run. It knows no PyTorch.
+    """Counts a rank's operations and holds them back until they are permitted; without PyTorch.
 
-    The sends and receives between two ranks that a script begins before it waits for one of
-    them are one operation: a stage that sends on and takes back at once would otherwise wait for
-    itself.
+    Sends and receives between two ranks that a script starts before it waits for one of them are
+    joined into one operation: a pipeline stage that sends and receives at once would otherwise
+    deadlock, waiting for permission to receive before it could wait for its send.
 
     Args:
         groups: name and ranks of each group whose operations the rail carries.
-        tell: says something to the harness.
-        held: whether operations wait until they may run.
+        emit: sends an event to the harness.
+        gated: whether operations wait for permission.
     """
 
     def __init__(
         self,
         groups: dict[str, Sequence[int]],
-        tell: Callable[[dict[str, Any]], None],
+        emit: Callable[[dict[str, Any]], None],
         *,
-        held: bool,
+        gated: bool,
     ) -> None:
         self._names = {frozenset(ranks): name for name, ranks in groups.items()}
-        self._tell, self._held = tell, held
+        self._emit, self._gated = emit, gated
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._waiting: dict[int, threading.Event] = {}
@@ -97,7 +96,7 @@ class Gate:
         self.operations: list[list[Any]] = []
 
     def begin(self, kind: str, ranks: Sequence[int], size: int) -> int:
-        """Wait until an operation of `size` bytes among `ranks` may run; returns its number.
+        """Wait until an operation of `size` bytes among `ranks` may run; return its number.
 
         Raises `RefusedError`.
         """
@@ -114,7 +113,7 @@ class Gate:
                 self._running[number] += 1
                 self.operations[number][3] += size
                 return number
-            self._part()
+            self._leave_joined()
             number = len(self.operations)
             index = self._counts[group]
             self._counts[group] += 1
@@ -124,8 +123,8 @@ class Gate:
             if pair:
                 self._joined = group, number
             allowed = self._waiting[number] = threading.Event()
-        if self._held:
-            self._tell({"wants": number, "operation": [group, index, kind, size]})
+        if self._gated:
+            self._emit({"wants": number, "operation": [group, index, kind, size]})
             allowed.wait()
             if number in self._refused:
                 raise RefusedError(self._refused[number])
@@ -133,24 +132,24 @@ class Gate:
         return number
 
     def go(self, number: int, refused: str | None) -> None:
-        """Let the operation of that number run, or not."""
+        """Permit the operation of that number, or refuse it."""
         if refused is not None:
             self._refused[number] = refused
         self._waiting[number].set()
 
     def waited_for(self, number: int) -> None:
-        """The script waits for it: what it begins from now on is another operation."""
+        """Note that the script waits for it: later sends and receives are another operation."""
         with self._lock:
             if self._joined is not None and self._joined[1] == number:
-                self._part()
+                self._leave_joined()
 
     def done(self, number: int) -> None:
-        """One of an operation's parts has ended on this rank."""
+        """Note that a part of an operation has ended on this rank."""
         with self._lock:
             self._running[number] -= 1
             self._end(number)
 
-    def _part(self) -> None:
+    def _leave_joined(self) -> None:
         joined, self._joined = self._joined, None
         if joined is not None:
             self._end(joined[1])
@@ -159,36 +158,37 @@ class Gate:
         joined = self._joined is not None and self._joined[1] == number
         if self._running[number] == 0 and not joined and not self.operations[number][6]:
             self.operations[number][6] = _now()
-            if self._held:
-                self._tell({"ended": number})
+            if self._gated:
+                self._emit({"ended": number})
 
 
-class _Said(io.TextIOBase):
-    """What a script prints, line by line."""
+class _Printed(io.TextIOBase):
+    """Standard output of a script, sent line by line as events."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
-        self._tell, self._line = tell, ""
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._emit, self._line = emit, ""
 
     def write(self, text: str) -> int:
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            self._tell({"said": line})
+            self._emit({"printed": line})
         return len(text)
 
 
-def _follow(torch: Any, gate: Gate, begun: queue.SimpleQueue[Any]) -> None:
-    """See operations end, until None is begun; nothing else waits for what does them.
+def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
+    """Wait for the end of each started operation in the queue, until None comes.
 
-    What is begun comes as its work, its number, and a future with what that will have as result.
+    An entry is its work, its number, its future and the future's result. One thread waits for all:
+    so the stamp of an end does not depend on when the script waits for it.
     """
-    while (each := begun.get()) is not None:
+    while (each := started.get()) is not None:
         work, number, future, result = each
         try:
             work.wait()
             if torch.cuda.is_available():
-                # NCCL's wait is one of the stream's; the end is told when it is one here.
+                # NCCL's wait only blocks the stream; synchronise to see the end here.
                 torch.cuda.current_stream(_device(torch, result)).synchronize()
-        except Exception as error:  # whatever it is, the script is told
+        except Exception as error:  # of any type: the script gets it
             gate.done(number)
             future.set_exception(error)
         else:
@@ -197,13 +197,13 @@ def _follow(torch: Any, gate: Gate, begun: queue.SimpleQueue[Any]) -> None:
 
 
 def _backend(
-    torch: Any, gate: Gate, inner: str, begun: queue.SimpleQueue[Any]
+    torch: Any, gate: Gate, inner: str, started: queue.SimpleQueue[Any]
 ) -> Callable[..., Any]:
-    """What makes a process group whose operations pass `gate` and are done by `inner`."""
+    """Return a factory of process groups whose operations pass `gate` and run on `inner`."""
     distributed = torch.distributed
 
     class Handle(distributed.Work):  # type: ignore[misc, name-defined, unused-ignore]
-        """A send or a receive that was begun."""
+        """A send or a receive in progress."""
 
         def __init__(self, number: int, future: Any) -> None:
             super().__init__()
@@ -223,7 +223,7 @@ def _backend(
             return self._future
 
     class Group(distributed.ProcessGroup):  # type: ignore[misc, name-defined, unused-ignore]
-        """A process group that asks before it sends."""
+        """A process group that waits for permission before it sends."""
 
         def __init__(self, store: Any, rank: int, size: int, timeout: Any) -> None:
             super().__init__(rank, size)
@@ -232,15 +232,15 @@ def _backend(
                 self._inner = getattr(distributed, kind)(store, rank, size, timeout)
             else:
                 options = getattr(distributed, kind).Options()
-                options._timeout = timeout  # as PyTorch itself sets it
+                options._timeout = timeout  # as PyTorch sets it
                 self._inner = getattr(distributed, kind)(store, rank, size, options)
             self._store, self._barriers = store, 0
 
-        def getBackendName(self) -> str:  # noqa: N802 - the name that PyTorch asks for
+        def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
             return "lightrig"
 
         def barrier(self, *_: Any, **__: Any) -> Any:
-            """Over the store, which is no rail: a barrier carries no data."""
+            """Wait over the store, not over the rail: a barrier carries no data."""
             name = f"barrier {self._barriers}"
             self._barriers += 1
             if self._store.add(name, 1) == self.size():
@@ -259,24 +259,24 @@ def _backend(
             pair = [ranks[self.rank()], ranks[peer]]
             number = gate.begin(kind, pair, _bytes(torch, tensors))
             future = torch.futures.Future()
-            begun.put((getattr(self._inner, kind)(tensors, peer, tag), number, future, tensors))
+            started.put((getattr(self._inner, kind)(tensors, peer, tag), number, future, tensors))
             return Handle(number, future)
 
         def _members(self) -> list[int]:
             return list(distributed.get_process_group_ranks(self))
 
-    def collective(kind: str, called: str) -> Callable[..., Any]:
+    def collective(kind: str, method: str) -> Callable[..., Any]:
         def operate(self: Any, *given: Any, **more: Any) -> Any:
             number = gate.begin(kind, self._members(), _bytes(torch, given))
             future = torch.futures.Future()
-            work = getattr(self._inner, called)(*given, **more)
-            begun.put((work, number, future, given[0]))
+            work = getattr(self._inner, method)(*given, **more)
+            started.put((work, number, future, given[0]))
             return torch._C._distributed_c10d._create_work_from_future(future)
 
         return operate
 
-    for kind, called in _COLLECTIVES.items():
-        setattr(Group, kind, collective(kind, called))
+    for kind, method in _COLLECTIVES.items():
+        setattr(Group, kind, collective(kind, method))
     return Group
 
 
@@ -287,14 +287,14 @@ def _completed(torch: Any, result: Any) -> Any:
 
 
 def _device(torch: Any, given: Any) -> Any:
-    """Where the first tensor is of those that an operation was given."""
+    """Return the device of the first tensor of an operation's arguments."""
     while not isinstance(given, torch.Tensor):
         given = given[0]
     return given.device
 
 
 def _bytes(torch: Any, given: Any) -> int:
-    """How much an operation carries: the largest of what it was given, a list as a whole."""
+    """Return the size of an operation: of its largest argument, a list summed up."""
     if isinstance(given, torch.Tensor):
         return int(given.numel() * given.element_size())
     if not isinstance(given, list | tuple):
@@ -305,30 +305,30 @@ def _bytes(torch: Any, given: Any) -> int:
 
 @contextlib.contextmanager
 def _wrapped(torch: Any, gate: Gate, request: dict[str, Any]) -> Iterator[None]:
-    """Meanwhile every process group is one of ours, whichever backend the script asks for."""
+    """Replace PyTorch's factories of process groups, so that each group passes `gate`."""
     distributed = torch.distributed
     module = distributed.distributed_c10d
     found = {name: getattr(module, name) for name in ("init_process_group", "new_group")}
     accelerated = torch.cuda.is_available()
-    begun: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    arguments = (torch, gate, begun)
+    started: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    arguments = (torch, gate, started)
     threading.Thread(target=_follow, args=arguments, name="ended", daemon=True).start()
 
     def init(backend: str | None = None, *given: Any, **more: Any) -> Any:
         inner = str(backend or ("nccl" if accelerated else "gloo")).rpartition(":")[2].lower()
         if inner == "lightrig":
             inner = "nccl" if accelerated else "gloo"
-        maker = _backend(torch, gate, inner, begun)
+        maker = _backend(torch, gate, inner, started)
         distributed.Backend.register_backend("lightrig", maker, devices=["cpu", "cuda"])
         if request["store"] and not given and "store" not in more:
-            # Ranks find each other over the management network: the rail's circuits move.
+            # Rendezvous over the management network: circuits of the rail may move meanwhile.
             store = distributed.FileStore(request["store"], request["ranks"])
             more |= {"store": store, "rank": request["rank"], "world_size": request["ranks"]}
             more.pop("init_method", None)
         return found["init_process_group"]("lightrig", *given, **more)
 
     def group(ranks: Any = None, timeout: Any = None, backend: Any = None, **more: Any) -> Any:
-        del backend  # ours, which does what the first one asked for
+        del backend  # "lightrig" always, on top of the backend of the first group
         return found["new_group"](ranks, timeout=timeout, backend="lightrig", **more)
 
     ours = {"init_process_group": init, "new_group": group}
@@ -338,25 +338,25 @@ def _wrapped(torch: Any, gate: Gate, request: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        begun.put(None)
+        started.put(None)
         for place in (distributed, module):
             for name, function in found.items():
                 setattr(place, name, function)
 
 
 class _Worker:
-    """Answers the requests of one harness; the script runs on a thread of its own."""
+    """Answers the requests of one harness; the script runs on a second thread."""
 
     def __init__(self) -> None:
         self._torch: Any = None
         self._gate: Gate | None = None
         self._writing = threading.Lock()
-        # What a script or a library writes must never be taken for an answer.
+        # Output of a script or a library must not be taken for a reply: redirect stdout.
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
 
     def serve(self) -> None:
-        """Answer until stdin ends."""
+        """Answer requests until stdin ends."""
         for line in iter(sys.stdin.buffer.readline, b""):
             received, request = _now(), json.loads(line)
             if request["do"] == "go" and self._gate is not None:
@@ -365,7 +365,7 @@ class _Worker:
             else:
                 arguments = (request, received)
                 threading.Thread(target=self._answer, args=arguments, daemon=True).start()
-        # An operation that waits for others would hold up a normal exit.
+        # A normal exit would wait for operations that wait for other ranks.
         os._exit(0)
 
     def _answer(self, request: dict[str, Any], received: int) -> None:
@@ -375,7 +375,7 @@ class _Worker:
             if verb is None:
                 raise ValueError(f"there is no request {request['do']!r} now")
             self._reply(request["id"], received, "ok", verb(request))
-        except Exception as error:  # whatever it is, the harness is told
+        except Exception as error:  # of any type: the harness gets it
             text = str(error) or type(error).__name__
             content = {"kind": type(error).__name__, "text": text}
             self._reply(request["id"], received, "error", content)
@@ -383,9 +383,9 @@ class _Worker:
     def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
         self._write({"id": number, "at": [received, _now()], word: content})
 
-    def _tell(self, content: dict[str, Any]) -> None:
+    def _emit(self, content: dict[str, Any]) -> None:
         at = _now()
-        self._write({"tell": content, "at": [at, at]})
+        self._write({"event": content, "at": [at, at]})
 
     def _write(self, line: dict[str, Any]) -> None:
         with self._writing:
@@ -399,7 +399,7 @@ class _Worker:
 
     def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
         if self._torch is None:
-            # Only now, so that a server without it can say so.
+            # Imported here, so that a server without it can reply with the reason.
             try:
                 torch = importlib.import_module("torch")
             except ImportError as error:
@@ -411,13 +411,13 @@ class _Worker:
 
     def _train(self, request: dict[str, Any]) -> dict[str, Any]:
         control = request["control"]
-        self._gate = gate = Gate(request["groups"], self._tell, held=control == "held")
+        self._gate = gate = Gate(request["groups"], self._emit, gated=control == "gated")
         os.environ.update(request["environment"])
         sys.argv = [request["name"], *request["argv"]]
         code = compile(request["script"], request["name"], "exec")
         failure = None
         wrapped = contextlib.nullcontext() if control == "none" else None
-        with contextlib.redirect_stdout(_Said(self._tell)):
+        with contextlib.redirect_stdout(_Printed(self._emit)):
             try:
                 with wrapped or _wrapped(self._torch, gate, request):
                     exec(code, {"__name__": "__main__", "__file__": request["name"]})  # noqa: S102

@@ -1,1 +1,1 @@
-"""The other end of the wires: a world of light and links, and a peer for each protocol."""
+"""Simulated instruments: a world of light and links, and devices on real wires."""

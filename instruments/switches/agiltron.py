@@ -1,101 +1,69 @@
 """Agiltron SelfAlign 1xN switches on a serial line."""
 
-from instruments.capabilities import Identity, Operation
-from instruments.clock import Clock, Span
-from instruments.errors import GarbledError, NotDoneError
-from instruments.registry import Spec
-from instruments.switches.selector import Moved, Selector, one_by
-from instruments.way import Way
-from instruments.wire.exchange import Exchange, Resync
-from instruments.wire.framing import Sized
-from instruments.wire.stream import serial_stream
+from typing import Any
+
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import Identity, Operation
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import NotDoneError
+from lightrig.instruments.core.instrument import Option
+from lightrig.instruments.core.position_switch import PendingMove, PositionSwitch
+from lightrig.instruments.wire.framing import Sized
+from lightrig.instruments.wire.session import Resync
 
 _SELECT, _HOME = 0x35, 0x30
-_SETTLING = 5_000_000_000
+_MOVE_TIMEOUT = 5_000_000_000
 
 
-class Agiltron(Selector[int]):
-    """Ingress 1, egress 2..N+1; at home it is dark (a guess).
+class Agiltron(PositionSwitch):
+    """Ingress 1, egress 2..N+1; at home it is dark (a guess). Serial line at 9600 8N1.
 
-    This protocol has no question: neither who the switch is nor where it stands. What is
-    reported is the last move that it acknowledged; before the first one, the option `standing`
-    (0 for home) must say what stands there, or the question is an error.
+    This protocol has no query, neither for the identity nor for the position. The position
+    reported is the last move that the switch acknowledged; before the first one, the option
+    `standing` must state it, or the request is an error.
 
     Source: as one independent program speaks to it.
-
-    Args:
-        name: the switch's name in the testbed.
-        device: path of its serial line (9600 8N1).
-        clock: the bench's clock.
-        outputs: how many outputs it has.
-        standing: where it stands before the first move, None where nobody knows.
     """
 
     schemes = ("serial",)
+    framing = Sized(4)
+    resync = Resync()
+    standing: Option[int | None] = Option(
+        int, None, "position before the first move: 0 for home; None if it is unknown"
+    )
 
-    @classmethod
-    def open(cls, spec: Spec, way: Way, clock: Clock) -> "Agiltron":
-        """The driver of the switch that `spec` describes."""
-        standing = spec.options.get("standing")
-        return cls(
-            spec.name,
-            way.resource,
-            clock,
-            outputs=getattr(spec, "egress_count", 2),
-            standing=None if standing is None else int(standing),
-        )
-
-    def __init__(
-        self,
-        name: str,
-        device: str,
-        clock: Clock,
-        *,
-        outputs: int,
-        standing: int | None = None,
-    ) -> None:
-        exchange = Exchange(
-            name,
-            lambda: serial_stream(name, device, clock, baud=9600),
-            clock,
-            Sized(4),
-            resync=Resync(),
-        )
-        super().__init__(name, clock, {0: frozenset(), **one_by(outputs)}, exchange)
-        self._outputs = outputs
-        self._standing = standing
+    def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
+        super().__init__(name, endpoint, clock, **options)
+        self._acknowledged = self.standing
 
     def identity(self) -> Identity:
-        """What can be known without asking: the family, and that its line can be opened."""
-        self._exchange.tell(b"")
-        return Identity("Agiltron", f"SelfAlign 1x{self._outputs}", "unknown", "unknown")
+        """Return the family, after the serial line could be opened: nothing can be queried."""
+        self.session.write(b"")
+        return Identity("Agiltron", f"SelfAlign 1x{self.outputs}", "unknown", "unknown")
 
-    def _position(self) -> int:
-        if self._standing is None:
-            raise self._exchange.failed(
+    def position(self) -> int:
+        """Return the position of the last acknowledged move; raises `NotDoneError` before one."""
+        if self._acknowledged is None:
+            raise self.failed(
                 NotDoneError,
-                "cannot be asked where it stands",
+                "has no query for its position, and none is known",
                 "",
                 ("try", "the option `standing` in the testbed file: 0 for home, or its output"),
             )
-        return self._standing
+        return self._acknowledged
 
-    def _move(self, position: int) -> Operation:
+    def move(self, position: int) -> Operation:
+        """Begin to go to `position`, 0 for home."""
         code = _SELECT if position else _HOME
         message = bytes([0x01, code, 0x00, max(position - 1, 0)])
-        self._standing = None  # until it has acknowledged
-        begun = self._exchange.begin(message, _SETTLING)
+        self._acknowledged = None
+        pending = self.session.submit(message, _MOVE_TIMEOUT)
 
         def finish() -> Span:
-            answer = begun.result()
-            if answer.data != bytes([0x01, code, 0xFF, 0xFF]):
-                raise self._exchange.failed(
-                    GarbledError,
-                    "answered something that is no acknowledgement",
-                    message.hex(" "),
-                    ("answered", answer.data.hex(" ")),
-                )
-            self._standing = position
-            return Span(begun.sent.latest, answer.received)
+            reply = pending.result()
+            if reply.data != bytes([0x01, code, 0xFF, 0xFF]):
+                raise self.garbled(message.hex(" "), reply.data.hex(" "), "acknowledgement")
+            self._acknowledged = position
+            return Span(pending.sent.latest, reply.received)
 
-        return Moved(begun.sent, finish)
+        return PendingMove(pending.sent, finish)

@@ -2,141 +2,93 @@
 
 import re
 from collections.abc import Collection
+from typing import Any
 
-from instruments.capabilities import Identity, Operation
-from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError
-from instruments.registry import Spec
-from instruments.switches.selector import Moved
-from instruments.way import Way
-from instruments.wire.exchange import Exchange
-from instruments.wire.framing import Lines
-from instruments.wire.stream import tcp_stream
-from testbeds import Circuit
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import Identity, Operation
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.instrument import QueryInstrument
+from lightrig.instruments.core.position_switch import SIZE_ADVICE, PendingMove
+from lightrig.testbeds import Circuit
 
-_ERROR = re.compile(r"([+-]?\d+)\s*,\s*(.*)")
-_ERRORS = "SYST:ERR?"
+_ERROR_QUERY = "SYST:ERR?"
 _LONGEST_QUEUE = 30
-_CHANGE = 30_000_000_000
+_CHANGE_TIMEOUT = 30_000_000_000
 
 
-class DiconGp600:
+class DiconGp600(QueryInstrument):
     """A matrix whose ingress i leads to output o with `X1 CH i o`: egress N + o.
 
-    It has no power monitors. Its answers to settings are silence, so the error queue is read
-    behind all the settings of a change, in the same write.
+    It has no power monitors. It does not reply to settings, so the error queue is read behind
+    all the settings of a change, in the same write.
 
-    Source: a public driver that cites the manual's table 4-11. That a port in use is moved is
-    a guess, so what stands in the way is parted first.
-
-    Args:
-        name: the switch's name in the testbed.
-        way: how it is reached, scpi:// on TCP (10001).
-        clock: the bench's clock.
+    Source: a public driver that cites the manual's table 4-11. That connecting a port in use
+    moves it is a guess, so circuits in the way are taken down first.
     """
 
     schemes = ("scpi",)
+    default_port = 10001
 
-    @classmethod
-    def open(cls, spec: Spec, way: Way, clock: Clock) -> "DiconGp600":
-        """The driver of the switch that `spec` describes."""
-        return cls(spec.name, way, clock)
-
-    def __init__(self, name: str, way: Way, clock: Clock) -> None:
-        self.name = name
-        self._clock = clock
-        self._exchange = Exchange(
-            name, lambda: tcp_stream(name, way.host, way.port or 10001, clock), clock, Lines()
-        )
-        self._dimensions: tuple[int, int] | None = None
+    def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
+        super().__init__(name, endpoint, clock, **options)
+        self._size: tuple[int, int] | None = None
 
     def identity(self) -> Identity:
-        """Maker, model, serial number and firmware."""
-        fields = [field.strip() for field in self._ask("*IDN?").split(",")]
+        """Return maker, model, serial number and firmware."""
+        fields = [field.strip() for field in self.query("*IDN?").split(",")]
         if len(fields) != 4:
-            raise self._garbled("*IDN?", ",".join(fields))
+            raise self.garbled("*IDN?", ",".join(fields), "identity")
         return Identity(*fields)
 
     def size(self) -> tuple[int, int]:
-        """How many ingress ports and how many outputs the matrix has."""
-        if self._dimensions is None:
-            self._dimensions = self._pair("X1 DIM?", self._ask("X1 DIM?"))
-        return self._dimensions
+        """Return the numbers of ingress ports and of outputs."""
+        if self._size is None:
+            self._size = self._query_pair("X1 DIM?")
+        return self._size
 
     def circuits(self) -> frozenset[Circuit]:
-        """Ask every ingress where it leads."""
+        """Return every circuit; takes one query per ingress."""
         ingresses, _ = self.size()
-        made = set()
+        circuits = set()
         for ingress in range(1, ingresses + 1):
             command = f"X1 CH {ingress}?"
-            found, output = self._pair(command, self._ask(command))
+            found, output = self._query_pair(command)
             if found != ingress:
-                raise self._garbled(command, f"{found},{output}")
+                raise self.garbled(command, f"{found},{output}", "output of this ingress")
             if output:
-                made.add(Circuit(ingress, ingresses + output))
-        return frozenset(made)
+                circuits.add(Circuit(ingress, ingresses + output))
+        return frozenset(circuits)
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
-        """Begin to part `remove` and to make `add`, in one write."""
+        """Begin to take down `remove` and make `add`, in one write."""
         ingresses, _ = self.size()
-        self._empty_queue()
+        for _attempt in range(_LONGEST_QUEUE):  # entries of before are not about this change
+            if not self._parse_error(_ERROR_QUERY, self.query(_ERROR_QUERY))[0]:
+                break
         lines = [f"X1 CH {circuit.ingress} 0" for circuit in sorted(remove)]
         lines += [f"X1 CH {c.ingress} {c.egress - ingresses}" for c in sorted(add)]
         command = "; ".join(lines)
-        message = "".join(f"{line}\r\n" for line in (*lines, _ERRORS)).encode()
-        begun = self._exchange.begin(message, _CHANGE, shown=command)
+        message = "".join(f"{line}{self.command_end}" for line in (*lines, _ERROR_QUERY))
+        pending = self.session.submit(message.encode(), _CHANGE_TIMEOUT, shown=command)
 
         def finish() -> Span:
-            answer = begun.result()
-            text = answer.data.decode("ascii", "backslashreplace")
-            code, words = self._error(command, text)
+            reply = pending.result()
+            code, text = self._parse_error(command, reply.text)
             if code:
-                raise DeniedError(
-                    self.name,
-                    code=str(code),
-                    text=words,
-                    command=command,
-                    details=[("try", "does `size:` in the testbed file say what it is?")],
-                    trace=self.wire()[-6:],
-                )
-            return Span(begun.sent.latest, answer.received)
+                raise self.denied(command, str(code), text, advice=SIZE_ADVICE)
+            return Span(pending.sent.latest, reply.received)
 
-        return Moved(begun.sent, finish)
+        return PendingMove(pending.sent, finish)
 
-    def wire(self) -> list[str]:
-        """The last lines of the session."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """End the session."""
-        self._exchange.close()
-
-    def _empty_queue(self) -> None:
-        for _ in range(_LONGEST_QUEUE):
-            code, _words = self._error(_ERRORS, self._ask(_ERRORS))
-            if not code:
-                return
-
-    def _ask(self, command: str) -> str:
-        answer = self._exchange.ask(f"{command}\r\n".encode())
-        return answer.data.decode("ascii", "backslashreplace")
-
-    def _pair(self, command: str, text: str) -> tuple[int, int]:
+    def _query_pair(self, command: str) -> tuple[int, int]:
+        text = self.query(command)
         match = re.fullmatch(r"(\d+)\s*,\s*(\d+)", text)
         if match is None:
-            raise self._garbled(command, text)
+            raise self.garbled(command, text, "pair of numbers")
         return int(match[1]), int(match[2])
 
-    def _error(self, command: str, text: str) -> tuple[int, str]:
-        match = _ERROR.fullmatch(text)
+    def _parse_error(self, command: str, text: str) -> tuple[int, str]:
+        match = re.fullmatch(r"([+-]?\d+)\s*,\s*(.*)", text)
         if match is None:
-            raise self._garbled(command, text)
+            raise self.garbled(command, text, "entry of an error queue")
         return int(match[1]), match[2]
-
-    def _garbled(self, command: str, answered: str) -> Exception:
-        return self._exchange.failed(
-            GarbledError,
-            "answered something that makes no sense",
-            command,
-            ("answered", repr(answered)),
-        )

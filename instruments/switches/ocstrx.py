@@ -4,22 +4,21 @@ import binascii
 import itertools
 import struct
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from instruments.capabilities import Identity, Operation, Telemetry
-from instruments.clock import Clock, Span
-from instruments.errors import CANNOT, DeniedError, GarbledError
-from instruments.registry import Spec
-from instruments.switches.selector import Moved
-from instruments.way import Way
-from instruments.wire.exchange import Answer, Exchange, Resync
-from instruments.wire.framing import FramingError
-from instruments.wire.stream import serial_stream
-from testbeds import Circuit
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import Identity, Operation, Telemetry
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.instrument import Option, QueryInstrument, line_speed
+from lightrig.instruments.core.position_switch import PendingMove
+from lightrig.instruments.wire.framing import FramingError
+from lightrig.instruments.wire.session import Answer, Resync
+from lightrig.testbeds import Circuit
 
 _FRAME = 12
 _READ, _WRITE = 1, 2
 _BUNDLE = 0xFF
-_NAMED, _SERIAL, _FIRMWARE, _MODULES, _SIMULATED = range(5)
+_FAMILY, _SERIAL, _FIRMWARE, _MODULES, _SIMULATED = range(5)
 _PATHS, _PRELOADED, _TRIGGER = 0x11, 0x12, 0x13
 _TEMPERATURE, _CORE, _TOTAL = 0x20, 0x21, 0x22
 _OCST = 0x4F435354
@@ -33,10 +32,10 @@ _STATUS = {
 
 
 class _Frames:
-    """Answers of twelve bytes with a check sum."""
+    """Replies of twelve bytes with a check sum."""
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first frame."""
+        """Return the first frame and its length."""
         if buffer[0] != 0x5A:
             raise FramingError("it does not begin with 5A")
         if len(buffer) < _FRAME:
@@ -47,53 +46,35 @@ class _Frames:
         return frame, _FRAME
 
     def show(self, data: bytes) -> str:
-        """As hexadecimal bytes."""
+        """Return `data` as hexadecimal bytes."""
         return data.hex(" ")
 
 
-class OcsTrx:
+class Ocstrx(QueryInstrument):
     """A bundle of up to sixteen modules; each always leads its light onto one of three paths.
 
     Ingress 1..k are the modules' transmitters. Module m (from 1) leads to egress k + 3 (m - 1) + p
     on path p: 1 and 2 the external ones, 3 the cross-lane loopback. A change of any number of
-    modules is one command.
+    modules is one command. Serial line at 921600 8N1.
 
-    Source: docs/ocstrx-registers.md, a protocol of Lightrig's own; what modules of a vendor
-    speak is not public.
-
-    Args:
-        name: the bundle's name in the testbed.
-        device: path of its serial line (921600 8N1).
-        clock: the bench's clock.
-        modules: how many modules the bundle has.
+    Source: docs/ocstrx-registers.md, a protocol defined by Lightrig; that of a vendor's modules
+    is not public.
     """
 
     schemes = ("serial",)
+    baud = line_speed(921_600)
+    framing = _Frames()
+    resync = Resync(quiet=50_000_000)
+    modules = Option(int, 1, "number of modules", attribute="ingress_count")
 
-    @classmethod
-    def open(cls, spec: Spec, way: Way, clock: Clock) -> "OcsTrx":
-        """The driver of the bundle that `spec` describes."""
-        return cls(spec.name, way.resource, clock, modules=getattr(spec, "ingress_count", 1))
-
-    def __init__(self, name: str, device: str, clock: Clock, *, modules: int) -> None:
-        self.name = name
-        self._clock = clock
-        self.modules = modules
+    def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
+        super().__init__(name, endpoint, clock, **options)
         self._numbers = itertools.cycle(range(256))
-        self._exchange = Exchange(
-            name,
-            lambda: serial_stream(name, device, clock, baud=921_600),
-            clock,
-            _Frames(),
-            resync=Resync(quiet=50_000_000),
-        )
 
     def identity(self) -> Identity:
-        """Model, serial number and firmware."""
-        if self._read(_BUNDLE, _NAMED) != _OCST:
-            raise self._exchange.failed(
-                GarbledError, "does not call itself a bundle of OCSTrx modules", "read 0000"
-            )
+        """Return model, serial number and firmware."""
+        if self._read(_BUNDLE, _FAMILY) != _OCST:
+            raise self.garbled("read 0000", "another family", "bundle of OCSTrx modules")
         firmware = self._read(_BUNDLE, _FIRMWARE)
         serial = str(self._read(_BUNDLE, _SERIAL))
         if self._read(_BUNDLE, _SIMULATED):
@@ -104,7 +85,7 @@ class OcsTrx:
         )
 
     def circuits(self) -> frozenset[Circuit]:
-        """The path of every module."""
+        """Return the circuit of every module."""
         return frozenset(self._circuit(m, path) for m, path in enumerate(self._paths()))
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
@@ -112,33 +93,24 @@ class OcsTrx:
         paths = self._paths()
         wanted = self._changed(paths, remove, add)
         if wanted == paths:
-            at = self._clock.now()
-            return Moved(Span(at, at), lambda: Span(at, at))
+            return PendingMove.nothing(self.clock)
         return self._begin(_PATHS, _packed(wanted))
 
     def preload(self, circuits: Collection[Circuit]) -> None:
-        """Have `circuits` ready to be taken at once; every module needs one."""
+        """Preload `circuits`, one for each module, for `trigger`."""
         wanted = self._changed([0] * self.modules, (), circuits)
-        self._ask(_WRITE, _BUNDLE, _PRELOADED, _packed(wanted))
+        self._command(_WRITE, _BUNDLE, _PRELOADED, _packed(wanted))
 
     def trigger(self) -> Operation:
-        """Begin to take the preloaded paths; raises `DeniedError` where there are none."""
+        """Begin to switch to the preloaded paths; raises `DeniedError` where there are none."""
         return self._begin(_TRIGGER, 1)
 
     def telemetry(self, module: int) -> Telemetry:
-        """Temperature and power of a module, numbered from 1."""
+        """Return temperature and power of a module, numbered from 1."""
         celsius, core, total = (
             self._read(module - 1, register) for register in (_TEMPERATURE, _CORE, _TOTAL)
         )
         return Telemetry(celsius / 100, core / 1000, total / 1000)
-
-    def wire(self) -> list[str]:
-        """The last lines of its serial line."""
-        return self._exchange.trace.tail(40)
-
-    def close(self) -> None:
-        """Close its serial line."""
-        self._exchange.close()
 
     # --------------------------------------------------------------------------- paths
 
@@ -149,9 +121,7 @@ class OcsTrx:
         packed = self._read(_BUNDLE, _PATHS)
         paths = [(packed >> 2 * module) & 3 for module in range(self.modules)]
         if 0 in paths:
-            raise self._exchange.failed(
-                GarbledError, "has a module on no path", "read 0011", ("answered", f"{packed:#x}")
-            )
+            raise self.garbled("read 0011", f"{packed:#x}", "path of every module")
         return paths
 
     def _changed(
@@ -163,67 +133,54 @@ class OcsTrx:
             for path in (1, 2, 3)
         }
         wanted = list(paths)
-        for circuits, made in ((remove, False), (add, True)):
+        for circuits, adding in ((remove, False), (add, True)):
             for circuit in circuits:
                 if circuit not in known:
-                    raise self._cannot(f"no module leads from {circuit}")
+                    raise self.refused(f"no module leads from {circuit}", command="change")
                 module, path = known[circuit]
-                if made:
+                if adding:
                     wanted[module] = path
                 elif wanted[module] == path:
                     wanted[module] = 0
         if 0 in wanted:
-            raise self._cannot(f"module {wanted.index(0) + 1} would be on no path")
+            raise self.refused(
+                f"module {wanted.index(0) + 1} would be on no path", command="change"
+            )
         return wanted
-
-    def _cannot(self, text: str) -> DeniedError:
-        return DeniedError(
-            self.name, code=CANNOT, text=text, command="change", trace=self.wire()[-6:]
-        )
 
     # ------------------------------------------------------------------------- the wire
 
     def _begin(self, register: int, value: int) -> Operation:
         frame = self._frame(_WRITE, _BUNDLE, register, value)
-        begun = self._exchange.begin(frame)
+        pending = self.session.submit(frame)
 
         def finish() -> Span:
-            answer = begun.result()
-            self._value(frame, answer)
-            return Span(begun.sent.latest, answer.received)
+            reply = pending.result()
+            self._value(frame, reply)
+            return Span(pending.sent.latest, reply.received)
 
-        return Moved(begun.sent, finish)
+        return PendingMove(pending.sent, finish)
 
     def _read(self, module: int, register: int) -> int:
-        return self._ask(_READ, module, register, 0)
+        return self._command(_READ, module, register, 0)
 
-    def _ask(self, operation: int, module: int, register: int, value: int) -> int:
+    def _command(self, operation: int, module: int, register: int, value: int) -> int:
         frame = self._frame(operation, module, register, value)
-        return self._value(frame, self._exchange.ask(frame))
+        return self._value(frame, self.session.query(frame))
 
     def _frame(self, operation: int, module: int, register: int, value: int) -> bytes:
         number = next(self._numbers)
         body = struct.pack(">BBBBHI", 0xA5, number, operation, module, register, value & 0xFFFFFFFF)
         return body + struct.pack(">H", binascii.crc_hqx(body, 0xFFFF))
 
-    def _value(self, frame: bytes, answer: Answer) -> int:
-        """The value that answers `frame`; raises `DeniedError` or `GarbledError`."""
-        _, number, status, module, register, value, _ = struct.unpack(">BBBBHiH", answer.data)
+    def _value(self, frame: bytes, reply: Answer) -> int:
+        """Return the value in the reply to `frame`; raises `DeniedError` or `GarbledError`."""
+        _, number, status, module, register, value, _ = struct.unpack(">BBBBHiH", reply.data)
         if (number, module, register) != (frame[1], frame[3], int.from_bytes(frame[4:6], "big")):
-            raise self._exchange.failed(
-                GarbledError,
-                "answered another question than was asked",
-                frame.hex(" "),
-                ("answered", answer.data.hex(" ")),
-            )
+            raise self.garbled(frame.hex(" "), reply.data.hex(" "), "reply to this command")
         if status:
-            raise DeniedError(
-                self.name,
-                code=str(status),
-                text=_STATUS.get(status, "a status that is not documented"),
-                command=frame.hex(" "),
-                trace=self.wire()[-6:],
-            )
+            text = _STATUS.get(status, "a status that is not documented")
+            raise self.denied(frame.hex(" "), str(status), text)
         return int(value)
 
 

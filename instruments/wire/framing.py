@@ -1,38 +1,38 @@
-"""Where a message ends: one class a family of protocols."""
+"""Message boundaries: one class per family of protocols."""
 
 import re
 from typing import Protocol
 
 LONGEST = 16 << 20
-"""More bytes than this without an end are no message."""
+"""Longest message, in bytes; a longer one is taken for a lost terminator."""
 
 
 class FramingError(Exception):
-    """What came can be the beginning of no message."""
+    """The bytes received cannot begin a message."""
 
 
 class Framing(Protocol):
     """Cuts messages out of a stream of bytes."""
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first message and how many bytes it took, or None if its end has not come.
+        """Return the first message and its length in bytes, or None while it is incomplete.
 
         Raises:
             FramingError: no message begins like this.
         """
 
     def show(self, data: bytes) -> str:
-        """`data` as a trace shows it."""
+        """Return `data` as text for the trace."""
 
 
 class Lines:
-    """Text that ends with `end`; an empty line before an answer is passed over."""
+    """Text that ends with `end`; empty lines before a reply are skipped."""
 
     def __init__(self, end: bytes = b"\n") -> None:
         self._end = end
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first line that is not empty, without its end and what surrounds it."""
+        """Return the first line that is not empty, stripped."""
         start = 0
         while (at := buffer.find(self._end, start)) >= 0:
             after = at + len(self._end)
@@ -42,7 +42,7 @@ class Lines:
         return None
 
     def show(self, data: bytes) -> str:
-        """As text."""
+        """Return it as text."""
         return data.decode("ascii", "backslashreplace")
 
 
@@ -50,7 +50,7 @@ class Bracketed:
     """Text between angle brackets: `<OSW_OUT_03>`."""
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first `<...>`, with its brackets; line ends around it do not count."""
+        """Return the first `<...>`, with its brackets; line ends around it are skipped."""
         text = buffer.lstrip(b"\r\n")
         if text and not text.startswith(b"<"):
             raise FramingError("it does not begin with <")
@@ -60,7 +60,7 @@ class Bracketed:
         return text[: at + 1], len(buffer) - len(text) + at + 1
 
     def show(self, data: bytes) -> str:
-        """As text."""
+        """Return it as text."""
         return data.decode("ascii", "backslashreplace")
 
 
@@ -71,11 +71,11 @@ class Sized:
         self._size = size
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first `size` bytes."""
+        """Return the first `size` bytes."""
         return (buffer[: self._size], self._size) if len(buffer) >= self._size else None
 
     def show(self, data: bytes) -> str:
-        """As hexadecimal bytes."""
+        """Return it as hexadecimal bytes."""
         return data.hex(" ")
 
 
@@ -84,11 +84,11 @@ _UNUSUAL = (b"#", b"\r", b"\n")
 
 
 class Scpi:
-    """SCPI answers: a line of text, or an IEEE 488.2 definite-length block and its line end."""
+    """SCPI replies: a line of text, or an IEEE 488.2 definite-length block and its line end."""
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first line without its end, or the whole block with its `#<digits><length>`."""
-        if not buffer.startswith(_UNUSUAL):
+        """Return the first line without its end, or the block with its `#<digits><length>`."""
+        if not buffer.startswith(_UNUSUAL):  # nearly every reply; worth a path without copies
             at = buffer.find(b"\n")
             return None if at < 0 else (buffer[:at].rstrip(b"\r"), at + 1)
         text = buffer.lstrip(b"\r\n")
@@ -114,10 +114,10 @@ class Scpi:
             return text[:end], skipped + end + 2
         if rest in {b"", b"\r"}:
             return None
-        raise FramingError("a block is longer than it said")
+        raise FramingError("a block is longer than announced")
 
     def show(self, data: bytes) -> str:
-        """As text; of a block only how long it is."""
+        """Return it as text; of a long block only its length."""
         if len(data) > 200 and _BLOCK.match(data):
             return f"{data[:12].decode('ascii', 'backslashreplace')}... ({len(data)} bytes)"
         return data.decode("ascii", "backslashreplace")

@@ -6,8 +6,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from instruments.kernel import enter_command
-from instruments.wire.shell import LONGEST_COMPLAINT, LineListener, last_words
+from lightrig.instruments.namespaces.namespaces import enter_command
+from lightrig.instruments.wire.shell import LONGEST_STDERR, LineListener, end_of_stderr
 
 
 class NamespaceShell:
@@ -21,7 +21,7 @@ class NamespaceShell:
 
     def start(self, command: Sequence[str], listener: LineListener) -> "ProcessChannel":
         process = subprocess.Popen(
-            enter_command(self._pid, list(command)),
+            self.local_command(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -31,6 +31,9 @@ class NamespaceShell:
         self._channels = [each for each in self._channels if not each.closed]
         self._channels.append(channel)
         return channel
+
+    def local_command(self, command: Sequence[str]) -> list[str]:
+        return enter_command(self._pid, list(command))
 
     def close(self) -> None:
         for channel in self._channels:
@@ -47,19 +50,21 @@ class ProcessChannel:
         self._process = process
         self._input = process.stdin
         self._output = process.stdout
-        self._complaints = process.stderr
+        self._stderr_pipe = process.stderr
         self._listener = listener
-        self._complaint = b""
+        self._stderr = b""
         self.status: int | None = None
         self.closed = False
-        self._critic = threading.Thread(target=self._read_complaint, name="namespace", daemon=True)
-        self._critic.start()
+        self._stderr_reader = threading.Thread(
+            target=self._read_stderr, name="namespace", daemon=True
+        )
+        self._stderr_reader.start()
         self._reader = threading.Thread(target=self._read, name="namespace", daemon=True)
         self._reader.start()
 
     @property
-    def complaint(self) -> str:
-        return self._complaint.decode("utf-8", "backslashreplace")
+    def stderr(self) -> str:
+        return self._stderr.decode("utf-8", "backslashreplace")
 
     def send(self, text: str) -> None:
         self._input.write(text.encode() + b"\n")
@@ -74,17 +79,17 @@ class ProcessChannel:
             self._process.wait()
         self._reader.join()
         self._output.close()
-        self._complaints.close()
+        self._stderr_pipe.close()
         self.closed = True
 
     def _read(self) -> None:
         for line in iter(self._output.readline, b""):
             self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
-        self._critic.join()
+        self._stderr_reader.join()
         self.status = self._process.wait()
-        self._listener.ended(last_words(self.complaint) or "the program ended")
+        self._listener.ended(end_of_stderr(self.stderr) or "the program ended")
 
-    def _read_complaint(self) -> None:
-        """Apart, so that a program that complains at length is never held up by it."""
-        while data := self._complaints.read(1 << 16):
-            self._complaint = (self._complaint + data)[-LONGEST_COMPLAINT:]
+    def _read_stderr(self) -> None:
+        """Read on a second thread: a program with much to stderr would block on a full pipe."""
+        while data := self._stderr_pipe.read(1 << 16):
+            self._stderr = (self._stderr + data)[-LONGEST_STDERR:]

@@ -1,7 +1,7 @@
 """NETCONF (RFC 6241) through ncclient: replies, errors, timeouts on the bench's clock.
 
-Every reply repeats its question's message-id, so none is ever taken for another's. What was not
-answered in time ends its session, since half a message would stand in the way of all that follow.
+Every reply repeats the message-id of its rpc. An rpc that is not answered in time ends the session:
+half a message may have come, and would be in the way of all that follow.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,38 +12,35 @@ from typing import Any
 from lxml import etree
 from ncclient.operations import RPC, Dispatch, EditConfig, Get, GetConfig
 
-from instruments.clock import Clock, Span
-from instruments.errors import (
-    DisconnectedError,
-    GarbledError,
-)
-from instruments.wire.netconf_ssh import NcSession, open_session
-from instruments.wire.ssh import SshLogin
-from instruments.wire.tagged import DEFAULT_TIMEOUT, Pending, TaggedSession
-from instruments.wire.turns import Turns
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import DisconnectedError, GarbledError
+from lightrig.instruments.wire.fair_lock import FairLock
+from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
+from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
+from lightrig.instruments.wire.ssh import SshLogin
 
 _NO_NETCONF = "answered something that is not NETCONF"
 
 
 @dataclass(frozen=True, slots=True)
 class NetconfReply:
-    """An answer without errors.
+    """A reply without errors.
 
     Attributes:
         root: the `rpc-reply` element.
-        received: when it was read.
+        received: stamp of its arrival.
     """
 
     root: Any
     received: int
 
     def entries(self, container: str, entry: str) -> list[dict[str, str]]:
-        """The leaves of each `entry` in `container`, by name; namespaces are left out."""
+        """Return the leaves of each `entry` in `container`, by name without namespace."""
         found = self.root.iterfind(f"{{*}}data/{{*}}{container}/{{*}}{entry}")
         return [_leaves(element) for element in found]
 
     def leaves(self, container: str) -> dict[str, str]:
-        """The leaves of `container` itself; empty if the answer has no such container."""
+        """Return the leaves of `container`; empty if the reply has no such container."""
         found = self.root.find(f"{{*}}data/{{*}}{container}")
         return {} if found is None else _leaves(found)
 
@@ -58,7 +55,7 @@ def _name(element: Any) -> str:
 
 
 class NetconfSession(TaggedSession[NetconfReply]):
-    """One NETCONF session with a switch; several rpcs may be under way at once.
+    """One NETCONF session with a switch; several rpcs may be in flight.
 
     It connects with the first rpc, and again with the first one after the session was lost.
     `reports` holds the newest notifications.
@@ -68,12 +65,12 @@ class NetconfSession(TaggedSession[NetconfReply]):
         host: name or address.
         port: TCP port, usually 830.
         clock: the bench's clock.
-        login: user and password, or None for the user's own keys.
-        user: whose keys, without a login; None for the name that SSH itself would use.
-        known_hosts: file of host keys, None for the user's own.
-        meanings: what error tags mean, and what to try, by tag.
-        spurious: words in errors that are no refusal, in small letters: such errors are noted
-            and set aside.
+        login: user and password, or None for the user's keys.
+        user: name of the user without a login; None for the one that SSH would use.
+        known_hosts: file of host keys, None for the user's.
+        meanings: meaning and remedy of error tags, by tag.
+        spurious: substrings, in lower case, of errors that are no refusal: such errors are noted
+            and ignored.
     """
 
     _advice = "is the switch busy, is its session limit reached?"
@@ -96,7 +93,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
         name, password = login or (user, None)
         self._login = SshLogin(name, password, known_hosts)
         self._spurious = tuple(spurious)
-        self._opening = Turns(clock)
+        self._opening = FairLock(clock)
         self._session: NcSession | None = None
         self._last_id = 0
         if login:
@@ -105,43 +102,43 @@ class NetconfSession(TaggedSession[NetconfReply]):
     # ---------------------------------------------------------------------------- rpcs
 
     def get(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """State and configuration below a subtree filter, within `timeout` ns.
+        """Return state and configuration below a subtree filter, within `timeout` ns.
 
-        Raises what `edit` and `Pending.result` do.
+        Raises what `edit` and `Pending.result` raise.
         """
         return self._submit(_Get, filter=("subtree", criteria)).result(timeout)
 
     def get_config(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """The running configuration below a subtree filter; see `get`."""
+        """Return the running configuration below a subtree filter; see `get`."""
         running = {"source": "running", "filter": ("subtree", criteria)}
         return self._submit(_GetConfig, **running).result(timeout)
 
     def edit(self, config: str) -> Pending[NetconfReply]:
-        """Begin to merge `config`, a whole `config` element, into the running configuration.
+        """Start merging `config`, a whole `config` element, into the running configuration.
 
         Raises:
             UnreachableError: the session was down and could not be opened.
-            DisconnectedError: it broke while the rpc was written.
+            DisconnectedError: it ended while the rpc was written.
         """
         return self._submit(_EditConfig, config, target="running", default_operation="merge")
 
     def call(self, operation: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
-        """Carry out an rpc of the switch's own, given as an XML element; see `get`."""
+        """Call a vendor-specific rpc, given as an XML element; see `get`."""
         return self._submit(_Dispatch, etree.fromstring(operation)).result(timeout)
 
     def close(self) -> None:
-        """End the session; the next rpc would open it again."""
+        """Close the session; the next rpc would open it again."""
         self._drop(self._session)
 
     def _drop(self, session: NcSession | None) -> None:
-        """End `session` and what waits for its answers, but none that was opened meanwhile."""
+        """Close `session` and fail its rpcs, unless another session was opened meanwhile."""
         if session is None:
             return
         lost: list[Pending[NetconfReply]] = []
         with self._lock:
             if self._session is session:
                 self._session = None
-                lost = self._all_taken()
+                lost = self._pop_all()
         session.end()
         self._fail(lost, DisconnectedError, "had its session closed before it answered")
 
@@ -161,7 +158,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
         try:
             rpc.request(*arguments, **options)
         except Exception as error:
-            self._taken(pending.tag)
+            self._pop(pending.tag)
             self._drop(session)
             problem = "closed the session while an rpc was written"
             because = ("because", str(error) or type(error).__name__)
@@ -178,12 +175,12 @@ class NetconfSession(TaggedSession[NetconfReply]):
             self._session = session
         return session
 
-    def forget(self, pending: Pending[NetconfReply], waited: int) -> bool:
-        """Give up on `pending`, and on the session, unless its answer came just now."""
-        given_up = super().forget(pending, waited)
-        if given_up:
+    def cancel(self, pending: Pending[NetconfReply], waited: int) -> bool:
+        """Resolve `pending` with a timeout and close the session, unless its reply just came."""
+        timed_out = super().cancel(pending, waited)
+        if timed_out:
             self.close()
-        return given_up
+        return timed_out
 
     def _what_came(self) -> str:
         return "nothing came that answers it"
@@ -191,11 +188,11 @@ class NetconfSession(TaggedSession[NetconfReply]):
     # ------------------------------------------------------------- on the session's thread
 
     def wrote(self, message: str) -> None:
-        """Note what is about to be written; on the asker's thread."""
+        """Note a message before it is written; on the querying thread."""
         self.trace.sent(message)
 
     def read(self, message: str) -> bool:
-        """Note what came; False where nobody waits for it."""
+        """Note a received message; False if no rpc waits for it."""
         self.trace.received(message)
         try:
             root = etree.fromstring(message.strip().encode())
@@ -211,21 +208,21 @@ class NetconfSession(TaggedSession[NetconfReply]):
         if name != "rpc-reply" or "message-id" not in root.attrib:
             self._garbled(message, "it answers nothing")
             return False
-        pending = self._taken(root.attrib["message-id"])
+        pending = self._pop(root.attrib["message-id"])
         if pending is None:
-            self.trace.remarked("set aside: nobody waits for this message-id")
+            self.trace.remarked("set aside: no rpc waits for this message-id")
             return False
         self._answer(pending, root)
         return True
 
     def ended(self, session: NcSession, error: Exception) -> None:
-        """Hear that `session` ended, and why."""
+        """Take the end of `session` and its reason."""
         self.trace.ended(str(error))
         lost: list[Pending[NetconfReply]] = []
         with self._lock:  # from here on an rpc opens another session
             if self._session is session:
                 self._session = None
-                lost = self._all_taken()
+                lost = self._pop_all()
         because = ("because", str(error))
         if isinstance(error, EOFError | OSError):
             problem = "closed the session before it had answered"
@@ -235,31 +232,31 @@ class NetconfSession(TaggedSession[NetconfReply]):
 
     def _answer(self, pending: Pending[NetconfReply], root: Any) -> None:
         for error in root.iterfind(".//{*}rpc-error"):
-            said = _leaves(error)
-            words = " ".join(map(str.strip, error.itertext())).lower()
-            warning = said.get("error-severity") == "warning"
-            if warning or any(word in words for word in self._spurious):
-                self.trace.remarked(f"set aside: {said.get('error-message', words)}")
+            leaves = _leaves(error)
+            text = " ".join(map(str.strip, error.itertext())).lower()
+            warning = leaves.get("error-severity") == "warning"
+            if warning or any(each in text for each in self._spurious):
+                self.trace.remarked(f"set aside: {leaves.get('error-message', text)}")
                 continue
-            code = said.get("error-tag", "rpc-error")
-            text = " ".join(filter(None, (said.get("error-message"), said.get("error-path"))))
+            code = leaves.get("error-tag", "rpc-error")
+            text = " ".join(filter(None, (leaves.get("error-message"), leaves.get("error-path"))))
             pending.resolve(self._denied(pending, code, self.trace.masked(text)))
             return
         pending.resolve(NetconfReply(root, self._clock.now()))
 
     def _garbled(self, message: str, why: str) -> None:
-        """Nobody knows whose answer that was, so nobody who waits can trust in one to come."""
+        """Fail all rpcs in flight: it is unknown which of them the message was meant for."""
         with self._lock:
-            lost = self._all_taken()
+            lost = self._pop_all()
         answered = ("answered", repr(self.trace.masked(message).strip()[:200]))
         self._fail(lost, GarbledError, _NO_NETCONF, ("because", self.trace.masked(why)), answered)
 
 
 class _Rpc(RPC):
-    """An rpc that leaves its operation, as text, with whoever waits.
+    """An rpc that stores its operation, as text, in its `Pending`.
 
-    It has the number of its pending answer, where ncclient would draw a UUID: the traces of one
-    seed are alike then.
+    Its message-id is the number of its `Pending`, where ncclient would draw a UUID: so the traces
+    of one seed are equal.
     """
 
     _id: str

@@ -1,9 +1,8 @@
-"""One NETCONF session over SSH (RFC 6242): ncclient's, on a connection of our own.
+"""One NETCONF session over SSH (RFC 6242): ncclient's, over our TCP connection.
 
-ncclient's own loop looks for something to send ten times a second, and gives up on a message
-that it cannot read without telling anybody. Here whoever asks writes, a thread reads and does
-nothing else, and every message is shown to a listener first. The bytes on the SSH channel are
-counted as they are on any other wire.
+ncclient's loop looks for something to send ten times a second, and drops a message that it cannot
+parse without an error. Here the querying thread writes, a reader thread only reads, and every
+message goes to a listener first. The bytes on the SSH channel are counted as on any other wire.
 """
 
 import contextlib
@@ -23,29 +22,29 @@ from ncclient.transport.errors import (
 from ncclient.transport.session import NetconfBase
 from ncclient.transport.ssh import SSHSession
 
-from instruments.clock import Clock, Flight
-from instruments.errors import UnreachableError
-from instruments.wire.ssh import SshLogin
-from instruments.wire.tcp import connect
+from lightrig.instruments.clock import Clock, Flight
+from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.ssh import SshLogin
+from lightrig.instruments.wire.tcp import connect
 
-# What goes wrong is raised, and told once; nobody is to hear of it from a log as well.
+# Failures are raised as errors; a log would print them a second time.
 logging.getLogger("ncclient").addHandler(logging.NullHandler())
 
 CONNECT_TIMEOUT = 5.0
-"""How long to wait for the connection, and for the hello, in seconds of real time."""
+"""Time allowed for the connection, and for the hello, in s of real time."""
 
 
 class MessageListener(Protocol):
-    """Who is told what a session writes and reads."""
+    """Receiver of a session's messages."""
 
     def wrote(self, message: str) -> None:
-        """`message` is about to be written, without its framing."""
+        """Take `message`, without its framing, before it is written."""
 
     def read(self, message: str) -> bool:
-        """`message` came, on the session's thread; whether ncclient is to act on it."""
+        """Take a received message, on the session's thread; whether ncclient shall process it."""
 
     def ended(self, session: "NcSession", error: Exception) -> None:
-        """`session` ended, on its own thread; nothing more will come."""
+        """Take the end of `session`, on its thread."""
 
 
 def open_session(
@@ -100,7 +99,7 @@ def open_session(
                 ) from error
             case _UnreadableHostsError():
                 raise unreachable(
-                    f"is not asked, since known_hosts cannot be read: {error}",
+                    f"was not contacted, since known_hosts cannot be read: {error}",
                     "is it a file of host keys?",
                 ) from error
             case Exception():
@@ -117,10 +116,10 @@ class _UnreadableHostsError(Exception):
 
 
 class NcSession(SSHSession):
-    """ncclient's session over SSH, read by its thread and written by whoever asks.
+    """ncclient's session over SSH, read by its thread and written by the querying thread.
 
     Attributes:
-        over: whether the switch has ended it; who writes after that would wait for ever.
+        over: whether the switch has ended it; a reply to a later write would never come.
     """
 
     def __init__(
@@ -141,12 +140,12 @@ class NcSession(SSHSession):
         self.over = False
 
     def knows_another_key(self, host: str, port: int) -> bool:
-        """Whether the file of host keys has one for this host."""
+        """Whether the file of host keys has a key for this host."""
         names = (host, f"[{host}]:{port}")
         return any(self._host_keys.lookup(name) is not None for name in names)
 
     def load_known_hosts(self, filename: str | None = None) -> None:
-        """Read the host keys that are known: the given file's alone, or the user's own."""
+        """Read the known host keys: only those of the given file, or the user's."""
         try:
             if self._known_hosts is None:
                 super().load_known_hosts(filename)
@@ -171,20 +170,20 @@ class NcSession(SSHSession):
             flight.sent(len(framed))
             try:
                 channel.sendall(framed)
-            except BaseException:  # an interrupt too: nobody knows how much of it went out
+            except BaseException:  # an interrupt too: how much of it was written is unknown
                 flight.landed(len(framed))
                 _hang_up(channel)
                 raise
 
     def run(self) -> None:
-        """Read until the switch hangs up; on the session's own thread."""
+        """Read until the switch closes the session; on the session's thread."""
         channel, flight = self._channel, self._counted()
         error: Exception = EOFError("the switch closed the session")
         try:
             while data := channel.recv(1 << 16):
                 self.parser.parse(data)
                 flight.landed(len(data))
-        except Exception as failure:  # framing, text: whoever waits is told
+        except Exception as failure:  # framing, encoding: reported to all waiting commands
             error = failure
         self.over = True
         self._listener.ended(self, error)
@@ -194,8 +193,8 @@ class NcSession(SSHSession):
         self._connected = False
 
     def end(self) -> None:
-        """Hang up; nothing is heard of the session any more."""
-        self._listener = _Deaf()
+        """Close the session without informing the listener."""
+        self._listener = _NoListener()
         if self.transport is not None:
             self.close()
         with contextlib.suppress(OSError):
@@ -218,7 +217,7 @@ def _hang_up(channel: paramiko.Channel) -> None:
         channel.close()
 
 
-class _Deaf:
+class _NoListener:
     def wrote(self, message: str) -> None:
         pass
 

@@ -1,7 +1,7 @@
-"""Keeps what goes over the wires of a bench's instruments, one file an instrument.
+"""Recording of the traffic of a bench's instruments, one file per instrument.
 
-A trace looks for its clock's recorder each time its way is opened. So a recording is to be begun
-before the instruments are asked anything, and no driver has to know of it.
+A trace looks for its clock's recorder each time its connection is opened. So a recording starts
+before the first query, and no driver has to know of it.
 """
 
 import re
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TextIO
 from weakref import WeakKeyDictionary
 
-from instruments.clock import Clock, wall_time
-from instruments.transcript import Piece, about_line, first_line
+from lightrig.instruments.clock import Clock, wall_time
+from lightrig.instruments.core.transcript import Piece, about_line, first_line
 
 
 class Recorder:
-    """Writes transcripts into a folder, a line a piece, so that a killed run leaves them too.
+    """Writes transcripts into a folder, line by line, so that a killed run leaves them too.
 
     Args:
-        clock: whose instruments are recorded.
-        folder: is made when the first piece comes.
+        clock: the clock of the instruments that are recorded.
+        folder: created with the first piece.
     """
 
     def __init__(self, clock: Clock, folder: Path) -> None:
@@ -31,21 +31,21 @@ class Recorder:
         self._sessions: defaultdict[str, int] = defaultdict(int)
 
     def describe(self, instrument: str, **about: str) -> None:
-        """Keep what is known of an instrument: its `model`, `identity`, `wire`."""
+        """Record facts about an instrument: its `model`, `identity`, `wire`."""
         self._write(instrument, about_line(about))
 
     def session(self, instrument: str) -> int:
-        """The number of a new session with an instrument."""
+        """Return the number of a new session with an instrument."""
         with self._lock:
             self._sessions[instrument] += 1
             return self._sessions[instrument]
 
     def note(self, instrument: str, piece: Piece) -> None:
-        """Keep one piece."""
+        """Record one piece."""
         self._write(instrument, piece.line())
 
     def close(self) -> None:
-        """Write no more, and close the files."""
+        """Stop recording and close the files."""
         if recorder_of(self._clock) is self:
             del _recorders[self._clock]
         with self._lock:
@@ -56,11 +56,11 @@ class Recorder:
         with self._lock:
             file = self._files.get(instrument)
             if file is None:
-                file = self._files[instrument] = self._opened(instrument)
+                file = self._files[instrument] = self._create(instrument)
             if not file.closed:
                 file.write(line + "\n")
 
-    def _opened(self, instrument: str) -> TextIO:
+    def _create(self, instrument: str) -> TextIO:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^\w.-]", "_", instrument)
         number, path = 1, self._folder / f"{name}.jsonl"
@@ -84,11 +84,11 @@ _recorders: WeakKeyDictionary[Clock, Recorder] = WeakKeyDictionary()
 
 
 def record(clock: Clock, folder: Path) -> Recorder:
-    """Begin to keep in `folder` what the instruments on `clock` are asked and answer."""
+    """Start recording the traffic of the instruments on `clock` in `folder`."""
     recorder = _recorders[clock] = Recorder(clock, folder)
     return recorder
 
 
 def recorder_of(clock: Clock) -> Recorder | None:
-    """Whoever keeps what the instruments on `clock` say, if anybody does."""
+    """Return the recorder of the instruments on `clock`, if there is one."""
     return _recorders.get(clock)

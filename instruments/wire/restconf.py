@@ -1,9 +1,9 @@
-"""RESTCONF (RFC 8040) through httpx, on a connection of our own.
+"""RESTCONF (RFC 8040) over a `QuerySession`.
 
-httpx words requests and reads answers; the bytes go over an `Exchange`, as those of any other
-protocol without tags do, so that timeouts, closed connections and traces are those of the bench.
-A trace shows a message's first line and body: its header fields say nothing of the switch, and
-one of them is the password.
+httpx and h11 encode requests and decode replies; the bytes go over a `QuerySession`, as those of
+any protocol without tags, so that timeouts, closed connections and traces are those of the bench.
+A trace shows a message's first line and body: its header fields carry nothing about the switch,
+and one of them is the password.
 """
 
 import base64
@@ -15,18 +15,20 @@ from typing import Any, NamedTuple
 import h11
 import httpx
 
-from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError, InstrumentError, UnreachableError
-from instruments.wire.deferred import Deferred, Deferring
-from instruments.wire.exchange import Answer, Exchange
-from instruments.wire.framing import FramingError
-from instruments.wire.trace import Trace
-
-DEFAULT_TIMEOUT = 10_000_000_000
-"""How long an answer may take, in ns."""
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    GarbledError,
+    InstrumentError,
+    UnreachableError,
+)
+from lightrig.instruments.wire.framing import FramingError
+from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pipeline, PipelinedReply
+from lightrig.instruments.wire.session import Answer, QuerySession
+from lightrig.instruments.wire.trace import Trace
 
 MEDIA = "application/yang-data+json"
-_LONGEST_WORDS = 300
+_LONGEST_TEXT = 300
 _BEGINS = b"HTTP/1."
 
 
@@ -34,21 +36,21 @@ class Http:
     """HTTP/1.1 responses (RFC 9112)."""
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """The first response with head and body, interim ones before it included."""
+        """Return the first response with head and body, with interim ones before it."""
         if not _BEGINS.startswith(buffer[: len(_BEGINS)]):
             raise FramingError(f"it does not begin with {_BEGINS.decode()}")
         parsed = _parsed(buffer)
         return None if parsed is None else (buffer[: parsed.taken], parsed.taken)
 
     def show(self, data: bytes) -> str:
-        """Its first line and its body."""
+        """Return its first line and its body."""
         head, _, body = data.partition(b"\r\n\r\n")
         line = head.split(b"\r\n")[0]
         return b" ".join(filter(None, (line, body))).decode("utf-8", "backslashreplace")
 
 
 class _Parsed(NamedTuple):
-    """A whole response, and how many bytes it took."""
+    """A whole response, and its length in bytes."""
 
     head: h11.Response
     body: bytes
@@ -56,9 +58,9 @@ class _Parsed(NamedTuple):
 
 
 def _parsed(data: bytes) -> _Parsed | None:
-    """The response that `data` begins with, None if it has not come whole.
+    """Return the response at the beginning of `data`, None while it is incomplete.
 
-    Raises `FramingError` where no response begins like this.
+    Raises `FramingError` if no response begins like this.
     """
     connection = h11.Connection(h11.CLIENT)
     connection.send(h11.Request(method="GET", target="/", headers=[("Host", "-")]))
@@ -79,20 +81,20 @@ def _parsed(data: bytes) -> _Parsed | None:
             elif not isinstance(event, h11.InformationalResponse):
                 return None
     except h11.RemoteProtocolError as error:
-        # What stands behind a colon is what came, and nobody has masked that.
+        # Behind the colon h11 quotes the bytes, in which secrets are not masked.
         raise FramingError(f"it is no HTTP: {str(error).partition(':')[0]}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class RestconfReply:
-    """An answer that is no error.
+    """A reply that is no error.
 
     Attributes:
         status: of HTTP.
-        body: what its JSON says, None without a body.
-        etag: the version of the resource, empty where the switch names none.
-        sent: between which stamps the request was written.
-        received: when the answer was there.
+        body: the decoded JSON, None without a body.
+        etag: the version of the resource, empty if the switch names none.
+        sent: stamps before and after the request was written.
+        received: stamp of the reply.
     """
 
     status: int
@@ -103,33 +105,33 @@ class RestconfReply:
 
 
 class PendingReply:
-    """A request that was sent and not yet answered.
+    """The reply to a request that was submitted.
 
     Attributes:
-        sent: between which stamps it was written.
+        sent: stamps before and after the request was written.
     """
 
-    def __init__(self, session: "RestconfSession", deferred: Deferred) -> None:
-        self.sent = deferred.sent
+    def __init__(self, session: "RestconfSession", reply: PipelinedReply) -> None:
+        self.sent = reply.sent
         self._session = session
-        self._deferred = deferred
+        self._reply = reply
 
     def result(self, timeout: int = DEFAULT_TIMEOUT) -> RestconfReply:
-        """Wait for the answer, at most `timeout` ns; raises what `request` does."""
-        return self._session.understood(self._deferred.result(timeout), self._deferred.command)
+        """Wait for the reply, at most `timeout` ns; raises what `request` raises."""
+        return self._session.decoded(self._reply.result(timeout), self._reply.command)
 
 
 class RestconfSession:
-    """One connection to a RESTCONF server; may be shared by threads, which take turns.
+    """One connection to a RESTCONF server; threads may share it.
 
     Args:
         instrument: its name in error messages.
         host: name or address.
         port: TCP port.
         clock: the bench's clock.
-        login: user and password for HTTP Basic, None for a server that asks for none.
-        root: where the API begins.
-        meanings: what status codes mean, and what to try, by code.
+        login: user and password for HTTP Basic, None for a server without login.
+        root: path of the API.
+        meanings: meaning and remedy of status codes, by code.
     """
 
     def __init__(
@@ -148,24 +150,24 @@ class RestconfSession:
         self._root = root
         self._meanings = meanings or {}
         framing = Http()
-        self._deferring = Deferring(instrument, host, port, clock, framing)
+        self._pipeline = Pipeline(instrument, host, port, clock, framing)
         wire = f"restconf://{self._where}"
-        self._exchange = Exchange(instrument, self._deferring.open, clock, framing, wire=wire)
-        self._deferring.trace = self._exchange.trace
+        self._queries = QuerySession(instrument, self._pipeline.open, clock, framing, wire=wire)
+        self._pipeline.trace = self._queries.trace
         self._headers = {"Accept": MEDIA, "User-Agent": "lightrig"}
         if login:
             token = base64.b64encode(":".join(login).encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
             for secret in (login[1], token):
-                self._exchange.trace.mask(secret)
+                self._queries.trace.mask(secret)
 
     @property
     def trace(self) -> Trace:
-        """What went over the wire."""
-        return self._exchange.trace
+        """All traffic of the session."""
+        return self._queries.trace
 
     def get(self, path: str, timeout: int = DEFAULT_TIMEOUT) -> RestconfReply:
-        """The resource at `path`, which is relative to the API's root; see `request`."""
+        """Return the resource at `path`, relative to the API's root; see `request`."""
         return self.request("GET", path, timeout=timeout)
 
     def request(
@@ -177,57 +179,57 @@ class RestconfSession:
         version: str = "",
         timeout: int = DEFAULT_TIMEOUT,
     ) -> RestconfReply:
-        """Send a request and wait for its answer, at most `timeout` ns.
+        """Send a request and wait for its reply, at most `timeout` ns.
 
-        `version`, an ETag, lets the server do it only where the resource is still that one.
+        `version`, an ETag, makes the server refuse it if the resource has changed since.
 
         Raises:
             DeniedError: the server answered a status of 300 or more; its code is the status.
             UnreachableError: no connection, or the server refused the login.
-            NoReplyError, DisconnectedError, GarbledError: as `Exchange.ask`.
+            NoReplyError, DisconnectedError, GarbledError: as `QuerySession.query`.
         """
-        data, shown = self._worded(method, path, body, version)
-        return self.understood(self._exchange.ask(data, timeout, shown=shown), shown)
+        data, shown = self._encoded(method, path, body, version)
+        return self.decoded(self._queries.query(data, timeout, shown=shown), shown)
 
     def submit(
         self, method: str, path: str, body: object = None, *, version: str = ""
     ) -> PendingReply:
-        """Send a request and return at once; raises what `request` does before an answer."""
-        data, shown = self._worded(method, path, body, version)
-        deferred = self._deferring.begin(
-            lambda: self._exchange.tell(data, shown=shown), shown, self._exchange.close
+        """Send a request and return at once; raises what `request` raises before a reply."""
+        data, shown = self._encoded(method, path, body, version)
+        reply = self._pipeline.submit(
+            lambda: self._queries.write(data, shown=shown), shown, self._queries.close
         )
-        return PendingReply(self, deferred)
+        return PendingReply(self, reply)
 
     def close(self) -> None:
-        """End the connection; the next request would open another."""
-        self._exchange.close()
+        """Close the connection; the next request would open another."""
+        self._queries.close()
 
-    def understood(self, answer: Answer, shown: str) -> RestconfReply:
-        """What an answer says; for `PendingReply`."""
+    def decoded(self, answer: Answer, shown: str) -> RestconfReply:
+        """Return a reply's content, or raise its error; for `PendingReply`."""
         parsed = _parsed(answer.data)
         assert parsed is not None  # the framing has cut it by the same rules
         head, body, _ = parsed
         response = httpx.Response(head.status_code, headers=list(head.headers), content=body)
         if response.headers.get("Connection", "").lower() == "close":
-            self._exchange.close()
+            self._queries.close()
         if response.status_code >= 300:
             raise self._refused(response, shown)
         try:
             content = response.json() if body.strip() else None
         except ValueError as error:
-            raise self._exchange.failed(
+            raise self._queries.failed(
                 GarbledError,
                 "answered something that is no JSON",
                 shown,
                 ("because", str(error)),
-                ("answered", self.trace.masked(repr(body[:_LONGEST_WORDS]))),
+                ("answered", self.trace.masked(repr(body[:_LONGEST_TEXT]))),
             ) from error
         etag = response.headers.get("ETag", "")
         return RestconfReply(response.status_code, content, etag, answer.sent, answer.received)
 
-    def _worded(self, method: str, path: str, body: object, version: str) -> tuple[bytes, str]:
-        """A request as it is written, and as it is shown."""
+    def _encoded(self, method: str, path: str, body: object, version: str) -> tuple[bytes, str]:
+        """Return a request's bytes, and its text for the trace."""
         headers = self._headers | ({"If-Match": version} if version else {})
         content = None
         if body is not None:
@@ -247,30 +249,30 @@ class RestconfSession:
 
     def _refused(self, response: httpx.Response, shown: str) -> InstrumentError:
         status = response.status_code
-        words = self.trace.masked(_words(response))
+        text = self.trace.masked(_error_text(response))
         if status == httpx.codes.UNAUTHORIZED:
-            return self._exchange.failed(
+            return self._queries.failed(
                 UnreachableError,
                 f"refused the login at {self._where}",
                 shown,
-                ("answered", f"{status} {words}"),
+                ("answered", f"{status} {text}"),
                 ("try", "the credentials that `login:` names"),
             )
         return DeniedError(
             self.instrument,
             code=str(status),
-            text=words,
+            text=text,
             command=shown,
             details=list(zip(("meaning", "try"), self._meanings.get(status, ()), strict=False)),
             trace=self.trace.tail(),
         )
 
 
-def _words(response: httpx.Response) -> str:
-    """A refusal in the server's own words: its error messages, or whatever it sent."""
+def _error_text(response: httpx.Response) -> str:
+    """Return the error messages of a refusal (RFC 8040, section 7.1), or else its body."""
     try:
         errors = response.json()["ietf-restconf:errors"]["error"]
-        said = [f"{e.get('error-tag', '')} {e.get('error-message', '')}".strip() for e in errors]
+        texts = [f"{e.get('error-tag', '')} {e.get('error-message', '')}".strip() for e in errors]
     except (ValueError, KeyError, TypeError, AttributeError):
-        said = [response.text[:_LONGEST_WORDS].strip()]
-    return "; ".join(filter(None, said)) or response.reason_phrase
+        texts = [response.text[:_LONGEST_TEXT].strip()]
+    return "; ".join(filter(None, texts)) or response.reason_phrase

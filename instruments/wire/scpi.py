@@ -1,8 +1,8 @@
-"""SCPI over any way that carries bytes (SCPI-99, IEEE 488.2).
+"""SCPI over any byte stream (SCPI-99, IEEE 488.2).
 
-A command that the instrument objects to says so in its error queue, not in an answer. `do`
-therefore reads the queue behind every command, in the same write, so that an objection is the
-error of the command that caused it.
+An instrument reports a refused command in its error queue, not in a reply. `do` therefore sends
+the queue's query behind every command, in the same write, so that the refusal becomes the error
+of the command that caused it.
 """
 
 import re
@@ -10,14 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from instruments.clock import Clock, Span
-from instruments.errors import DeniedError, GarbledError, InstrumentError
-from instruments.way import AddressError, Way
-from instruments.wire.exchange import DEFAULT_TIMEOUT, Answer, AskInTurn, Exchange, Resync
-from instruments.wire.framing import Scpi
-from instruments.wire.stream import OpenStream, Stream, serial_stream, tcp_stream
-from instruments.wire.trace import Trace
-from instruments.wire.visa import is_serial, visa_stream
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.endpoint import AddressError, Endpoint
+from lightrig.instruments.core.errors import DeniedError, GarbledError, InstrumentError
+from lightrig.instruments.wire.framing import Scpi
+from lightrig.instruments.wire.session import (
+    DEFAULT_TIMEOUT,
+    Answer,
+    ExclusiveQuery,
+    QuerySession,
+    Resync,
+)
+from lightrig.instruments.wire.stream import OpenStream, Stream, serial_stream, tcp_stream
+from lightrig.instruments.wire.trace import Trace
 
 _ERROR = re.compile(r'([+-]?\d+)\s*,\s*"?(.*?)"?\s*$', re.DOTALL)
 _LONGEST_QUEUE = 100
@@ -25,24 +30,25 @@ IDENTITY = "*IDN?"
 
 
 ScpiReply: TypeAlias = Answer
-"""An answer, of which mostly its `text` is wanted."""
+"""A reply, of which mostly the `text` is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScpiResync(Resync):
-    """Brings SCPI back into step with *IDN?, which every instrument answers.
+    """Resynchronisation by *IDN?, which every instrument answers.
 
-    Where one *IDN? may still be answered, the next is asked behind one *ESE? more, in the same
-    message, so that its answer has one field more to be told by (IEEE 488.2 wants *IDN? last).
+    Where one *IDN? may still be answered, the next one follows one *ESE? more in the same message:
+    its reply has one field more and can be told from the first (IEEE 488.2 wants *IDN? last).
 
     Attributes:
-        end: what ends a command.
+        end: terminator of a command.
     """
 
     end: str = "\n"
 
     def variant(self, number: int) -> tuple[bytes, Callable[[bytes], bool]]:
-        """*IDN? behind `number` other queries; on a line, first the end of what was cut short."""
+        """Return *IDN? behind `number` queries of *ESE?, and its recogniser."""
+        # A serial line keeps a command that was cut short: the terminator ends it first.
         begin = "" if self.reopens else self.end
         question = f"{begin}{'*ESE?;' * number}{IDENTITY}{self.end}"
         answer = re.compile(rb"(?:[+-]?\d+;){%d}[A-Za-z][^,;]*(?:,[^,]*){3,}" % number)
@@ -50,15 +56,15 @@ class ScpiResync(Resync):
 
 
 class ScpiSession:
-    """One SCPI session; may be shared by threads, which take turns.
+    """One SCPI session; threads may share it and are served one after another.
 
     Args:
         instrument: its name in error messages.
-        open_stream: opens the way there; see `scpi_stream`.
-        meanings: what the instrument's error codes mean, and what to try, by code.
-        error_query: what reads the oldest entry of the error queue, None if there is no queue.
-        end: what ends a command.
-        resync: how step is regained after a failure; None where opening anew is enough.
+        open_stream: opens the stream.
+        meanings: meaning and remedy of error codes, by code.
+        error_query: reads the oldest entry of the error queue; None if there is no queue.
+        end: terminator of a command.
+        resync: rules for getting back into step; None where opening anew is enough.
         wire: the address, for recordings.
     """
 
@@ -75,51 +81,53 @@ class ScpiSession:
         wire: str = "",
     ) -> None:
         self.instrument = instrument
-        self._exchange = Exchange(instrument, open_stream, clock, Scpi(), resync=resync, wire=wire)
+        self._exchange = QuerySession(
+            instrument, open_stream, clock, Scpi(), resync=resync, wire=wire
+        )
         self._meanings = meanings or {}
         self._error_query = error_query
         self._end = end
-        self._emptied = 0
+        self._emptied_at = 0  # number of openings at which the error queue was emptied
 
     @property
     def trace(self) -> Trace:
-        """What went over the wire."""
+        """All traffic of the session."""
         return self._exchange.trace
 
     def write(self, command: str) -> Span:
-        """Send `command`, which has no answer, and do not ask what became of it."""
-        return self._exchange.tell(f"{command}{self._end}".encode())
+        """Send `command`, which has no reply, without reading the error queue."""
+        return self._exchange.write(f"{command}{self._end}".encode())
 
     def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> ScpiReply:
-        """The answer to `command`; raises what `Exchange.ask` does."""
-        return self._exchange.ask(f"{command}{self._end}".encode(), timeout, shown=command)
+        """Return the reply to `command`; raises what `QuerySession.query` raises."""
+        return self._exchange.query(f"{command}{self._end}".encode(), timeout, shown=command)
 
     def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
-        """The bytes of the definite-length block that answers `command`.
+        """Return the bytes of the definite-length block that answers `command`.
 
         Raises:
-            GarbledError: the answer is no block; and what `Exchange.ask` raises.
+            GarbledError: the reply is no block; also what `QuerySession.query` raises.
         """
-        data = self._exchange.ask(f"{command}{self._end}".encode(), timeout).data
+        data = self._exchange.query(f"{command}{self._end}".encode(), timeout).data
         if data[:1] != b"#" or not data[1:2].isdigit():
             raise self._garbled(command, data, "block of data")
         return data[2 + int(data[1:2]) :]
 
     def do(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Span:
-        """Send `command` and learn whether it was accepted; when its acknowledgement was there.
+        """Send `command`, read the error queue, and return the stamp of the acknowledgement.
 
         Raises:
-            DeniedError: the instrument has put an error into its queue.
+            DeniedError: the instrument put an error into its queue.
         """
         if self._error_query is None:
             return self.write(command)
         question = f"{command}{self._end}{self._error_query}{self._end}".encode()
-        with self._exchange.alone(command, timeout) as ask:
-            self._empty_queue(ask, self._error_query)
-            answer = ask(question, timeout, shown=command)
+        with self._exchange.exclusive(command, timeout) as query:
+            self._empty_queue(query, self._error_query)
+            answer = query(question, timeout, shown=command)
             code, text = self._error(command, answer)
             if code:
-                self._take_errors(ask, self._error_query)
+                self._read_errors(query, self._error_query)
         if code:
             meaning = zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)
             raise DeniedError(
@@ -139,33 +147,33 @@ class ScpiSession:
         command: str,
         *details: tuple[str, str],
     ) -> InstrumentError:
-        """An error about this instrument; see `Exchange.failed`, also on what makes no sense."""
+        """Return an error about this instrument; see `QuerySession.failed`."""
         return self._exchange.failed(kind, problem, command, *details)
 
     def errors(self) -> list[tuple[int, str]]:
-        """Take all entries out of the error queue, oldest first."""
+        """Empty the error queue; return code and text of its entries, oldest first."""
         if self._error_query is None:
             return []
-        with self._exchange.alone(self._error_query) as ask:
-            return self._take_errors(ask, self._error_query)
+        with self._exchange.exclusive(self._error_query) as query:
+            return self._read_errors(query, self._error_query)
 
     def close(self) -> None:
-        """End the session; the next command would open it again."""
+        """Close the session; the next command would open it again."""
         self._exchange.close()
 
     # ------------------------------------------------------------------- the error queue
 
-    def _empty_queue(self, ask: AskInTurn, query: str) -> None:
-        """What stands in the queue when a session begins is nobody's that is still here."""
-        while self._emptied != self._exchange.openings:
-            for code, text in self._take_errors(ask, query):
+    def _empty_queue(self, query: ExclusiveQuery, error_query: str) -> None:
+        """Empty the queue once per opening: entries from before are not this command's errors."""
+        while self._emptied_at != self._exchange.openings:
+            for code, text in self._read_errors(query, error_query):
                 self.trace.remarked(f"left from before: {code} {text}")
-            self._emptied = self._exchange.openings
+            self._emptied_at = self._exchange.openings
 
-    def _take_errors(self, ask: AskInTurn, query: str) -> list[tuple[int, str]]:
+    def _read_errors(self, query: ExclusiveQuery, error_query: str) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []
         while len(found) < _LONGEST_QUEUE:
-            code, text = self._error(query, ask(f"{query}{self._end}".encode()))
+            code, text = self._error(error_query, query(f"{error_query}{self._end}".encode()))
             if not code:
                 break
             found.append((code, text))
@@ -188,7 +196,7 @@ class ScpiSession:
 
 def scpi_session(
     instrument: str,
-    way: Way,
+    endpoint: Endpoint,
     clock: Clock,
     *,
     port: int = 5025,
@@ -197,32 +205,36 @@ def scpi_session(
     error_query: str | None = ":SYST:ERR?",
     end: str = "\n",
 ) -> ScpiSession:
-    """A session over the wire that `way` names: scpi:// (TCP), serial:// or visa://.
+    """Return a session over the wire of `endpoint`: scpi:// (TCP), serial:// or visa://.
 
-    `port` and `baud` are what the instrument usually has. Raises `AddressError` for another wire.
+    `port` and `baud` are the instrument's defaults. Raises `AddressError` for another wire.
     """
-    # A connection may end in a gateway, which keeps for the next one what comes late.
+    # A connection may end in a gateway (LAN to GPIB), which hands a late reply to the next one:
+    # opening anew is not enough, and *IDN? is sent as well.
     resync = ScpiResync(end=end, reopens=True)
-    match way.scheme:
+    match endpoint.scheme:
         case "scpi":
 
             def open_stream() -> Stream:
-                return tcp_stream(instrument, way.host, way.port or port, clock)
+                return tcp_stream(instrument, endpoint.host, endpoint.port or port, clock)
 
         case "serial":
             resync = ScpiResync(end=end)
 
             def open_stream() -> Stream:
-                return serial_stream(instrument, way.resource, clock, baud=baud)
+                return serial_stream(instrument, endpoint.resource, clock, baud=baud)
 
         case "visa":
-            resync = ScpiResync(end=end, reopens=not is_serial(way.resource))
+            # PyVISA takes 0.1 s to load, which every other SCPI driver would wait for.
+            from lightrig.instruments.wire.visa import is_serial, visa_stream  # noqa: PLC0415
+
+            resync = ScpiResync(end=end, reopens=not is_serial(endpoint.resource))
 
             def open_stream() -> Stream:
-                return visa_stream(instrument, way.resource, clock, baud=baud)
+                return visa_stream(instrument, endpoint.resource, clock, baud=baud)
 
         case _:
-            raise AddressError(f"{instrument}: SCPI is spoken over no {way.scheme}://")
+            raise AddressError(f"{instrument}: SCPI is spoken over no {endpoint.scheme}://")
     return ScpiSession(
         instrument,
         open_stream,
@@ -231,5 +243,5 @@ def scpi_session(
         error_query=error_query,
         end=end,
         resync=resync,
-        wire=str(way),
+        wire=str(endpoint),
     )

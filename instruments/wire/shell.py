@@ -1,17 +1,17 @@
-"""A way to start a program on a server and exchange lines with it."""
+"""Programs on a server that exchange lines with their caller."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class LineListener(Protocol):
-    """Who is told what a program says; called on the channel's own thread."""
+    """Receiver of a program's output; called on the channel's reader thread."""
 
     def line(self, text: str) -> None:
-        """The program wrote a line, given without its end."""
+        """Take a line of the program's output, without its end."""
 
     def ended(self, reason: str) -> None:
-        """The program or the way to it ended; nothing more will come."""
+        """Take the end of the program, or of the connection to it."""
 
 
 class LineChannel(Protocol):
@@ -19,46 +19,54 @@ class LineChannel(Protocol):
 
     @property
     def status(self) -> int | None:
-        """Its exit status, known when its listener hears that it ended.
+        """The exit status, set before the listener's `ended` is called.
 
-        None while it runs, and for good where only the way to it ended; negative for a
-        program that a signal ended, where that can be told.
+        None while the program runs, and after the connection to it was lost; negative for a
+        program that a signal ended, where that is known.
         """
 
     @property
-    def complaint(self) -> str:
-        """What it wrote to its standard error, all of it when its listener hears of its end."""
+    def stderr(self) -> str:
+        """The end of its standard error; complete before the listener's `ended` is called."""
 
     def send(self, text: str) -> None:
-        """Write one line to the program; raises OSError when it is gone."""
+        """Write one line to the program; raises OSError if it has ended."""
 
     def close(self) -> None:
-        """End the program's input and the channel."""
+        """Close the program's input and the channel."""
 
 
 class Shell(Protocol):
-    """Where programs can be started: a host behind SSH, or a network namespace."""
+    """A place where programs can be started: a host behind SSH, or a network namespace."""
 
     @property
     def python(self) -> str:
         """The Python interpreter there."""
 
     def start(self, command: Sequence[str], listener: LineListener) -> LineChannel:
-        """Start `command`; what it writes goes to `listener` line by line."""
+        """Start `command`; its output goes to `listener` line by line."""
 
     def close(self) -> None:
-        """End the way there and everything that was started."""
+        """Close the connection and everything that was started."""
 
 
-LONGEST_COMPLAINT = 1 << 20
-"""How much of a program's standard error is kept, in bytes: the end of it."""
+@runtime_checkable
+class LocalShell(Shell, Protocol):
+    """A network namespace of this machine: a launcher here can start programs there."""
 
-_LAST_WORDS = 1 << 11
+    def local_command(self, command: Sequence[str]) -> list[str]:
+        """Return the command of this machine that runs `command` there."""
 
 
-def last_words(complaint: str) -> str:
-    """The end of a complaint, for an error: a traceback names its error at its end."""
-    return complaint[-_LAST_WORDS:].strip()
+LONGEST_STDERR = 1 << 20
+"""Length of the end of a program's standard error that is stored, in bytes."""
+
+_ERROR_LENGTH = 1 << 11
+
+
+def end_of_stderr(stderr: str) -> str:
+    """Return the end of `stderr` for an error message: a traceback names its error there."""
+    return stderr[-_ERROR_LENGTH:].strip()
 
 
 class LineSplitter:
@@ -68,11 +76,11 @@ class LineSplitter:
         self._rest = b""
 
     def lines(self, data: bytes) -> list[str]:
-        """The lines that `data` completes."""
+        """Return the lines that `data` completes."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         return [line.decode("utf-8", "backslashreplace") for line in whole]
 
     def rest(self) -> list[str]:
-        """The last line, where the stream ended without ending it."""
+        """Return the last line if the stream ended without ending it."""
         rest, self._rest = self._rest, b""
         return [rest.decode("utf-8", "backslashreplace")] if rest else []

@@ -10,25 +10,25 @@ from typing import Any
 
 import paramiko
 
-from instruments.clock import Clock, Flight
-from instruments.errors import UnreachableError
-from instruments.wire.shell import (
-    LONGEST_COMPLAINT,
+from lightrig.instruments.clock import Clock, Flight
+from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.shell import (
+    LONGEST_STDERR,
     LineListener,
     LineSplitter,
-    last_words,
+    end_of_stderr,
 )
-from instruments.wire.tcp import connect
+from lightrig.instruments.wire.tcp import connect
 
 
 @dataclass(frozen=True, slots=True)
 class SshLogin:
-    """How to log in: an agent's or the user's own keys, unless a password is given.
+    """Credentials: the keys of an agent or the user, unless a password is given.
 
     Attributes:
         user: login name; None for the name that SSH itself would use.
         password: only where the server takes no keys.
-        known_hosts: file of host keys; None for the user's own.
+        known_hosts: file of host keys; None for the user's.
     """
 
     user: str | None = None
@@ -65,7 +65,7 @@ class SshShell:
                 self._client.load_host_keys(str(login.known_hosts))
         except (OSError, paramiko.hostkeys.InvalidHostKey) as error:
             raise UnreachableError(
-                instrument, f"is not asked, since known_hosts cannot be read: {error}"
+                instrument, f"was not contacted, since known_hosts cannot be read: {error}"
             ) from error
         connection = connect(instrument, host, port, connect_timeout, clock)
         self._clock = clock
@@ -103,7 +103,7 @@ class SshShell:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection has ended; it does not come back."""
+        """Whether the connection has ended; it is not opened again."""
         transport = self._client.get_transport()
         return transport is None or not transport.is_active()
 
@@ -115,7 +115,7 @@ class SshShell:
         channel = flight = None
         try:
             channel = transport.open_session()
-            # The host counts the command as landed when it has scheduled what follows from it.
+            # A simulated host counts the command as landed when it has scheduled its outcome.
             flight = self._clock.flight((self._ends, channel.get_id()))
             flight.sent(len(text))
             channel.exec_command(text)
@@ -138,7 +138,7 @@ class SshShell:
 
 
 def _transport(connection: socket.socket, **options: Any) -> paramiko.Transport:
-    """A transport that prefers AES-GCM, which needs no separate MAC: a fifth less per message."""
+    """Return a transport that prefers AES-GCM: without a separate MAC a message takes 20 % less."""
     transport = paramiko.Transport(connection, **options)
     ciphers = transport.get_security_options().ciphers
     transport.get_security_options().ciphers = sorted(ciphers, key=lambda name: "gcm" not in name)
@@ -146,28 +146,28 @@ def _transport(connection: socket.socket, **options: Any) -> paramiko.Transport:
 
 
 def _has_ended(channel: paramiko.Channel) -> bool:
-    """Whether the host has told the status of the channel's program."""
+    """Whether the host has sent the exit status of the channel's program."""
     return bool(channel.status_event.is_set() and channel.exit_status >= 0)
 
 
 _STATUS_SECONDS = 2.0
-"""How long a host may take to tell the status of a program whose output has ended."""
+"""Time allowed for the exit status after the end of a program's output, in s."""
 
 
 class SshChannel:
-    """One program on the other side."""
+    """One program on the host."""
 
     def __init__(self, channel: paramiko.Channel, flight: Flight, listener: LineListener) -> None:
         self._channel = channel
         self._flight = flight
         self._listener = listener
-        self._complaint = b""
+        self._stderr = b""
         self.status: int | None = None
         threading.Thread(target=self._read, name="ssh", daemon=True).start()
 
     @property
-    def complaint(self) -> str:
-        return self._complaint.decode("utf-8", "backslashreplace")
+    def stderr(self) -> str:
+        return self._stderr.decode("utf-8", "backslashreplace")
 
     def send(self, text: str) -> None:
         data = text.encode() + b"\n"
@@ -187,7 +187,7 @@ class SshChannel:
         while True:
             try:
                 data = self._channel.recv(1 << 16)
-                self._take_complaint()
+                self._read_stderr()
             except OSError as error:
                 reason = str(error)
                 break
@@ -201,10 +201,10 @@ class SshChannel:
         self._channel.status_event.wait(_STATUS_SECONDS)
         if _has_ended(self._channel):
             self.status = self._channel.exit_status
-        self._listener.ended(last_words(self.complaint) or reason)
+        self._listener.ended(end_of_stderr(self.stderr) or reason)
         self._flight.close()
 
-    def _take_complaint(self) -> None:
+    def _read_stderr(self) -> None:
         while self._channel.recv_stderr_ready():
-            self._complaint += self._channel.recv_stderr(1 << 16)
-        self._complaint = self._complaint[-LONGEST_COMPLAINT:]
+            self._stderr += self._channel.recv_stderr(1 << 16)
+        self._stderr = self._stderr[-LONGEST_STDERR:]

@@ -1,10 +1,12 @@
-"""Bytes to and from an instrument, read when they are asked for.
+"""Byte streams to instruments: TCP and serial lines.
 
-On the system's clock the asking thread reads by itself, which saves a switch of threads for
-each answer. In virtual time a connection's own thread reads, and the asker waits on the clock.
+On the system clock the querying thread reads by itself, which saves a switch of threads for each
+reply. In virtual time a thread per connection reads and the querying thread waits on the clock:
+a thread blocked in `recv` would count as running, and time would never move.
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -15,62 +17,62 @@ from typing import Protocol, TypeAlias
 
 import serial
 
-from instruments.clock import Clock, Event
-from instruments.errors import UnreachableError
-from instruments.wire.tcp import TcpConnection, connect
-from testbeds import LightrigError
+from lightrig.instruments.clock import Clock, Event
+from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.tcp import TcpConnection, connect
+from lightrig.testbeds import LightrigError
 
 
 class StreamClosedError(Exception):
-    """The other end is gone; for the layers above a stream, which know who asked what."""
+    """The connection has ended; the layers above, which know the query, make an error of it."""
 
 
 class Stream(Protocol):
-    """An open way to an instrument that carries bytes."""
+    """An open connection to an instrument that carries bytes."""
 
     def send(self, data: bytes) -> None:
         """Write `data`; raises `StreamClosedError`."""
 
     def receive(self, timeout: int) -> bytes:
-        """What has come, at least one byte.
+        """Return the bytes that have come, at least one.
 
         Raises:
             TimeoutError: nothing came within `timeout` ns.
-            StreamClosedError: nothing will come any more.
+            StreamClosedError: the connection has ended.
         """
 
     def pending(self) -> bytes:
-        """What has come and nobody has asked for, without waiting."""
+        """Return the bytes that have come, without waiting."""
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
 
 
-_WRITING = 5.0
-"""Seconds after which a line that takes nothing is given up."""
+_WRITE_TIMEOUT = 5.0
+"""Seconds after which writing to a blocked serial line fails."""
 
 OpenStream: TypeAlias = Callable[[], Stream]
-"""Opens a stream, or raises `UnreachableError`."""
+"""Function that opens a stream or raises `UnreachableError`."""
 
 
 def tcp_stream(
     instrument: str, host: str, port: int, clock: Clock, connect_timeout: float = 3.0
 ) -> Stream:
-    """A stream over TCP; `connect_timeout` in seconds of real time. Raises `UnreachableError`."""
+    """Open a TCP stream, within `connect_timeout` s of real time; raises `UnreachableError`."""
     connection = connect(instrument, host, port, connect_timeout, clock)
     if clock.virtual:
-        return Awaited(clock, lambda arrivals: TcpConnection(connection, arrivals, clock))
+        return ThreadedStream(clock, lambda reader: TcpConnection(connection, reader, clock))
     return _TcpStream(connection)
 
 
 def serial_stream(
     instrument: str, device: str, clock: Clock, *, baud: int, rtscts: bool = False
 ) -> Stream:
-    """A stream over a serial line, 8N1. Raises `UnreachableError`."""
+    """Open a serial line, 8N1; raises `UnreachableError`."""
     start = clock.now()
     try:
         line = serial.Serial(
-            device, baud, rtscts=rtscts, timeout=0, write_timeout=_WRITING, exclusive=True
+            device, baud, rtscts=rtscts, timeout=0, write_timeout=_WRITE_TIMEOUT, exclusive=True
         )
         line.reset_input_buffer()
     except (serial.SerialException, OSError, ValueError) as error:
@@ -78,31 +80,31 @@ def serial_stream(
         raise UnreachableError(
             instrument,
             f"did not answer at {device} after {took:.2f} s: {error}",
-            details=[("try", "is it plugged in, may you open the device, has another it open?")],
+            details=[("try", "is it plugged in, may you open the device, is it open elsewhere?")],
         ) from error
     return line_stream(_SerialLine(line), device, clock)
 
 
 class Line(Protocol):
-    """A serial line that is open; whatever goes wrong with it raises OSError."""
+    """An open serial line; every failure raises OSError."""
 
     def fileno(self) -> int:
-        """What tells that there is something to read."""
+        """Return the descriptor that becomes readable."""
 
     def read(self) -> bytes:
-        """What has come; something has."""
+        """Return the bytes that have come; only called when there are some."""
 
     def write(self, data: bytes) -> None:
         """Write `data`."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 def line_stream(line: Line, device: str, clock: Clock) -> Stream:
-    """A stream over an open serial line; the line's path counts what is in flight."""
+    """Return a stream over an open serial line; its path is the key of the bytes in flight."""
     if clock.virtual:
-        return Awaited(clock, lambda arrivals: _LineConnection(line, device, arrivals, clock))
+        return ThreadedStream(clock, lambda reader: _LineConnection(line, device, reader, clock))
     return _LineStream(line)
 
 
@@ -111,12 +113,19 @@ class _SerialLine:
         self._line = line
         self.fileno = line.fileno
         self.close = line.close
+        self._writable = select.poll()
+        self._writable.register(line.fileno(), select.POLLOUT)
 
     def read(self) -> bytes:
         return os.read(self._line.fileno(), 1 << 16)
 
     def write(self, data: bytes) -> None:
-        self._line.write(data)
+        # Not by pyserial, whose select() knows no file descriptor above 1023: a line takes five
+        # of them, so that a fabric of some 200 lines could not be written to.
+        while data:
+            if not self._writable.poll(_WRITE_TIMEOUT * 1000):
+                raise TimeoutError(errno.ETIMEDOUT, f"took nothing within {_WRITE_TIMEOUT} s")
+            data = data[os.write(self._line.fileno(), data) :]
 
 
 class _TcpStream:
@@ -176,7 +185,7 @@ class _LineStream:
 
 
 def _read(line: Line) -> bytes:
-    """What has come; something must have. Raises `StreamClosedError`."""
+    """Read from a readable line; raises `StreamClosedError`."""
     try:
         data = line.read()
     except OSError as error:
@@ -190,22 +199,24 @@ def _read(line: Line) -> bytes:
 
 
 class Connection(Protocol):
-    """A connection that hands what it brings to an `Awaited`, on a thread of its own."""
+    """A connection whose reader thread hands received bytes to a `ThreadedStream`."""
 
     def send(self, data: bytes) -> None:
         """Write `data`; raises OSError."""
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
 
 
-class Awaited:
-    """A stream on top of a connection that is read by a thread of its own."""
+class ThreadedStream:
+    """A stream over a connection that a thread reads as soon as bytes come."""
 
-    def __init__(self, clock: Clock, open_connection: "Callable[[Awaited], Connection]") -> None:
+    def __init__(
+        self, clock: Clock, open_connection: "Callable[[ThreadedStream], Connection]"
+    ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._came = b""
+        self._buffer = b""
         self._end: str | None = None
         self._waiting: Event | None = None
         self._connection = open_connection(self)
@@ -218,7 +229,7 @@ class Awaited:
             raise StreamClosedError(error.strerror or str(error)) from error
 
     def receive(self, timeout: int) -> bytes:
-        """What has come; see `Stream.receive`."""
+        """Wait for bytes; see `Stream.receive`."""
         waiting = None
         with self._lock:
             if not self._readable:
@@ -231,61 +242,62 @@ class Awaited:
         return data
 
     def pending(self) -> bytes:
-        """What has come and nobody has asked for, without waiting; raises `StreamClosedError`."""
+        """Return the bytes that have come, without waiting; raises `StreamClosedError`."""
         with self._lock:
             self._waiting = None
             if not self._readable:
                 return b""
-            data, self._came = self._came, b""
+            data, self._buffer = self._buffer, b""
             end = self._end
         if not data and end is not None:
             raise StreamClosedError(end)
         return data
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def received(self, data: bytes) -> None:
-        """Take what the connection brought."""
-        self._tell(data, None)
+        """Take bytes from the connection's thread."""
+        self._arrived(data, None)
 
     def disconnected(self, reason: str) -> None:
-        """Learn that the connection will bring nothing more."""
-        self._tell(b"", reason)
+        """Take the end of the connection from its thread."""
+        self._arrived(b"", reason)
 
-    def _tell(self, data: bytes, end: str | None) -> None:
+    def _arrived(self, data: bytes, end: str | None) -> None:
         with self._lock:
-            self._came += data
+            self._buffer += data
             self._end = self._end or end
-            self._set_apart()
+            self._intercept()
             waiting = self._waiting if self._readable else None
         if waiting is not None:
             waiting.set()
 
     @property
     def _readable(self) -> bool:
-        """Whether there is something for those who ask; the lock is held."""
-        return bool(self._came) or self._end is not None
+        """Whether `receive` has something to return or raise; with the lock acquired."""
+        return bool(self._buffer) or self._end is not None
 
-    def _set_apart(self) -> None:
-        """Take out of what came what is not for those who ask; the lock is held."""
+    def _intercept(self) -> None:
+        """Take out messages that are not for `receive`; with the lock acquired. For subclasses."""
 
 
 class _LineConnection:
-    """A serial line read by a thread of its own; bytes in flight are counted by its path."""
+    """A serial line read by a thread."""
 
-    def __init__(self, line: Line, device: str, arrivals: Awaited, clock: Clock) -> None:
+    def __init__(self, line: Line, device: str, reader: ThreadedStream, clock: Clock) -> None:
         self._line = line
-        self._arrivals = arrivals
+        self._stream = reader
         self._clock = clock
         self._flight = clock.flight(frozenset((device,)))
         self._woken, self._wake = os.pipe()
-        self._reader = threading.Thread(target=self._read, name="serial", daemon=True)
-        self._reader.start()
+        self._thread = threading.Thread(target=self._read, name="serial", daemon=True)
+        self._thread.start()
 
     def send(self, data: bytes) -> None:
-        # What is counted and never written is in flight for ever: Ctrl-C has to wait meanwhile.
+        # Bytes that are counted and not written would be in flight for ever, and virtual time
+        # would stand still: Ctrl-C has to wait meanwhile.
         allowed = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -302,10 +314,13 @@ class _LineConnection:
             raise
 
     def close(self) -> None:
-        with contextlib.suppress(LightrigError):  # a clock that has failed has told it already
-            self._clock.sleep(1)  # which is over when nothing is under way any more
+        # A line has no end of file, so the instrument is not informed of the close. One
+        # nanosecond of virtual time passes only when nothing is in flight any more. A clock that
+        # has failed has raised its error elsewhere.
+        with contextlib.suppress(LightrigError):
+            self._clock.sleep(1)
         os.close(self._wake)
-        self._reader.join()
+        self._thread.join()
         os.close(self._woken)
         self._line.close()
 
@@ -317,7 +332,7 @@ class _LineConnection:
             try:
                 data = _read(self._line)
             except StreamClosedError as error:
-                self._arrivals.disconnected(str(error))
+                self._stream.disconnected(str(error))
                 return
-            self._arrivals.received(data)
+            self._stream.received(data)
             self._flight.landed(len(data))

@@ -1,6 +1,6 @@
-"""Plain TCP to an instrument, read by a thread of its own.
+"""Plain TCP to an instrument, read by a thread.
 
-A peer that closes is known at once, whether or not anybody waits for a reply.
+The thread notices a close at once, also while no reply is expected.
 """
 
 import contextlib
@@ -8,33 +8,33 @@ import socket
 import threading
 from typing import Protocol
 
-from instruments.clock import Clock
-from instruments.errors import UnreachableError
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.errors import UnreachableError
 
 PLACEHOLDER_DOMAIN = ".invalid"
-"""Names under it stand in example files for a lab's own; they are never looked up."""
+"""Domain of the placeholder names in example files; they are never looked up."""
 
-_FORGETTING = 1.0
-"""Seconds of real time that a simulated peer has to see its client's end."""
+_CLOSE_TIMEOUT = 1.0
+"""Real time, in s, in which a simulated device has to notice that its client closed."""
 
 
 class Listener(Protocol):
-    """Who is told what a connection brings; called on the connection's own thread."""
+    """Receiver of a connection's bytes; called on the connection's reader thread."""
 
     def received(self, data: bytes) -> None:
-        """`data` arrived; what it means must be acted on before this returns."""
+        """Take `data`, and act on it before returning: then the bytes count as landed."""
 
     def disconnected(self, reason: str) -> None:
-        """The connection is gone and will bring nothing more."""
+        """Take the end of the connection."""
 
 
 def is_placeholder(host: str) -> bool:
-    """Whether `host` stands in for a lab's own name, in whatever spelling."""
+    """Whether `host` is a placeholder, in any spelling."""
     return f".{host.rstrip('.').lower()}".endswith(PLACEHOLDER_DOMAIN)
 
 
 def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock) -> socket.socket:
-    """Open a TCP connection, or raise `UnreachableError` with the address and the time it took.
+    """Open a TCP connection; `UnreachableError` names the address and the time it took.
 
     `timeout` is in seconds of real time.
     """
@@ -69,7 +69,7 @@ def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock)
 
 
 class TcpConnection:
-    """One open TCP connection; whatever arrives goes to `listener`."""
+    """An open TCP connection; received bytes go to `listener`."""
 
     def __init__(self, connection: socket.socket, listener: Listener, clock: Clock) -> None:
         self._socket = connection
@@ -83,27 +83,27 @@ class TcpConnection:
         self._reader.start()
 
     def send(self, data: bytes) -> None:
-        """Write `data`; raises OSError if the connection is gone."""
+        """Write `data`; raises OSError if the connection has ended."""
         try:
-            self._flight.sent(len(data))
+            self._flight.sent(len(data))  # before the write: the reader may land it at once
             self._socket.sendall(data)
-        except BaseException:  # an interrupt too: nobody knows how much of it went out
+        except BaseException:  # an interrupt too: how much of it was written is unknown
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             raise
 
     def close(self) -> None:
-        """End the connection; the listener hears nothing of it.
+        """Close the connection without informing the listener.
 
-        A simulated peer has forgotten its client before this returns: what it would still do is
-        not to depend on which of the two is faster.
+        In virtual time this waits until the simulated device has closed its end: what it would
+        still do must not depend on which of the two is faster.
         """
-        self._listener = _Deaf()
+        self._listener = _NoListener()
         elsewhere = threading.current_thread() is not self._reader
         if self._virtual and elsewhere:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
-            self._reader.join(_FORGETTING)
+            self._reader.join(_CLOSE_TIMEOUT)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if elsewhere:
@@ -127,7 +127,7 @@ class TcpConnection:
         self._flight.close()
 
 
-class _Deaf:
+class _NoListener:
     def received(self, data: bytes) -> None:
         pass
 

@@ -1,25 +1,24 @@
 """TL1 over TCP (Telcordia GR-831): framing, tags, timeouts, autonomous messages.
 
-A command is `VERB:[tid]:[aid]:ctag:[block]...;`. Its answer is a block that ends with
-`;` at the start of a line and repeats the command's ctag, so that an answer can never be
-taken for another command's, however late it comes. Blocks without a known ctag are set
-aside: reports that the switch sends on its own, and answers that came after their timeout.
+A command is `VERB:[tid]:[aid]:ctag:[block]...;`. Its reply is a block that ends with `;` at the
+start of a line and repeats the command's ctag. Blocks without a known ctag are autonomous
+messages, which are kept in `reports`, and replies after their timeout, which are discarded.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from instruments.clock import Clock, Span
-from instruments.errors import (
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
     GarbledError,
     UnreachableError,
 )
-from instruments.wire.tagged import DEFAULT_TIMEOUT, Pending, TaggedSession
-from instruments.wire.tcp import TcpConnection, connect
-from instruments.wire.turns import Turns
+from lightrig.instruments.wire.fair_lock import FairLock
+from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
+from lightrig.instruments.wire.tcp import TcpConnection, connect
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000
@@ -35,11 +34,11 @@ _CODE = re.compile(r"^[A-Z]{4}$")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A completed command's answer.
+    """The reply to a completed command.
 
     Attributes:
         lines: the data lines, without their quotes.
-        received: when its last byte was read.
+        received: stamp of its last byte.
     """
 
     lines: tuple[str, ...]
@@ -48,7 +47,7 @@ class Reply:
 
 @dataclass(slots=True)
 class _Unfinished:
-    """An answer that has begun and may go on in the next block."""
+    """A reply that may go on in the next block."""
 
     tag: str
     status: str
@@ -56,7 +55,7 @@ class _Unfinished:
 
 
 class Tl1Session(TaggedSession[Reply]):
-    """One TL1 session with a switch; several commands may be under way at once.
+    """One TL1 session with a switch; several commands may be in flight.
 
     It connects and logs in with the first command, and again with the first one after
     the connection was lost. `reports` holds the newest autonomous messages.
@@ -66,8 +65,8 @@ class Tl1Session(TaggedSession[Reply]):
         host: name or address.
         port: TCP port, 3082 on most switches.
         clock: the bench's clock.
-        login: user and password, or None where the switch asks for none.
-        meanings: what the switch's error codes mean, and what to try, by code.
+        login: user and password, or None for a switch without login.
+        meanings: meaning and remedy of error codes, by code.
         connect_timeout: seconds of real time to wait for the connection.
     """
 
@@ -88,7 +87,7 @@ class Tl1Session(TaggedSession[Reply]):
         self._address = (host, port)
         self._login = login
         self._connect_timeout = connect_timeout
-        self._opening = Turns(clock)
+        self._opening = FairLock(clock)
         self._connection: TcpConnection | None = None
         self._buffer = b""
         self._unfinished: _Unfinished | None = None
@@ -102,17 +101,17 @@ class Tl1Session(TaggedSession[Reply]):
     def command(
         self, verb: str, aid: str = "", *blocks: str, timeout: int = DEFAULT_TIMEOUT
     ) -> Reply:
-        """Send one command and wait for its answer; see `submit` and `Pending.result`."""
+        """Send one command and wait for its reply; see `submit` and `Pending.result`."""
         return self.submit(verb, aid, *blocks).result(timeout)
 
     def submit(self, verb: str, aid: str = "", *blocks: str) -> Pending[Reply]:
         """Send one command and return at once.
 
-        `blocks` are what follows the ctag: the general block, then payload blocks.
+        `blocks` follow the ctag: the general block, then payload blocks.
 
         Raises:
             UnreachableError: the session was down and could not be opened.
-            DisconnectedError: it broke while the command was written.
+            DisconnectedError: it ended while the command was written.
         """
         with self._opening:
             if self._connection is None:
@@ -120,25 +119,27 @@ class Tl1Session(TaggedSession[Reply]):
         return self._send(verb, aid, blocks)
 
     def close(self) -> None:
-        """End the session; the next command would open it again."""
+        """Close the session; the next command would open it again."""
         self._drop(self._connection, "had its session closed before it answered")
 
     def _drop(self, connection: TcpConnection | None, problem: str) -> None:
-        """End `connection`; only after that may another be opened."""
+        """Close `connection`, and fail the commands that wait for its replies."""
         if connection is None:
             return
+        # Joins the reader before the session is free for another connection: two readers would
+        # mix their bytes in one buffer.
         connection.close()
         lost: list[Pending[Reply]] = []
         with self._lock:
             if self._connection is connection:
                 self._connection = None
-                lost = self._all_taken()
+                lost = self._pop_all()
         self._fail(lost, DisconnectedError, problem)
 
-    # --------------------------------------------------------------------- the opening
+    # ------------------------------------------------------------------------ opening
 
     def _open(self) -> None:
-        """Connect and log in; whoever else has a command waits until that is done."""
+        """Connect and log in; with `_opening` acquired, so that other threads wait for it."""
         try:
             self._connect()
             self._log_in()
@@ -150,7 +151,7 @@ class Tl1Session(TaggedSession[Reply]):
         host, port = self._address
         connection = connect(self.instrument, host, port, self._connect_timeout, self._clock)
         self.trace.opened(f"connected to {host}:{port}", f"tl1://{host}:{port}")
-        with self._lock:  # a peer that hangs up at once is heard of only after this
+        with self._lock:  # `disconnected`, from the new reader, waits until the session is set
             self._buffer, self._unfinished = b"", None
             self._connection = TcpConnection(connection, self, self._clock)
 
@@ -207,10 +208,10 @@ class Tl1Session(TaggedSession[Reply]):
         unfinished = len(self._buffer)
         return f"{unfinished} bytes of an unfinished answer came" if unfinished else "nothing came"
 
-    # ------------------------------------------------------------ what the wire brings
+    # ------------------------------------------------------------- on the reader thread
 
     def received(self, data: bytes) -> None:
-        """Take bytes from the connection's thread."""
+        """Take bytes from the connection."""
         self._buffer += data
         start = 0
         for end in _END_OF_BLOCK.finditer(self._buffer):
@@ -223,59 +224,60 @@ class Tl1Session(TaggedSession[Reply]):
         if len(self._buffer) > LONGEST_BLOCK:
             self._buffer = b""
             with self._lock:
-                lost = self._all_taken()
+                lost = self._pop_all()
             self._fail(lost, GarbledError, "sent a megabyte without ending its answer")
 
     def disconnected(self, reason: str) -> None:
-        """Learn from the connection's thread that it ended."""
+        """Take the end of the connection."""
         rest = f" after {len(self._buffer)} bytes of an unfinished answer" if self._buffer else ""
         if self._buffer:
             self.trace.received(self._buffer.decode("ascii", "backslashreplace"))
         self.trace.ended(reason)
         with self._lock:  # from here on a command opens another connection
             self._connection = None
-            lost = self._all_taken()
+            lost = self._pop_all()
         self._fail(lost, DisconnectedError, f"closed the connection{rest}", ("because", reason))
 
     def _block(self, text: str, *, ends: bool) -> None:
-        """Take what came up to a `;`, which `ends` an answer, or a `>`, after which it goes on.
+        """Take a block up to `;`, which `ends` a reply, or `>`, after which the reply goes on.
 
-        Usually that is one message. Where it is several, each but the last was cut short or
-        interrupted: an interrupted answer goes on in the next block, one that was cut short
-        never does.
+        Usually a block is one message. Where it holds several heads, each message but the last
+        was interrupted by an autonomous message, and goes on in the next block, or was cut short,
+        and never does.
         """
         heads = list(_HEAD.finditer(text))
-        ours = self._unfinished is not None
-        if not heads and not ours and text.strip():
+        # Whether the text belongs to a reply; the text after an autonomous head does not.
+        is_reply = self._unfinished is not None
+        if not heads and not is_reply and text.strip():
             self._not_tl1(text)
         for head, following in zip([None, *heads], [*heads, None], strict=True):
             body = text[head.end() if head else 0 : following.start() if following else None]
             lines = [line for line in map(str.strip, body.splitlines()) if line]
             if head is not None and head[1] is None:
-                ours = False
+                is_reply = False
                 self.reports.append(self.trace.masked("\n".join([head[0].strip(), *lines])))
                 continue
             if head is not None:
-                ours = True
-                self._begin(head[1], head[2])
+                is_reply = True
+                self._start_reply(head[1], head[2])
             if self._unfinished is not None:
                 self._unfinished.lines += (line for line in lines if not _HEADER.match(line))
-        if ends and ours and self._unfinished is not None:
+        if ends and is_reply and self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
-            self._answered(answer)
+            self._finish_reply(answer)
 
-    def _begin(self, tag: str, status: str) -> None:
+    def _start_reply(self, tag: str, status: str) -> None:
         before = self._unfinished
         if before is not None and before.tag == tag:
             return
         self._unfinished = _Unfinished(tag, status, [])
-        if before is not None and (lost := self._taken(before.tag)):
+        if before is not None and (lost := self._pop(before.tag)):
             self._fail([lost], GarbledError, "cut its answer short")
 
-    def _answered(self, answer: _Unfinished) -> None:
+    def _finish_reply(self, answer: _Unfinished) -> None:
         if answer.status == "DELAY":
-            return  # accepted, the final answer follows under the same tag
-        pending = self._taken(answer.tag)
+            return  # accepted; the final reply follows under the same tag
+        pending = self._pop(answer.tag)
         if pending is None:
             self.trace.remarked(f"set aside: no command waits for ctag {answer.tag}")
         elif answer.status in {"DENY", "PRTL"}:
@@ -285,8 +287,8 @@ class Tl1Session(TaggedSession[Reply]):
 
     def _refused(self, pending: Pending[Reply], status: str, lines: Sequence[str]) -> DeniedError:
         code = next((line for line in lines if _CODE.match(line)), status)
-        words = [_unquoted(line.removeprefix("/*").removesuffix("*/").strip()) for line in lines]
-        text = self.trace.masked(" ".join(word for word in words if word != code))
+        texts = [_unquoted(line.removeprefix("/*").removesuffix("*/").strip()) for line in lines]
+        text = self.trace.masked(" ".join(each for each in texts if each != code))
         answered = " ".join(filter(None, dict.fromkeys((status, code, text))))
         return self._denied(pending, code, text, answered)
 
@@ -294,14 +296,14 @@ class Tl1Session(TaggedSession[Reply]):
         self.trace.remarked("not a TL1 answer")
         with self._lock:
             if len(self._pending) != 1:
-                return
-            lost = self._all_taken()
+                return  # it is unknown which command this answers; their timeouts decide
+            lost = self._pop_all()
         answered = ("answered", repr(self.trace.masked(text).strip()[:200]))
         self._fail(lost, GarbledError, "answered something that is not TL1", answered)
 
 
 def quoted(text: str) -> str:
-    """`text` as a command can hold it: within quotes if it could end something there."""
+    """Return `text` as a parameter: quoted if it has characters that delimit TL1 fields."""
     if re.fullmatch(r"[^\s;:,&=\"\\]*", text):
         return text
     return f'"{_escaped(text)}"'

@@ -1,19 +1,19 @@
-"""What went over a wire, in both directions, with the time of each piece."""
+"""The traffic of one wire, in both directions, with the time of each piece."""
 
 from collections import deque
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from instruments.clock import Clock
-from instruments.transcript import Kind, Piece
-from instruments.wire.recording import Recorder, recorder_of
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.transcript import Kind, Piece
+from lightrig.instruments.wire.recording import Recorder, recorder_of
 
 Direction = Literal[">", "<", "!"]
-"""To the instrument, from the instrument, or a note of the wire layer's own."""
+"""To the instrument, from the instrument, or a remark of the wire layer."""
 
 
 _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
-"""What would do something to a terminal, as Python writes it."""
+"""Control characters in Python's notation: a trace is printed on terminals."""
 
 
 class Traced(NamedTuple):
@@ -28,24 +28,23 @@ class Traced(NamedTuple):
 
 
 class Trace:
-    """The last `keep` pieces that went over one wire; secrets never get in.
+    """The last `length` pieces of one wire's traffic, without secrets.
 
-    A secret is a string that `mask` was told of; it is shown as `***`. Where the clock has a
-    recorder and the trace the name of its instrument, all pieces are kept there as well, byte
-    for byte but for the secrets.
+    Strings given to `mask` appear as `***`. Where the clock has a recorder and the trace the name
+    of its instrument, all pieces are recorded as well, byte for byte but for the secrets.
     """
 
-    def __init__(self, clock: Clock, instrument: str = "", keep: int = 1000) -> None:
+    def __init__(self, clock: Clock, instrument: str = "", length: int = 1000) -> None:
         self._clock = clock
         self._instrument = instrument
-        self._pieces: deque[tuple[int, Direction, str]] = deque(maxlen=keep)
+        self._pieces: deque[tuple[int, Direction, str]] = deque(maxlen=length)
         self._secrets: set[str] = set()
         self._recorder: Recorder | None = None
         self._session = 0
 
     @property
     def recorded(self) -> bool:
-        """Whether somebody keeps all of it."""
+        """Whether all pieces are recorded."""
         return self._recorder is not None
 
     def mask(self, secret: str) -> None:
@@ -54,13 +53,13 @@ class Trace:
             self._secrets.add(secret)
 
     def masked(self, text: str) -> str:
-        """`text` without the secrets."""
+        """Return `text` without the secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 
     def opened(self, text: str, wire: str = "") -> None:
-        """Note that the way was opened; `wire` is its address, if that is known here."""
+        """Note that the connection was opened; `wire` is its address, if that is known here."""
         recorder = recorder_of(self._clock) if self._instrument else None
         if recorder is not self._recorder:
             self._recorder = recorder
@@ -68,7 +67,7 @@ class Trace:
         self._remark("open", text, wire)
 
     def sent(self, text: str, data: bytes | None = None) -> int:
-        """Note what is about to be written: as it is shown and, if that differs, its bytes.
+        """Note a write before it happens: its text and, if they differ, its bytes.
 
         Returns the time of the note, as `received` does.
         """
@@ -79,7 +78,7 @@ class Trace:
         return at
 
     def received(self, text: str, data: bytes | None = None) -> int:
-        """Note what was read: as it is shown and, if that differs, its bytes."""
+        """Note a message that was read: its text and, if they differ, its bytes."""
         at = self._clock.now()
         self._pieces.append((at, "<", self.masked(text) if self._secrets else text))
         if self._recorder is not None:
@@ -87,7 +86,7 @@ class Trace:
         return at
 
     def remarked(self, text: str) -> None:
-        """Note something about the wire itself, such as a stale reply set aside."""
+        """Note a remark of the wire layer, such as a discarded late reply."""
         self._remark("!", text, text)
 
     def ended(self, text: str) -> None:
@@ -108,9 +107,9 @@ class Trace:
         self._recorder.note(self._instrument, Piece(at, self._session, kind, data))
 
     def pieces(self) -> Iterable[Traced]:
-        """All that is kept, oldest first."""
+        """Return all pieces, oldest first."""
         return tuple(map(Traced._make, self._pieces))
 
     def tail(self, count: int = 6) -> list[str]:
-        """The last `count` pieces as lines for an error message, oldest first."""
+        """Return the last `count` pieces as lines for an error message, oldest first."""
         return [str(Traced(*piece)) for piece in list(self._pieces)[-count:]]

@@ -1,11 +1,11 @@
 """GPIB, USB, VXI-11, HiSLIP and serial lines through PyVISA.
 
-PyVISA has no way to wait for several things, or to give up. So its reads run on a thread of
-their own, and whoever asks waits on the clock. Its pure-Python backend takes the end of a TCP
-connection for nothing yet, and asks again and again until its timeout; so the sockets that it
-holds are watched, and taken from it when their other end hangs up.
+PyVISA can neither wait for several events nor interrupt a read. So its reads run on a thread, and
+the querying thread waits on the clock. Its pure-Python backend takes the end of a TCP connection
+for "nothing yet" and reads again and again until its timeout; so its sockets are watched, and
+closed when the instrument closes its end.
 
-An instrument is read only after it was asked: on GPIB and USB anything else is an error of ours.
+An instrument is read only after a query: on GPIB and USB a read without one is an error.
 Sockets that carry plain SCPI are opened by `instruments.wire.stream` instead.
 """
 
@@ -24,32 +24,32 @@ import pyvisa
 from pyvisa import rname
 from pyvisa.constants import SerialTermination, StatusCode
 
-from instruments.clock import Clock, Flight
-from instruments.errors import UnreachableError
-from instruments.wire.framing import LONGEST, FramingError, Scpi
-from instruments.wire.stream import Awaited, Stream, line_stream, tcp_stream
-from instruments.wire.tcp import is_placeholder
+from lightrig.instruments.clock import Clock, Flight
+from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.framing import LONGEST, FramingError, Scpi
+from lightrig.instruments.wire.stream import Stream, ThreadedStream, line_stream, tcp_stream
+from lightrig.instruments.wire.tcp import is_placeholder
 
 BACKEND = "@py"
 """PyVISA's pure-Python backend, which needs no vendor's library; PYVISA_LIBRARY names another."""
 
-_OPENING = 3000
-_WRITING = 5000
-_FOREVER = 3_600_000
-"""Milliseconds for the library's own timeouts."""
+_OPEN_TIMEOUT = 3000
+_WRITE_TIMEOUT = 5000
+_NO_TIMEOUT = 3_600_000
+"""Timeouts of the library, in ms."""
 _GRACE = 0.02
-"""Seconds for a read to end by itself, once the peer has hung up or time has run out."""
+"""Time for a read to end by itself after the instrument closed or time ran out, in s."""
 _CHUNK = 1 << 16
 _NO_WARNING = (StatusCode.success_device_not_present, StatusCode.success_max_count_read)
 
 
 def is_serial(resource: str) -> bool:
-    """Whether a resource is a serial line, which cannot be opened anew to be rid of an answer."""
+    """Whether a resource is a serial line: opening it anew does not discard a late reply."""
     return resource.strip().upper().startswith("ASRL")
 
 
 def visa_stream(instrument: str, resource: str, clock: Clock, *, baud: int = 9600) -> Stream:
-    """A stream to a VISA resource; `baud` is for serial lines. Raises `UnreachableError`."""
+    """Open a VISA resource; `baud` is for serial lines. Raises `UnreachableError`."""
     start = clock.now()
 
     def unreachable(why: object, advice: str) -> UnreachableError:
@@ -68,18 +68,18 @@ def visa_stream(instrument: str, resource: str, clock: Clock, *, baud: int = 960
     if is_placeholder(host.partition(",")[0]):
         raise unreachable(
             "names under .invalid are placeholders and are never looked up",
-            "write the instrument's own address into the testbed file",
+            "write the instrument's address into the testbed file",
         )
     if name.interface_type == "TCPIP" and name.resource_class == "SOCKET":
         return tcp_stream(instrument, host, int(name.port), clock)
     try:
         manager = pyvisa.ResourceManager(os.environ.get("PYVISA_LIBRARY", BACKEND))
-        opened: Any = manager.open_resource(resource, open_timeout=_OPENING)
+        opened: Any = manager.open_resource(resource, open_timeout=_OPEN_TIMEOUT)
         if is_serial(resource):
             opened.baud_rate = baud
-            opened.end_input = SerialTermination.none  # where a message ends is told by framing
+            opened.end_input = SerialTermination.none  # the framing finds message ends
         line = _VisaLine(opened) if hasattr(_interface(opened), "fileno") else None
-    except Exception as error:  # the library lets out whatever its protocols raise
+    except Exception as error:  # the library raises its protocols' errors of any type
         _close_leftovers(error)
         *_, cause = _chain(error)
         advice = "`pyvisa-info`; is the instrument on, is its interface enabled?"
@@ -90,7 +90,7 @@ def visa_stream(instrument: str, resource: str, clock: Clock, *, baud: int = 960
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what it came from, and so on."""
+    """Yield an error, its cause, and so on."""
     found: BaseException | None = error
     while found is not None:
         yield found
@@ -98,7 +98,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _close_leftovers(error: BaseException) -> None:
-    """Close the sockets of an attempt that failed, which the library leaves to the collector."""
+    """Close the sockets of a failed attempt, which the library leaves to the garbage collector.
+
+    They are locals of its frames; until they are closed an instrument with one session, as many
+    have, refuses the next attempt.
+    """
     for one in _chain(error):
         for frame, _ in traceback.walk_tb(one.__traceback__):
             for value in list(frame.f_locals.values()):
@@ -107,23 +111,23 @@ def _close_leftovers(error: BaseException) -> None:
 
 
 def _sockets_in(interface: object) -> list[socket.socket]:
-    """The sockets of the pure-Python backend's HiSLIP and VXI-11 clients, which it keeps."""
-    kept = [getattr(interface, name, None) for name in ("_sync", "_async", "sock")]
-    return [each for each in kept if isinstance(each, socket.socket)]
+    """Return the sockets of the pure-Python backend's HiSLIP and VXI-11 clients."""
+    found = [getattr(interface, name, None) for name in ("_sync", "_async", "sock")]
+    return [each for each in found if isinstance(each, socket.socket)]
 
 
 def _interface(opened: Any) -> Any:
-    """What the pure-Python backend talks through; None of another library."""
+    """Return the pure-Python backend's protocol client; None for another library."""
     sessions = getattr(opened.visalib, "sessions", {})
     return getattr(sessions.get(opened.session), "interface", None)
 
 
 class _VisaLine:
-    """A serial line that PyVISA opened, writes and reads."""
+    """A serial line that PyVISA has opened."""
 
     def __init__(self, opened: Any) -> None:
         self._opened = opened
-        self._opened.timeout = _WRITING
+        self._opened.timeout = _WRITE_TIMEOUT
         self.fileno = _interface(opened).fileno
         try:
             fcntl.flock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +136,7 @@ class _VisaLine:
             raise
 
     def read(self) -> bytes:
-        """What has come; something has."""
+        """Return the bytes that have come; only called when there are some."""
         with _as_os_error(), self._opened.ignore_warning(*_NO_WARNING):
             waiting = max(1, self._opened.bytes_in_buffer)
             data, _ = self._opened.visalib.read(self._opened.session, waiting)
@@ -144,33 +148,33 @@ class _VisaLine:
             self._opened.write_raw(data)
 
     def close(self) -> None:
-        """Let go of the line."""
+        """Close the line."""
         _close(self._opened)
 
 
 def _close(opened: Any) -> None:
-    """End a session, also with a peer that is gone."""
+    """Close a session, also after the instrument closed it."""
     try:
         with contextlib.suppress(OSError), _as_os_error():
             opened.close()
     finally:
-        opened.session = None  # else the library tries again whenever the collector comes by
+        opened.session = None  # else its finalizer closes it a second time
 
 
 @contextlib.contextmanager
 def _as_os_error() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # the library lets out whatever its protocols raise
+    except Exception as error:  # the library raises its protocols' errors of any type
         raise OSError(str(error) or type(error).__name__) from error
 
 
-class _VisaStream(Awaited):
-    """Whole messages; `receive` begins a read, unless one is still under way."""
+class _VisaStream(ThreadedStream):
+    """A stream of whole messages; `receive` starts a read unless one is in progress."""
 
     def __init__(self, opened: Any, clock: Clock) -> None:
-        super().__init__(clock, lambda arrivals: _Messages(opened, arrivals, clock))
-        self._messages = cast(_Messages, self._connection)
+        super().__init__(clock, lambda reader: _MessageReader(opened, reader, clock))
+        self._messages = cast(_MessageReader, self._connection)
 
     def receive(self, timeout: int) -> bytes:
         """The next message; see `Stream.receive`."""
@@ -178,20 +182,20 @@ class _VisaStream(Awaited):
         return super().receive(timeout)
 
 
-class _Messages:
-    """Reads messages when told to, and watches for the other end hanging up.
+class _MessageReader:
+    """Reads messages on request, on one thread, and watches for a close on another.
 
-    HiSLIP's bring themselves, and are read as soon as something was asked; from a bus an answer
-    is fetched, and only when it is waited for.
+    HiSLIP pushes messages, so a read starts with every query. On a bus (GPIB, USB, VXI-11) a read
+    is a request to the instrument, and starts only when a thread waits for the reply.
     """
 
-    def __init__(self, opened: Any, arrivals: Awaited, clock: Clock) -> None:
+    def __init__(self, opened: Any, reader: ThreadedStream, clock: Clock) -> None:
         self._opened = opened
-        self._arrivals = arrivals
+        self._stream = reader
         self._virtual = clock.virtual
         self._sockets = _sockets_in(_interface(opened))
-        self._flight = self._counted(clock)
-        if self._flight is None:  # nothing is opened anew there
+        self._flight = self._flight_of(clock)
+        if self._flight is None:  # a bus keeps the reply to a query of an earlier session
             with contextlib.suppress(OSError), _as_os_error():
                 opened.clear()
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -205,8 +209,8 @@ class _Messages:
         for thread in self._threads:
             thread.start()
 
-    def _counted(self, clock: Clock) -> Flight | None:
-        """The messages in flight of HiSLIP, counted by the ends of its synchronous channel."""
+    def _flight_of(self, clock: Clock) -> Flight | None:
+        """Return the message count of HiSLIP's synchronous channel; None on a bus."""
         if len(self._sockets) < 2:
             return None
         ends = self._sockets[0]
@@ -217,13 +221,13 @@ class _Messages:
         if self._flight is not None:
             self._flight.sent(1)
         with _as_os_error():
-            self._opened.timeout = _WRITING
+            self._opened.timeout = _WRITE_TIMEOUT
             self._opened.write_raw(data)
         if self._flight is not None:
-            self._read(_FOREVER)
+            self._read(_NO_TIMEOUT)
 
     def fetch(self, timeout_ms: int) -> None:
-        """Begin to read a message, unless that has begun already."""
+        """Start reading a message on a bus, unless a read is in progress."""
         if self._flight is None:
             self._read(timeout_ms)
 
@@ -233,8 +237,8 @@ class _Messages:
             self._wanted.put(timeout_ms)
 
     def close(self) -> None:
-        """End the session, and whatever the library may still be at."""
-        self._arrivals.disconnected("the connection is closed")
+        """Close the session, and end a read that the library is in."""
+        self._stream.disconnected("the connection is closed")
         if self._virtual:  # as `TcpConnection.close`
             self._cut(socket.socket.shutdown, socket.SHUT_WR)
             self._threads[-1].join(1.0)
@@ -254,7 +258,7 @@ class _Messages:
             with contextlib.suppress(OSError):
                 action(each, *arguments)
 
-    # ------------------------------------------------------------------ their own threads
+    # ------------------------------------------------------------------ on the threads
 
     def _read_on_demand(self) -> None:
         while (timeout := self._wanted.get()) is not None:
@@ -263,9 +267,9 @@ class _Messages:
                     message = self._message(timeout)
             except OSError as error:
                 if not _timed_out(error.__cause__):
-                    self._arrivals.disconnected(str(error))
+                    self._stream.disconnected(str(error))
             else:
-                self._arrivals.received(message)
+                self._stream.received(message)
                 if self._flight is not None:
                     self._flight.landed(1)
             self._idle.set()
@@ -289,8 +293,8 @@ class _Messages:
             poll.register(each, select.POLLRDHUP)
         if any(descriptor == self._woken for descriptor, _ in poll.poll()):
             return
-        self._idle.wait(_GRACE)  # what was sent before the end may still be read
-        self._arrivals.disconnected("the peer closed the connection")
+        self._idle.wait(_GRACE)  # let the reader finish what came before the end
+        self._stream.disconnected("the peer closed the connection")
         self._cut(socket.socket.close)
         if self._flight is not None:
             self._flight.close()
@@ -301,7 +305,7 @@ def _timed_out(error: BaseException | None) -> bool:
 
 
 def _with_end(message: bytes) -> bytes:
-    """A message that has ended, with an end that the framing sees."""
+    """Return a whole message with a terminator that the framing recognises."""
     with contextlib.suppress(FramingError):
         if Scpi().cut(message) is None:
             return message + b"\n"

@@ -1,17 +1,16 @@
-"""Do circuits that follow the tokens pay on real links, and does traffic outlive what fails?
+"""Speedup of circuits that follow the tokens on kernel links, and failover under traffic.
 
 One rank on each server of `testbeds/mixnet8.yaml` sends to the others what a generated gate sends
-to its two most loaded experts. Rates are the kernel's; how much they can teach about a switch
-between GPUs is in docs/traffic.md.
+to its two most loaded experts. Rates are the kernel's; docs/traffic.md
+states what they show about a switch between GPUs.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 import pytest
 
-from harness.fabrics.mixnet import (
+from lightrig.harness.systems.mixnet.planning import (
     Failures,
     Gating,
     Placement,
@@ -20,10 +19,9 @@ from harness.fabrics.mixnet import (
     plan_testbed,
     server_traffic,
 )
-from harness.measure.failover import under_traffic, with_a_new_rank
-from testbeds import Plan, Port
+from lightrig.testbeds import Plan, Port
 
-pytestmark = pytest.mark.of_testbed("mixnet8")
+pytestmark = [pytest.mark.of_system("mixnet"), pytest.mark.of_testbed("mixnet8")]
 
 LARGEST = 3_000_000
 """Bytes of the pair of servers that exchange most, both directions together."""
@@ -39,11 +37,11 @@ def tokens(servers: int, number: int) -> np.ndarray:
     return (traffic * LARGEST / pair_demand(traffic).max()).astype(int)
 
 
-@pytest.mark.parametrize("gate", [1, 3])
-def test_chosen_circuits_pay(exchanges, fabric, measure, testbed, samples, gate):
-    """As much as the model of flows predicts, within 15 %, against circuits that know no demand.
+@pytest.mark.parametrize("gate", [1, 3], ids="gate-{}".format)
+def test_chosen_circuits_pay(mixnet_traffic, fabric, measure, testbed, samples, gate):
+    """The speedup over uniform circuits is within 15 % of the flow model's prediction.
 
-    The baseline is as many ports on Ethernet, without circuits and their price: it is recorded.
+    The time over the same number of Ethernet ports is recorded for comparison.
     """
     traffic = tokens(len(testbed.servers), gate)
     uniform = fabric.plans["uniform"]
@@ -51,28 +49,27 @@ def test_chosen_circuits_pay(exchanges, fabric, measure, testbed, samples, gate)
     plans = uniform, chosen, fabric.plans["packet"]
     iterations = max(min(samples, 20), 6)
     found = {
-        plan.name: measure.exchange(exchanges, plan, traffic, iterations=iterations)
-        for plan in plans
+        plan.name: mixnet_traffic.all_to_all(plan, traffic, iterations=iterations) for plan in plans
     }
-    measure.speedup(found["packet"], found["chosen"])
-    gained = measure.speedup(found["uniform"], found["chosen"])
+    mixnet_traffic.speedup(found["packet"], found["chosen"])
+    gained = mixnet_traffic.speedup(found["uniform"], found["chosen"])
     assert gained.lower > 1
     assert gained.off <= TOLERANCE
     measure.judge("exchange")
 
 
 ROUNDS = 6
-"""So many events have a median with an interval."""
+"""Number of events that give a median an interval."""
 
 BEFORE, AFTER = 300_000_000, 1_500_000_000
-"""How long traffic runs before a failure and after each step, in ns."""
+"""Duration of traffic before a failure and after each step, in ns."""
 
 SPARE = 7
-"""The server whose GPU waits for another's to fail."""
+"""Number of the server with the spare GPU."""
 
 
 def busiest(routing: Routing, traffic: np.ndarray, medium: str) -> Port:
-    """The sending port of the pair that says most by one hop of `medium`."""
+    """Return the sending port of the pair with most traffic over one hop of `medium`."""
     pairs = np.argwhere(traffic > 0).tolist()
     hops = {(a, b): routing.route(a, b) for a, b in pairs}
     fitting = [pair for pair in pairs if [hop.medium for hop in hops[tuple(pair)]] == [medium]]
@@ -81,8 +78,8 @@ def busiest(routing: Routing, traffic: np.ndarray, medium: str) -> Port:
 
 
 @pytest.fixture
-def working(exchanges, fabric, testbed):
-    """Traffic, a plan for it, and how to let work again what a test let fail."""
+def working(mixnet_region, fabric, testbed):
+    """Traffic, a plan for it, and a list of functions that repair what a test makes fail."""
     traffic = tokens(len(testbed.servers), 1) // 10
     plan = plan_testbed(testbed, pair_demand(traffic), "chosen", fabric.plans["uniform"])
     undo: list[Callable[[], None]] = []
@@ -92,7 +89,7 @@ def working(exchanges, fabric, testbed):
 
 
 def rounds(samples: int, undo: list[Callable[[], None]]) -> Iterator[int]:
-    """Numbers of a few events, after each of which everything works again."""
+    """Yield numbers of events, and repair everything after each."""
     for number in range(min(samples, ROUNDS)):
         yield number
         while undo:
@@ -100,7 +97,7 @@ def rounds(samples: int, undo: list[Callable[[], None]]) -> Iterator[int]:
 
 
 def replanned(testbed, traffic) -> Callable[[Failures, Plan], Plan]:
-    """The regional controller: it leaves out what failed and runs Algorithm 1 again (§5.4)."""
+    """Return the regional controller: Algorithm 1, again without the failed components (§5.4)."""
 
     def replan(failures: Failures, plan: Plan) -> Plan:
         return plan_testbed(testbed, pair_demand(traffic), "anew", plan, failures)
@@ -109,30 +106,28 @@ def replanned(testbed, traffic) -> Callable[[Failures, Plan], Plan]:
 
 
 @pytest.mark.parametrize("case", ["link", "NIC", "packet NIC", "packet link"])
-def test_traffic_outlives(exchanges, fabric, measure, testbed, working, samples, case):
-    """Without a circuit it goes by packets, without a packet NIC by a circuit to a peer (§5.4)."""
+def test_traffic_outlives(
+    mixnet_region, mixnet_traffic, fabric, measure, testbed, working, samples, case
+):
+    """Traffic of a circuit takes packets, that of a packet NIC a circuit to a peer (§5.4)."""
     traffic, plan, undo = working
-    routing = exchanges.routing(plan)
+    routing = mixnet_region.routing(plan)
     port = busiest(routing, traffic, "packet" if "packet" in case else "optical")
-    other = next((m.b if m.a == port else m.a for m in routing.links if port in (m.a, m.b)), None)
-    if other is None:
-        other = testbed.cabling.fiber_from(port).sink
-    failing = exchanges.take_down if "NIC" in case else exchanges.cut
-    ports = [port] if "NIC" in case else [port, other]
+    far_end = next((m.b if m.a == port else m.a for m in routing.links if port in (m.a, m.b)), None)
+    if far_end is None:
+        far_end = testbed.cabling.fiber_from(port).sink
+    failing = mixnet_region.take_down if "NIC" in case else mixnet_region.cut
+    ports = [port] if "NIC" in case else [port, far_end]
     for _ in rounds(samples, undo):
-        measure.bring_in(exchanges, plan)
-        found = measure.failover(
-            partial(
-                under_traffic,
-                over=exchanges,
-                case=case,
-                plan=plan,
-                traffic=traffic,
-                fail=lambda: undo.append(failing(ports)),
-                replan=replanned(testbed, traffic),
-                before=BEFORE,
-                after=AFTER,
-            )
+        mixnet_traffic.apply(plan)
+        found = mixnet_traffic.failover(
+            case,
+            plan,
+            traffic,
+            fail=lambda: undo.append(failing(ports)),
+            replan=replanned(testbed, traffic),
+            before=BEFORE,
+            after=AFTER,
         )
         lit = {end for link in fabric.links(found.plan) for end in (link.a, link.b)}
         assert found.failures.ports == (set(ports) if case == "link" else {port})
@@ -143,10 +138,12 @@ def test_traffic_outlives(exchanges, fabric, measure, testbed, working, samples,
 
 
 @pytest.mark.parametrize("case", ["GPU", "server"])
-def test_another_takes_over(exchanges, fabric, measure, testbed, working, samples, case):
-    """A rank whose GPU or server failed begins anew on the spare one, as from a checkpoint (§5.4).
+def test_another_takes_over(
+    mixnet_region, mixnet_traffic, measure, testbed, working, samples, case
+):
+    """A rank whose GPU or server failed restarts on the spare one, as from a checkpoint (§5.4).
 
-    A failed server is left out of the circuits, a failed GPU's server is not: its NICs work.
+    Circuits avoid a failed server, but not the server of a failed GPU, whose NICs work.
     """
     traffic, _, undo = working
     names = list(testbed.servers)
@@ -168,24 +165,20 @@ def test_another_takes_over(exchanges, fabric, measure, testbed, working, sample
     def fail() -> None:
         if case == "server":
             nics = [spec.port for spec in testbed.nic_ports if spec.port.owner == lost]
-            undo.append(exchanges.take_down(nics))
-        exchanges.kill(lost)
+            undo.append(mixnet_region.take_down(nics))
+        mixnet_region.kill(lost)
 
     for _ in rounds(samples, undo):
-        measure.bring_in(exchanges, plan)
-        found = measure.failover(
-            partial(
-                with_a_new_rank,
-                over=exchanges,
-                case=case,
-                plan=plan,
-                traffic=between,
-                ranks=ranks,
-                fail=fail,
-                replan=replanned(testbed, among(moved)),
-                backup=lambda _, ended: [names[SPARE] if n in ended else n for n in ranks],
-                before=BEFORE,
-            )
+        mixnet_traffic.apply(plan)
+        found = mixnet_traffic.takeover(
+            case,
+            plan,
+            between,
+            ranks,
+            fail=fail,
+            replan=replanned(testbed, among(moved)),
+            backup=lambda _, ended: [names[SPARE] if n in ended else n for n in ranks],
+            before=BEFORE,
         )
         assert found.failures.servers == ({lost} if case == "server" else set())
         assert found.first is not None

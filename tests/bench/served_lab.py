@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from instruments.clock import Clock, SystemClock
-from instruments.simulated.world import World
-from instruments.switches.polatis import Polatis
-from testbeds import Circuit, Testbed, load
+from lightrig.instruments.clock import Clock, SystemClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.switches.polatis import Polatis
+from lightrig.testbeds import Circuit, Testbed, load
 
 LAB = """
 name: lab
@@ -43,7 +44,7 @@ simulation:
 """
 """Ports 1 to 4 and 9 to 12 of the switch are the lab's; the others are somebody else's."""
 
-OWN_INGRESS, OWN_EGRESS = range(1, 5), range(9, 13)
+CABLED_INGRESS, CABLED_EGRESS = range(1, 5), range(9, 13)
 STRAIGHT = frozenset({Circuit(1, 11), Circuit(3, 9), Circuit(2, 12), Circuit(4, 10)})
 CROSSED = frozenset({Circuit(1, 12), Circuit(4, 9), Circuit(2, 11), Circuit(3, 10)})
 FOREIGN = frozenset({Circuit(5, 14), Circuit(8, 13)})
@@ -79,11 +80,11 @@ def describe(
 def set_circuits(switch: Polatis, wanted: Iterable[Circuit]) -> None:
     """Bring a switch to exactly `wanted`, foreign ports included."""
     target = frozenset(wanted)
-    held = switch.circuits()
-    if held - target:
-        switch.change(held - target, ()).done()
-    if target - held:
-        switch.change((), target - held).done()
+    present = switch.circuits()
+    if present - target:
+        switch.change(present - target, ()).done()
+    if target - present:
+        switch.change((), target - present).done()
 
 
 class ServedLab:
@@ -100,9 +101,8 @@ class ServedLab:
         (folder / ".ssh").mkdir()
         known_hosts = "".join(f"{service.known_hosts}\n" for service in services.values())
         (folder / ".ssh" / "known_hosts").write_text(known_hosts)
-        self.switch = Polatis(
-            "ocs", services["ocs"].host, self.clock, port=services["ocs"].port, login=self.login
-        )
+        endpoint = Endpoint("tl1", services["ocs"].host, services["ocs"].port, self.login)
+        self.switch = Polatis("ocs", endpoint, self.clock)
 
     def describe(self, **changes: object) -> Path:
         """Write the testbed file anew, with some things otherwise."""

@@ -9,9 +9,9 @@ import pytest
 from bench.served_lab import STRAIGHT, ServedLab, describe
 from real_time import over_soon
 
-from harness.bench import Bench, LabTroubleError, bind
-from harness.modes import Mode
-from testbeds import load
+from lightrig.harness.bench import Bench, LabUnavailableError, bind
+from lightrig.harness.modes import Mode
+from lightrig.testbeds import load
 
 ALL = {"ocs", "server0", "server1"}
 Bind = Callable[[Path, Mode], Bench]
@@ -68,9 +68,9 @@ def test_placeholders_are_all_named_and_never_looked_up(
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.delenv("LAB_OCS", raising=False)
     path = describe(tmp_path)
-    with over_soon(), pytest.raises(LabTroubleError) as trouble:
+    with over_soon(), pytest.raises(LabUnavailableError) as error:
         bind(load(path), "hardware")
-    first, *lines = str(trouble.value).splitlines()
+    first, *lines = str(error.value).splitlines()
     assert first == f"3 of 3 instruments of {path} did not answer as described:"
     assert [line.split(",")[0] for line in lines] == [
         "  ocs at tl1://ocs.invalid",
@@ -83,55 +83,55 @@ def test_placeholders_are_all_named_and_never_looked_up(
 @pytest.mark.usefixtures("credentials")
 def test_closed_ports_are_all_named(tmp_path: Path) -> None:
     places = closed_ports()
-    with pytest.raises(LabTroubleError, match="3 of 3") as trouble:
+    with pytest.raises(LabUnavailableError, match="3 of 3") as error:
         bind(load(describe(tmp_path, places)), "hardware")
     for name, place in places.items():
         scheme = "tl1" if name == "ocs" else "ssh"
-        assert f"{name} at {scheme}://{place}, after " in str(trouble.value)
-    assert str(trouble.value).count("refused") == 3
-    assert "opensesame" not in str(trouble.value)
+        assert f"{name} at {scheme}://{place}, after " in str(error.value)
+    assert str(error.value).count("refused") == 3
+    assert "opensesame" not in str(error.value)
 
 
 def test_a_missing_credential_is_an_absence(
     lab: ServedLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LAB_OCS")
-    with pytest.raises(LabTroubleError, match="1 of 3") as trouble:
+    with pytest.raises(LabUnavailableError, match="1 of 3") as error:
         bind(lab.testbed, "hardware")
-    assert "LAB_OCS is not set" in str(trouble.value)
+    assert "LAB_OCS is not set" in str(error.value)
 
 
 def test_a_wrong_credential_is_an_absence(lab: ServedLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_OCS", "admin:wr0ng-and-secret")
     monkeypatch.setenv("LAB_SERVER", "bench:wr0ng-and-secret")
-    with pytest.raises(LabTroubleError, match="3 of 3") as trouble:
+    with pytest.raises(LabUnavailableError, match="3 of 3") as error:
         bind(lab.testbed, "hardware")
-    assert str(trouble.value).count("refused the login") == 3
-    assert "wr0ng-and-secret" not in str(trouble.value)
+    assert str(error.value).count("refused the login") == 3
+    assert "wr0ng-and-secret" not in str(error.value)
 
 
 def test_an_unreadable_address_is_an_absence(tmp_path: Path) -> None:
     places = {name: f"{name}.lab:99999" for name in ALL}
-    with pytest.raises(LabTroubleError, match="3 of 3"):
+    with pytest.raises(LabUnavailableError, match="3 of 3"):
         bind(load(describe(tmp_path, places)), "hardware")
 
 
 def test_another_serial_is_not_the_expected_instrument(lab: ServedLab) -> None:
-    with pytest.raises(LabTroubleError, match="1 of 3") as trouble:
+    with pytest.raises(LabUnavailableError, match="1 of 3") as error:
         bind(load(lab.describe(serial="'21877'")), "hardware")
-    assert "serial 'SIM-ocs', expected '21877'" in str(trouble.value)
+    assert "serial 'SIM-ocs', expected '21877'" in str(error.value)
 
 
 @pytest.mark.parametrize("mode", ["hardware", "auto"])
-def test_a_served_simulation_is_bound_and_says_what_it_is(
+def test_served_simulation_is_bound_and_marked_simulated(
     lab: ServedLab, bound: Bind, mode: Mode
 ) -> None:
     bench = bound(lab.file, mode)
     assert set(bench.identities) == ALL
     assert bench.identities["ocs"].serial == "SIM-ocs"
     assert bench.simulated == ALL
-    assert bench.shared == ALL
-    assert not bench.private
+    assert bench.external == ALL
+    assert not bench.in_process
     assert bench.notes == ()
     assert bench.truth is None
     assert not bench.clock.virtual
@@ -140,12 +140,12 @@ def test_a_served_simulation_is_bound_and_says_what_it_is(
     assert lab.switch.circuits() == STRAIGHT
 
 
-def test_simulated_contacts_nobody(lab: ServedLab, bound: Bind) -> None:
+def test_simulated_mode_opens_no_connection(lab: ServedLab, bound: Bind) -> None:
     bench = bound(lab.file, "simulated")
     bench.switches["ocs"].change((), STRAIGHT).done()
     assert lab.switch.circuits() == frozenset()
     assert bench.simulated == ALL
-    assert bench.private
+    assert bench.in_process
     assert bench.clock.virtual
     assert bench.truth is not None
     assert bench.notes == ()
@@ -160,7 +160,7 @@ def test_auto_simulates_a_domain_of_which_a_member_is_absent(
     assert note.startswith(
         "ocs, server0, server1 simulated, since server1 at ssh://server1.invalid"
     )
-    assert bench.private
+    assert bench.in_process
     assert bench.clock.virtual
     bench.switches["ocs"].change((), STRAIGHT).done()
     assert lab.switch.circuits() == frozenset()
@@ -172,8 +172,8 @@ def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Pa
     bench = bound(path, "auto")
     (note,) = bench.notes
     assert note.startswith("far, server0 simulated, since far at tl1://far.invalid, after ")
-    assert bench.shared == {"near"}
-    assert not bench.private
+    assert bench.external == {"near"}
+    assert not bench.in_process
     assert not bench.clock.virtual
     assert bench.simulated == {"near", "far", "server0"}
     assert {name: i.serial for name, i in bench.identities.items()} == {
@@ -181,7 +181,7 @@ def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Pa
         "far": "SIM-far",
         "server0": "SIM-server0",
     }
-    with pytest.raises(LabTroubleError, match="2 of 3"):
+    with pytest.raises(LabUnavailableError, match="2 of 3"):
         bind(load(path), "hardware")
 
 

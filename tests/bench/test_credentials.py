@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.credentials import CredentialError, look_up
+from lightrig.harness.bench.credentials import CredentialError, look_up
 
 SECRET = "hunter2-never-shown"
 
@@ -34,7 +34,7 @@ def test_what_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["keyring:lab", "plain", "", "vault:x"])
-def test_other_places_are_not_supported(name: str) -> None:
+def test_unsupported_places(name: str) -> None:
     with pytest.raises(CredentialError, match="use env: or file:"):
         look_up(name)
 

@@ -1,4 +1,4 @@
-"""Plans are applied, verified and taken back; what is somebody else's stays."""
+"""Plans are applied, verified and restored; foreign circuits stay."""
 
 import contextlib
 import itertools
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from bench.served_lab import (
+    CABLED_EGRESS,
+    CABLED_INGRESS,
     CROSSED,
     FOREIGN,
     LEFT,
-    OWN_EGRESS,
-    OWN_INGRESS,
     STRAIGHT,
     circuits,
     describe,
@@ -21,46 +21,46 @@ from bench.served_lab import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.bench import Bench, Fabric, bind
-from harness.bench.fabric import ForeignPortError
-from harness.bench.keeping import FoundState
-from instruments.clock import Span
-from instruments.errors import DeniedError, InstrumentError, NotDoneError
-from instruments.simulated import world
-from instruments.simulated.polatis_peer import PolatisPeer
-from instruments.simulated.tl1_peer import Answer, Refusal, Request
-from testbeds import Circuit, LightrigError, Plan, load
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.fabric import ForeignPortError
+from lightrig.harness.bench.saved_state import SavedState
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.errors import DeniedError, InstrumentError, NotDoneError
+from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
+from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
+from lightrig.instruments.simulated.world import world
+from lightrig.testbeds import Circuit, LightrigError, Plan, load
 
 
-class Mood:
-    """How the next change of circuits turns out at a moody switch."""
+class Behaviour:
+    """Outcome of the next change of circuits at a faulty switch."""
 
     def __init__(self) -> None:
-        self.lies = False
+        self.falsely_acknowledges = False
         self.refuses_after: int | None = None
 
 
 @pytest.fixture(scope="module")
-def mood() -> Mood:
-    return Mood()
+def behaviour() -> Behaviour:
+    return Behaviour()
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["rerouting", "parting first"])
 def bench(
-    request: pytest.FixtureRequest, mood: Mood, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, behaviour: Behaviour, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:
-    class MoodyPeer(PolatisPeer):
-        """Says done without doing it, or refuses, when it is told to."""
+    class FaultySwitch(SimulatedPolatis):
+        """Acknowledges without a change, or refuses, on request."""
 
-        def _connect(self, request: Request) -> Answer:
-            if mood.refuses_after is not None:
-                if mood.refuses_after == 0:
-                    raise Refusal("SROF", "Optics failure")
-                mood.refuses_after -= 1
-            return Answer() if mood.lies else super()._connect(request)
+        def _connect(self, request: Tl1Request) -> Tl1Reply:
+            if behaviour.refuses_after is not None:
+                if behaviour.refuses_after == 0:
+                    raise Tl1Denial("SROF", "Optics failure")
+                behaviour.refuses_after -= 1
+            return Tl1Reply() if behaviour.falsely_acknowledges else super()._connect(request)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "peer", MoodyPeer)
+        patch.setattr(world, "simulated_device", FaultySwitch)
         path = describe(tmp_path_factory.mktemp("lab"), rerouting=request.param)
         bound = bind(load(path), "simulated", 1)
     yield bound
@@ -68,22 +68,22 @@ def bench(
 
 
 @pytest.fixture
-def switch(bench: Bench, mood: Mood) -> Any:
-    """The switch as people had left it."""
-    mood.lies, mood.refuses_after = False, None
+def switch(bench: Bench, behaviour: Behaviour) -> Any:
+    """The switch with the circuits that the laboratory left."""
+    behaviour.falsely_acknowledges, behaviour.refuses_after = False, None
     switch = bench.switches["ocs"]
     set_circuits(switch, LEFT | FOREIGN)  # type: ignore[arg-type]
     return switch
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> FoundState:
-    return FoundState("lab", tmp_path)
+def saved(tmp_path: Path) -> SavedState:
+    return SavedState("lab", tmp_path)
 
 
 @pytest.fixture
-def fabric(bench: Bench, switch: Any, found: FoundState) -> Fabric:
-    return Fabric(bench, found)
+def fabric(bench: Bench, switch: Any, saved: SavedState) -> Fabric:
+    return Fabric(bench, saved)
 
 
 def plan(*texts: str) -> Plan:
@@ -92,7 +92,7 @@ def plan(*texts: str) -> Plan:
 
 @contextlib.contextmanager
 def sent(switch: Any) -> Iterator[list[str]]:
-    """The commands that went to the switch meanwhile."""
+    """Collect the commands that are sent to the switch in the context."""
     mark = len(list(switch._commands.trace.pieces()))
     commands: list[str] = []
     yield commands
@@ -100,19 +100,19 @@ def sent(switch: Any) -> Iterator[list[str]]:
     commands += [piece.text.partition(":")[0] for piece in pieces if piece.direction == ">"]
 
 
-def test_a_plan_is_made_and_taken_back(fabric: Fabric, switch: Any, found: FoundState) -> None:
+def test_plan_is_applied_and_restored(fabric: Fabric, switch: Any, saved: SavedState) -> None:
     fabric.apply(fabric.plans["straight"])
     assert switch.circuits() == STRAIGHT | FOREIGN
-    assert found.read() == {"ocs": LEFT}
+    assert saved.read() == {"ocs": LEFT}
     fabric.apply(fabric.plans["crossed"])
     assert switch.circuits() == CROSSED | FOREIGN
-    assert found.read() == {"ocs": LEFT}
+    assert saved.read() == {"ocs": LEFT}
     fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert found.read() is None
+    assert saved.read() is None
 
 
-def test_a_second_time_nothing_is_sent_but_the_reading(fabric: Fabric, switch: Any) -> None:
+def test_second_application_only_reads(fabric: Fabric, switch: Any) -> None:
     fabric.apply(fabric.plans["straight"])
     with sent(switch) as commands:
         fabric.apply(fabric.plans["straight"])
@@ -123,7 +123,7 @@ def test_a_second_time_nothing_is_sent_but_the_reading(fabric: Fabric, switch: A
     assert transition.moved == 0
 
 
-def test_only_what_differs_is_touched(fabric: Fabric, switch: Any) -> None:
+def test_only_differences_are_sent(fabric: Fabric, switch: Any) -> None:
     fabric.apply(plan("1>9", "2>12"))
     change = fabric.prepare(plan("1>9", "2>10")).changes["ocs"]
     assert change.keep == circuits("1>9")
@@ -131,11 +131,11 @@ def test_only_what_differs_is_touched(fabric: Fabric, switch: Any) -> None:
     assert change.add == circuits("2>10")
 
 
-def test_preparing_changes_nothing(fabric: Fabric, switch: Any, found: FoundState) -> None:
+def test_preparing_changes_nothing(fabric: Fabric, switch: Any, saved: SavedState) -> None:
     with sent(switch) as commands:
         fabric.prepare(fabric.plans["straight"])
     assert set(commands) == {"RTRV-PATCH"}
-    assert found.read() == {"ocs": LEFT}
+    assert saved.read() == {"ocs": LEFT}
 
 
 def test_nothing_applied_nothing_restored(fabric: Fabric, switch: Any) -> None:
@@ -144,7 +144,7 @@ def test_nothing_applied_nothing_restored(fabric: Fabric, switch: Any) -> None:
     assert commands == []
 
 
-def test_an_empty_plan_parts_only_what_is_ours(fabric: Fabric, switch: Any) -> None:
+def test_empty_plan_removes_only_circuits_of_the_testbed(fabric: Fabric, switch: Any) -> None:
     fabric.apply(plan())
     assert switch.circuits() == FOREIGN
     fabric.restore()
@@ -152,100 +152,96 @@ def test_an_empty_plan_parts_only_what_is_ours(fabric: Fabric, switch: Any) -> N
 
 
 @pytest.mark.parametrize("text", ["5>9", "1>14", "6>15", "1>16"])
-def test_a_port_that_is_not_ours_is_not_touched(fabric: Fabric, switch: Any, text: str) -> None:
+def test_foreign_ports_are_not_touched(fabric: Fabric, switch: Any, text: str) -> None:
     with sent(switch) as commands, pytest.raises(ForeignPortError, match=text):
         fabric.apply(plan(text))
     assert set(commands) == {"RTRV-PATCH"}
     assert switch.circuits() == LEFT | FOREIGN
 
 
-@pytest.mark.parametrize(("held", "wanted"), [("1>15", "1>10"), ("6>10", "1>10")])
-def test_a_circuit_with_one_port_of_ours_is_told(
-    bench: Bench, switch: Any, held: str, wanted: str
+@pytest.mark.parametrize(("present", "wanted"), [("1>15", "1>10"), ("6>10", "1>10")])
+def test_circuit_with_one_foreign_port_is_refused(
+    bench: Bench, switch: Any, present: str, wanted: str
 ) -> None:
-    set_circuits(switch, circuits(held))
-    with pytest.raises(ForeignPortError, match=f"wants {wanted} on ocs, but {held} is there"):
+    set_circuits(switch, circuits(present))
+    with pytest.raises(ForeignPortError, match=f"wants {wanted} on ocs, but {present} is there"):
         Fabric(bench).apply(plan(wanted))
-    assert switch.circuits() == circuits(held)
+    assert switch.circuits() == circuits(present)
     Fabric(bench).apply(plan("3>11"))
-    assert switch.circuits() == circuits(held, "3>11")
+    assert switch.circuits() == circuits(present, "3>11")
 
 
-def test_a_switch_that_says_done_and_is_not(fabric: Fabric, switch: Any, mood: Mood) -> None:
-    mood.lies = True
-    with pytest.raises(NotDoneError) as lie:
+def test_false_acknowledgement_raises_not_done_error(
+    fabric: Fabric, switch: Any, behaviour: Behaviour
+) -> None:
+    behaviour.falsely_acknowledges = True
+    with pytest.raises(NotDoneError) as fails:
         fabric.apply(fabric.plans["straight"])
-    shown = str(lie.value)
+    shown = str(fails.value)
     assert shown.startswith("ocs (Polatis N-VST-8x8-")
-    assert "said done, but is not in plan straight" in shown
+    assert "acknowledged the change, but is not in plan straight" in shown
     assert "missing   1>11, 3>9, 4>10" in shown
     assert "RTRV-PATCH" in shown
-    mood.lies = False
+    behaviour.falsely_acknowledges = False
     fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
 
 
-def test_a_switch_that_cannot_be_restored_keeps_the_state_on_disk(
-    bench: Bench, fabric: Fabric, switch: Any, mood: Mood, found: FoundState
+def test_failed_restore_keeps_the_saved_state(
+    bench: Bench, fabric: Fabric, switch: Any, behaviour: Behaviour, saved: SavedState
 ) -> None:
     fabric.apply(fabric.plans["straight"])
-    mood.refuses_after = 0
+    behaviour.refuses_after = 0
     with pytest.raises(DeniedError, match="Optics failure"):
         fabric.restore()
-    assert found.read() == {"ocs": LEFT}
-    mood.refuses_after = None
-    later = Fabric(bench, found)
+    assert saved.read() == {"ocs": LEFT}
+    behaviour.refuses_after = None
+    later = Fabric(bench, saved)
     later.apply(later.plans["crossed"])
     later.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert found.read() is None
+    assert saved.read() is None
 
 
-def test_after_a_refusal_in_the_middle_all_is_put_back(
-    fabric: Fabric, switch: Any, mood: Mood
-) -> None:
-    mood.refuses_after = 1
+def test_restore_after_a_refusal(fabric: Fabric, switch: Any, behaviour: Behaviour) -> None:
+    behaviour.refuses_after = 1
     fabric.apply(fabric.plans["straight"])
     with pytest.raises(InstrumentError, match="Optics failure"):
         fabric.apply(fabric.plans["crossed"])
-    mood.refuses_after = None
+    behaviour.refuses_after = None
     fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
 
 
-def test_interrupted_before_the_acknowledgement_all_is_put_back(
-    fabric: Fabric, switch: Any
-) -> None:
+def test_restore_after_an_interrupt(fabric: Fabric, switch: Any) -> None:
     fabric.prepare(fabric.plans["straight"]).begin()
     fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
 
 
-def test_what_a_killed_run_had_found_is_put_back(
-    bench: Bench, switch: Any, found: FoundState
-) -> None:
-    killed = Fabric(bench, found)
+def test_restore_of_the_state_of_a_killed_run(bench: Bench, switch: Any, saved: SavedState) -> None:
+    killed = Fabric(bench, saved)
     killed.apply(killed.plans["straight"])
-    after = Fabric(bench, found)
+    after = Fabric(bench, saved)
     after.apply(after.plans["crossed"])
     after.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert found.read() is None
+    assert saved.read() is None
 
 
-def test_a_found_state_of_another_switch_is_told(
-    bench: Bench, switch: Any, found: FoundState
+def test_saved_state_of_an_unknown_switch_is_refused(
+    bench: Bench, switch: Any, saved: SavedState
 ) -> None:
-    found.keep({"ocs": LEFT, "gone": circuits("1>9")})
-    fabric = Fabric(bench, found)
+    saved.save({"ocs": LEFT, "gone": circuits("1>9")})
+    fabric = Fabric(bench, saved)
     fabric.apply(fabric.plans["straight"])
     with pytest.raises(LightrigError, match="gone"):
         fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert found.read() is not None
+    assert saved.read() is not None
 
 
-def test_moves_go_to_and_fro(fabric: Fabric) -> None:
+def test_moves_alternate(fabric: Fabric) -> None:
     before, after = fabric.plans["straight"], fabric.plans["crossed"]
     pairs = list(fabric.moves(before, after, 2, 4))
     assert len(pairs) == 4
@@ -263,26 +259,26 @@ def matchings(ingress: range, egress: range) -> st.SearchStrategy[frozenset[Circ
     )
 
 
-own = matchings(OWN_INGRESS, OWN_EGRESS)
+cabled = matchings(CABLED_INGRESS, CABLED_EGRESS)
 foreign = matchings(range(5, 9), range(13, 17))
 
 
 @settings(max_examples=40)
-@given(left=own, others=foreign, plans=st.lists(own, min_size=1, max_size=3))
-def test_whatever_is_applied_the_switch_is_left_as_it_was_found(
+@given(left=cabled, foreign=foreign, plans=st.lists(cabled, min_size=1, max_size=3))
+def test_any_sequence_of_plans_is_restored(
     bench: Bench,
-    mood: Mood,
+    behaviour: Behaviour,
     tmp_path_factory: pytest.TempPathFactory,
     left: frozenset[Circuit],
-    others: frozenset[Circuit],
+    foreign: frozenset[Circuit],
     plans: list[frozenset[Circuit]],
 ) -> None:
-    mood.lies, mood.refuses_after = False, None
+    behaviour.falsely_acknowledges, behaviour.refuses_after = False, None
     switch: Any = bench.switches["ocs"]
-    set_circuits(switch, left | others)
-    fabric = Fabric(bench, FoundState("lab", tmp_path_factory.mktemp("state")))
+    set_circuits(switch, left | foreign)
+    fabric = Fabric(bench, SavedState("lab", tmp_path_factory.mktemp("state")))
     for wanted in plans:
         fabric.apply(Plan("drawn", {"ocs": wanted}))
-        assert switch.circuits() == wanted | others
+        assert switch.circuits() == wanted | foreign
     fabric.restore()
-    assert switch.circuits() == left | others
+    assert switch.circuits() == left | foreign

@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.bench.overlay import NotRoutedError, Overlay
-from instruments import kernel
-from testbeds import Testbed, load
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.overlay import NotRoutedError, Overlay
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.testbeds import Testbed, load
 
 CONNECT = (
     "import socket,sys\n"
@@ -30,7 +30,7 @@ def rings() -> Iterator[Bench]:
     bench.close()
 
 
-def test_ways_follow_the_plan_and_nothing_is_left(rings: Bench) -> None:
+def test_routes_follow_the_plan_and_are_removed(rings: Bench) -> None:
     fabric, plans, links = Fabric(rings), rings.testbed.plans, rings.testbed.links
     overlay = Overlay(rings)
     try:
@@ -42,9 +42,9 @@ def test_ways_follow_the_plan_and_nothing_is_left(rings: Bench) -> None:
             }
             for source in ("server0", "server1"):
                 server = overlay.servers[source]
-                others = [at for sink, at in overlay.addresses.items() if sink != source]
-                said = server.commands.run([sys.executable, "-c", CONNECT, *others]).stdout
-                assert said.split() == 3 * ["ConnectionRefusedError"]
+                peers = [at for sink, at in overlay.addresses.items() if sink != source]
+                printed = server.commands.run([sys.executable, "-c", CONNECT, *peers]).stdout
+                assert printed.split() == 3 * ["ConnectionRefusedError"]
     finally:
         overlay.close()
     for server in overlay.servers.values():

@@ -1,17 +1,22 @@
 """The page of the nights in a browser: find, fold, look at a night, follow its link."""
 
-import pytest
-from browser import PHONE
-from planted_nights import MISSING, two_testbeds
+import re
 
-from harness.report.nights import write_nights
+import pytest
+from page_view import PHONE, opened_page
+from planted_nights import MISSING, two_testbeds
+from playwright.sync_api import expect
+
+from lightrig.harness.report.nights import write_nights
 
 SHOWN = ".ln-quantity:not([hidden])"
+LABS = ".ln-lab:visible"
+CHANGES = ".ln-group:visible"
 FIGURE = "figure[data-of='n0-0'] .ln-plot"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def nights(tmp_path_factory):
     """Two testbeds, thirty nights, and a report to each run."""
     root = tmp_path_factory.mktemp("nights")
     two_testbeds(root, reports=True)
@@ -19,122 +24,120 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, page):
-    """The page on a desk, ready; nothing may go wrong in it while a test looks."""
-    browser.open(page)
-    browser.wait_for("document.documentElement.dataset.ready === 'yes'")
-    yield browser
-    assert browser.errors == []
-    assert [url for url in browser.requests if not url.startswith("file:")] == []
+def page(chromium, nights):
+    """The page on a desk; it causes no error and asks for nothing but files."""
+    with opened_page(chromium, nights) as view:
+        yield view.page
+        assert view.errors == []
+        assert [url for url in view.requests if not url.startswith("file:")] == []
 
 
-def test_the_filter_finds_quantities_subjects_and_testbeds(opened):
-    assert opened.text("#ln-count") == "all 5 quantities"
-    opened.click("#ln-find")
-    opened.type("firmware")
-    assert (opened.count(SHOWN), opened.text("#ln-count")) == (2, "2 of 5 quantities")
-    opened.type(" fab")
-    assert opened.count(SHOWN) == 1
-    assert opened.count(".ln-lab") == 1
-    opened.evaluate("document.getElementById('ln-find').select()")
-    opened.type("ocs.3>19")
-    assert opened.count(SHOWN) == 2
-    assert opened.count(".ln-occasion") == 1
-    opened.evaluate("document.getElementById('ln-find').select()")
-    opened.type("nothing is called so")
-    assert (opened.count(SHOWN), opened.count(".ln-lab")) == (0, 0)
+def test_the_filter_finds_quantities_subjects_and_testbeds(page):
+    count, filtered = page.locator("#ln-count"), page.locator("#ln-find")
+    expect(count).to_have_text("all 5 quantities")
+    filtered.fill("firmware")
+    expect(count).to_have_text("2 of 5 quantities")
+    expect(page.locator(SHOWN)).to_have_count(2)
+    filtered.press_sequentially(" fab")
+    expect(page.locator(SHOWN)).to_have_count(1)
+    expect(page.locator(LABS)).to_have_count(1)
+    filtered.fill("ocs.3>19")
+    expect(page.locator(SHOWN)).to_have_count(2)
+    expect(page.locator(CHANGES)).to_have_count(1)
+    filtered.fill("nothing is called so")
+    expect(page.locator(SHOWN)).to_have_count(0)
+    expect(page.locator(LABS)).to_have_count(0)
 
 
-def test_only_changes_of_one_testbed(opened):
-    opened.click("#ln-moved")
-    assert opened.text("#ln-count") == "2 of 5 quantities"
-    opened.evaluate(
-        "(() => { const one = document.getElementById('ln-lab'); one.value = '1';"
-        " one.dispatchEvent(new Event('change')); })()"
-    )
-    assert opened.text("#ln-count") == "1 of 5 quantities"
-    assert "insertion_loss" in opened.text(SHOWN)
-    assert opened.count(".ln-occasion") == 1
+def test_only_changes_of_one_testbed(page):
+    page.click("#ln-moved")
+    expect(page.locator("#ln-count")).to_have_text("2 of 5 quantities")
+    page.select_option("#ln-lab", "1")
+    expect(page.locator("#ln-count")).to_have_text("1 of 5 quantities")
+    expect(page.locator(SHOWN)).to_contain_text("insertion_loss")
+    expect(page.locator(CHANGES)).to_have_count(1)
 
 
-def test_folds_open_and_close_alone_and_together(opened):
-    assert opened.count("figure") == 0
-    opened.click(".ln-quantity > summary")
-    assert opened.count(".ln-quantity[open]") == 1
-    assert opened.count("figure") == 1
-    opened.click("#ln-fold")
-    assert opened.count(".ln-quantity[open]") == 0
-    opened.click("#ln-fold")
-    assert opened.count(".ln-quantity[open]") == 5
-    opened.click(".ln-nights > summary")
-    assert opened.text(".ln-nights[open]").count("no data") == len(MISSING)
+def test_folds_open_and_close_alone_and_together(page):
+    folds = page.locator(".ln-quantity[open]:visible")
+    figures = page.locator("figure:visible")
+    expect(figures).to_have_count(0)
+    page.click(".ln-quantity > summary")
+    expect(folds).to_have_count(1)
+    expect(figures).to_have_count(1)
+    page.click("#ln-fold")
+    expect(folds).to_have_count(0)
+    page.click("#ln-fold")
+    expect(folds).to_have_count(5)
+    page.click(".ln-nights > summary")
+    expect(page.locator(".ln-nights[open]").get_by_text("no data")).to_have_count(len(MISSING))
 
 
-def test_a_night_is_chosen_by_pointer_and_its_run_followed(opened):
-    opened.click(".ln-quantity > summary")
-    opened.click(FIGURE)
-    told = opened.text("figure[data-of='n0-0'] .ln-told")
+def test_a_night_is_chosen_by_pointer_and_its_run_followed(page):
+    page.click(".ln-quantity > summary")
+    page.click(FIGURE)
     # The middle of the plot is the middle of the nights, a little left of it for the axis.
-    assert told.startswith("2026-02-1")
-    assert "of 300, 95 % interval" in told
-    assert "p99" in told
-    assert "simulated" in told
-    opened.click(".ln-told a")
-    opened.wait_for("document.body && document.body.innerText.startsWith('report of 202602')")
+    night = page.locator("figure[data-of='n0-0'] .ln-told")
+    expect(night).to_have_text(re.compile(r"^2026-02-1"))
+    expect(night).to_contain_text("of 300, 95 % interval")
+    expect(night).to_contain_text("p99")
+    expect(night).to_contain_text("simulated")
+    page.click(".ln-told a")
+    expect(page.locator("body")).to_have_text(re.compile("^report of 202602"))
 
 
-def test_the_keyboard_does_all_that_the_pointer_does(opened):
-    opened.evaluate("document.querySelector('.ln-quantity > summary').focus()")
-    opened.press("Enter")
-    opened.wait_for("document.querySelector('.ln-quantity').open")
-    opened.press("Tab")
-    assert opened.evaluate("document.activeElement.className") == "ln-plot"
-    opened.press("Home")
-    assert opened.text(".ln-told").startswith("2026-02-01: median")
+def test_the_keyboard_does_all_that_the_pointer_does(page):
+    page.focus(".ln-quantity > summary")
+    page.keyboard.press("Enter")
+    expect(page.locator(".ln-quantity[open]")).to_have_count(1)
+    expect(page.locator(FIGURE)).to_be_attached()
+    page.keyboard.press("Tab")
+    expect(page.locator(".ln-plot:focus")).to_have_count(1)
+    page.keyboard.press("Home")
+    night = page.locator(".ln-told").first
+    expect(night).to_have_text(re.compile("^2026-02-01: median"))
     for _ in range(MISSING[0]):
-        opened.press("ArrowRight")
-    assert opened.text(".ln-told") == "2026-02-06: no data"
-    opened.press("End")
-    assert opened.text(".ln-told").startswith("2026-03-02: median")
-    opened.press("Enter")
-    opened.wait_for("document.body && document.body.innerText.startsWith('report of 20260302')")
+        page.keyboard.press("ArrowRight")
+    expect(night).to_have_text("2026-02-06: no data")
+    page.keyboard.press("End")
+    expect(night).to_have_text(re.compile("^2026-03-02: median"))
+    page.keyboard.press("Enter")
+    expect(page.locator("body")).to_have_text(re.compile("^report of 20260302"))
 
 
-def test_a_change_leads_to_its_figure_also_through_a_fold_and_a_filter(opened):
-    opened.click("#ln-find")
-    opened.type("light_back")
-    link = opened.evaluate(
-        "[...document.querySelectorAll('.ln-occasion a')]"
+def test_a_change_leads_to_its_figure_also_through_a_fold_and_a_filter(page):
+    page.fill("#ln-find", "signal_recovered")
+    link = page.evaluate(
+        "[...document.querySelectorAll('.ln-group a')]"
         ".find(one => one.innerText === 'ocs.3>19').getAttribute('href')"
     )
-    opened.evaluate(f"location.hash = '{link}'")
-    name = f"document.getElementById('{link[1:]}')"
-    opened.wait_for(f"{name}.checkVisibility()")
-    opened.wait_for(f"Math.abs({name}.getBoundingClientRect().top) < innerHeight")
-    assert "changed 2026-02-21" in opened.text(f"[id='{link[1:]}'] figcaption")
-    assert opened.count(f"[id='{link[1:]}'] .ln-change") == 1
+    page.evaluate(f"location.hash = '{link}'")
+    figure = page.locator(f"[id='{link[1:]}']")
+    expect(figure).to_be_in_viewport()
+    expect(figure.locator("figcaption")).to_contain_text("changed 2026-02-21")
+    expect(figure.locator(".ln-change")).to_have_count(1)
 
 
 @pytest.mark.parametrize(
     ("width", "dark"), [(1280, False), (1280, True), (PHONE, False), (PHONE, True)]
 )
-def test_it_fits_every_screen_and_can_be_read_by_day_and_night(
-    browser, page, tmp_path, width, dark
-):
-    browser.open(page, width=width, dark=dark)
-    browser.wait_for("document.documentElement.dataset.ready === 'yes'")
-    browser.click("#ln-fold")
-    assert browser.overflow() == []
-    assert browser.errors == []
-    colours = browser.evaluate(
-        "(() => { const of = (one, what) => getComputedStyle(document.querySelector(one))[what];"
-        " return [of('.ln-lab', 'backgroundColor'), of('.ln-lab', 'color'),"
-        " of('.ln-change', 'stroke'), of('.lr-line', 'stroke')]; })()"
-    )
+def test_it_fits_every_screen_and_can_be_read_by_day_and_night(chromium, nights, width, dark):
+    with opened_page(chromium, nights, width=width, dark=dark) as view:
+        view.page.click("#ln-fold")
+        expect(view.page.locator(".ln-change").first).to_be_attached()
+        assert view.elements_beyond_edge() == []
+        assert view.errors == []
+        colours = view.page.evaluate(
+            "(() => { const of = (one, what) =>"
+            " getComputedStyle(document.querySelector(one))[what];"
+            " return [of('.ln-lab', 'backgroundColor'), of('.ln-lab', 'color'),"
+            " of('.ln-change', 'stroke'), of('.lr-line', 'stroke')]; })()"
+        )
+        picture = view.page.screenshot(full_page=True)
     ground, *inks = (tuple(map(int, one[4:-1].split(","))) for one in colours)
     assert (sum(ground) < 200) == dark
     assert all(_contrast(ground, ink) > 3 for ink in inks)
-    assert browser.screenshot(tmp_path / "page.png").stat().st_size > 50_000
+    assert len(picture) > 50_000
 
 
 def _contrast(one, other):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from bench.served_lab import describe
-from browser import PHONE, Browser
+from page_view import PHONE, opened_page
+from playwright.sync_api import Browser, Page, expect
 from runs.running import started
 
 TESTS = """
@@ -36,12 +37,12 @@ def test_with_pictures(testbed, bench, extras):
 @pytest.mark.parametrize("number", range(150))
 def test_many(number): print(f"number {number} says so")
 """
-READY = "document.documentElement.dataset.ready === 'yes'"
-SEEN = ".lr-test"
+TEST = ".lr-test"
+BODY = ".lr-test-body:visible"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Path:
+def report(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Path:
     """The report of a run of which some tests failed; made only where it can be looked at."""
     folder = tmp_path_factory.mktemp("seen")
     lab = describe(folder, limit="{max: 10 s}")
@@ -55,167 +56,147 @@ def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Path:
 
 
 @pytest.fixture
-def opened(browser: Browser, page: Path) -> Iterator[Browser]:
-    """The page, open on a desk; at the end nothing may have gone wrong or been asked for."""
-    browser.open(page)
-    browser.wait_for(READY)
-    yield browser
-    assert browser.errors == []
-    assert browser.broken_images() == []
-    assert {one for one in browser.requests if not one.startswith("data:")} == {page.as_uri()}
+def page(chromium: Browser, report: Path) -> Iterator[Page]:
+    """The page on a desk; it causes no error and asks for nothing but itself."""
+    with opened_page(chromium, report) as view:
+        yield view.page
+        assert view.errors == []
+        assert view.broken_images() == []
+        requests = {url for url in view.requests if not url.startswith("data:")}
+        assert requests == {report.as_uri()}
 
 
-def names(browser: Browser) -> list[str]:
-    found: list[str] = browser.evaluate(
-        "[...document.querySelectorAll('.lr-test-name b')].map(one => one.textContent)"
-    )
-    return found
+def names(page: Page) -> list[str]:
+    return page.locator(".lr-test-name b").all_text_contents()
 
 
-def test_worst_comes_first_and_is_unfolded(opened: Browser) -> None:
-    assert names(opened)[:2] == ["test_wrong[lab-straight-crossed]", "test_left_out[lab]"]
-    assert opened.evaluate("document.querySelectorAll('.lr-test[open]').length") == 1
-    body = opened.text(".lr-test[open] .lr-test-body")
-    assert "AssertionError: so <i>wrong</i>" in body
-    assert "<b>loud</b> words" in body
-    assert opened.count(".lr-test-body :is(b, i)") == 0
-    assert "--instruments simulated --seed 0" in body
+def test_worst_comes_first_and_is_unfolded(page: Page) -> None:
+    assert names(page)[:2] == ["test_wrong[lab/straight-to-crossed]", "test_left_out[lab]"]
+    expect(page.locator(".lr-test[open]")).to_have_count(1)
+    body = page.locator(".lr-test[open] .lr-test-body")
+    expect(body).to_contain_text("AssertionError: so <i>wrong</i>")
+    expect(body).to_contain_text("<b>loud</b> words")
+    expect(body.locator("b, i")).to_have_count(0)
+    expect(body).to_contain_text("--instruments simulated --seed 0")
 
 
-def test_filter(opened: Browser) -> None:
-    assert "all 154 shown" in opened.text("#lr-shown")
-    opened.click('input[data-outcome="passed"]')
-    assert names(opened) == ["test_wrong[lab-straight-crossed]", "test_left_out[lab]"]
-    assert "2 of 154 shown" in opened.text("#lr-shown")
-    opened.click('input[data-outcome="failed"]')
-    assert names(opened) == ["test_left_out[lab]"]
-    opened.click('input[data-outcome="passed"]')
-    assert "153 of 154 shown" in opened.text("#lr-shown")
+def test_filter(page: Page) -> None:
+    shown = page.locator("#lr-shown")
+    expect(shown).to_contain_text("all 154 shown")
+    page.click('input[data-outcome="passed"]')
+    expect(shown).to_contain_text("2 of 154 shown")
+    assert names(page) == ["test_wrong[lab/straight-to-crossed]", "test_left_out[lab]"]
+    page.click('input[data-outcome="failed"]')
+    expect(shown).to_contain_text("1 of 154 shown")
+    assert names(page) == ["test_left_out[lab]"]
+    page.click('input[data-outcome="passed"]')
+    expect(shown).to_contain_text("153 of 154 shown")
 
 
-def test_find_and_order(opened: Browser) -> None:
-    opened.click("#lr-search")
-    opened.type("MANY[14")
-    assert sorted(names(opened)) == sorted(
+def test_find_and_order(page: Page) -> None:
+    page.fill("#lr-search", "MANY[14")
+    expect(page.locator(TEST)).to_have_count(11)
+    assert sorted(names(page)) == sorted(
         [f"test_many[{number}]" for number in (14, *range(140, 150))]
     )
-    opened.evaluate("document.querySelector('#lr-order').value = 'name'")
-    opened.evaluate("document.querySelector('#lr-order').dispatchEvent(new Event('change'))")
-    assert names(opened)[0] == "test_many[140]"
+    page.select_option("#lr-order", "name")
+    expect(page.locator(".lr-test-name b").first).to_have_text("test_many[140]")
 
 
-def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(opened: Browser) -> None:
-    assert len(names(opened)) == 100
-    opened.evaluate("document.querySelector('#lr-more').scrollIntoView()")
-    opened.wait_for("document.querySelectorAll('.lr-test').length === 154")
-    assert opened.count("#lr-more") == 0
+def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(page: Page) -> None:
+    expect(page.locator(TEST)).to_have_count(100)
+    page.evaluate("document.querySelector('#lr-more').scrollIntoView()")
+    expect(page.locator(TEST)).to_have_count(154)
+    expect(page.locator("#lr-more:visible")).to_have_count(0)
 
 
-def test_fold(opened: Browser) -> None:
+def test_fold(page: Page) -> None:
     """By mouse and by key; what is folded is not drawn before."""
-    summary = ".lr-test:nth-child(2) summary"
-    assert opened.count(".lr-test:nth-child(2) .lr-test-body") == 0
-    opened.click(summary)
-    assert "a reason in words" in opened.text(".lr-test:nth-child(2) .lr-test-body")
-    opened.press("Enter")
-    opened.wait_for("!document.querySelector('.lr-test:nth-child(2)').open")
-    assert opened.count(".lr-wire pre") == 0
-    opened.click(".lr-wire summary")
-    assert "> " in opened.text(".lr-wire pre")
-    opened.click("#lr-unfold")
-    opened.click("#lr-unfold")
-    assert opened.evaluate("document.querySelectorAll('.lr-test[open]').length") == 100
+    second = page.locator(".lr-test:nth-child(2)")
+    expect(second.locator(BODY)).to_have_count(0)
+    second.locator("summary").first.click()
+    expect(second.locator(".lr-test-body")).to_contain_text("a reason in words")
+    page.keyboard.press("Enter")
+    expect(page.locator(".lr-test:nth-child(2)[open]")).to_have_count(0)
+    expect(page.locator(".lr-wire pre:visible")).to_have_count(0)
+    page.click(".lr-wire summary")
+    expect(page.locator(".lr-wire pre").first).to_contain_text("> ")
+    page.click("#lr-unfold")
+    page.click("#lr-unfold")
+    expect(page.locator(".lr-test[open]")).to_have_count(100)
 
 
-def test_figure(opened: Browser) -> None:
+def test_figure(page: Page) -> None:
     """A plan's circuits are shown when it is picked."""
-    shown = "getComputedStyle(document.querySelector('.lr-p1')).display"
-    assert opened.evaluate(shown) == "none"
-    opened.click(".lr-l1")
-    assert opened.evaluate(shown) == "inline"
-    assert opened.count("svg[aria-label^='Distribution of']") >= 4
-    assert opened.count("svg[aria-label^='Timeline of event']") == 1
+    circuits = page.locator(".lr-p1").first
+    expect(circuits).to_have_css("display", "none")
+    page.click(".lr-l1")
+    expect(circuits).to_have_css("display", "inline")
+    assert page.locator("svg[aria-label^='Distribution of']:visible").count() >= 4
+    expect(page.locator("svg[aria-label^='Timeline of event']:visible")).to_have_count(1)
 
 
-def test_link_from_figures_to_test_and_back(opened: Browser) -> None:
-    link = ".lr-table a[href*='test_measured']"
-    opened.click(link)
-    opened.wait_for("document.querySelectorAll('.lr-test').length === 1")
-    assert names(opened) == ["test_measured[lab-straight-crossed]"]
-    assert opened.evaluate("document.querySelector('.lr-test').open")
-    opened.click(".lr-test-facts a[href='#lr-0']")
+def test_link_from_figures_to_test_and_back(page: Page) -> None:
+    page.click(".lr-table a[href*='test_measured']")
+    expect(page.locator(TEST)).to_have_count(1)
+    assert names(page) == ["test_measured[lab/straight-to-crossed]"]
+    expect(page.locator(".lr-test[open]")).to_have_count(1)
+    page.click(".lr-test-facts a[href='#lr-0']")
     top = "Math.abs(document.querySelector('#lr-0').getBoundingClientRect().top)"
-    opened.wait_for(f"{top} < 2")
+    page.wait_for_function(f"{top} < 2")
 
 
-def test_link_from_overview_to_failure(opened: Browser) -> None:
-    opened.click(".lr-wrong a")
-    opened.wait_for("document.querySelectorAll('.lr-test').length === 1")
-    assert names(opened) == ["test_wrong[lab-straight-crossed]"]
+def test_link_from_overview_to_failure(page: Page) -> None:
+    page.click(".lr-wrong a")
+    expect(page.locator(TEST)).to_have_count(1)
+    assert names(page) == ["test_wrong[lab/straight-to-crossed]"]
 
 
-def test_link_opens_with_its_test(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    browser.wait_for(READY)
-    browser.evaluate("location.hash = '#test=test_seen.py::test_left_out%5Blab%5D'")
-    browser.wait_for("document.querySelectorAll('.lr-test').length === 1")
-    assert names(browser) == ["test_left_out[lab]"]
+def test_link_opens_with_its_test(page: Page) -> None:
+    page.evaluate("location.hash = '#test=test_seen.py::test_left_out%5Blab%5D'")
+    expect(page.locator(TEST)).to_have_count(1)
+    assert names(page) == ["test_left_out[lab]"]
 
 
-def test_command_is_copied(opened: Browser) -> None:
+def test_command_is_copied(page: Page) -> None:
     """Where the clipboard is closed to pages, the command is selected instead."""
-    opened.click(".lr-copy")
-    opened.wait_for("/copied|selected/.test(document.querySelector('.lr-copy').textContent)")
-    opened.evaluate("delete Navigator.prototype.clipboard")
-    opened.click(".lr-copy")
-    command = opened.text(".lr-command code")
+    copy = page.locator(".lr-copy").first
+    copy.click()
+    page.wait_for_function("/copied|selected/.test(document.querySelector('.lr-copy').textContent)")
+    page.evaluate("delete Navigator.prototype.clipboard")
+    copy.click()
+    command = page.inner_text(".lr-command code")
     assert command.startswith("pytest '")
-    assert opened.evaluate("getSelection().toString()") == command
+    page.wait_for_function("command => getSelection().toString() === command", arg=command)
 
 
-def test_what_a_test_added_is_shown(opened: Browser) -> None:
-    opened.evaluate("location.hash = '#test=test_seen.py::test_with_pictures%5Blab%5D'")
-    opened.wait_for("document.images.length === 1 && document.images[0].complete")
-    assert opened.text("#own-figure") == "a figure of its own"
-    assert opened.evaluate("document.images[0].alt") == "a dot"
-    assert opened.count(".lr-test-body a[href^='data:text/plain']") == 1
+def test_what_a_test_added_is_shown(page: Page) -> None:
+    page.evaluate("location.hash = '#test=test_seen.py::test_with_pictures%5Blab%5D'")
+    page.wait_for_function("document.images.length === 1 && document.images[0].complete")
+    expect(page.locator("#own-figure")).to_have_text("a figure of its own")
+    expect(page.locator("img")).to_have_attribute("alt", "a dot")
+    expect(page.locator(f"{BODY} a[href^='data:text/plain']")).to_have_count(1)
 
 
-def test_environment_is_folded_away(opened: Browser) -> None:
-    assert opened.count("#lr-environment dd") == 0
-    opened.click("details.lr-card > summary")
-    assert "Python" in opened.text("#lr-environment")
+def test_environment_is_folded_away(page: Page) -> None:
+    expect(page.locator("#lr-environment dd:visible")).to_have_count(0)
+    page.click("details.lr-card > summary")
+    expect(page.locator("#lr-environment")).to_contain_text("Python")
 
 
-@pytest.mark.parametrize(
-    ("name", "screen"),
-    [
-        ("light", {"width": 1280}),
-        ("dark", {"width": 1280, "dark": True}),
-        ("phone", {"width": PHONE, "height": 844}),
-        ("phone-dark", {"width": PHONE, "height": 844, "dark": True}),
-    ],
-)
-def test_every_screen(
-    browser: Browser, page: Path, tmp_path: Path, name: str, screen: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (PHONE, 844)], ids=["desk", "phone"])
+def test_every_screen(chromium: Browser, report: Path, width: int, height: int, dark: bool) -> None:
     """Nothing reaches beyond the edge, and words stand out from their ground."""
-    browser.open(page, **screen)  # type: ignore[arg-type]
-    browser.wait_for(READY)
-    assert browser.overflow() == []
-    assert browser.errors == []
-    assert faint(browser) == []
-    shot = browser.screenshot(tmp_path / f"{name}.png")
-    assert shot.stat().st_size > 20_000
+    with opened_page(chromium, report, width=width, height=height, dark=dark) as view:
+        assert view.elements_beyond_edge() == []
+        assert view.errors == []
+        assert view.page.evaluate(CONTRAST) == []
+        assert len(view.page.screenshot()) > 20_000
 
 
-def faint(browser: Browser) -> list[str]:
-    """Words whose contrast with their ground is below 4.5, as WCAG 2 asks for."""
-    found: list[str] = browser.evaluate(CONTRAST)
-    return found
-
-
-CONTRAST = """(() => {
+# Words whose contrast with their ground is below 4.5, as WCAG 2 asks for.
+CONTRAST = """() => {
     const parse = colour => colour.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
         .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
@@ -237,4 +218,4 @@ CONTRAST = """(() => {
         if ((a + .05) / (b + .05) < 4.5) faint.push(`${one.tagName} ${one.getAttribute("class")}`);
     }
     return [...new Set(faint)];
-})()"""
+}"""

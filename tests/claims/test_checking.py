@@ -6,11 +6,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from harness.claims import check_claims, load_published
-from harness.claims.checking import ClaimError
-from harness.cli.claims import claims
-from harness.cli.common import out
-from harness.record import Context, Journal, Results, Row, write_dataset
+from lightrig.harness.claims import check_claims, load_published
+from lightrig.harness.claims.checking import ClaimError
+from lightrig.harness.cli.claims import claims
+from lightrig.harness.cli.terminal import out
+from lightrig.harness.record import Context, Journal, Results, Row, write_dataset
 
 MS = 1_000_000
 YAML = """\
@@ -181,7 +181,7 @@ def test_the_table_shows_both_sides_and_the_source(run, lab):
     for word in ("≈ 40 ms", "41 ms (closure)", "20", "agrees", "§6, Fig. 21"):
         assert word in line
     assert "1 agrees, 2 not measured" in result.stdout
-    assert "says nothing about a device" in result.stdout
+    assert "no evidence about a device" in result.stdout
 
 
 def test_what_differs_is_status_1(run, lab):
@@ -191,16 +191,16 @@ def test_what_differs_is_status_1(run, lab):
 
 def test_as_json_it_is_a_list_of_objects(run, lab, tmp_path):
     lab(*acknowledged(41), moving=4)
-    first, *others = json.loads(run(str(tmp_path / "mine.yaml"), "--json").stdout)
+    first, *rest = json.loads(run(str(tmp_path / "mine.yaml"), "--json").stdout)
     assert first["verdict"] == "agrees"
     assert (first["published_low"], first["published_high"]) == (35 * MS, 45 * MS)
     assert first["lower"] <= first["ours"] <= first["upper"]
     assert (first["simulated"], first["kind"], first["n"]) == (False, "measurement", 20)
-    assert [one["ours"] for one in others] == [None, None]
-    assert others[1]["published_low"] is None
+    assert [one["ours"] for one in rest] == [None, None]
+    assert rest[1]["published_low"] is None
 
 
-def test_a_system_that_nobody_knows_is_bad_use(run, tmp_path):
+def test_an_unknown_system_is_bad_use(run, tmp_path):
     result = run("nonesuch")
     assert result.exit_code == 2
     assert "known are: acos, infinitehbd, mixnet, opus, railx" in result.stderr
@@ -208,7 +208,7 @@ def test_a_system_that_nobody_knows_is_bad_use(run, tmp_path):
     assert run(str(tmp_path / "mine.yaml")).exit_code == 2
 
 
-def test_results_that_cannot_be_read_are_trouble(run, tmp_path):
+def test_unreadable_results_end_with_status_3(run, tmp_path):
     bad = tmp_path / "rows" / "testbed=bench" / "night=2026-03-14" / "bad.parquet"
     bad.parent.mkdir(parents=True)
     bad.write_text("no")
@@ -242,7 +242,7 @@ def test_a_stage_of_the_whole_event_began_for_every_subject(lab, check):
     assert (found.ours.value, found.ours.n) == (76 * MS, 40)
 
 
-# ------------------------------------------------------------------- beside a figure
+# -------------------------------------------------------------------- related values
 
 BESIDE = """\
     beside:
@@ -251,11 +251,11 @@ BESIDE = """\
 """
 
 
-def test_a_value_of_ours_beside_a_figure_gives_no_verdict(lab, check):
+def test_a_related_value_gives_no_verdict(lab, check):
     lab(("a / b", "price.ratio", 0, 38, 44), ("a / b", "price.ratio", 1, 39, 43), unit="1", n=7)
     price = check(YAML + BESIDE)["price"]
     assert (price.outcome, price.ours, price.reason) == ("not measured", None, "computed")
-    ours, elsewhere = price.told
+    ours, elsewhere = price.related
     assert (ours.ours.value, ours.ours.lower, ours.ours.upper, ours.ours.n) == (41, 39, 43, 7)
     assert (ours.unit, ours.simulated, ours.night) == ("1", False, "2026-03-14")
     assert elsewhere.ours is None
@@ -263,19 +263,19 @@ def test_a_value_of_ours_beside_a_figure_gives_no_verdict(lab, check):
 
 def test_a_stated_value_has_a_number_of_samples(lab, check):
     lab(("a / b", "price.ratio", 0, 38, 44), unit="1")
-    with pytest.raises(ClaimError, match=r"price\.ratio: its rows do not say"):
+    with pytest.raises(ClaimError, match=r"price\.ratio: its rows state no number"):
         check(YAML + BESIDE)
 
 
-def test_what_is_beside_is_told_apart_everywhere(run, lab, tmp_path):
+def test_related_values_are_marked_as_such_everywhere(run, lab, tmp_path):
     lab(("a / b", "price.ratio", 0, 39, 43), unit="1", n=7, simulated=True)
     page, file = tmp_path / "claims.html", str(tmp_path / "mine.yaml")
     (tmp_path / "mine.yaml").write_text(YAML + BESIDE)
-    said = run(file, "--html", str(page)).stdout
-    assert "beside: ten times the price: 41 (39 … 43; n = 7; bench, something simulated)" in said
-    assert "elsewhere" not in said
+    output = run(file, "--html", str(page)).stdout
+    assert "related: ten times the price: 41 (39 … 43; n = 7; bench, something simulated)" in output
+    assert "elsewhere" not in output
     html = page.read_text()
-    assert "Beside it, another thing: ten times the price:" in html
+    assert "Related: ten times the price:" in html
     assert "n = 7" in html
     assert "- not measured" in html
     price = json.loads(run(file, "--json").stdout)[-1]

@@ -1,6 +1,5 @@
 """Claims that arithmetic answers: found by name, never taken for a measurement."""
 
-import importlib
 import json
 import sys
 
@@ -11,19 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import harness.fabrics
-from harness.claims import check_claims, load_published
-from harness.claims.computed import computable
-from harness.claims.verdicts import CONFIDENCE, Estimate, reach, worded
-from harness.cli.claims import claims
-from harness.cli.common import out
-from harness.fabrics import computed
-from harness.fabrics.computed import Computed, exactly, over_draws
-from harness.record import Results
-from testbeds import TestbedError
+from lightrig.harness.claims import check_claims, computed, load_published
+from lightrig.harness.claims.computed import Computed, computed_by, exactly, over_draws
+from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
+from lightrig.harness.cli.claims import claims
+from lightrig.harness.cli.terminal import out
+from lightrig.harness.record import Results
+from lightrig.harness.systems.registry import installed_systems
+from lightrig.testbeds import TestbedError
 
 CLAIMS = """\
-from harness.fabrics.computed import exactly, over_draws
+from lightrig.harness.claims.computed import exactly, over_draws
 
 COMPUTED = {
     "circuits": lambda: exactly(24, "the paper's own example"),
@@ -50,19 +47,31 @@ claims:
 """
 
 
+INIT = """\
+from lightrig.harness.systems.registry import System
+
+SYSTEM = System(name="mine_fabric", title="Mine", claims="mine_fabric.claims:COMPUTED")
+"""
+
+
 @pytest.fixture
 def fabric(tmp_path, monkeypatch):
-    """A control plane beside the project's own, which computes what `CLAIMS` says."""
-    package = tmp_path / "mine_fabric"
+    """A system of another project, installed beside ours, which computes the claims of `CLAIMS`."""
+    package, installed = tmp_path / "mine_fabric", tmp_path / "mine_fabric-1.0.dist-info"
     package.mkdir()
-    (package / "__init__.py").touch()
+    installed.mkdir()
+    (package / "__init__.py").write_text(INIT)
     (package / "claims.py").write_text(CLAIMS)
-    monkeypatch.setattr(harness.fabrics, "__path__", [*harness.fabrics.__path__, str(tmp_path)])
-    importlib.invalidate_caches()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mine_fabric\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[lightrig.systems]\nmine_fabric = mine_fabric:SYSTEM\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    installed_systems.cache_clear()
     yield
-    for name in [name for name in sys.modules if name.startswith("harness.fabrics.mine_fabric")]:
+    installed_systems.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine_fabric"]:
         monkeypatch.delitem(sys.modules, name)
-    vars(harness.fabrics).pop("mine_fabric", None)
 
 
 @pytest.fixture
@@ -101,8 +110,8 @@ def test_what_cannot_answer_is_named_with_its_place(path, old, new, what):
 
 
 def test_a_system_without_arithmetic_computes_nothing():
-    assert computable("no_such_system") == {}
-    assert computable("not an identifier") == {}
+    assert computed_by("no_such_system") == {}
+    assert computed_by("not an identifier") == {}
 
 
 def test_the_terminal_the_document_and_the_page_call_it_computed(path, tmp_path, monkeypatch):
@@ -115,21 +124,24 @@ def test_the_terminal_the_document_and_the_page_call_it_computed(path, tmp_path,
     assert shown.exit_code == 1
     assert "24 (computed)" in shown.stdout
     assert "0.6 % (computed)" in shown.stdout
-    assert "measured by nobody" in shown.stdout
+    assert "not measured" in shown.stdout
     first, second = json.loads(run(app, [str(path), "--json"]).stdout)
     assert (first["kind"], first["computed"], first["simulated"]) == ("computed", "circuits", False)
     assert second["rests_on"] == "a random half of the nodes"
     html = page.read_text()
     assert "computed, nothing drawn" in html
-    assert "95 % of draws lie in" in html
+    assert "95 % of draws in" in html
     assert "measured)" not in html
 
 
 def test_a_value_is_written_with_the_digits_that_it_has():
-    assert worded(Estimate(17_924.0, 17_924.0, 17_924.0, 1), "1") == "17,924"
-    assert worded(Estimate(19.5319, 16.8, 22.2, 20), "1") == "19.53"
-    assert worded(Estimate(0.0051986153, 0.004, 0.006, 20), "share") == "0.5199 %"
-    assert reach(Estimate(0.0051986153, 0.0043678, 0.0060294, 20), "share") == "0.4368 … 0.6029 %"
+    assert value_text(Estimate(17_924.0, 17_924.0, 17_924.0, 1), "1") == "17,924"
+    assert value_text(Estimate(19.5319, 16.8, 22.2, 20), "1") == "19.53"
+    assert value_text(Estimate(0.0051986153, 0.004, 0.006, 20), "share") == "0.5199 %"
+    assert (
+        interval_text(Estimate(0.0051986153, 0.0043678, 0.0060294, 20), "share")
+        == "0.4368 … 0.6029 %"
+    )
 
 
 # ------------------------------------------------------------------------- the interval
@@ -143,12 +155,12 @@ def test_a_formula_has_no_width():
     assert exactly(3.5, "why") == Computed(3.5, 3.5, 3.5, 1, "why")
 
 
-def test_one_draw_says_nothing_of_the_next():
+def test_one_draw_has_no_prediction_interval():
     with pytest.raises(ValueError, match="found 1 draw"):
         over_draws([1.0])
 
 
-def test_one_more_draw_lies_within_as_often_as_promised():
+def test_the_interval_covers_one_more_draw_at_its_confidence():
     random = np.random.default_rng(1)
     drawn = random.normal(5, 2, (2000, 21))
     inside = 0

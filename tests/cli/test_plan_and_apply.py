@@ -8,8 +8,8 @@ import pytest
 from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, describe, set_circuits
 from typer.testing import CliRunner
 
-from harness.cli import main
-from testbeds import Circuit
+from lightrig.harness.cli.app import application
+from lightrig.testbeds import Circuit
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def lab(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(main, list(map(str, arguments)))
+    return CliRunner().invoke(application(), list(map(str, arguments)))
 
 
-def kept(lab):
+def stored(lab):
     return lab.folder / "state" / "lightrig" / "lab.found.json"
 
 
-def test_a_plan_is_told_circuit_by_circuit(tmp_path):
+def test_a_plan_is_listed_by_circuit(tmp_path):
     result = run("plan", describe(tmp_path), "straight", "--json")
     assert result.exit_code == 0
     rows = json.loads(result.stdout)
@@ -82,12 +82,12 @@ def test_a_plan_stands_until_it_is_restored(lab):
     assert lab.switch.circuits() == CROSSED | FOREIGN
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == LEFT | FOREIGN
-    assert not kept(lab).exists()
+    assert not stored(lab).exists()
 
 
 def test_for_good_nothing_is_put_back(lab):
-    assert run("apply", lab.file, "straight", "--for-good").exit_code == 0
-    assert not kept(lab).exists()
+    assert run("apply", lab.file, "straight", "--no-restore").exit_code == 0
+    assert not stored(lab).exists()
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == STRAIGHT | FOREIGN
 
@@ -108,7 +108,7 @@ def test_somebody_elses_port_is_never_touched(lab):
     assert lab.switch.circuits() == {Circuit(1, 15)}
 
 
-def test_without_the_switch_it_is_trouble(tmp_path):
+def test_an_absent_switch_ends_with_status_3(tmp_path):
     result = run("apply", describe(tmp_path), "straight")
     assert result.exit_code == 3
     assert "1 of 1 instruments" in result.stderr

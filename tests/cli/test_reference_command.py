@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.bench import bind
-from harness.cli import main
-from testbeds import Port
-from testbeds.references import load_references
+from lightrig.harness.bench import bind
+from lightrig.harness.cli.app import application
+from lightrig.testbeds import Port
+from lightrig.testbeds.references import load_references
 
 ROOT = Path(__file__).parents[2]
 METERED = """
@@ -49,7 +49,9 @@ simulation: {references: {uncertainty: 0 dB}}
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return lambda *arguments, **given: CliRunner().invoke(main, list(map(str, arguments)), **given)
+    return lambda *arguments, **given: CliRunner().invoke(
+        application(), list(map(str, arguments)), **given
+    )
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def file(tmp_path):
 
 def answer_simulated(monkeypatch):
     """Let simulated instruments answer where hardware is asked for."""
-    command = sys.modules["harness.cli.reference"]
+    command = sys.modules["lightrig.harness.cli.reference"]
     monkeypatch.setattr(command, "bind", lambda testbed, mode: bind(testbed, "simulated"))
 
 
@@ -95,7 +97,7 @@ def test_a_person_leads_every_port_to_the_meter(run, tmp_path, monkeypatch):
     file = tmp_path / "monitored.yaml"
     file.write_text(MONITORED)
     benches, asked, undo = [], [], []
-    command = sys.modules["harness.cli.reference"]
+    command = sys.modules["lightrig.harness.cli.reference"]
 
     def simulated(testbed, mode):
         benches.append(bind(testbed, "simulated"))
@@ -131,7 +133,7 @@ def test_an_accuracy_that_is_no_number_is_the_callers(run, file):
     assert "--accuracy" in result.stderr
 
 
-def test_other_references_in_the_file_are_kept(run, file, tmp_path, monkeypatch):
+def test_references_of_different_names_stay_in_the_file(run, file, tmp_path, monkeypatch):
     answer_simulated(monkeypatch)
     stored = tmp_path / "metered.references.yaml"
     stored.write_text(
@@ -145,19 +147,19 @@ def test_other_references_in_the_file_are_kept(run, file, tmp_path, monkeypatch)
     assert sets[1].zeroed is None
 
 
-def test_nobody_at_the_bench_ends_it_and_stores_nothing(run, file, tmp_path, monkeypatch):
+def test_an_aborted_prompt_stores_nothing(run, file, tmp_path, monkeypatch):
     answer_simulated(monkeypatch)
     assert run("reference", file, input="").exit_code != 0
     assert not (tmp_path / "metered.references.yaml").exists()
 
 
-def test_an_absent_lab_is_trouble(run, file):
+def test_an_absent_lab_ends_with_status_3(run, file):
     result = run("reference", file)
     assert result.exit_code == 3
     assert "did not answer as described" in result.stderr
 
 
-def test_a_testbed_without_source_and_meter_says_so(run, tmp_path, monkeypatch):
+def test_a_testbed_without_source_and_meter_is_refused(run, tmp_path, monkeypatch):
     opus = tmp_path / "opus.yaml"
     shutil.copy(ROOT / "testbeds" / "opus.yaml", opus)
     shutil.copytree(ROOT / "testbeds" / "opus", tmp_path / "opus")
@@ -165,3 +167,20 @@ def test_a_testbed_without_source_and_meter_says_so(run, tmp_path, monkeypatch):
     result = run("reference", opus)
     assert result.exit_code == 3
     assert "no light source and power meter" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("monitors", "message"),
+    [
+        ("metre.1", "has no channel 'metre.1' of a power meter; did you mean 'meter.1'?"),
+        ("meter.3", "7:3: meter has no channel '3', expected meter.1 to meter.2"),
+        ("meter", "7:3: meter has no channel"),
+        ("laser.1", "6:3: laser: found a light source, expected a power meter"),
+    ],
+)
+@pytest.mark.parametrize("simulated", [["--simulated"], []])
+def test_an_unknown_meter_for_monitors_is_bad_use(run, file, monitors, message, simulated):
+    result = run("reference", file, *simulated, "--monitors", monitors)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("--monitors: ")
+    assert message in result.stderr

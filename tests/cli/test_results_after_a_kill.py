@@ -6,8 +6,8 @@ import signal
 from runs.running import ROOT, started
 from typer.testing import CliRunner
 
-from harness.cli.results import results
-from instruments.clock import SystemClock
+from lightrig.harness.cli.results import results
+from lightrig.instruments.clock import SystemClock
 
 SUITE = (
     "suites/test_reconfiguration.py",
@@ -33,15 +33,15 @@ def test_a_killed_night_is_recovered_with_its_report(tmp_path):
         ended = run.end()
     result = CliRunner().invoke(results, ["recover", "--json", "--results", str(place)])
     assert result.exit_code == 0, result.stderr
-    (told,) = json.loads(result.stdout)
-    assert told["state"] == "recovered"
+    (shown,) = json.loads(result.stdout)
+    assert shown["state"] == "recovered"
     lines = [row for row in ended.rows if row.endswith("]")]
-    assert told["rows"] == len(lines) > 1_000
+    assert shown["rows"] == len(lines) > 1_000
     (listed,) = json.loads(
         CliRunner().invoke(results, ["list", "--json", "--results", str(place)]).stdout
     )
-    assert (listed["rows"], listed["simulated"]) == (told["rows"], True)
-    assert listed["passed"] + listed["failed"] + listed["skipped"] >= 1
+    assert (listed["rows"], listed["simulated"]) == (shown["rows"], True)
+    assert listed["passed"] + listed["failed"] + listed["inconclusive"] >= 1
     page = journal.with_name("report.html").read_text()
-    assert "test_between_plans[opus-east-west-north-south]" in page
+    assert "test_between_plans[opus/east-west-to-north-south]" in page
     assert "giant-ring" in page

@@ -9,7 +9,7 @@ import pytest
 from record.recorded import begin, context, record, times
 from typer.testing import CliRunner
 
-from harness.cli.results import results
+from lightrig.harness.cli.results import results
 
 
 @pytest.fixture
@@ -27,17 +27,17 @@ def lab(tmp_path):
 
 @pytest.fixture
 def run(lab):
-    return lambda *words: CliRunner().invoke(results, [*map(str, words), "--results", str(lab)])
+    return lambda *args: CliRunner().invoke(results, [*map(str, args), "--results", str(lab)])
 
 
-def words(text):
+def columns_of(text):
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
 
 
-def test_list_says_what_was_measured_and_how_it_ended(run):
+def test_list_shows_rows_and_outcomes(run):
     result = run("list")
     assert result.exit_code == 0
-    head, one, two, three = words(result.stdout)
+    head, one, two, three = columns_of(result.stdout)
     assert head == [
         "run",
         "night",
@@ -45,13 +45,25 @@ def test_list_says_what_was_measured_and_how_it_ended(run):
         "rows",
         "passed",
         "failed",
+        "inconclusive",
         "skipped",
         "took",
         "state",
     ]
-    assert one == ["r1", "2026-03-14", "opus (simulated)", "20", "1", "0", "1", "12 s", "complete"]
+    assert one == [
+        "r1",
+        "2026-03-14",
+        "opus (simulated)",
+        "20",
+        "1",
+        "0",
+        "0",
+        "1",
+        "12 s",
+        "complete",
+    ]
     assert two[2:4] == ["opus, mixnet", "5"]
-    assert three == ["r3", "2026-03-15", "opus (simulated)", "1,234", "0", "0", "0", "killed"]
+    assert three == ["r3", "2026-03-15", "opus (simulated)", "1,234", "0", "0", "0", "0", "killed"]
 
 
 def test_list_as_json_filtered(run):
@@ -68,7 +80,7 @@ def test_list_of_nothing(tmp_path):
     assert "no runs" in result.stdout
 
 
-def test_a_damaged_run_is_trouble_but_the_others_are_listed(run, lab):
+def test_a_damaged_run_ends_with_status_3_and_the_rest_are_listed(run, lab):
     (lab / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
     result = run("list")
     assert result.exit_code == 3
@@ -80,7 +92,7 @@ def test_query(run):
     sql = "SELECT night, testbed, count(*) AS n, 1e-20 AS tiny FROM rows GROUP BY ALL ORDER BY n"
     result = run("query", sql)
     assert result.exit_code == 0
-    assert words(result.stdout) == [
+    assert columns_of(result.stdout) == [
         ["night", "testbed", "n", "tiny"],
         ["2026-03-15", "mixnet", "5", "1e-20"],
         ["2026-03-14", "opus", "20", "1e-20"],
@@ -97,7 +109,7 @@ def test_query(run):
     assert run("query", "DROP VIEW rows").exit_code == 2
 
 
-def test_rows_that_cannot_be_read_are_trouble(run, lab):
+def test_unreadable_rows_end_with_status_3(run, lab):
     (lab / "rows" / "testbed=opus" / "night=2026-03-14" / "r1.parquet").write_text("none")
     result = run("export", "r1")
     assert result.exit_code == 3
@@ -127,7 +139,7 @@ def test_recover_brings_every_killed_run_to_its_end(run, lab):
     result = run("recover")
     assert result.exit_code == 0
     report = str(lab / "runs" / "r3" / "report.html")
-    assert words(result.stdout)[1:] == [
+    assert columns_of(result.stdout)[1:] == [
         ["r0", "empty", "0", "killed before anything was recorded"],
         ["r3", "recovered", "1234", report],
     ]
@@ -140,8 +152,8 @@ def test_recover_brings_every_killed_run_to_its_end(run, lab):
 
 
 def test_recover_one_run_by_name(run):
-    (told,) = json.loads(run("recover", "r1", "--json").stdout)
-    assert (told["run"], told["state"], told["rows"], told["problem"]) == (
+    (shown,) = json.loads(run("recover", "r1", "--json").stdout)
+    assert (shown["run"], shown["state"], shown["rows"], shown["problem"]) == (
         "r1",
         "complete",
         20,
@@ -152,41 +164,41 @@ def test_recover_one_run_by_name(run):
     assert "r9: no such run" in unknown.stderr
 
 
-def test_what_cannot_be_recovered_is_trouble(run, lab):
+def test_an_unrecoverable_run_ends_with_status_3(run, lab):
     journal = lab / "runs" / "r3" / "journal.jsonl"
     journal.write_text(journal.read_text() + "[0]\n")
     result = run("recover", "--json")
     assert result.exit_code == 3
-    (told,) = json.loads(result.stdout)
-    assert told["state"] == "not recovered"
-    assert "journal.jsonl:1237: found [0]" in told["problem"]
+    (shown,) = json.loads(result.stdout)
+    assert shown["state"] == "not recovered"
+    assert "journal.jsonl:1237: found [0]" in shown["problem"]
     elsewhere = CliRunner().invoke(results, ["recover", "--results", "memory://x"])
     assert elsewhere.exit_code == 2
     assert "give a folder" in elsewhere.stderr
 
 
-def test_compare_says_what_changed(run, lab):
+def test_compare_shows_changes(run, lab):
     for number in range(1, 13):
         middle = 60 + number % 3 / 10 + (9 if number == 12 else 0)
         record(lab, f"n{number:02}", f"2026-02-{number:02}", rows=40, middle_ms=middle)
     same = run("compare", "n10", "n11")
     assert same.exit_code == 0
-    (line,) = words(same.stdout)[1:]
+    (line,) = columns_of(same.stdout)[1:]
     assert line[:3] == [
         "opus (simulated)",
         "test_between_plans[opus-east-west-north-south]",
-        "reconfiguration.light_back",
+        "reconfiguration.signal_recovered",
     ]
     assert line[3].startswith("63.1 ms [57.")
     assert line[3].endswith("] n 40")
     assert line[5] == "unchanged"
     other = run("compare", "n11", "n12")
     assert other.exit_code == 1
-    assert "reconfiguration.light_back: Tonight's 40 samples are 1.1" in other.stdout
+    assert "reconfiguration.signal_recovered: Tonight's 40 samples are 1.1" in other.stdout
     (found,) = json.loads(run("compare", "n11", "n12", "--json").stdout)
     assert found["drift"]["outcome"] == "changed"
     assert found["after"]["n"] == 40
-    assert (found["quantity"], found["simulated"]) == ("reconfiguration.light_back", True)
+    assert (found["quantity"], found["simulated"]) == ("reconfiguration.signal_recovered", True)
     few = run("compare", "n01", "r1")
     assert (few.exit_code, "not enough data" in few.stdout) == (0, True)
     nothing = run("compare", "r1", "r2")

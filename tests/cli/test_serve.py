@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.bench import bind
-from harness.cli import main
-from testbeds import load
-from testbeds.readdressing import readdressed
+from lightrig.harness.bench import bind
+from lightrig.harness.cli.app import application
+from lightrig.testbeds import load
+from lightrig.testbeds.readdressing import readdressed
 
-LIGHTRIG = (sys.executable, "-c", "from harness.cli import main; main()")
+LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
 RACK = """
 name: rack           # by the window
 switches:
@@ -133,7 +133,7 @@ def test_a_stranger_is_answered_over_a_bare_socket(served: Served) -> None:
 
 
 def test_what_is_written_is_right(served: Served) -> None:
-    checked = CliRunner().invoke(main, ["check", str(served.file)])
+    checked = CliRunner().invoke(application(), ["check", str(served.file)])
     assert checked.exit_code == 0, checked.stderr
     known = served.file.with_name("served.known_hosts").read_text().splitlines()
     assert known == [each["known_hosts"] for each in served.said if each["known_hosts"]]
@@ -149,13 +149,13 @@ def test_what_is_written_is_measured_as_if_it_were_hardware(
     monkeypatch.setenv("LIGHTRIG_SERVED", login)
     bench = bind(load(served.file), "hardware")
     try:
-        assert bench.shared == bench.simulated == set(NAMES)
+        assert bench.external == bench.simulated == set(NAMES)
         assert bench.identities["ocs"].serial == "SIM-ocs"
     finally:
         bench.close()
 
 
-def test_the_rest_of_the_file_says_the_same(rack: Path, tmp_path: Path) -> None:
+def test_the_rest_of_the_file_is_unchanged(rack: Path, tmp_path: Path) -> None:
     again = tmp_path / "deep" / "again.yaml"
     again.parent.mkdir()
     known_hosts = tmp_path / "hosts"
@@ -204,12 +204,12 @@ def test_a_port_that_is_taken(rack: Path) -> None:
         (["--port", "0", "--write", "{folder}/rack.yaml"], "is the file to be served"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_a_sentence(
+def test_a_testbed_that_cannot_be_served_is_reported(
     rack: Path, arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
     filled = [text.format(folder=rack.parent) for text in arguments]
-    ended = CliRunner().invoke(main, ["serve", str(rack), *filled])
+    ended = CliRunner().invoke(application(), ["serve", str(rack), *filled])
     assert ended.exit_code == 2
     assert ended.stdout == ""
     assert sentence in ended.stderr
@@ -220,6 +220,6 @@ def test_nothing_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     empty = tmp_path / "empty.yaml"
     empty.write_text("name: empty\nswitches: {tor: {model: sn3700, kind: packet, ports: 4}}\n")
-    ended = CliRunner().invoke(main, ["serve", str(empty), "--port", "0"])
+    ended = CliRunner().invoke(application(), ["serve", str(empty), "--port", "0"])
     assert ended.exit_code == 2
     assert "nothing in it is spoken to over a wire" in ended.stderr

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from instruments.clock import Clock, Event
-from instruments.simulated.peer_server import PeerConnection, PeerServer
-from instruments.wire.tcp import TcpConnection, connect
+from lightrig.instruments.clock import Clock, Event
+from lightrig.instruments.simulated.protocols.device_server import DeviceConnection, DeviceServer
+from lightrig.instruments.wire.tcp import TcpConnection, connect
 
 
 class TimedSession:
     """Carries out lines: `answer NS TEXT`, `stream NS COUNT`, `hang-up NS`, `reset NS`."""
 
-    def __init__(self, connection: PeerConnection, clock: Clock, owner: str) -> None:
+    def __init__(self, connection: DeviceConnection, clock: Clock, owner: str) -> None:
         self._connection = connection
         self._clock = clock
         self._owner = owner
@@ -80,7 +80,7 @@ class Client:
 @contextmanager
 def timed_peers(clock: Clock, count: int) -> Iterator[list[Client]]:
     """Clients of `count` peers, each connected."""
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     clients = []
     try:
         for index in range(count):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from clock_peers import timed_peers
 
-from instruments.clock import SystemClock
-from instruments.virtual_clock import VirtualClock
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def tick(clock: VirtualClock, owner: str) -> None:
 
 @pytest.mark.parametrize("trial", range(40))
 def test_while_sleeping_in_a_busy_world(trial):
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     tick(clock, "a")
     tick(clock, "b")
     interrupt(lambda: clock.sleep(20_000), 0.0005 + trial * 0.00005)
@@ -59,7 +59,7 @@ def test_while_sleeping_in_a_busy_world(trial):
 
 
 def test_while_blocked_on_a_slow_peer():
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     flight = clock.flight("slow")
     flight.sent(1)
     interrupt(lambda: clock.sleep(10), 0.03)
@@ -70,7 +70,7 @@ def test_while_blocked_on_a_slow_peer():
 
 @pytest.mark.parametrize("trial", range(15))
 def test_while_workers_come_and_go(trial):
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     interrupt(lambda: clock.parallel(*[lambda: clock.sleep(10)] * 3), 0.0005 + trial * 0.0002)
     clock.sleep(100)
     check(clock)
@@ -79,10 +79,10 @@ def test_while_workers_come_and_go(trial):
 
 @pytest.mark.parametrize("trial", range(15))
 def test_while_asking_a_peer(trial):
-    clock = VirtualClock(patience=20)
-    with timed_peers(clock, 2) as (client, other):
+    clock = VirtualClock(stall_timeout=20)
+    with timed_peers(clock, 2) as (client, second):
         interrupt(lambda: client.ask("answer 1000 x").wait(), 0.0005 + trial * 0.0002)
-        assert other.ask("answer 1000 x").wait()
+        assert second.ask("answer 1000 x").wait()
         clock.sleep(2000)
         check(clock)
     clock.close()

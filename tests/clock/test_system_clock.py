@@ -6,16 +6,14 @@ import time
 import pytest
 from real_time import LONG, SOON
 
-from instruments.clock import Span, SystemClock
+from lightrig.instruments.clock import Span, SystemClock
 
 MS = 1_000_000
 
 
 @pytest.fixture
-def clock():
-    made = SystemClock()
-    yield made
-    made.close()
+def clock(system_clock):
+    return system_clock
 
 
 def test_it_is_the_monotonic_clock(clock):
@@ -35,20 +33,20 @@ def test_sleeping_takes_its_time(clock):
 
 def test_what_is_due_happens_in_order_and_not_early(clock):
     happened = []
-    done, told = clock.event(), clock.event()
-    clock.schedule(clock.now(), "a", told.wait)  # else what is told first may happen first
+    done, reported = clock.event(), clock.event()
+    clock.schedule(clock.now(), "a", reported.wait)  # else what is reported first may happen first
     start = clock.now() + 20 * MS
     for name, owner, delay in [("d", "z", 20), ("c", "y", 10), ("a", "x", 0), ("b", "y", 0)]:
         at = start + delay * MS
         clock.schedule(at, owner, lambda n=name, at=at: happened.append((n, clock.now() - at)))
     clock.schedule(start + 20 * MS, "z", done.set)
-    told.set()
+    reported.set()
     assert done.wait(LONG)
     assert [name for name, _ in happened] == ["a", "b", "c", "d"]
     assert all(0 <= late < SOON for _, late in happened)
 
 
-def test_something_sooner_is_not_kept_waiting(clock):
+def test_earlier_action_does_not_wait_for_a_later_one(clock):
     late, soon = clock.event(), clock.event()
     clock.schedule(clock.now() + 60_000 * MS, "a", late.set)
     clock.schedule(clock.now() + 5 * MS, "b", soon.set)
@@ -57,7 +55,7 @@ def test_something_sooner_is_not_kept_waiting(clock):
     assert not late.is_set()
 
 
-def test_what_is_cancelled_does_not_happen(clock):
+def test_cancelled_action_does_not_run(clock):
     happened = []
     done = clock.event()
     soon = clock.now() + 200 * MS
@@ -69,14 +67,14 @@ def test_what_is_cancelled_does_not_happen(clock):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_action_that_raises_is_told_and_stops_nobody_else(clock, monkeypatch):
-    told = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_value))
+def test_raising_action_is_reported_and_the_next_one_runs(clock, monkeypatch):
+    reported = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_value))
     done = clock.event()
     clock.schedule(clock.now(), "a", lambda: 1 // 0)
     clock.schedule(clock.now() + MS, "a", done.set)
     assert done.wait(LONG)
-    assert [type(error) for error in told] == [ZeroDivisionError]
+    assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
 def test_an_event_happens_once_and_a_wait_for_it_ends(clock):

@@ -9,20 +9,13 @@ import pytest
 from hypothesis import given, settings
 from real_time import over_soon
 
-from instruments.clock import Clock
-from instruments.virtual_clock import ClockStalledError, NotAParticipantError, VirtualClock
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock.virtual import ClockStalledError, NotAParticipantError, VirtualClock
 
 MS = 1_000_000
 
 
-@pytest.fixture
-def clock():
-    made = VirtualClock(patience=20)
-    yield made
-    made.close()
-
-
-def test_sleeping_costs_no_time(clock):
+def test_sleep_takes_no_real_time(clock):
     with over_soon():
         clock.sleep(3600 * 1000 * MS)
         clock.sleep(0)
@@ -31,7 +24,7 @@ def test_sleeping_costs_no_time(clock):
     assert clock.virtual
 
 
-def test_time_stands_still_while_somebody_works(clock):
+def test_time_stands_still_while_a_participant_runs(clock):
     due = []
     clock.schedule(1, "a", lambda: due.append(clock.now()))
     time.sleep(0.02)
@@ -41,7 +34,7 @@ def test_time_stands_still_while_somebody_works(clock):
     assert due == [1]
 
 
-def test_an_action_that_is_past_happens_now(clock):
+def test_past_action_runs_now(clock):
     clock.sleep(100)
     due = []
     clock.schedule(3, "a", lambda: due.append(clock.now()))
@@ -49,7 +42,7 @@ def test_an_action_that_is_past_happens_now(clock):
     assert due == [100]
 
 
-def test_a_cancelled_action_does_not_happen_and_takes_no_time(clock):
+def test_cancelled_action_does_not_run(clock):
     due = []
     clock.schedule(5, "a", lambda: due.append("a"))
     clock.schedule(5, "b", lambda: due.append("b")).cancel()
@@ -74,7 +67,7 @@ def test_an_event_ends_a_wait_and_a_timeout_does(clock):
     assert clock.now() == 30
 
 
-def test_one_event_wakes_everybody_who_waits(clock):
+def test_event_wakes_all_waiters(clock):
     event = clock.event()
 
     def wait():
@@ -96,7 +89,7 @@ def test_an_event_and_a_timeout_of_one_moment_go_by_owner(owner):
         clock.close()
 
 
-def test_ties_are_broken_by_owner_and_not_by_who_came_first():
+def test_ties_are_broken_by_owner_not_by_arrival():
     orders = []
     for repetition in range(20):
         clock = VirtualClock()
@@ -154,7 +147,7 @@ def test_sections_may_be_nested(clock):
     assert clock.now() == 46
 
 
-def test_when_a_task_dies_its_siblings_end_before_the_error_is_raised(clock):
+def test_error_of_a_task_is_raised_after_all_have_ended(clock):
     ended = []
 
     def dies():
@@ -183,7 +176,7 @@ def test_a_task_that_leaves_the_interpreter_is_only_an_error(clock):
     assert clock.now() == 11
 
 
-def test_waiting_for_nothing_is_told_with_who_waits(clock):
+def test_stall_error_names_the_waiters(clock):
     def wait():
         clock.event().wait()
 
@@ -191,10 +184,10 @@ def test_waiting_for_nothing_is_told_with_who_waits(clock):
     with pytest.raises(ClockStalledError, match="stands at 7 ns") as raised:
         clock.parallel(wait, wait)
     assert "main, main/0000, main/0001 waiting, 0 running" in str(raised.value)
-    assert "0 moments due, nothing in flight" in str(raised.value)
+    assert "0 actions due, nothing in flight" in str(raised.value)
 
 
-def test_a_stall_reaches_everybody(clock):
+def test_stall_raises_in_all_participants(clock):
     reached = threading.Barrier(4)
 
     def wait():
@@ -216,7 +209,7 @@ def test_a_stall_reaches_everybody(clock):
         lambda clock: clock.parallel(lambda: None),
     ],
 )
-def test_a_stranger_may_not_wait(clock, wait):
+def test_non_participant_must_not_wait(clock, wait):
     caught = []
 
     def stranger():
@@ -232,7 +225,7 @@ def test_a_stranger_may_not_wait(clock, wait):
     assert clock.now() == 1
 
 
-def test_an_action_that_raises_reaches_those_who_wait(clock):
+def test_raising_action_raises_in_waiting_participants(clock):
     class BrokenPeerError(Exception):
         pass
 
@@ -253,8 +246,8 @@ def test_an_action_that_raises_reaches_those_who_wait(clock):
     assert clock.now() == 5
 
 
-def test_patience_ends_a_wait_for_bytes_that_nobody_takes():
-    clock = VirtualClock(patience=0.1)
+def test_stall_timeout_ends_a_wait_for_bytes_not_received():
+    clock = VirtualClock(stall_timeout=0.1)
     clock.flight("forgetful").sent(17)
     with (
         over_soon(after=100 * MS),
@@ -265,8 +258,8 @@ def test_patience_ends_a_wait_for_bytes_that_nobody_takes():
     clock.close()
 
 
-def test_patience_is_not_lost_while_there_is_progress():
-    clock = VirtualClock(patience=1)
+def test_stall_timeout_restarts_with_progress():
+    clock = VirtualClock(stall_timeout=1)
     for at in range(12):
         clock.schedule(at, "slow", lambda: time.sleep(0.1))
     clock.sleep(12)
@@ -288,7 +281,7 @@ def test_both_ends_count_the_same_bytes(clock):
     assert clock.flight(("a", "b")) is not flight
 
 
-def test_after_closing_nothing_is_due():
+def test_close_drops_scheduled_actions():
     clock = VirtualClock()
     due = []
     clock.schedule(5, "a", lambda: due.append(1))
@@ -313,7 +306,7 @@ _PROGRAM = st.recursive(
 
 class _Run:
     def __init__(self, program: list) -> None:
-        self.clock: Clock = VirtualClock(patience=20)
+        self.clock: Clock = VirtualClock(stall_timeout=20)
         self.sleeps: dict[str, list[int]] = {}
         self.actions: list[tuple[int, str, int]] = []
         self._follow(program, "p")

@@ -8,24 +8,17 @@ import pytest
 from clock_peers import Client, timed_peers
 from real_time import over_soon
 
-from instruments.errors import DisconnectedError, NoReplyError
-from instruments.simulated.peer_server import PeerServer
-from instruments.virtual_clock import ClockStalledError, VirtualClock
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.clock.virtual import ClockStalledError, VirtualClock
+from lightrig.instruments.core.errors import DisconnectedError, NoReplyError
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 MS = 1_000_000
 
 
-@pytest.fixture
-def clock():
-    made = VirtualClock(patience=20)
-    yield made
-    made.close()
-
-
-def test_two_peers_told_at_once_are_done_at_the_later_of_the_two():
+def test_parallel_devices_take_as_long_as_the_slower_one():
     def run():
-        clock = VirtualClock(patience=20)
+        clock = VirtualClock(stall_timeout=20)
         with timed_peers(clock, 2) as (quick, slow):
 
             def ask(client, duration):
@@ -44,9 +37,9 @@ def test_two_peers_told_at_once_are_done_at_the_later_of_the_two():
         assert run() == first
 
 
-def test_a_stream_beside_a_request_is_stamped_by_its_own_moments():
+def test_stream_beside_a_request_has_correct_stamps():
     def run():
-        clock = VirtualClock(patience=20)
+        clock = VirtualClock(stall_timeout=20)
         with timed_peers(clock, 1) as (client,):
             client.tell(f"stream {10 * MS} 8")
             assert client.ask(f"answer {35 * MS} here").wait()
@@ -74,7 +67,7 @@ def test_a_stream_beside_a_request_is_stamped_by_its_own_moments():
 
 def test_streams_from_several_peers_keep_their_order_of_owners():
     def run():
-        clock = VirtualClock(patience=20)
+        clock = VirtualClock(stall_timeout=20)
         order = []
         with timed_peers(clock, 3) as clients:
             for client in reversed(clients):
@@ -93,7 +86,7 @@ def test_streams_from_several_peers_keep_their_order_of_owners():
         assert run() == first
 
 
-def test_a_silent_peer_costs_exactly_the_timeout_and_no_real_time(clock):
+def test_silent_device_takes_exactly_the_timeout(clock):
     class Silent:
         def received(self, data):
             pass
@@ -101,7 +94,7 @@ def test_a_silent_peer_costs_exactly_the_timeout_and_no_real_time(clock):
         def closed(self):
             pass
 
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     session = Tl1Session("ocs", *server.listen(lambda *_: Silent()), clock)
     with over_soon():
         for times in range(1, 4):
@@ -113,9 +106,9 @@ def test_a_silent_peer_costs_exactly_the_timeout_and_no_real_time(clock):
 
 
 @pytest.mark.parametrize("how", ["hang-up", "reset"])
-def test_a_peer_that_hangs_up_is_heard_of_at_that_moment(how):
+def test_close_by_the_device_has_its_stamp(how):
     for _ in range(25):
-        clock = VirtualClock(patience=20)
+        clock = VirtualClock(stall_timeout=20)
         with timed_peers(clock, 1) as (client,):
             client.tell(f"{how} {3 * MS}")
             assert client.end.wait(10_000 * MS)
@@ -127,8 +120,8 @@ def test_a_peer_that_hangs_up_is_heard_of_at_that_moment(how):
         clock.close()
 
 
-def test_a_peer_that_forgets_its_bytes_is_found():
-    clock = VirtualClock(patience=0.2)
+def test_device_that_does_not_land_its_bytes_is_found():
+    clock = VirtualClock(stall_timeout=0.2)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         client = Client(clock, deaf.getsockname())
         client.tell("hello")
@@ -139,7 +132,7 @@ def test_a_peer_that_forgets_its_bytes_is_found():
     clock.close()
 
 
-def test_a_connection_that_ends_writes_its_bytes_off(clock):
+def test_end_of_connection_releases_its_bytes(clock):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = Client(clock, listener.getsockname())
         accepted, _ = listener.accept()
@@ -151,16 +144,16 @@ def test_a_connection_that_ends_writes_its_bytes_off(clock):
 
         stranger = threading.Thread(target=read_and_hang_up)
         stranger.start()
-        told = time.monotonic()
+        seen = time.monotonic()
         client.tell("hello")
         clock.sleep(5 * MS)
-        assert time.monotonic() - told > 0.04
+        assert time.monotonic() - seen > 0.04
         assert client.ended == (0, "the peer closed the connection")
         assert clock.now() == 5 * MS
         stranger.join()
 
 
-def test_a_session_that_closes_itself_writes_its_bytes_off(clock):
+def test_close_releases_its_bytes(clock):
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         client = Client(clock, deaf.getsockname())
         client.tell("hello")
@@ -179,8 +172,8 @@ def test_a_server_that_closes_ends_its_connections():
             ended.append(True)
 
     for _ in range(20):
-        clock = VirtualClock(patience=20)
-        server = PeerServer(clock)
+        clock = VirtualClock(stall_timeout=20)
+        server = DeviceServer(clock)
         ended: list[bool] = []
         clients = [Client(clock, server.listen(lambda *_: Silent())) for _ in range(3)]
         for client in clients:
@@ -210,7 +203,7 @@ def test_two_workers_may_open_one_session_at_once(clock):
         def closed(self):
             pass
 
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     session = Tl1Session("ocs", *server.listen(Polite), clock, ("user", "secret"))
     replies = clock.parallel(*[lambda: session.command("RTRV-HDR").received] * 4)
     assert replies == [2 * MS] * 4
@@ -218,7 +211,7 @@ def test_two_workers_may_open_one_session_at_once(clock):
     server.close()
 
 
-def test_closing_a_session_ends_the_waits_of_others(clock):
+def test_close_ends_the_waits_of_all_threads(clock):
     class Silent:
         def received(self, data):
             pass
@@ -226,7 +219,7 @@ def test_closing_a_session_ends_the_waits_of_others(clock):
         def closed(self):
             pass
 
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     session = Tl1Session("ocs", *server.listen(lambda *_: Silent()), clock)
 
     def close():

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.links import LinkObservation
-from testbeds import load
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.testbeds import load
 
 LINKS_UP = 60_000_000_000
 

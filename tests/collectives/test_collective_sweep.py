@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import Bench, Fabric
-from harness.bench.nccl import NcclOverCircuits
-from harness.measure.collectives import (
+from lightrig.flows import RanksError
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench.nccl import NcclOverCircuits
+from lightrig.harness.measure.collectives import (
     CollectiveCall,
     CollectiveMeasurement,
     Topology,
@@ -19,21 +20,20 @@ from harness.measure.collectives import (
     sweep,
     topology,
 )
-from harness.measure.judged import LimitExceededError
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.record import Row
-from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine
-from instruments.clock import Span
-from testbeds import load, parse_limit
-from testbeds.flows import RanksError
+from lightrig.harness.measure.judged import LimitExceededError
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.record import Row
+from lightrig.harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine
+from lightrig.instruments.clock import Span
+from lightrig.testbeds import load, parse_limit
 
 RING = ("server0", "server1", "server3", "server2")
 OVER = Topology("ring", RING, 1, 10**9)
 SIZES = doubling(1 << 10, 1 << 20, 4)
 
 
-class Told:
+class ClaimResult:
     """A runner that takes 1 us and what a rate of 1 Gbit/s on a ring of four makes of the size."""
 
     simulated = True
@@ -62,7 +62,7 @@ CALL = CollectiveCall("all_reduce", RING, tuple(SIZES))
 
 
 def test_every_operation_is_a_row_with_its_topology() -> None:
-    found = list(rows(sweep(Told(), CALL, OVER)))
+    found = list(rows(sweep(ClaimResult(), CALL, OVER)))
     bus = [row for row in found if row.quantity == "collective.bus_bandwidth"]
     assert len(bus) == 8 * len(SIZES)
     last = bus[-1]
@@ -89,8 +89,12 @@ def test_every_operation_is_a_row_with_its_topology() -> None:
     assert all(row.lower == row.value == row.upper for row in times)
 
 
-def test_use_is_told_of_the_largest_size_alone() -> None:
-    found = [row for row in rows(sweep(Told(), CALL, OVER)) if row.quantity == "collective.use"]
+def test_utilization_is_that_of_the_largest_size() -> None:
+    found = [
+        row
+        for row in rows(sweep(ClaimResult(), CALL, OVER))
+        if row.quantity == "collective.utilization"
+    ]
     assert len(found) == 8
     for row in found:
         assert row.conditions["size"] == 1 << 20
@@ -99,7 +103,7 @@ def test_use_is_told_of_the_largest_size_alone() -> None:
 
 
 def test_the_fitted_line_is_recorded_with_its_interval() -> None:
-    done = sweep(Told(), CALL, OVER)
+    done = sweep(ClaimResult(), CALL, OVER)
     assert isinstance(done.fit(), LatencyBandwidth)
     latency, bandwidth = list(rows(done))[-2:]
     assert (latency.quantity, bandwidth.quantity) == (
@@ -117,16 +121,16 @@ def test_the_fitted_line_is_recorded_with_its_interval() -> None:
 
 
 def test_two_sizes_have_no_line() -> None:
-    done = sweep(Told(), replace(CALL, sizes=(8, 16)), OVER)
+    done = sweep(ClaimResult(), replace(CALL, sizes=(8, 16)), OVER)
     assert isinstance(done.fit(), NoLine)
     assert not [row for row in rows(done) if row.quantity == "collective.latency"]
 
 
 def test_wrong_results_are_no_number() -> None:
     with pytest.raises(WrongResultsError, match=r"1024 B among server0 - .* in 2 values"):
-        sweep(Told(2), CALL, OVER)
+        sweep(ClaimResult(2), CALL, OVER)
     with pytest.raises(UncheckedResultsError, match=r"told 1\.0"):
-        sweep(Told(None), CALL, OVER)
+        sweep(ClaimResult(None), CALL, OVER)
 
 
 def test_the_topology_of_a_plan(bench: Bench) -> None:
@@ -168,17 +172,17 @@ def test_a_measured_ring_keeps_its_limit_or_breaks_it(
         f"collective.{name}"
         for name in (
             *("time", "algorithm_bandwidth", "bus_bandwidth"),
-            *("use", "latency", "fitted_bus_bandwidth"),
+            *("utilization", "latency", "fitted_bus_bandwidth"),
         )
     }
     limits = bench.testbed.limits
-    for text, kept in (("80 %", True), ("99 %", False)):
-        limit = parse_limit("collective.use", {"min": text})
-        monkeypatch.setitem(limits, "collective.use", limit)  # type: ignore[arg-type]
-        if kept:
+    for text, within in (("80 %", True), ("99 %", False)):
+        limit = parse_limit("collective.utilization", {"min": text})
+        monkeypatch.setitem(limits, "collective.utilization", limit)  # type: ignore[arg-type]
+        if within:
             measure.judge("collective")
         else:
-            with pytest.raises(LimitExceededError, match=r"collective\.use"):
+            with pytest.raises(LimitExceededError, match=r"collective\.utilization"):
                 measure.judge("collective")
 
 

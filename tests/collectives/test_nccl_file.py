@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from instruments.servers.tools import nccl_tests
-from instruments.servers.tools.output import ToolOutputError
-from instruments.simulated import nccl_tests_format as nccl
+from lightrig.instruments.servers.tools import nccl_tests
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.simulated.hosts import nccl_tests_format as nccl
 
 TIMES = [210_400, 208_100, 219_700, 209_900]
 

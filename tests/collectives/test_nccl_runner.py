@@ -6,19 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError
-from harness.fabrics.rings import BrokenRingError
-from instruments.collectives import CollectiveCall, CollectiveFailedError
-from instruments.servers.commands import ToolMissingError
-from instruments.servers.launchers import Alone, Launcher, Mpirun, Srun
-from instruments.servers.linux import LinuxServer
-from instruments.servers.nccl_runner import PROGRAMS, _progressions
-from instruments.servers.tools.output import ToolOutputError
-from instruments.simulated import nccl_tests_tool
-from instruments.simulated.ssh_peer import Outcome
-from testbeds import Plan, load
-from testbeds.flows import (
+from lightrig.flows import (
     Costs,
     Router,
     bus_bandwidth,
@@ -27,6 +15,18 @@ from testbeds.flows import (
     rank_vertices,
     schedule_of,
 )
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError
+from lightrig.harness.planning.rings import BrokenRingError
+from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
+from lightrig.instruments.servers.commands import ToolMissingError
+from lightrig.instruments.servers.launchers import Alone, Launcher, Mpirun, Srun
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.nccl_runner import PROGRAMS, _progressions
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.simulated.hosts import nccl_tests_tool
+from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
+from lightrig.testbeds import Plan, load
 
 RING = ("server0", "server1", "server3", "server2")
 SIZES = tuple(1 << power for power in range(12, 29, 4))
@@ -40,7 +40,7 @@ def tamper(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], str]], 
     def by(change: Callable[[str], str]) -> None:
         real = nccl_tests_tool.run
 
-        def changed(*arguments: Any) -> Outcome:
+        def changed(*arguments: Any) -> ProgramOutcome:
             outcome = real(*arguments)
             return outcome._replace(stdout=change(outcome.stdout))
 
@@ -116,16 +116,16 @@ def test_a_link_that_is_missing_is_an_error_after_the_retries(
 
 
 def test_variables_change_how_long_it_retries(bench: Bench, giant_ring: Fabric) -> None:
-    told = {"NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "1"}
+    error = {"NCCL_IB_TIMEOUT": "14", "NCCL_IB_RETRY_CNT": "1"}
     before = bench.clock.now()
     with pytest.raises(CollectiveFailedError):
-        NcclOverCircuits(bench, environment=told).runner.run(
+        NcclOverCircuits(bench, environment=error).runner.run(
             CollectiveCall("all_reduce", ("server0", "server3"), (8,))
         )
     assert bench.clock.now() - before < 5_000_000_000
 
 
-def test_over_tcp_it_hangs_until_the_bench_gives_up(bench: Bench, giant_ring: Fabric) -> None:
+def test_tcp_run_without_link_ends_with_the_timeout(bench: Bench, giant_ring: Fabric) -> None:
     runner = NcclOverCircuits(bench, environment={"NCCL_NET": "Socket"}).runner
     call = CollectiveCall("send_receive", ("server0", "server3"), (8,))
     before = bench.clock.now()
@@ -268,7 +268,7 @@ def test_ports_on_packet_switches_are_waited_for() -> None:
 
 
 def test_a_packet_switch_that_gives_no_carrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.bench.nccl.CARRIER_TIMEOUT", 1_500_000_000)
+    monkeypatch.setattr("lightrig.harness.bench.nccl.CARRIER_TIMEOUT", 1_500_000_000)
     bench = bind(load(Path("testbeds/mixnet.yaml")), "simulated", 3)
     try:
         nccl = NcclOverCircuits(bench)

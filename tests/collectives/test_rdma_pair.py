@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.bench.rdma import NoRdmaError, RdmaOverCircuits
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.record import Row
-from instruments.errors import NoReplyError
-from instruments.servers.commands import ToolFailedError, ToolMissingError
-from instruments.servers.linux import LinuxServer
-from instruments.servers.rdma_pair import RdmaEnd, RdmaPair
-from instruments.servers.tools.output import ToolOutputError
-from instruments.simulated import perftest_tool
-from instruments.simulated.listeners import Listeners
-from instruments.simulated.ssh_peer import Outcome
-from testbeds import load
-from testbeds.model import SimulatedFault
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.rdma import NoRdmaError, RdmaOverCircuits
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.record import Row
+from lightrig.instruments.core.errors import NoReplyError
+from lightrig.instruments.servers.commands import ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.rdma_pair import RdmaEnd, RdmaPair
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.simulated.hosts import perftest_tool
+from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
+from lightrig.instruments.simulated.world.traffic import Listeners
+from lightrig.testbeds import load
+from lightrig.testbeds.model import SimulatedFault
 
 
 def end(bench: Bench, server: str, device: str) -> RdmaEnd:
@@ -39,17 +39,17 @@ def test_latency_and_bandwidth(bench: Bench, giant_ring: Fabric) -> None:
     assert 0.9 * 100e9 < bandwidth.average_bps < 100e9
 
 
-def test_the_other_end_may_begin_late(
+def test_sink_may_start_late(
     bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tries = Listeners.meet, []
+    real, tries = Listeners.connect, []
 
-    def too_early_twice(self: Listeners, *arguments: Any) -> Outcome:
-        client, server, port, program, meeting = arguments
+    def too_early_twice(self: Listeners, *arguments: Any) -> ProgramOutcome:
+        client, server, port, program, transfer = arguments
         tries.append(program)
-        return real(self, client, server, port, program if len(tries) > 2 else "", meeting)
+        return real(self, client, server, port, program if len(tries) > 2 else "", transfer)
 
-    monkeypatch.setattr(Listeners, "meet", too_early_twice)
+    monkeypatch.setattr(Listeners, "connect", too_early_twice)
     pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"))
     assert pair.latency().iterations == 1000
     assert len(tries) == 3
@@ -91,17 +91,17 @@ def test_a_row_of_another_size(
 ) -> None:
     real = perftest_tool._table
 
-    def other(*arguments: object) -> tuple[str, int]:
+    def sink(*arguments: object) -> tuple[str, int]:
         table, took = real(*arguments)  # type: ignore[arg-type]
         return table.replace(" 2       1000", " 4       1000"), took
 
-    monkeypatch.setattr(perftest_tool, "_table", other)
+    monkeypatch.setattr(perftest_tool, "_table", sink)
     pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"), port=18700)
     with pytest.raises(ToolOutputError, match="one row of 2 B"):
         pair.latency()
 
 
-def test_a_server_that_nobody_comes_to(bench: Bench, giant_ring: Fabric) -> None:
+def test_sink_without_a_source_is_ended(bench: Bench, giant_ring: Fabric) -> None:
     commands = end(bench, "server2", "").commands
     started = commands.start(["ib_send_lat", "-d", "mlx5_01", "-p", "18800"])
     with pytest.raises(NoReplyError, match="within 2 s"):
@@ -121,9 +121,9 @@ def test_every_link_of_a_plan_is_measured(
     for row in taken:
         by_quantity[row.quantity].append(row)
     assert {name: len(rows) for name, rows in by_quantity.items()} == dict.fromkeys(
-        ("rdma.latency", "rdma.latency_p99", "rdma.bandwidth", "rdma.use"), 8
+        ("rdma.latency", "rdma.latency_p99", "rdma.bandwidth", "rdma.utilization"), 8
     )
-    assert all(0.9 < row.value < 1 for row in by_quantity["rdma.use"])
+    assert all(0.9 < row.value < 1 for row in by_quantity["rdma.utilization"])
     first = by_quantity["rdma.latency"][0]
     assert first.lower == first.value == first.upper
     assert first.conditions == {

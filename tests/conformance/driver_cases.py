@@ -1,4 +1,4 @@
-"""Every model on every wire: a testbed with one instrument, and the question it is tried with."""
+"""Every model on every wire: a testbed with one instrument, and the query it is tried with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Bench, bind
-from harness.bench import binding as binding_module
-from instruments.capabilities import (
+from lightrig.harness.bench import Bench, bind
+from lightrig.harness.bench import simulation as simulation_module
+from lightrig.instruments.core.capabilities import (
     Attenuator,
     BitErrorTester,
     ClimateChamber,
@@ -17,10 +17,10 @@ from instruments.capabilities import (
     OpticalSwitch,
     PowerMeter,
 )
-from instruments.registry import models
-from instruments.simulated.lying import Liar
-from instruments.simulated.world import World
-from testbeds import load
+from lightrig.instruments.core.models import shipped_drivers
+from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
+from lightrig.instruments.simulated.world.world import World
+from lightrig.testbeds import load
 
 NAME = "it"
 KINDS: dict[str, tuple[type, ...]] = {
@@ -61,27 +61,27 @@ class Case:
 
     @property
     def size(self) -> str:
-        """How many inputs and outputs a switch has."""
+        """Numbers of inputs and outputs of a switch."""
         return SIZES.get(self.model, "8x8")
 
     @property
     def address(self) -> str:
-        """As a testbed's file names it."""
+        """The address in the testbed file."""
         return ADDRESSES.get(self.scheme, f"{self.scheme}://it.invalid")
 
     @property
     def file(self) -> str:
-        """A testbed with nothing else in it."""
+        """A testbed file with no other instrument of the case's kind."""
         options = OPTIONS.get(self.model, "")
-        own = f'model: {self.model}, address: "{self.address}", options: {{{options}}}'
+        stated = f'model: {self.model}, address: "{self.address}", options: {{{options}}}'
         if self.kind == "switches":
-            return f"name: one\nswitches:\n  {NAME}: {{{own}, size: {self.size}}}\n"
-        other = "  other: {model: polatis, address: tl1://other.invalid, size: 4x4}\n"
-        instrument = f"  {NAME}: {{kind: {self.kind}, {own}, channels: 4}}\n"
-        return f"name: one\nswitches:\n{other}instruments:\n{instrument}"
+            return f"name: one\nswitches:\n  {NAME}: {{{stated}, size: {self.size}}}\n"
+        switch = "  ocs: {model: polatis, address: tl1://ocs.invalid, size: 4x4}\n"
+        instrument = f"  {NAME}: {{kind: {self.kind}, {stated}, channels: 4}}\n"
+        return f"name: one\nswitches:\n{switch}instruments:\n{instrument}"
 
     def question(self, driver: Any) -> Callable[[], Any]:
-        """Something that only the instrument can answer."""
+        """Return a query that only the instrument can answer."""
         match self.kind:
             case "switches":
                 return driver.circuits
@@ -99,23 +99,21 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """All of them, in alphabetic order."""
+    """Return every shipped model on every wire, in alphabetic order."""
     found = []
-    for model, entry in models().items():
-        if not entry.value.startswith("instruments."):
-            continue  # a third party's, which has tests of its own
+    for model, entry in sorted(shipped_drivers().items()):
         driver = entry.load()
-        if driver.__module__.startswith("instruments.switches"):
+        if driver.__module__.startswith("lightrig.instruments.switches"):
             kind = "switches"
         else:
-            folder = driver.__module__.split(".")[1]
+            folder = driver.__module__.split(".")[2]
             kind = folder.removesuffix("s")
         found += [Case(model, scheme, kind) for scheme in driver.schemes]
     return found
 
 
 class Rig:
-    """A case come alive, with a liar at the other end of its wire.
+    """A case with its driver and its simulated device, on a wire with a fault injector.
 
     `begin` is called with its clock before anything is opened.
     """
@@ -130,14 +128,14 @@ class Rig:
         self.case = case
         path = folder / "one.yaml"
         path.write_text(case.file)
-        made: list[Liar] = []
+        made: list[FaultInjector] = []
 
         def world(testbed: Any, clock: Any, *rest: Any, **more: Any) -> World:
             begin(clock)
-            made.append(Liar(clock))
-            return World(testbed, clock, *rest, liar=made[0], **more)
+            made.append(FaultInjector(clock))
+            return World(testbed, clock, *rest, wire_faults=made[0], **more)
 
-        monkeypatch.setattr(binding_module, "World", world)
+        monkeypatch.setattr(simulation_module, "World", world)
         self.bench: Bench = bind(load(path), "simulated", seed=5)
-        self.liar = made[0]
+        self.faults = made[0]
         self.driver: Any = self.bench.switches.get(NAME) or self.bench.instruments[NAME]

@@ -1,7 +1,7 @@
-"""One suite for every driver on every wire: manners, its peer, recordings, wires that lie.
+"""Every driver on every wire: declarations, simulated device, recordings, wire faults.
 
-LIGHTRIG_WRITE_DOCS=1 writes the table in docs/conformance.md anew, `python
-tests/conformance/transcripts.py` the recordings of simulated instruments in tests/transcripts.
+LIGHTRIG_WRITE_DOCS=1 rewrites the table in docs/conformance.md, `python
+tests/conformance/transcripts.py [MODEL ...]` recordings of simulated devices in tests/transcripts.
 """
 
 import inspect
@@ -16,20 +16,22 @@ import pytest
 from driver_cases import KINDS, NAME, Case, Rig, cases
 from transcripts import FOLDER, replayed, script
 
-from instruments.errors import InstrumentError
-from instruments.registry import driver
-from instruments.simulated.lying import LIES, Lie
-from instruments.simulated.replay_peer import REPLAYED
-from instruments.transcript import read
-from testbeds import LightrigError
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.instrument import Option
+from lightrig.instruments.core.registry import driver
+from lightrig.instruments.core.scpi_instrument import Setting
+from lightrig.instruments.core.transcript import read
+from lightrig.instruments.simulated.faults.replay_device import REPLAYED
+from lightrig.instruments.simulated.faults.wire_faults import WIRE_FAULTS, WireFault
+from lightrig.testbeds import LightrigError
 
 CASES = cases()
 
 TABLE = Path(__file__).parents[2] / "docs" / "conformance.md"
 LONGEST = 400_000_000_000
-"""More virtual time than any answer may take: several questions and what regains step."""
+"""More virtual time than any reply may take: several queries and a resynchronization."""
 
-_results: dict[Case, dict[Lie, str]] = {}
+_results: dict[Case, dict[WireFault, str]] = {}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     with pytest.MonkeyPatch.context() as patch:
         made = Rig(request.param, tmp_path_factory.mktemp("one"), patch)
     yield made
-    made.liar.lie = "none"
+    made.faults.fault = "none"
     made.bench.close()
 
 
@@ -46,21 +48,22 @@ def every(wanted: list[Case]) -> pytest.MarkDecorator:
 
 
 @pytest.mark.parametrize("model", sorted({case.model for case in CASES}))
-def test_a_driver_has_the_manners_of_the_house(model: str) -> None:
+def test_a_driver_declares_and_documents_itself(model: str) -> None:
     made = driver(model)
-    assert list(inspect.signature(made.open).parameters) == ["spec", "way", "clock"]
+    assert list(inspect.signature(made.open).parameters) == ["spec", "endpoint", "clock"]
     text = inspect.getdoc(made) or ""
     assert "Source:" in text
-    assert "name:" in text
-    assert "clock:" in text
     assert tuple(made.schemes)
+    for name, member in inspect.getmembers_static(made):
+        if isinstance(member, (Option, Setting)):
+            assert member.about, f"{model}.{name} has no description"
     for name, member in inspect.getmembers(made, inspect.isfunction):
         if not name.startswith("_"):
-            assert inspect.getdoc(member), f"{model}.{name} says nothing of itself"
+            assert inspect.getdoc(member), f"{model}.{name} has no docstring"
 
 
 @every(CASES)
-def test_it_says_who_it_is_and_what_it_is(rig: Rig) -> None:
+def test_identity_and_capabilities_are_complete(rig: Rig) -> None:
     identity = rig.bench.identities[NAME]
     assert all((identity.manufacturer, identity.model, identity.serial, identity.firmware))
     assert NAME in rig.bench.simulated
@@ -72,51 +75,50 @@ def test_it_says_who_it_is_and_what_it_is(rig: Rig) -> None:
 
 
 @every(CASES)
-def test_it_answers_its_question_twice_alike(rig: Rig) -> None:
+def test_repeated_queries_agree(rig: Rig) -> None:
     ask = rig.case.question(rig.driver)
     assert ask() == ask()
 
 
 @every(CASES)
-def test_a_wire_that_lies_is_found_out(rig: Rig) -> None:
-    """Whatever is done to an answer: a typed error in time, or the right answer all the same."""
+def test_a_wire_fault_ends_in_a_typed_error_or_the_right_value(rig: Rig) -> None:
     ask = rig.case.question(rig.driver)
-    truth = ask()
+    expected = ask()
     clock = rig.bench.clock
     found = _results.setdefault(rig.case, {})
-    for lie in LIES[1:]:
-        _again(rig.driver.identity, lie)  # so that the answer before is another one
-        told, begun = rig.liar.told, clock.now()
-        rig.liar.lie = lie
+    for fault in WIRE_FAULTS[1:]:
+        _again(rig.driver.identity, fault)  # so that `previous` is another reply
+        injected, begun = rig.faults.injected, clock.now()
+        rig.faults.fault = fault
         try:
             answer = ask()
         except InstrumentError as error:
-            found[lie] = _told(error)
+            found[fault] = _error_kind(error)
         except LightrigError as error:
-            pytest.fail(f"{lie}: {type(error).__name__} is no error of an instrument: {error}")
+            pytest.fail(f"{fault}: {type(error).__name__} is no error of an instrument: {error}")
         else:
-            assert answer == truth, lie
-            found[lie] = "answers"
-        rig.liar.lie = "none"
-        assert clock.now() - begun < LONGEST, lie
-        if rig.case.model != "agiltron":  # it cannot be asked anything
-            assert rig.liar.told > told, lie
-        assert _again(ask, lie) == truth, f"after {lie}"
+            assert answer == expected, fault
+            found[fault] = "answers"
+        rig.faults.fault = "none"
+        assert clock.now() - begun < LONGEST, fault
+        if rig.case.model != "agiltron":  # its protocol has no query
+            assert rig.faults.injected > injected, fault
+        assert _again(ask, fault) == expected, f"after {fault}"
 
 
-def _again(ask: Callable[[], Any], lie: Lie) -> Any:
-    """The next question works, or says why it cannot, and then the one after it does."""
-    words = ""
+def _again(ask: Callable[[], Any], fault: WireFault) -> Any:
+    """Repeat a query until it works: the next one, or one after an error that tells why."""
+    seen = ""
     for _ in range(3):
         try:
             return ask()
         except InstrumentError as error:
-            words = f"{_told(error)}: {error}"
-    pytest.fail(f"nothing works around {lie}: {words}")
+            seen = f"{_error_kind(error)}: {error}"
+    pytest.fail(f"no query works after {fault}: {seen}")
 
 
-def _told(error: InstrumentError) -> str:
-    """The kind of an error, which must name the instrument."""
+def _error_kind(error: InstrumentError) -> str:
+    """Return the kind of an error, which must name the instrument."""
     if NAME not in str(error).splitlines()[0]:
         pytest.fail(f"names no instrument: {error}")
     return type(error).__name__.removesuffix("Error")
@@ -126,7 +128,7 @@ RECORDINGS = sorted(FOLDER.glob("*/*.jsonl"))
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_from_a_recording_it_learns_what_was_learnt_then(path: Path, tmp_path: Path) -> None:
+def test_a_replayed_recording_gives_the_recorded_results(path: Path, tmp_path: Path) -> None:
     about = read(path).about
     case = next(each for each in CASES if (each.model, each.scheme) == (about["model"], path.stem))
     unknown: list[bytes] = []
@@ -143,9 +145,9 @@ def test_every_driver_is_recorded_on_every_wire_that_can_be_replayed() -> None:
     assert {model for model, _ in wanted} == {case.model for case in CASES}
 
 
-def test_the_table_in_the_docs_is_what_this_run_found() -> None:
+def test_the_table_in_the_docs_is_the_outcome_of_this_run() -> None:
     if len(_results) < len(CASES):
-        return  # a part of the suite was run, and a part of the table proves nothing
+        return  # only a part of the suite was run
     text = TABLE.read_text()
     head, _, rest = text.partition("<!-- generated -->\n")
     _, _, foot = rest.partition("<!-- end -->\n")
@@ -156,10 +158,10 @@ def test_the_table_in_the_docs_is_what_this_run_found() -> None:
 
 
 def _table() -> str:
-    lies = LIES[1:]
-    lines = [f"| driver | wire | {' | '.join(lies)} |", "| --- " * (len(lies) + 2) + "|"]
+    faults = WIRE_FAULTS[1:]
+    lines = [f"| driver | wire | {' | '.join(faults)} |", "| --- " * (len(faults) + 2) + "|"]
     for case in sorted(_results, key=str):
-        cells = [_results[case].get(lie, "") for lie in lies]
-        words = (re.sub(r"(?<!^)(?=[A-Z])", " ", cell).lower() for cell in cells)
-        lines.append(f"| {case.model} | {case.scheme} | {' | '.join(words)} |")
+        cells = [_results[case].get(fault, "") for fault in faults]
+        shown = (re.sub(r"(?<!^)(?=[A-Z])", " ", cell).lower() for cell in cells)
+        lines.append(f"| {case.model} | {case.scheme} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"

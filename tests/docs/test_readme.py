@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from harness.record import Context, Journal, Row, write_dataset
-from testbeds import load
+from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -58,9 +58,11 @@ def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
     query = re.search(r"    SELECT.*?ALL", text, re.DOTALL)
     assert query is not None
     journal = Journal(tmp_path / "j.jsonl", {"run": "r1", "night": "2026-03-14"})
-    row = Row("opus", "reconfiguration.light_back", 40, 30, 50, "ns", 0)
+    row = Row("opus", "reconfiguration.signal_recovered", 40, 30, 50, "ns", 0)
     journal.append(Context("opus", "t", ("ocs",), True), row)
     journal.close()
     write_dataset(tmp_path / "j.jsonl", tmp_path / "results" / "rows")
     monkeypatch.chdir(tmp_path)
-    assert duckdb.sql(query[0]).fetchall() == [("opus", "reconfiguration.light_back", 1, 40.0)]
+    assert duckdb.sql(query[0]).fetchall() == [
+        ("opus", "reconfiguration.signal_recovered", 1, 40.0)
+    ]

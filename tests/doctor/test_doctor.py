@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong in a lab and names it, and nothing where there is nothing."""
+"""The doctor finds each fault of a simulated lab, and none in a lab without faults."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import main
-from harness.doctor import Findings, examine
-from testbeds import load
+from lightrig.harness.cli.app import application
+from lightrig.harness.doctor import Findings, examine
+from lightrig.testbeds import load
 
 LAB = """
 name: ward
@@ -60,14 +60,14 @@ NAMED = {
     "wrong host key": ("server1", "another host key"),
     "clock skew": ("server2", "its clock is skewed"),
     "stale cross-connect": ("ocs", "a stale cross-connect: 5>23"),
-    "full error queue": ("meter", "entries stood in its error queue"),
+    "full error queue": ("meter", "entries in its error queue"),
     "missing tool": ("server0", "has no program mlxlink"),
     "wrong firmware": ("ocs", "expects '9.9'"),
 }
 
 
 def lab(folder: Path, *faults: str, firmware: str = FIRMWARE, monitors: str = "both") -> Path:
-    path = folder / "ward.yaml"
+    path = folder / "lab.yaml"
     listed = ", ".join(f"{{fault: {fault}, {FAULTS[fault]}}}" for fault in faults)
     path.write_text(LAB.format(faults=listed, firmware=f'"{firmware}"', monitors=monitors))
     return path
@@ -77,21 +77,21 @@ def seen(path: Path) -> Findings:
     return examine(load(path), simulated=True, seed=1)
 
 
-def wrongs(findings: Findings) -> list[tuple[str, str]]:
-    return [(finding.subject, finding.text) for finding in findings.wrongs]
+def problems(findings: Findings) -> list[tuple[str, str]]:
+    return [(finding.subject, finding.text) for finding in findings.problems]
 
 
-def test_all_ten_are_found_and_named_and_nothing_else(tmp_path: Path) -> None:
-    found = wrongs(seen(lab(tmp_path, *FAULTS, firmware="9.9")))
-    for fault, (subject, words) in NAMED.items():
-        assert any(subject == s and words in text for s, text in found), (fault, found)
+def test_all_ten_faults_together_are_found_and_nothing_else(tmp_path: Path) -> None:
+    found = problems(seen(lab(tmp_path, *FAULTS, firmware="9.9")))
+    for fault, (subject, excerpt) in NAMED.items():
+        assert any(subject == s and excerpt in text for s, text in found), (fault, found)
     assert len(found) == len(NAMED), found
 
 
 @pytest.mark.parametrize("monitors", ["both", "egress"])
-def test_nothing_is_found_where_there_is_nothing(tmp_path: Path, monitors: str) -> None:
+def test_a_lab_without_faults_has_no_problems(tmp_path: Path, monitors: str) -> None:
     findings = seen(lab(tmp_path, monitors=monitors))
-    assert wrongs(findings) == []
+    assert problems(findings) == []
     checks = {finding.check for finding in findings.found}
     assert {"identity", "round trip", "clock", "tools", "light", "NIC", "size"} <= checks
 
@@ -99,41 +99,58 @@ def test_nothing_is_found_where_there_is_nothing(tmp_path: Path, monitors: str) 
 @pytest.mark.parametrize(
     "fault", ["swapped fibers", "dirty connector", "wrong port", "dark laser", "missing tool"]
 )
-def test_each_is_found_alone(tmp_path: Path, fault: str) -> None:
-    subject, words = NAMED[fault]
-    (found,) = wrongs(seen(lab(tmp_path, fault)))
+def test_each_fault_alone_is_the_only_problem(tmp_path: Path, fault: str) -> None:
+    subject, excerpt = NAMED[fault]
+    (found,) = problems(seen(lab(tmp_path, fault)))
     assert found[0] == subject
-    assert words in found[1]
+    assert excerpt in found[1]
 
 
 def test_without_monitors_at_the_ingress_a_dark_and_a_swapped_one_are_found(
     tmp_path: Path,
 ) -> None:
-    found = wrongs(seen(lab(tmp_path, "swapped fibers", "dark laser", monitors="egress")))
+    found = problems(seen(lab(tmp_path, "swapped fibers", "dark laser", monitors="egress")))
     assert {subject for subject, _ in found} == {"server0.nic0.p0", "server3.nic0.p0"}
 
 
-def test_every_finding_says_what_to_do(tmp_path: Path) -> None:
-    for finding in seen(lab(tmp_path, *FAULTS, firmware="9.9")).wrongs:
+def test_every_problem_has_a_fix(tmp_path: Path) -> None:
+    for finding in seen(lab(tmp_path, *FAULTS, firmware="9.9")).problems:
         assert finding.fix, finding
 
 
-def test_the_command_says_it_too(tmp_path: Path) -> None:
+def test_the_command_prints_the_problems(tmp_path: Path) -> None:
     path = lab(tmp_path, "dark laser")
-    told = CliRunner().invoke(main, ["doctor", str(path), "--simulated", "--json"])
-    assert told.exit_code == 1
-    findings = json.loads(told.stdout)
+    result = CliRunner().invoke(application(), ["doctor", str(path), "--simulated", "--json"])
+    assert result.exit_code == 1
+    findings = json.loads(result.stdout)
     assert all(finding["simulated"] for finding in findings)
     assert [f["subject"] for f in findings if f["grade"] == "wrong"] == ["server3.nic0.p0"]
-    shown = CliRunner().invoke(main, ["doctor", str(path), "--simulated", "--wrong"])
+    shown = CliRunner().invoke(
+        application(), ["doctor", str(path), "--simulated", "--only-problems"]
+    )
     assert "its laser is dark" in shown.stdout
-    assert "1 wrong in the simulated lab" in shown.stdout
+    assert "1 problem in the simulated lab" in shown.stdout
 
 
-def test_a_lab_that_does_not_answer_is_trouble(
+@pytest.mark.parametrize(
+    ("old", "new"), [("--look", "--read-only"), ("--wrong", "--only-problems")]
+)
+def test_former_options_work_and_name_the_new_one(tmp_path: Path, old: str, new: str) -> None:
+    path = lab(tmp_path, "dark laser")
+    runs = [
+        CliRunner().invoke(application(), ["doctor", str(path), "--simulated", option])
+        for option in (old, new)
+    ]
+    assert f"{old} is deprecated; use {new}" in runs[0].stderr
+    assert runs[0].stdout == runs[1].stdout
+    assert "deprecated" not in runs[1].stderr
+    assert old not in CliRunner().invoke(application(), ["doctor", "--help"]).stdout
+
+
+def test_a_lab_that_does_not_answer_ends_with_status_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    told = CliRunner().invoke(main, ["doctor", str(lab(tmp_path)), "--json"])
-    assert told.exit_code == 3
-    assert {f["check"] for f in json.loads(told.stdout) if f["grade"] == "wrong"} == {"contact"}
+    result = CliRunner().invoke(application(), ["doctor", str(lab(tmp_path)), "--json"])
+    assert result.exit_code == 3
+    assert {f["check"] for f in json.loads(result.stdout) if f["grade"] == "wrong"} == {"contact"}

@@ -4,18 +4,19 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from distributions import write_metadata
 from typer.testing import CliRunner
 
-from harness.bench import Bench, bind
-from harness.cli import main
-from instruments.errors import DeniedError
-from instruments.registry import NoDriverError, driver, models
-from testbeds import Circuit, load
+from lightrig.harness.bench import Bench, bind
+from lightrig.harness.cli.app import application
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.core.position_switch import PositionSwitch
+from lightrig.instruments.core.registry import NoDriverError, driver, models
+from lightrig.testbeds import Circuit, load
 
 ROOT = Path(__file__).parents[2]
 ACME = Path(__file__).with_name("acme")
@@ -25,17 +26,9 @@ FILES = sorted(path.name for path in ACME.iterdir() if path.is_file())
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What installing the package would leave behind: its metadata, from its pyproject.toml."""
-    project = tomllib.loads((ACME / "pyproject.toml").read_text())["project"]
+    """Metadata of the installed package, from its pyproject.toml."""
     folder = tmp_path_factory.mktemp("site")
-    name, version = project["name"], project["version"]
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    lines = []
-    for group, entries in project["entry-points"].items():
-        lines += [f"[{group}]", *(f"{key} = {value}" for key, value in entries.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    write_metadata(ACME, folder)
     return folder
 
 
@@ -69,7 +62,7 @@ def test_every_link_of_the_guide_leads_somewhere(link: str) -> None:
 
 
 @pytest.mark.usefixtures("_installed")
-def test_its_model_is_listed_with_all_others() -> None:
+def test_its_model_is_listed() -> None:
     assert {"acme-osw", "polatis"} <= models().keys()
     assert driver("acme-osw").__module__ == "acme_osw"
 
@@ -81,7 +74,7 @@ def test_without_it_there_is_no_such_model() -> None:
 
 @pytest.mark.usefixtures("_installed")
 def test_its_testbed_is_right() -> None:
-    checked = CliRunner().invoke(main, ["check", str(ACME / "bench.yaml")])
+    checked = CliRunner().invoke(application(), ["check", str(ACME / "bench.yaml")])
     assert checked.exit_code == 0, checked.output
 
 
@@ -105,16 +98,18 @@ def test_its_peer_is_in_the_light_of_everything_else(bench: Bench) -> None:
     assert [channel for channel, dbm in meter.power(range(1, 9)).dbm.items() if dbm > -10] == [5]
 
 
-def test_what_the_switch_refuses_is_told_with_its_own_words(bench: Bench) -> None:
+def test_a_refusal_is_raised_with_the_switchs_text(bench: Bench) -> None:
     switch = bench.switches["osw"]
-    switch._made = {**switch._made, frozenset({Circuit(1, 10)}): 9}  # a wrong `size:` in the file
+    assert isinstance(switch, PositionSwitch)
+    # A wrong `size:` in the testbed file would have this effect.
+    switch.positions = {**switch.positions, 9: frozenset({Circuit(1, 10)})}
     with pytest.raises(DeniedError, match="2 no such channel") as told:
         switch.change({Circuit(1, 2)}, {Circuit(1, 10)}).done()
     assert told.value.code == "2"
     assert switch.circuits() == {Circuit(1, 2)}
 
 
-def test_the_suite_asks_it_as_any_other(site: Path, tmp_path: Path) -> None:
+def test_the_conformance_suite_passes(site: Path, tmp_path: Path) -> None:
     ended = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "suites/test_conformance.py", "-q"),

@@ -6,9 +6,9 @@ import sys
 import pytest
 from record.recorded import MS, ROOT, begin, context
 
-from harness.record import Row, settle
+from lightrig.harness.record import Row, settle
 
-STAGES = {"acknowledged": 196, "light_back": 52, "firmware_up": 3000, "carrier_up": 3001}
+STAGES = {"acknowledged": 196, "signal_recovered": 52, "firmware_up": 3000, "carrier_up": 3001}
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbeds import Plan, Testbed, UnknownNameError, load
-from testbeds.flows import (
+from lightrig.flows import (
     Flow,
     Inside,
     NoRouteError,
@@ -22,6 +21,7 @@ from testbeds.flows import (
     step_duration,
     unjoined,
 )
+from lightrig.testbeds import Plan, Testbed, UnknownNameError, load
 
 INSIDE = Inside(memory_bps=1e15, nic_latency_ns=0, switch_latency_ns=0, fiber_latency_ns=0)
 
@@ -58,7 +58,7 @@ def test_a_gpu_cannot_send_more_than_its_memory_gives(opus: Testbed) -> None:
     assert found == pytest.approx(8e9 * (1 << 20) / 50e9)
 
 
-def test_servers_forward_only_where_they_are_told_to(opus: Testbed) -> None:
+def test_servers_forward_only_if_enabled(opus: Testbed) -> None:
     links = opus.links("giant-ring")
     with pytest.raises(NoRouteError, match="from server0 to server3"):
         Router(network_of(opus, links)).route("server0", "server3")
@@ -84,7 +84,7 @@ def test_who_is_joined(opus: Testbed) -> None:
     assert joined_servers(opus, ()) == ()
 
 
-def test_a_ring_without_a_link_says_which(opus: Testbed) -> None:
+def test_ring_without_a_link_names_it(opus: Testbed) -> None:
     links = opus.links("giant-ring")
     in_file_order = tuple(opus.servers)
     assert unjoined(in_file_order, links) == (("server1", "server2"), ("server3", "server0"))
@@ -130,6 +130,6 @@ def test_one_direction_is_no_link(opus: Testbed) -> None:
     whole = opus.plans["giant-ring"]
     assert fabric_links(opus, whole) == opus.links(whole)
     lost = min(whole.circuits["ocs"])
-    one_way = Plan("one way", {"ocs": whole.circuits["ocs"] - {lost}})
-    assert fabric_links(opus, one_way) == opus.links(one_way)
-    assert len(fabric_links(opus, one_way)) == len(fabric_links(opus, whole)) - 1
+    unidirectional = Plan("one way", {"ocs": whole.circuits["ocs"] - {lost}})
+    assert fabric_links(opus, unidirectional) == opus.links(unidirectional)
+    assert len(fabric_links(opus, unidirectional)) == len(fabric_links(opus, whole)) - 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from testbeds.flows import (
+from lightrig.flows import (
     Costs,
     Edge,
     Flow,
@@ -22,7 +22,7 @@ from testbeds.flows import (
     loads,
     step_duration,
 )
-from testbeds.flows.sharing import Crossings, max_min
+from lightrig.flows.sharing import Crossings, max_min
 
 EXAMPLES = settings(max_examples=25)
 CLOSE = 1e-6
@@ -64,11 +64,11 @@ def test_no_edge_carries_more_than_it_can_and_each_flow_has_a_bottleneck(
     carried = crossings.loads(rates, len(network.edges))
     assert (carried <= network.capacities * (1 + CLOSE)).all()
     for index, rate in enumerate(rates):
-        own = crossings.edges[crossings.flows == index]
+        first = crossings.edges[crossings.flows == index]
         assert any(
             carried[edge] >= network.capacities[edge] * (1 - CLOSE)
             and rate >= rates[crossings.flows[crossings.edges == edge]].max() * (1 - CLOSE)
-            for edge in own
+            for edge in first
         ), f"flow {index} could have more"
 
 
@@ -139,7 +139,7 @@ def test_parallel_edges_are_shared_evenly() -> None:
     assert step_duration(Router(network), [Flow("a", "b", 1000)]) == pytest.approx(4000)
 
 
-def test_a_stated_way_is_taken() -> None:
+def test_explicit_route_is_used() -> None:
     network = joined([("a", "b"), ("b", "c"), ("a", "c")], 8e9, 10.0)
     router = Router(network)
     assert step_duration(router, [Flow("a", "c", 100)]) == pytest.approx(110)

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from testbeds.flows import (
+from lightrig.flows import (
     Edge,
     Flow,
     Network,
@@ -15,9 +15,9 @@ from testbeds.flows import (
     loads,
     unequal_all_to_all,
 )
-from testbeds.flows import closed_forms as formula
-from testbeds.flows.collectives import direct_all_to_all
-from testbeds.flows.network import full_mesh_pairs
+from lightrig.flows import closed_forms as formula
+from lightrig.flows.collectives import direct_all_to_all
+from lightrig.flows.network import full_mesh_pairs
 
 RATE = 50e6
 CLOSE = 1e-6
@@ -62,7 +62,7 @@ def test_equal_shares_are_the_collective_that_tools_know() -> None:
     assert equal == pytest.approx(duration(router, direct_all_to_all(names, 5000)))
 
 
-def test_each_lane_goes_its_own_way() -> None:
+def test_each_lane_has_a_route() -> None:
     """Of two ways side by side one is twice as wide: what is on the narrow one is the last."""
     edges = (
         *(Edge("rank0", "left", RATE), Edge("left", "rank1", RATE)),

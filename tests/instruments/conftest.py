@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from instrument_rig import Rig, simulated
 
-from instruments.clock import Clock, SystemClock
-from instruments.virtual_clock import VirtualClock
+from lightrig.instruments.clock import Clock, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def _rigs(clock: Clock) -> Iterator[Callable[..., Rig]]:
 @pytest.fixture
 def in_virtual_time() -> Iterator[Callable[..., Rig]]:
     """An instrument in virtual time; all of a test's instruments share a clock."""
-    with _rigs(VirtualClock(patience=20)) as rigs:
+    with _rigs(VirtualClock(stall_timeout=20)) as rigs:
         yield rigs
 
 

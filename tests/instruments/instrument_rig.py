@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from instruments.clock import Clock
-from instruments.simulated.light import Channels, LightField
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.peers import Peer, PeerFactory, Surroundings
-from instruments.simulated.randomness import Chance
-from instruments.simulated.truth import Truth
-from instruments.way import Way
-from testbeds import Fiber, Identity, InstrumentSpec, Port
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.registry import DeviceContext, DeviceFactory, SimulatedDevice
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.light import Channels, LightField
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Fiber, Identity, InstrumentSpec, Port
 
 MS = 1_000_000
 LOGIN = ("bench", "hunter2-and-more")
@@ -27,22 +27,22 @@ class Rig:
     name: str
     spec: InstrumentSpec
     field: LightField
-    truth: Truth
-    peer: Peer
-    server: PeerServer
+    truth: GroundTruth
+    peer: SimulatedDevice
+    server: DeviceServer
     scheme: str
     host: str
     port: int
     closers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
-    def way(self) -> Way:
-        return Way(self.scheme, self.host, self.port)
+    def way(self) -> Endpoint:
+        return Endpoint(self.scheme, self.host, self.port)
 
-    def serial(self) -> Way:
-        return Way("serial", resource=self.server.serial_line(self.peer.wires()["serial"]))
+    def serial(self) -> Endpoint:
+        return Endpoint("serial", resource=self.server.serial_line(self.peer.wires()["serial"]))
 
-    def driver(self, kind: Any, way: Way | None = None, **options: Any) -> Any:
+    def driver(self, kind: Any, way: Endpoint | None = None, **options: Any) -> Any:
         made = kind(self.name, way or self.way, self.clock, **options)
         self.closers.append(made.close)
         return made
@@ -112,7 +112,7 @@ class Line:
 
 @contextlib.contextmanager
 def simulated(
-    factory: PeerFactory,
+    factory: DeviceFactory,
     clock: Clock,
     *,
     kind: str,
@@ -142,11 +142,11 @@ def simulated(
         [Fiber(Port("sun", n), Port(name, n), 0.0) for n in numbers]
         + [Fiber(Port(name, n), Port("wall", n), 0.0) for n in numbers]
     )
-    server, truth = PeerServer(clock), Truth()
-    around = Surroundings(
+    server, truth = DeviceServer(clock), GroundTruth()
+    context = DeviceContext(
         spec, clock, Chance(seed), truth, LOGIN, f"SIM-{name}", None, Channels(name, lit)
     )
-    peer = factory(around)
+    peer = factory(context)
     wires = peer.wires()
     scheme = "scpi" if "scpi" in wires else next(iter(wires))
     host, port = server.listen(wires[scheme])

@@ -1,16 +1,14 @@
 """How warm it is reaches what stands in a chamber: modules and what their light comes to."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from harness.bench import Bench, bind
-from instruments.capabilities import ModuleTelemetry
-from instruments.simulated.ambient import ROOM_C, Ambient
-from instruments.simulated.bit_receiver import Receiver
-from testbeds import load
+from lightrig.harness.bench import Bench
+from lightrig.instruments.core.capabilities import ModuleTelemetry
+from lightrig.instruments.simulated.world.ambient import ROOM_C, Ambient
+from lightrig.instruments.simulated.world.bit_receiver import Receiver
 
 HOUR = 3_600_000_000_000
 FILE = """
@@ -25,12 +23,8 @@ instruments:
 
 
 @pytest.fixture(params=["", CHAMBER], ids=["room", "chamber"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    path = tmp_path / "warm.yaml"
-    path.write_text(FILE + request.param)
-    bound = bind(load(path), "simulated", seed=1)
-    yield bound
-    bound.close()
+def bench(request: pytest.FixtureRequest, simulated: Callable[..., Bench]) -> Bench:
+    return simulated(FILE + request.param)
 
 
 def test_modules_are_as_warm_as_what_is_around_them(bench: Bench) -> None:

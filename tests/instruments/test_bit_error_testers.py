@@ -8,14 +8,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from harness.bench import Bench, bind
-from harness.statistics.bit_errors import error_ratio
-from instruments.bit_error_testers.eye_bert import _long, _TextOrRecord
-from instruments.capabilities import BitErrorTester
-from instruments.errors import DeniedError, NotDoneError
-from instruments.simulated.bit_receiver import Receiver
-from instruments.simulated.eye_bert_peer import _short_float
-from testbeds import load
+from lightrig.harness.bench import Bench, bind
+from lightrig.harness.statistics.bit_errors import error_ratio
+from lightrig.instruments.bit_error_testers.eye_bert import _decode_count, _TextOrRecord
+from lightrig.instruments.core.capabilities import BitErrorTester
+from lightrig.instruments.core.errors import DeniedError, NotDoneError
+from lightrig.instruments.simulated.devices.simulated_eye_bert import _short_float
+from lightrig.instruments.simulated.world.bit_receiver import Receiver
+from lightrig.testbeds import load
 
 SECOND = 1_000_000_000
 TESTERS = {
@@ -54,7 +54,7 @@ def the_ber(bound: Bench) -> BitErrorTester:
 
 
 @pytest.mark.parametrize("model", TESTERS)
-def test_it_says_who_it_is(tmp_path: Path, model: str) -> None:
+def test_identity_is_complete(tmp_path: Path, model: str) -> None:
     with bench(tmp_path, model, 5) as bound:
         assert bound.identities["ber"].simulated
 
@@ -135,7 +135,7 @@ def test_four_levels_carry_two_bits(tmp_path: Path) -> None:
         assert counted.bits == pytest.approx(1e9, rel=0.01)
 
 
-def test_what_one_channel_sends_another_follows(tmp_path: Path) -> None:
+def test_a_detector_follows_the_pattern_of_the_generator_it_sees(tmp_path: Path) -> None:
     path = tmp_path / "crossed.yaml"
     file = FILE.format(model="keysight-m8040a", scheme="scpi", where="ber", loss=5)
     path.write_text(
@@ -155,7 +155,7 @@ def test_what_one_channel_sends_another_follows(tmp_path: Path) -> None:
         bound.close()
 
 
-def test_a_rate_that_it_cannot_is_denied_with_its_words(tmp_path: Path) -> None:
+def test_an_impossible_rate_is_denied_with_the_testers_text(tmp_path: Path) -> None:
     with bench(tmp_path, "anritsu-mp1900a", 5) as bound:
         with pytest.raises(DeniedError) as denied:
             the_ber(bound).prepare(1, pattern="PRBS31", bits_per_second=100e9)
@@ -165,12 +165,12 @@ def test_a_rate_that_it_cannot_is_denied_with_its_words(tmp_path: Path) -> None:
 
 @given(st.integers(0, 2**60))
 def test_a_short_float_keeps_24_bits(count: int) -> None:
-    assert _long(_short_float(count)) == pytest.approx(count, rel=2**-23)
+    assert _decode_count(_short_float(count)) == pytest.approx(count, rel=2**-23)
 
 
 @given(st.integers(0, 2**24 - 1))
 def test_a_small_count_is_exact(count: int) -> None:
-    assert _long(_short_float(count)) == count
+    assert _decode_count(_short_float(count)) == count
 
 
 @given(st.binary(min_size=26, max_size=26), st.integers(0, 26))

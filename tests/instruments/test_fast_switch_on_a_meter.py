@@ -1,15 +1,14 @@
 """A switch of some 10 µs, watched by a power meter's log: a laser, a switch, a meter."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from harness.bench import Bench, bind
-from harness.measure.edges import edges
-from instruments.capabilities import FastLog, PowerLog, PowerMeter
-from instruments.clock import Span
-from testbeds import Circuit, load
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.edges import edges
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import FastLog, PowerLog, PowerMeter
+from lightrig.testbeds import Circuit
 
 US = 1_000
 MS = 1_000_000
@@ -42,15 +41,12 @@ def seed() -> int:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, seed: int) -> Iterator[Bench]:
-    path = tmp_path / "fast.yaml"
-    path.write_text(TESTBED)
-    bench = bind(load(path), "simulated", seed=seed)
+def bench(simulated: Callable[..., Bench], seed: int) -> Bench:
+    bench = simulated(TESTBED, seed)
     laser = bench.instruments["laser"]
     laser.set_power(1, 0.0)
     laser.set_emission(1, on=True)
-    yield bench
-    bench.close()
+    return bench
 
 
 def truth(bench: Bench, egress: int, *, up: bool, since: int) -> int:
@@ -94,7 +90,7 @@ def test_every_move_there_and_back_is(bench, seed):
     assert worst <= WITHIN
 
 
-def test_when_it_was_on_the_clock_is_told_with_an_honest_width(bench):
+def test_the_time_of_an_event_has_the_width_of_the_trigger(bench):
     since, logs = moved(bench, [1, 2], 3)
     (gone,), (back,) = edges(logs[1]), edges(logs[2])
     for edge, egress, log in ((gone, 2, logs[1]), (back, 3, logs[2])):

@@ -6,16 +6,18 @@ import struct
 import numpy as np
 import pytest
 from instrument_rig import MS, Line, Rig
-from scpi_liar import lying
+from scripted_scpi import scripted_scpi
 
-from harness.measure.edges import edges
-from instruments.capabilities import FastLog
-from instruments.clock import SystemClock
-from instruments.detected_power import OverRangeError
-from instruments.errors import CANNOT, DeniedError, GarbledError, NotDoneError
-from instruments.oscilloscopes.keysight_infiniivision import KeysightInfiniivision
-from instruments.simulated.keysight_infiniivision_peer import KeysightInfiniivisionPeer
-from testbeds import Port
+from lightrig.harness.measure.edges import edges
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.capabilities import FastLog
+from lightrig.instruments.core.detected_power import OverRangeError
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NotDoneError
+from lightrig.instruments.oscilloscopes.keysight_infiniivision import KeysightInfiniivision
+from lightrig.instruments.simulated.devices.simulated_keysight_infiniivision import (
+    SimulatedKeysightInfiniivision,
+)
+from lightrig.testbeds import Port
 
 US = 1000
 STATED = {"kind": "power_meter", "name": "scope", "channels": 4}
@@ -28,7 +30,7 @@ def scope_lit(scope: Rig) -> int:
 
 @pytest.fixture
 def scope(in_virtual_time) -> Rig:
-    return in_virtual_time(KeysightInfiniivisionPeer, **STATED, options={"volts_per_mw": 0.5})
+    return in_virtual_time(SimulatedKeysightInfiniivision, **STATED, options={"volts_per_mw": 0.5})
 
 
 @pytest.fixture
@@ -38,10 +40,10 @@ def driver(scope) -> KeysightInfiniivision:
 
 @pytest.fixture
 def line(in_real_time) -> Line:
-    return in_real_time(KeysightInfiniivisionPeer, **STATED).line()
+    return in_real_time(SimulatedKeysightInfiniivision, **STATED).line()
 
 
-def test_it_says_what_it_is_and_logs_fast(driver):
+def test_identity_and_fast_log(driver):
     identity = driver.identity()
     assert (identity.model, identity.simulated) == ("DSO-X 3034T", True)
     assert isinstance(driver, FastLog)
@@ -74,7 +76,7 @@ def test_power_is_what_the_photodiode_makes_of_light(scope, driver):
 
 
 def test_what_came_before_the_trigger_is_in_the_record_as_well(scope, driver):
-    do = driver._scpi.do
+    do = driver.write
     for command in (":TIM:RANG 2MS", ":TIM:POS 0", ":WAV:POIN 1000", ":WAV:FORM ASC", ":SING"):
         do(command)
     scope.clock.sleep(2 * MS)
@@ -82,10 +84,10 @@ def test_what_came_before_the_trigger_is_in_the_record_as_well(scope, driver):
     scope.clock.sleep(MS // 2)
     do(":TRIG:FORC")
     scope.clock.sleep(3 * MS)
-    text = driver._scpi.block(":WAV:DATA?").decode()
+    text = driver.query_block(":WAV:DATA?").decode()
     volts = np.array([float(value) for value in text.split(",")])
     rise = int(np.argmax(volts > 0.25)) * 2 * US
-    shape = [float(field) for field in driver._scpi.ask(":WAV:PRE?").split(",")]
+    shape = [float(field) for field in driver.query(":WAV:PRE?").split(",")]
     trigger = scope.truth.first("scope", "trigger", up=True, since=0).earliest
     assert shape[5] == pytest.approx(-1e-3)
     assert rise == pytest.approx(MS - (trigger - scope_lit(scope)), abs=2 * US)
@@ -152,12 +154,14 @@ WELL = {
         ({":OPER:COND?": b"busy\n"}, GarbledError),
     ],
 )
-def test_an_oscilloscope_that_makes_no_sense_is_told(lie, error, monkeypatch):
-    monkeypatch.setattr("instruments.oscilloscopes.keysight_infiniivision._PATIENCE", 20 * MS)
+def test_an_invalid_reply_of_the_oscilloscope_is_an_error(lie, error, monkeypatch):
+    monkeypatch.setattr(
+        "lightrig.instruments.oscilloscopes.keysight_infiniivision._RECORD_TIMEOUT", 20 * MS
+    )
     clock = SystemClock()
     with (
-        lying({**WELL, **lie}.get) as liar,
-        contextlib.closing(KeysightInfiniivision("scope", liar.way, clock)) as driver,
+        scripted_scpi({**WELL, **lie}.get) as device,
+        contextlib.closing(KeysightInfiniivision("scope", device.endpoint, clock)) as driver,
         pytest.raises(error, match="scope"),
     ):
         driver.log(1, samples=100, period=US).result()
@@ -165,7 +169,7 @@ def test_an_oscilloscope_that_makes_no_sense_is_told(lie, error, monkeypatch):
 
 
 def test_in_real_time_too(in_real_time):
-    scope = in_real_time(KeysightInfiniivisionPeer, **STATED)
+    scope = in_real_time(SimulatedKeysightInfiniivision, **STATED)
     driver = scope.driver(KeysightInfiniivision)
     scope.shine(1, 1.0)
     assert np.mean(driver.log(1, samples=10_000, period=US).result().milliwatt) == pytest.approx(

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from instrument_rig import MS, Rig
-from scpi_liar import lying
+from scripted_scpi import scripted_scpi
 
-from instruments import scpi_instrument
-from instruments.clock import SystemClock
-from instruments.detected_power import OverRangeError, dbm
-from instruments.errors import (
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core import scpi_instrument
+from lightrig.instruments.core.detected_power import OverRangeError, dbm
+from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
     GarbledError,
@@ -22,15 +22,15 @@ from instruments.errors import (
     NoReplyError,
     NotDoneError,
 )
-from instruments.power_meters.keysight_n7745a import KeysightN7745a
-from instruments.simulated.keysight_n7745a_peer import KeysightN7745aPeer
+from lightrig.instruments.power_meters.keysight_n7745a import KeysightN7745a
+from lightrig.instruments.simulated.devices.simulated_keysight_n7745a import SimulatedKeysightN7745a
 
 US = 1000
 
 
 @pytest.fixture
 def meter(in_virtual_time) -> Rig:
-    return in_virtual_time(KeysightN7745aPeer, kind="power_meter")
+    return in_virtual_time(SimulatedKeysightN7745a, kind="power_meter")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def driver(meter) -> KeysightN7745a:
     return meter.driver(KeysightN7745a)
 
 
-def test_it_says_what_it_is(driver):
+def test_identity(driver):
     identity = driver.identity()
     assert (identity.manufacturer, identity.model) == ("Keysight Technologies", "N7745A")
     assert identity.simulated
@@ -170,7 +170,7 @@ def test_logs_begun_together_are_of_the_same_moments(meter, driver):
     assert logs[1].start == logs[4].start
 
 
-def test_too_much_light_on_another_channel_is_nobodys_business(meter, driver):
+def test_too_much_light_on_an_unread_channel_is_ignored(meter, driver):
     meter.shine(7, 100.0)
     meter.shine(1, 0.5)
     assert driver.power([1]).dbm[1] == pytest.approx(-3, abs=0.3)
@@ -184,7 +184,7 @@ def test_after_a_log_readings_work_as_before(meter, driver):
     assert driver.power([1]).dbm[1] == pytest.approx(before, abs=0.05)
 
 
-def test_a_log_that_is_forgotten_is_in_nobodys_way_but_the_readings(driver):
+def test_an_unread_log_blocks_readings_only(driver):
     driver.log(1, samples=1000, period=MS)
     with pytest.raises(DeniedError) as denied:
         driver.power([2])
@@ -193,7 +193,7 @@ def test_a_log_that_is_forgotten_is_in_nobodys_way_but_the_readings(driver):
     driver.log(2, samples=10, period=US).result()
 
 
-def test_a_log_that_another_program_ends_is_told(meter, driver):
+def test_a_log_that_another_program_ends_is_an_error(meter, driver):
     other = meter.driver(KeysightN7745a)
     other.identity()
     pending = driver.log(1, samples=1000, period=MS)
@@ -220,7 +220,7 @@ def test_a_log_that_the_meter_cannot_do_is_denied(driver, samples, period):
 
 
 def test_the_longest_log_comes_through_in_real_time(in_real_time):
-    meter = in_real_time(KeysightN7745aPeer, kind="power_meter", channels=4)
+    meter = in_real_time(SimulatedKeysightN7745a, kind="power_meter", channels=4)
     driver = meter.driver(KeysightN7745a)
     driver.prepare([1], wavelength_nm=1310, averaging=MS)
     meter.shine(1, 0.5)
@@ -266,14 +266,16 @@ def told(reading: bytes | None, **other: bytes) -> "dict[str, bytes | None]":
         (None, NoReplyError),
     ],
 )
-def test_a_reading_that_makes_no_sense_is_told(reading, error, monkeypatch):
+def test_an_invalid_reading_is_an_error(reading, error, monkeypatch):
     if error is NoReplyError:  # whoever answers may take his time
-        monkeypatch.setattr("instruments.power_meters.keysight_n7745a._PATIENCE", 200 * MS)
+        monkeypatch.setattr(
+            "lightrig.instruments.power_meters.keysight_n7745a._READING_TIMEOUT", 200 * MS
+        )
     answers = told(reading)
     clock = SystemClock()
     with (
-        lying(answers.get) as liar,
-        contextlib.closing(KeysightN7745a("meter", liar.way, clock)) as driver,
+        scripted_scpi(answers.get) as device,
+        contextlib.closing(KeysightN7745a("meter", device.endpoint, clock)) as driver,
         pytest.raises(error) as wrong,
     ):
         driver.power([1])
@@ -282,8 +284,10 @@ def test_a_reading_that_makes_no_sense_is_told(reading, error, monkeypatch):
     clock.close()
 
 
-def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
-    monkeypatch.setattr("instruments.power_meters.keysight_n7745a._PATIENCE", 200 * MS)
+def test_an_error_queued_instead_of_a_reply_is_raised(monkeypatch):
+    monkeypatch.setattr(
+        "lightrig.instruments.power_meters.keysight_n7745a._READING_TIMEOUT", 200 * MS
+    )
     queue = [b'-616,"Not allowed while ongoing zeroing"\n']
     answers = told(None)
     asked = []
@@ -296,8 +300,8 @@ def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
 
     clock = SystemClock()
     with (
-        lying(script) as liar,
-        contextlib.closing(KeysightN7745a("meter", liar.way, clock)) as driver,
+        scripted_scpi(script) as device,
+        contextlib.closing(KeysightN7745a("meter", device.endpoint, clock)) as driver,
         pytest.raises(DeniedError) as denied,
     ):
         driver.power([1])
@@ -309,11 +313,11 @@ def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
 @pytest.mark.parametrize(
     "layout", [b"#10\n", b"#13\x01\x00\x01\n", b"nothing\n", b"#16\x01\x00\x01\x00\x02\x00\n"]
 )
-def test_a_layout_that_makes_no_sense_is_told(layout):
+def test_an_invalid_layout_is_an_error(layout):
     clock = SystemClock()
     with (
-        lying({":FETC:POW:ALL:CONF?": layout}.get) as liar,
-        contextlib.closing(KeysightN7745a("meter", liar.way, clock)) as driver,
+        scripted_scpi({":FETC:POW:ALL:CONF?": layout}.get) as device,
+        contextlib.closing(KeysightN7745a("meter", device.endpoint, clock)) as driver,
         pytest.raises(GarbledError),
     ):
         driver.power([1])
@@ -321,11 +325,11 @@ def test_a_layout_that_makes_no_sense_is_told(layout):
 
 
 @pytest.mark.parametrize("identity", [b"Keysight\n", b",,,\n", b"a,b,c,d,e\n", b"\xff\xfe,\x00\n"])
-def test_an_identity_that_is_none_is_told(identity):
+def test_an_invalid_identity_is_an_error(identity):
     clock = SystemClock()
     with (
-        lying({"*IDN?": identity}.get) as liar,
-        contextlib.closing(KeysightN7745a("meter", liar.way, clock)) as driver,
+        scripted_scpi({"*IDN?": identity}.get) as device,
+        contextlib.closing(KeysightN7745a("meter", device.endpoint, clock)) as driver,
         pytest.raises(GarbledError),
     ):
         driver.identity()
@@ -335,16 +339,16 @@ def test_an_identity_that_is_none_is_told(identity):
 # --------------------------------------------------------------------------------- numbers
 
 
-class Said(scpi_instrument.ScpiInstrument):
-    """An instrument that answers what it is given."""
+class CannedReply(scpi_instrument.ScpiInstrument):
+    """An instrument that replies with what it is given."""
 
     def __init__(self, text: str = "", data: bytes = b"") -> None:
         self.name, self._text, self._data = "meter", text, data
 
-    def ask(self, command, timeout=0):
+    def query(self, command, timeout=0):
         return self._text
 
-    def block(self, command, timeout=0):
+    def query_block(self, command, timeout=0):
         return self._data
 
     def failed(self, kind, problem, command, *details):
@@ -354,7 +358,7 @@ class Said(scpi_instrument.ScpiInstrument):
 @given(st.text(max_size=20))
 def test_a_text_is_a_number_or_an_error(text):
     try:
-        value = Said(text).number("?")
+        value = CannedReply(text).query_number("?")
     except GarbledError:
         return
     assert math.isfinite(value) or "e" in text.lower()
@@ -364,22 +368,22 @@ def test_a_text_is_a_number_or_an_error(text):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_number_that_instruments_write_is_read(value):
     for text in (repr(value), f"{value:+.8E}"):
-        assert Said(text).number("?") == float(text)
+        assert CannedReply(text).query_number("?") == float(text)
 
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(width=32, allow_nan=False), max_size=20))
 def test_a_block_of_floats_is_read_as_it_was_written(values):
     data = struct.pack(f"<{len(values)}f", *values)
-    assert Said(data=data).floats("?", len(values)).tolist() == values
+    assert CannedReply(data=data).query_floats("?", len(values)).tolist() == values
     with pytest.raises(InstrumentError):
-        Said(data=data).floats("?", len(values) + 1)
+        CannedReply(data=data).query_floats("?", len(values) + 1)
 
 
 @given(st.binary(max_size=64), st.integers(0, 16))
 def test_a_block_is_floats_or_an_error(data, count):
     try:
-        values = Said(data=data).floats("?", count)
+        values = CannedReply(data=data).query_floats("?", count)
     except GarbledError:
         return
     assert len(values) == count

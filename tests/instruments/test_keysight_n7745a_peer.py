@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from instrument_rig import MS, Line, Rig
 
-from instruments.simulated.keysight_n7745a_peer import KeysightN7745aPeer
+from lightrig.instruments.simulated.devices.simulated_keysight_n7745a import SimulatedKeysightN7745a
 
 FLOOR_NOISE_W = 1e-9
 
 
 @pytest.fixture
 def meter(in_real_time) -> Rig:
-    return in_real_time(KeysightN7745aPeer, kind="power_meter")
+    return in_real_time(SimulatedKeysightN7745a, kind="power_meter")
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def wait_for_log(line: Line, channel: int) -> None:
         pass
 
 
-def test_it_says_what_it_is(line, in_real_time):
+def test_identity(line, in_real_time):
     assert line.ask("*IDN?") == "Keysight Technologies,N7745A,SIM-meter,V1.18"
-    four = in_real_time(KeysightN7745aPeer, kind="power_meter", name="small", channels=4)
+    four = in_real_time(SimulatedKeysightN7745a, kind="power_meter", name="small", channels=4)
     assert four.line().ask("*idn?") == "Keysight Technologies,N7744A,SIM-small,V1.18"
 
 
-def test_after_switching_on_it_is_as_the_guide_says(line):
+def test_power_on_state_is_that_of_the_guide(line):
     assert line.ask(":SENS1:POW:ATIM?") == "+2.00000000E-001"
     assert line.ask("sense8:channel1:power:unit?") == "+0"
     assert line.ask(":sens2:pow:range:auto?;:init2:cont?;:trig2:inp?") == "1;1;IGN"
@@ -48,7 +48,7 @@ def test_after_switching_on_it_is_as_the_guide_says(line):
 
 
 @pytest.mark.parametrize("text", ["1550nm", "1.55UM", "+1.55000000E-006", "1550000 PM"])
-def test_a_wavelength_is_understood_in_any_unit_and_told_in_metres(line, text):
+def test_a_wavelength_is_set_in_any_unit_and_read_in_metres(line, text):
     assert line.try_out(f":SENS3:POW:WAV {text}") == '+0,"No error"'
     assert line.ask(":SENS3:POW:WAV?") == "+1.55000000E-006"
     assert line.ask(":SENS3:POW:WAV? MIN;WAV? MAX;WAV? DEF") == (
@@ -73,12 +73,12 @@ def test_a_wavelength_is_understood_in_any_unit_and_told_in_metres(line, text):
         (":INIT1:IMM", '-213,"Init ignored"'),
     ],
 )
-def test_what_it_does_not_understand_stands_in_the_error_queue(line, command, error):
+def test_unknown_commands_are_in_the_error_queue(line, command, error):
     assert line.try_out(command) == error
     assert line.error() == '+0,"No error"'
 
 
-def test_the_queue_keeps_thirty_errors_and_says_when_there_were_more(line):
+def test_the_error_queue_holds_thirty_entries_and_reports_overflow(line):
     for _ in range(33):
         line.write("wav:pow")
     errors = [line.error() for _ in range(31)]
@@ -98,7 +98,7 @@ def test_a_reading_takes_its_averaging_time_and_has_the_unit_that_is_set(meter, 
     assert float(line.ask(":READ2:POW?")) == pytest.approx(-3.01, abs=0.3)
 
 
-def test_less_than_nothing_has_no_logarithm(meter, line):
+def test_negative_power_has_no_logarithm(meter, line):
     line.write(":INIT1:CONT 0;:SENS1:POW:ATIM 1MS;:SENS1:POW:UNIT DBM;:SENS1:CORR:COLL:ZERO?")
     assert line.read() == b"0"
     shown = [float(line.ask(":READ1:POW?")) for _ in range(30)]
@@ -128,7 +128,7 @@ def test_a_fixed_range_that_is_too_low_shows_no_power(meter, line):
     assert line.error() == '-231,"Data questionable (StatRangeTooLow)"'
 
 
-def test_an_average_that_has_not_ended_is_questionable(line):
+def test_an_unfinished_average_is_questionable(line):
     line.write(":SENS1:POW:ATIM 10S")
     line.ask(":FETC1:POW?")
     assert line.error() == '-231,"Data questionable (StatValNYetAcc)"'
@@ -162,7 +162,7 @@ def test_a_changed_setting_ends_a_log(line):
     assert line.ask(":SENS1:FUNC:STAT?") == "NONE,PROGRESS"
 
 
-def test_one_trigger_begins_the_logs_of_all_ports_that_wait(meter, line):
+def test_one_trigger_begins_all_armed_logs(meter, line):
     for n in (1, 5):
         line.write(f":INIT{n}:CONT 0;:TRIG{n}:INP CME;:SENS{n}:FUNC:PAR:LOGG 10,1ms")
         line.write(f":SENS{n}:FUNC:STAT LOGG,STAR")
@@ -173,7 +173,7 @@ def test_one_trigger_begins_the_logs_of_all_ports_that_wait(meter, line):
     assert first == fifth is not None
 
 
-def test_a_log_knows_less_noise_the_longer_its_samples_are(meter, line):
+def test_noise_of_a_log_falls_with_its_sample_time(meter, line):
     line.write(":SENS1:POW:UNIT 1;:SENS1:POW:RANG:AUTO 0;:SENS1:POW:RANG -30DBM")
     spread = {}
     for period in (1, 100):

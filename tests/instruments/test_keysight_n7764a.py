@@ -6,18 +6,18 @@ import struct
 
 import pytest
 from instrument_rig import MS, Line, Rig
-from scpi_liar import lying
+from scripted_scpi import scripted_scpi
 
-from instruments.attenuators.keysight_n7764a import KeysightN7764a
-from instruments.clock import SystemClock
-from instruments.detected_power import OverRangeError
-from instruments.errors import CANNOT, DeniedError, GarbledError, NotDoneError
-from instruments.simulated.keysight_n7764a_peer import KeysightN7764aPeer
+from lightrig.instruments.attenuators.keysight_n7764a import KeysightN7764a
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.detected_power import OverRangeError
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NotDoneError
+from lightrig.instruments.simulated.devices.simulated_keysight_n7764a import SimulatedKeysightN7764a
 
 
 @pytest.fixture
 def box(in_virtual_time) -> Rig:
-    return in_virtual_time(KeysightN7764aPeer, kind="attenuator", name="voa", channels=4)
+    return in_virtual_time(SimulatedKeysightN7764a, kind="attenuator", name="voa", channels=4)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def driver(box) -> KeysightN7764a:
 
 @pytest.fixture
 def line(in_real_time) -> Line:
-    rig = in_real_time(KeysightN7764aPeer, kind="attenuator", name="voa", channels=4)
+    rig = in_real_time(SimulatedKeysightN7764a, kind="attenuator", name="voa", channels=4)
     return rig.line()
 
 
@@ -35,7 +35,7 @@ def loss(box: Rig, channel: int, entering: float = 1.0) -> float:
     return 10 * math.log10(entering / box.leaving(channel))
 
 
-def test_it_says_what_it_is(driver):
+def test_identity(driver):
     identity = driver.identity()
     assert (identity.model, identity.simulated) == ("N7764A", True)
 
@@ -53,7 +53,7 @@ def test_light_loses_what_is_set_on_top_of_what_the_box_loses(box, driver):
     assert loss(box, 2, 0.5) - own == pytest.approx(20.0)
 
 
-def test_done_is_said_when_the_light_is_there_and_not_before(box, driver):
+def test_a_change_is_acknowledged_after_the_light_has_settled(box, driver):
     box.shine(1, 1.0)
     driver.set_shutter(1, is_open=True)
     own = loss(box, 1)
@@ -68,11 +68,11 @@ def test_done_is_said_when_the_light_is_there_and_not_before(box, driver):
 
 def test_a_slow_one_is_waited_for_or_given_up(box, driver):
     driver.set_shutter(1, is_open=True)
-    box.driver(KeysightN7764a)._scpi.do(":INP1:ATT:SPE 20")
+    box.driver(KeysightN7764a).write(":INP1:ATT:SPE 20")
     before = box.clock.now()
     driver.set_attenuation(1, 10.0)
     assert box.clock.now() - before >= 500 * MS
-    impatient = box.driver(KeysightN7764a, patience=100 * MS)
+    impatient = box.driver(KeysightN7764a, change_timeout=100 * MS)
     with pytest.raises(NotDoneError, match=r"not done after 0.1 s[^$]*transition speed"):
         impatient.set_attenuation(1, 0.0)
 
@@ -89,7 +89,7 @@ def test_a_shutter_lets_nothing_through(box, driver):
     assert 10 * math.log10(10 / box.leaving(3)) == pytest.approx(7, abs=1.5)
 
 
-def test_the_channels_have_nothing_to_do_with_each_other(box, driver):
+def test_channels_are_independent(box, driver):
     for channel in range(1, 5):
         box.shine(channel, 1.0)
         driver.set_shutter(channel, is_open=True)
@@ -139,12 +139,12 @@ def test_a_monitor_reading_shows_no_light_older_than_its_window(box, driver):
 def test_the_wavelength_of_the_testbed_is_set_on_every_channel_that_is_used(box):
     driver = box.driver(KeysightN7764a, wavelength_nm=1310.0)
     driver.set_attenuation(2, 3.0)
-    assert driver._scpi.number(":INP3:WAV?") == pytest.approx(1310e-9)
-    assert driver._scpi.number(":INP1:WAV?") == pytest.approx(1550e-9)
+    assert driver.query_number(":INP3:WAV?") == pytest.approx(1310e-9)
+    assert driver.query_number(":INP1:WAV?") == pytest.approx(1550e-9)
 
 
 def test_an_offset_that_somebody_left_is_found_out(box, driver):
-    driver._scpi.do(":INP1:OFFS 3DB")
+    driver.write(":INP1:OFFS 3DB")
     driver.set_attenuation(1, 10.0)
     assert driver.attenuation(1) == pytest.approx(10.0)
     with pytest.raises(DeniedError):
@@ -175,36 +175,38 @@ def test_either_slot_of_a_channel_names_it(line):
         ({":SLOT1:OPC?": b"0\n"}, NotDoneError),
     ],
 )
-def test_an_attenuator_that_says_done_and_is_not_is_told(answers, error):
+def test_an_attenuation_that_reads_back_differently_is_an_error(answers, error):
     clock = SystemClock()
     with (
-        lying(answers.get) as liar,
-        contextlib.closing(KeysightN7764a("voa", liar.way, clock, patience=20 * MS)) as driver,
+        scripted_scpi(answers.get) as device,
+        contextlib.closing(
+            KeysightN7764a("voa", device.endpoint, clock, change_timeout=20 * MS)
+        ) as driver,
         pytest.raises(error, match="voa"),
     ):
         driver.set_attenuation(1, 10.0)
     clock.close()
 
 
-def test_a_shutter_that_does_not_move_is_told():
+def test_a_shutter_that_does_not_move_is_an_error():
     clock = SystemClock()
     answers = {":SLOT3:OPC?": b"1\n", ":OUTP3:STAT?": b"0\n"}
     with (
-        lying(answers.get) as liar,
-        contextlib.closing(KeysightN7764a("voa", liar.way, clock)) as driver,
+        scripted_scpi(answers.get) as device,
+        contextlib.closing(KeysightN7764a("voa", device.endpoint, clock)) as driver,
         pytest.raises(NotDoneError, match="shutter of channel 2"),
     ):
         driver.set_shutter(2, is_open=True)
     clock.close()
 
 
-def test_a_monitor_without_a_value_is_told():
+def test_a_monitor_without_a_value_is_an_error():
     clock = SystemClock()
     power = b"#216" + struct.pack("<ffff", 1e-3, 3.4e38, 1e-3, 1e-3) + b"\n"
     answers = {":OUTP3:ATIM?": b"+1.0E-001\n", ":READ:POW:ALL?": power}
     with (
-        lying(answers.get) as liar,
-        contextlib.closing(KeysightN7764a("voa", liar.way, clock)) as driver,
+        scripted_scpi(answers.get) as device,
+        contextlib.closing(KeysightN7764a("voa", device.endpoint, clock)) as driver,
         pytest.raises(OverRangeError, match="channel 2"),
     ):
         driver.power([2])
@@ -212,7 +214,7 @@ def test_a_monitor_without_a_value_is_told():
 
 
 def test_in_real_time_too(in_real_time):
-    box = in_real_time(KeysightN7764aPeer, kind="attenuator", name="voa", channels=4)
+    box = in_real_time(SimulatedKeysightN7764a, kind="attenuator", name="voa", channels=4)
     driver = box.driver(KeysightN7764a)
     box.shine(1, 1.0)
     driver.set_shutter(1, is_open=True)

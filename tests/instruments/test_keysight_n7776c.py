@@ -6,17 +6,17 @@ import math
 
 import pytest
 from instrument_rig import MS, Line, Rig
-from scpi_liar import lying
+from scripted_scpi import scripted_scpi
 
-from instruments.clock import SystemClock
-from instruments.errors import CANNOT, DeniedError, GarbledError, NotDoneError
-from instruments.light_sources.keysight_n7776c import KeysightN7776c
-from instruments.simulated.keysight_n7776c_peer import KeysightN7776cPeer
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NotDoneError
+from lightrig.instruments.light_sources.keysight_n7776c import KeysightN7776c
+from lightrig.instruments.simulated.devices.simulated_keysight_n7776c import SimulatedKeysightN7776c
 
 
 @pytest.fixture
 def laser(in_virtual_time) -> Rig:
-    return in_virtual_time(KeysightN7776cPeer, kind="light_source", name="laser", channels=1)
+    return in_virtual_time(SimulatedKeysightN7776c, kind="light_source", name="laser", channels=1)
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def driver(laser) -> KeysightN7776c:
 
 @pytest.fixture
 def line(in_real_time) -> Line:
-    rig = in_real_time(KeysightN7776cPeer, kind="light_source", name="laser", channels=1)
+    rig = in_real_time(SimulatedKeysightN7776c, kind="light_source", name="laser", channels=1)
     return rig.line()
 
 
-def test_it_says_what_it_is(driver):
+def test_identity(driver):
     identity = driver.identity()
     assert (identity.model, identity.simulated) == ("N7776C", True)
 
@@ -48,7 +48,7 @@ def test_it_is_dark_until_it_is_switched_on(laser, driver):
     assert laser.leaving(1) == 0.0
 
 
-def test_done_is_said_when_there_is_light(laser, driver):
+def test_emission_is_acknowledged_when_there_is_light(laser, driver):
     before = laser.clock.now()
     driver.set_emission(1, on=True)
     assert 500 * MS <= laser.clock.now() - before < 510 * MS
@@ -98,8 +98,8 @@ def test_there_is_one_channel(driver):
         driver.set_emission(2, on=True)
 
 
-def test_a_locked_laser_stays_off_and_says_how_to_unlock_it(driver):
-    driver._scpi.do(":LOCK 1,1234")
+def test_a_locked_laser_stays_off_and_the_error_tells_how_to_unlock_it(driver):
+    driver.write(":LOCK 1,1234")
     with pytest.raises(DeniedError, match="is the laser locked") as denied:
         driver.set_emission(1, on=True)
     assert denied.value.code == "-200"
@@ -108,13 +108,13 @@ def test_a_locked_laser_stays_off_and_says_how_to_unlock_it(driver):
 
 def test_locking_switches_the_light_off(laser, driver):
     driver.set_emission(1, on=True)
-    driver._scpi.do(":LOCK 1,1234")
+    driver.write(":LOCK 1,1234")
     assert laser.leaving(1) == 0.0
 
 
 def test_while_it_sweeps_it_does_not_tune(driver):
-    driver._scpi.do(":SOUR0:WAV:SWE:SPE 50NM/S")
-    driver._scpi.do(":SOUR0:WAV:SWE 1")
+    driver.write(":SOUR0:WAV:SWE:SPE 50NM/S")
+    driver.write(":SOUR0:WAV:SWE 1")
     with pytest.raises(DeniedError, match="a wavelength sweep is running"):
         driver.set_wavelength(1, 1550.0)
 
@@ -142,11 +142,11 @@ def test_quantities_have_the_units_that_are_set(line):
         ({":SYST:ERR?": b"no idea\n"}, lambda d: d.set_power(1, 0.0), GarbledError),
     ],
 )
-def test_a_source_that_says_done_and_is_not_is_told(answers, ask, error):
+def test_a_source_that_reads_back_differently_is_an_error(answers, ask, error):
     clock = SystemClock()
     with (
-        lying(answers.get) as liar,
-        contextlib.closing(KeysightN7776c("laser", liar.way, clock)) as driver,
+        scripted_scpi(answers.get) as device,
+        contextlib.closing(KeysightN7776c("laser", device.endpoint, clock)) as driver,
         pytest.raises(error, match="laser"),
     ):
         ask(driver)
@@ -154,7 +154,7 @@ def test_a_source_that_says_done_and_is_not_is_told(answers, ask, error):
 
 
 def test_in_real_time_too(in_real_time):
-    laser = in_real_time(KeysightN7776cPeer, kind="light_source", name="laser", channels=1)
+    laser = in_real_time(SimulatedKeysightN7776c, kind="light_source", name="laser", channels=1)
     driver = laser.driver(KeysightN7776c)
     driver.set_emission(1, on=True)
     assert 10 * math.log10(laser.leaving(1)) == pytest.approx(0.0, abs=0.3)

@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 from instrument_rig import LOGIN, MS, Rig
 
-from harness.bench import bind
-from instruments.attenuators.polatis_voa import SETTLING, PolatisVoa
-from instruments.errors import CANNOT, DeniedError
-from instruments.simulated.light import Channels
-from instruments.simulated.peers import NoPeerError, Surroundings
-from instruments.simulated.polatis_voa_peer import PolatisVoaPeer
-from instruments.simulated.randomness import Chance
-from instruments.simulated.services import serve
-from instruments.way import Way
-from testbeds import LightrigError, load
+from lightrig.harness.bench import bind
+from lightrig.instruments.attenuators.polatis_voa import PolatisVoa
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.instruments.simulated.devices.simulated_polatis_voa import SimulatedPolatisVoa
+from lightrig.instruments.simulated.protocols.listeners import serve
+from lightrig.instruments.simulated.registry import DeviceContext, NoSimulatedDeviceError
+from lightrig.instruments.simulated.world.light import Channels
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import LightrigError, load
 
 SCHEMES = ("tl1", "netconf", "restconf")
 
@@ -31,12 +31,12 @@ def voa(in_virtual_time, tmp_path):
 
     def make(scheme="tl1", **options) -> tuple[Rig, PolatisVoa]:
         rig = in_virtual_time(
-            PolatisVoaPeer, kind="attenuator", name="voa", channels=4, options=options
+            SimulatedPolatisVoa, kind="attenuator", name="voa", channels=4, options=options
         )
         at = serve("voa", rig.peer, scheme, rig.server, LOGIN)
         known_hosts = tmp_path / "known_hosts"
         known_hosts.write_text(at.known_hosts)
-        way = Way(scheme, at.host, at.port, LOGIN, known_hosts=known_hosts)
+        way = Endpoint(scheme, at.host, at.port, LOGIN, known_hosts=known_hosts)
         driver = PolatisVoa.open(rig.spec, way, rig.clock)
         rig.closers.append(driver.close)
         rig.clock.sleep(100 * MS)  # its circuits are made when it is switched on
@@ -50,7 +50,7 @@ def loss(rig, channel, entering=1.0):
     return 10 * math.log10(entering / rig.leaving(channel))
 
 
-def test_it_says_what_it_is(voa, scheme):
+def test_identity(voa, scheme):
     _, driver = voa(scheme)
     identity = driver.identity()
     assert identity.model == "N-VST-4x4-LU1-DMHNV-801"
@@ -67,7 +67,7 @@ def test_light_loses_what_is_set_from_ingress_to_egress(voa, scheme):
     assert driver.attenuation(2) == 0.0
     began = rig.clock.now()
     driver.set_attenuation(2, 12.5)
-    assert rig.clock.now() - began > SETTLING
+    assert rig.clock.now() - began > PolatisVoa.settling.default
     assert driver.attenuation(2) == 12.5
     assert loss(rig, 2) == pytest.approx(12.5)
     rig.shine(2, 0.25)  # a ratio, not a power, is what is held
@@ -119,7 +119,7 @@ def test_ports_that_make_no_sense(voa, ports):
     rig, _ = voa()
     spec = replace(rig.spec, options={"ports": ports})
     with pytest.raises(LightrigError, match="voa: options: ports: found"):
-        PolatisVoa.open(spec, Way("tl1", "voa.invalid"), rig.clock)
+        PolatisVoa.open(spec, Endpoint("tl1", "voa.invalid"), rig.clock)
 
 
 @pytest.mark.parametrize("ports", ["2-5", "33-34"])
@@ -127,9 +127,9 @@ def test_a_switch_that_cannot_be(voa, ports):
     rig, _ = voa()
     spec = replace(rig.spec, options={"ports": ports})
     light = Channels("voa", rig.field)
-    around = Surroundings(spec, rig.clock, Chance(1), rig.truth, LOGIN, "SIM-voa", None, light)
-    with pytest.raises(NoPeerError, match="voa: 4 channels"):
-        PolatisVoaPeer(around)
+    context = DeviceContext(spec, rig.clock, Chance(1), rig.truth, LOGIN, "SIM-voa", None, light)
+    with pytest.raises(NoSimulatedDeviceError, match="voa: 4 channels"):
+        SimulatedPolatisVoa(context)
 
 
 def test_between_a_laser_and_a_meter(tmp_path):

@@ -4,20 +4,26 @@ import contextlib
 
 import pytest
 from instrument_rig import MS, Line, Rig
-from scpi_liar import lying
+from scripted_scpi import scripted_scpi
 
-from instruments.clock import SystemClock
-from instruments.detected_power import OverRangeError
-from instruments.errors import CANNOT, DeniedError, GarbledError, NoReplyError, NotDoneError
-from instruments.power_meters.thorlabs_pm100d import ThorlabsPm100d
-from instruments.simulated.thorlabs_pm100d_peer import ThorlabsPm100dPeer
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.detected_power import OverRangeError
+from lightrig.instruments.core.errors import (
+    CANNOT,
+    DeniedError,
+    GarbledError,
+    NoReplyError,
+    NotDoneError,
+)
+from lightrig.instruments.power_meters.thorlabs_pm100d import ThorlabsPm100d
+from lightrig.instruments.simulated.devices.simulated_thorlabs_pm100d import SimulatedThorlabsPm100d
 
 STATED = {"kind": "power_meter", "channels": 1}
 
 
 @pytest.fixture
 def meter(in_virtual_time) -> Rig:
-    return in_virtual_time(ThorlabsPm100dPeer, **STATED)
+    return in_virtual_time(SimulatedThorlabsPm100d, **STATED)
 
 
 @pytest.fixture(params=["scpi", "serial"])
@@ -27,10 +33,10 @@ def driver(meter, request) -> ThorlabsPm100d:
 
 @pytest.fixture
 def line(in_real_time) -> Line:
-    return in_real_time(ThorlabsPm100dPeer, **STATED).line()
+    return in_real_time(SimulatedThorlabsPm100d, **STATED).line()
 
 
-def test_it_says_what_it_is(driver):
+def test_identity(driver):
     identity = driver.identity()
     assert (identity.manufacturer, identity.model) == ("Thorlabs", "PM100D")
     assert identity.simulated
@@ -62,7 +68,7 @@ def test_zeroing(meter):
     driver.prepare([1], wavelength_nm=1310, averaging=3000 * MS)
 
     def dark() -> float:
-        return driver._scpi.number("READ?")
+        return driver.query_number("READ?")
 
     offset = abs(dark())
     driver.zero([1])
@@ -73,7 +79,7 @@ def test_zeroing(meter):
 
 
 def test_without_a_sensor_there_is_no_reading(in_virtual_time):
-    meter = in_virtual_time(ThorlabsPm100dPeer, options={"sensor": False}, **STATED)
+    meter = in_virtual_time(SimulatedThorlabsPm100d, options={"sensor": False}, **STATED)
     driver = meter.driver(ThorlabsPm100d)
     assert driver.identity().model == "PM100D"
     for ask in (
@@ -100,7 +106,7 @@ def test_there_is_one_channel(driver):
         driver.power([1, 2])
 
 
-def test_it_answers_as_other_peoples_drivers_expect(line):
+def test_public_drivers_get_the_replies_that_they_expect(line):
     assert line.ask("*IDN?") == "Thorlabs,PM100D,SIM-meter,2.4.0"
     name, serial, calibrated, *numbers = line.ask("SYST:SENSOR:IDN?").split(",")
     assert (name, serial) == ("S154C", "SIM-meter")
@@ -134,9 +140,11 @@ def test_in_dbm_less_than_nothing_is_no_number(line):
         ({"READ?": None}, NoReplyError),
     ],
 )
-def test_a_meter_that_makes_no_sense_is_told(answers, error, monkeypatch):
+def test_an_invalid_reply_of_the_meter_is_an_error(answers, error, monkeypatch):
     if error is NoReplyError:  # whoever answers may take his time
-        monkeypatch.setattr("instruments.power_meters.thorlabs_pm100d._PATIENCE", 200 * MS)
+        monkeypatch.setattr(
+            "lightrig.instruments.power_meters.thorlabs_pm100d._READING_TIMEOUT", 200 * MS
+        )
     well = {
         "SYST:SENS:IDN?": b"S154C,1,now,1,2,33\n",
         "SENS:AVER:COUN?": b"1\n",
@@ -144,16 +152,18 @@ def test_a_meter_that_makes_no_sense_is_told(answers, error, monkeypatch):
     }
     clock = SystemClock()
     with (
-        lying({**well, **answers}.get) as liar,
-        contextlib.closing(ThorlabsPm100d("meter", liar.way, clock)) as driver,
+        scripted_scpi({**well, **answers}.get) as device,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as driver,
         pytest.raises(error, match="meter"),
     ):
         driver.power([1])
     clock.close()
 
 
-def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
-    monkeypatch.setattr("instruments.power_meters.thorlabs_pm100d._PATIENCE", 200 * MS)
+def test_an_error_queued_instead_of_a_reply_is_raised(monkeypatch):
+    monkeypatch.setattr(
+        "lightrig.instruments.power_meters.thorlabs_pm100d._READING_TIMEOUT", 200 * MS
+    )
     asked = []
 
     def script(command):
@@ -165,8 +175,8 @@ def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
 
     clock = SystemClock()
     with (
-        lying(script) as liar,
-        contextlib.closing(ThorlabsPm100d("meter", liar.way, clock)) as driver,
+        scripted_scpi(script) as device,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as driver,
         pytest.raises(DeniedError, match="the sensor is missing") as denied,
     ):
         driver.power([1])
@@ -176,7 +186,7 @@ def test_a_meter_that_objects_instead_of_answering_is_heard(monkeypatch):
 
 @pytest.mark.parametrize("wire", ["scpi", "serial"])
 def test_in_real_time_too(in_real_time, wire):
-    meter = in_real_time(ThorlabsPm100dPeer, **STATED)
+    meter = in_real_time(SimulatedThorlabsPm100d, **STATED)
     driver = meter.driver(ThorlabsPm100d, meter.serial() if wire == "serial" else None)
     meter.shine(1, 1.0)
     assert driver.power([1]).dbm[1] == pytest.approx(0, abs=0.5)

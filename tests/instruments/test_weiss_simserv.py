@@ -1,4 +1,4 @@
-"""A simulated climate chamber typed at by hand, and the driver against it and against liars."""
+"""A climate chamber: its driver against the simulated device and against scripted replies."""
 
 import contextlib
 import socket
@@ -7,35 +7,36 @@ from collections.abc import Callable, Iterator
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from instrument_rig import MS, Rig
 
-from instruments.climate_chambers.weiss_simserv import WeissSimserv
-from instruments.clock import SystemClock
-from instruments.errors import (
+from lightrig.instruments.climate_chambers.weiss_simserv import WeissSimserv
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import (
     CANNOT,
     DeniedError,
     DisconnectedError,
     GarbledError,
     NotDoneError,
 )
-from instruments.simulated.weiss_simserv_peer import WeissSimservPeer
+from lightrig.instruments.simulated.devices.simulated_weiss_simserv import SimulatedWeissSimserv
 
 MINUTE = 60_000 * MS
 
 
 @pytest.fixture
 def chamber(in_virtual_time) -> Rig:
-    return in_virtual_time(WeissSimservPeer, kind="climate_chamber", name="oven", channels=1)
+    return in_virtual_time(SimulatedWeissSimserv, kind="climate_chamber", name="oven", channels=1)
 
 
 def opened(rig: Rig) -> WeissSimserv:
-    made = WeissSimserv(rig.name, rig.host, rig.clock, port=rig.port)
+    made = WeissSimserv(rig.name, Endpoint("simserv", rig.host, rig.port), rig.clock)
     rig.closers.append(made.close)
     return made
 
 
-def test_it_says_what_it_is(chamber):
+def test_identity(chamber):
     identity = opened(chamber).identity()
     assert (identity.model, identity.serial) == ("LabEvent T/210/70/5", "SIM-oven")
     assert identity.simulated
@@ -65,7 +66,7 @@ def test_outside_its_limits_it_is_not_sent(chamber, celsius):
     assert not any("11001" in line for line in driver.wire())
 
 
-def test_its_own_refusals_are_told_with_their_meaning(chamber):
+def test_a_refusal_is_raised_with_its_meaning(chamber):
     driver = opened(chamber)
     for question, code, meaning in (
         ((12345,), "-5", "does not know the command"),
@@ -73,12 +74,12 @@ def test_its_own_refusals_are_told_with_their_meaning(chamber):
         ((11001, 1, "warm"), "-6", "missing or wrong"),
     ):
         with pytest.raises(DeniedError, match=meaning) as denied:
-            driver._ask(*question)
+            driver._command(*question)
         assert denied.value.code == code
 
 
 def test_typed_by_hand(in_real_time):
-    rig = in_real_time(WeissSimservPeer, kind="climate_chamber", name="oven", channels=1)
+    rig = in_real_time(SimulatedWeissSimserv, kind="climate_chamber", name="oven", channels=1)
     with socket.create_connection((rig.host, rig.port), timeout=30) as line:
 
         def ask(text: str) -> str:
@@ -117,7 +118,7 @@ WELL = {
 
 
 @contextlib.contextmanager
-def lying(answer: Callable[[str], str | None]) -> Iterator[WeissSimserv]:
+def scripted(answer: Callable[[str], str | None]) -> Iterator[WeissSimserv]:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -128,15 +129,15 @@ def lying(answer: Callable[[str], str | None]) -> Iterator[WeissSimserv]:
                     buffer = b""
                     while data := connection.recv(1000):
                         *lines, buffer = (buffer + data).split(b"\r")
-                        said = [answer(line.decode("latin-1")) for line in lines]
-                        if None in said:
+                        reply = [answer(line.decode("latin-1")) for line in lines]
+                        if None in reply:
                             break
-                        connection.sendall("".join(f"{s}\r\n" for s in said).encode("latin-1"))
+                        connection.sendall("".join(f"{s}\r\n" for s in reply).encode("latin-1"))
 
     thread = threading.Thread(target=serve)
     thread.start()
     clock = SystemClock()
-    driver = WeissSimserv("oven", "127.0.0.1", clock, port=listener.getsockname()[1])
+    driver = WeissSimserv("oven", Endpoint("simserv", *listener.getsockname()), clock)
     try:
         yield driver
     finally:
@@ -147,19 +148,20 @@ def lying(answer: Callable[[str], str | None]) -> Iterator[WeissSimserv]:
         clock.close()
 
 
-def test_one_that_is_well_is_believed():
-    with lying(WELL.get) as driver:
+def test_valid_replies_are_accepted():
+    with scripted(WELL.get) as driver:
         driver.set_temperature(30.0)
         assert driver.temperature() == 22.53
         assert driver.identity().model == "VT 4002"
 
 
 @pytest.mark.parametrize(
-    ("lie", "error"),
+    ("faulty", "error"),
     [
         ({"11002¶1¶1": "1¶22.0"}, NotDoneError),
         ({"10012¶1": "1¶11"}, NotDoneError),
         ({"10012¶1": "1¶well"}, GarbledError),
+        ({"10012¶1": "1¶²"}, GarbledError),
         ({"10012¶1": "1"}, GarbledError),
         ({"11009¶1¶1": "1¶hot"}, GarbledError),
         ({"11007¶1¶1": "read failed"}, GarbledError),
@@ -167,19 +169,20 @@ def test_one_that_is_well_is_believed():
         ({"14001¶1¶1¶1": None}, DisconnectedError),
     ],
 )
-def test_one_that_makes_no_sense_is_told(lie, error):
-    with lying({**WELL, **lie}.get) as driver, pytest.raises(error, match="oven"):
+def test_an_invalid_reply_is_an_error(faulty, error):
+    with scripted({**WELL, **faulty}.get) as driver, pytest.raises(error, match="oven"):
         driver.set_temperature(30.0)
 
 
-def test_whatever_it_answers_is_a_temperature_or_an_error():
-    said = [""]
+def test_every_reply_is_a_temperature_or_an_error():
+    reply = [""]
     fields = st.text(st.characters(codec="latin-1", exclude_characters="\r\n"), max_size=8)
 
+    @example(["1", "0\x1f"])
     @given(st.lists(fields | st.sampled_from(["1", "-5", "21.5"]), min_size=1, max_size=3))
     def believed(answer):
-        said[0] = "¶".join(answer)
-        if not said[0].strip():
+        reply[0] = "¶".join(answer)
+        if not reply[0].strip():
             return
         try:
             celsius = driver.temperature()
@@ -188,5 +191,5 @@ def test_whatever_it_answers_is_a_temperature_or_an_error():
         assert answer[0].strip() == "1"
         assert celsius == float(answer[1])
 
-    with lying(lambda _: said[0]) as driver:
+    with scripted(lambda _: reply[0]) as driver:
         believed()

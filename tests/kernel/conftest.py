@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from instruments import kernel
-from instruments.servers import probe as probe_module
-from instruments.simulated.kernel_links import KernelLinks, KernelPort
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers import probe as probe_module
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 
 SERVERS = ("a", "b", "c")
 NETDEVS = ("fabric0", "fabric1")

@@ -5,8 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from instruments import kernel
-from instruments.simulated.kernel_links import KernelLinks, KernelLinksError, KernelPort
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.simulated.namespaces.kernel_links import (
+    KernelLinks,
+    KernelLinksError,
+    KernelPort,
+)
 
 Carrier = Callable[[str, str], bool]
 A0, B0, C0 = "a.fabric0", "b.fabric0", "c.fabric0"
@@ -33,7 +37,7 @@ def test_ports_are_dark_at_first(links: KernelLinks, carrier: Carrier) -> None:
     assert links.apply(frozenset(), frozenset()) == []
 
 
-def test_a_port_and_its_other_end_have_different_numbers(
+def test_both_ends_of_a_port_have_different_indices(
     links: KernelLinks, namespaces: kernel.Namespaces, run: Callable[..., str]
 ) -> None:
     """Else the kernel tells of carriers, and starts to send, up to a second late."""
@@ -99,12 +103,12 @@ def test_a_connection_reaches_the_joined_port_only(
         links.apply(lit, frozenset({link(A0, joined)}))
         for address in ("192.0.2.2", "192.0.2.3"):
             # An address that was asked for in vain is asked for again only a second later.
-            patience = "10" if address == refused else "0.3"
-            said = run(namespaces.pid("a"), sys.executable, "-c", send, address, patience)
-            assert (said == "ConnectionRefusedError\n") == (address == refused)
+            seconds = "10" if address == refused else "0.3"
+            printed = run(namespaces.pid("a"), sys.executable, "-c", send, address, seconds)
+            assert (printed == "ConnectionRefusedError\n") == (address == refused)
 
 
-def test_a_packet_switch_joins_all_that_are_at_it(
+def test_a_packet_switch_connects_all_its_ports(
     links: KernelLinks, namespaces: kernel.Namespaces, run: Callable[..., str]
 ) -> None:
     number = {A0: "p0", A1: "p1", B0: "p2", B1: "p3", C0: "p4"}
@@ -122,7 +126,7 @@ def test_a_packet_switch_joins_all_that_are_at_it(
     assert bridges(namespaces, run) == set()
 
 
-def test_what_cannot_be_applied_is_refused(links: KernelLinks) -> None:
+def test_an_impossible_state_is_refused(links: KernelLinks) -> None:
     for lit, joined, text in (
         ({"d.fabric0"}, set(), "no such port: d.fabric0"),
         (set(), {link(A0)}, "two ports"),
@@ -146,7 +150,7 @@ def test_a_refused_port_is_named_and_leaves_nothing(run: Callable[..., str]) -> 
             assert run(spaces.pid(name), "ls", "/sys/class/net") == "lo\n"
 
 
-def test_a_closed_agent_says_so_and_takes_its_links_away(
+def test_a_closed_agent_removes_its_links_and_raises(
     brief_links: tuple[kernel.Namespaces, KernelLinks], run: Callable[..., str]
 ) -> None:
     spaces, links = brief_links

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from instruments import kernel
-from instruments.clock import SystemClock
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.namespaces import namespaces as kernel
 
 pytestmark = pytest.mark.usefixtures("possible")
 
 MAKER = """
 import json, subprocess, sys, threading
-from instruments import kernel
-from instruments.simulated.kernel_links import KernelLinks, KernelPort
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 spaces = kernel.Namespaces(["a", "b", "plant"])
 ports = [
     KernelPort(server, spaces.pid(server), "fabric0", f"192.0.2.{number}/24")
@@ -44,7 +44,7 @@ stray.wait()
 # A user whose id is not 0 and who has no capability, yet may read what root may read.
 UNPRIVILEGED = """
 import os, sys
-from instruments import namespaces
+from lightrig.instruments.namespaces import agent as namespaces
 namespaces.unshare(namespaces.CLONE_NEWUSER)
 for name, text in (("setgroups", "deny"), ("uid_map", "1000 0 1"), ("gid_map", "1000 0 1")):
     open(f"/proc/self/{name}", "w").write(text)
@@ -81,7 +81,7 @@ def make(*argv: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
 @pytest.mark.parametrize("user", ["this", "unprivileged"])
-def test_nothing_is_left(end: str, user: str) -> None:
+def test_no_device_remains_after_closing(end: str, user: str) -> None:
     before = devices()
     if user == "unprivileged" and os.getuid() != 0:
         pytest.skip("this user is unprivileged already")
@@ -102,7 +102,7 @@ def test_nothing_is_left(end: str, user: str) -> None:
     assert devices() == before
 
 
-def test_a_namespace_shows_only_its_own_loopback_and_it_is_up(run: Callable[..., str]) -> None:
+def test_a_namespace_has_only_its_loopback_which_is_up(run: Callable[..., str]) -> None:
     with kernel.Namespaces(["one"]) as spaces:
         pid = spaces.pid("one")
         assert run(pid, "ls", "/sys/class/net") == "lo\n"
@@ -130,16 +130,16 @@ def test_a_killed_keeper_takes_its_holders_with_it() -> None:
 
 
 def test_names_are_checked() -> None:
-    with pytest.raises(kernel.NamespaceError, match="name of its own"):
+    with pytest.raises(kernel.NamespaceError, match="different names"):
         kernel.Namespaces(["one", "one"])
     with kernel.Namespaces(["one"]) as spaces, pytest.raises(kernel.NamespaceError, match="one"):
         spaces.pid("two")
 
 
-def test_entering_what_is_not_there_says_so() -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    command = kernel.enter_command(gone.pid, ["true"])
+def test_entering_a_missing_namespace_is_an_error() -> None:
+    ended_process = subprocess.Popen([sys.executable, "-c", ""])
+    ended_process.wait()
+    command = kernel.enter_command(ended_process.pid, ["true"])
     tried = subprocess.run(command, capture_output=True, text=True, check=False)
     assert tried.returncode == 126
-    assert f"namespaces of {gone.pid}" in tried.stderr
+    assert f"namespaces of {ended_process.pid}" in tried.stderr

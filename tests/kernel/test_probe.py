@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from real_time import until
 
-from instruments import kernel
-from instruments.clock import SystemClock
-from instruments.servers import probe as probe_module
-from instruments.simulated.kernel_links import CarrierChange, KernelLinks
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers import probe as probe_module
+from lightrig.instruments.simulated.namespaces.kernel_links import CarrierChange, KernelLinks
 
 Start = Callable[..., Any]
 A0, B0, C0 = "a.fabric0", "b.fabric0", "c.fabric0"
@@ -62,9 +62,9 @@ def test_every_flap_is_seen(links: KernelLinks, start_probe: Start) -> None:
     for event, change in zip(polled, changes, strict=True):
         assert event[3] <= change.done_ns
         assert change.sent_ns <= event[4] <= change.done_ns + GENEROUS_NS
-    told = [event for event in events if event[5] == "netlink"]
-    told = told or [probe.await_event(by("netlink", "carrier"))[0]]
-    assert all(event[3] is None for event in told)
+    announced = [event for event in events if event[5] == "netlink"]
+    announced = announced or [probe.await_event(by("netlink", "carrier"))[0]]
+    assert all(event[3] is None for event in announced)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_settle_waits_for_light_and_carrier(links: KernelLinks, start_probe: Sta
     assert probe.drain() == nothing
 
 
-def test_settle_says_what_is_missing_and_answers_others_meanwhile(
+def test_settle_names_what_is_missing_and_serves_requests_meanwhile(
     links: KernelLinks, start_probe: Start
 ) -> None:
     probe = start_probe("a")
@@ -145,7 +145,7 @@ def test_settle_says_what_is_missing_and_answers_others_meanwhile(
     assert reply["ok"]["missing"] == [["fabric0", "datagram"]]
 
 
-def test_unwatch_answers_who_still_waits(links: KernelLinks, start_probe: Start) -> None:
+def test_unwatch_ends_pending_requests(links: KernelLinks, start_probe: Start) -> None:
     probe = start_probe("a")
     probe.watch("fabric0")
     waiting = probe.send("settle", ports={"fabric0": ["carrier"]}, timeout_ns=GENEROUS_NS)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from instruments import kernel
-from instruments.clock import SystemClock
-from instruments.errors import InstrumentError
-from instruments.servers.commands import ToolFailedError, ToolMissingError
-from instruments.servers.linux import LinuxServer
-from instruments.servers.routes import Route, ServerRoutes
-from instruments.simulated.kernel_links import KernelLinks
-from instruments.wire.namespace import NamespaceShell
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers.commands import ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.routes import Route, ServerRoutes
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
+from lightrig.instruments.wire.namespace import NamespaceShell
 
 ADDRESS = {"a": "198.18.0.1", "b": "198.18.0.2", "c": "198.18.0.3"}
 CHAIN = frozenset((frozenset(("a.fabric0", "b.fabric0")), frozenset(("b.fabric1", "c.fabric1"))))
@@ -78,7 +78,7 @@ def test_a_server_in_between_passes_packets_on(
     assert state() == before
 
 
-def test_each_address_goes_by_its_own_port_where_all_ports_hear(
+def test_each_address_is_routed_over_its_port(
     servers: dict[str, LinuxServer],
     links: KernelLinks,
     namespaces: kernel.Namespaces,
@@ -93,17 +93,17 @@ def test_each_address_goes_by_its_own_port_where_all_ports_hear(
     before = run(namespaces.pid("a"), "sh", "-c", STATE)
     made = {name: ServerRoutes(servers[name].commands, ["lane0", "lane1"]) for name in "ab"}
 
-    def lead(name: str, other: str) -> None:
-        ways = zip(lanes[other], beside[other], ("fabric0", "fabric1"), lanes[name], strict=True)
-        made[name].set([Route(*way) for way in ways])
+    def lead(name: str, second: str) -> None:
+        ways = zip(lanes[second], beside[second], ("fabric0", "fabric1"), lanes[name], strict=True)
+        made[name].set([Route(*route) for route in ways])
 
     try:
-        for name, other in ("ab", "ba"):
+        for name, second in ("ab", "ba"):
             made[name].open(lanes[name][0], ["fabric0", "fabric1"], lanes[name][1], by_port=True)
-            lead(name, other)
+            lead(name, second)
         for address in lanes["b"]:
-            said = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
-            assert said == "ConnectionRefusedError"
+            printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
+            assert printed == "ConnectionRefusedError"
         neighbours = run(namespaces.pid("a"), "cat", "/proc/net/arp").splitlines()[1:]
         heard = {fields[0]: fields[3] for fields in map(str.split, neighbours)}
         macs = run(namespaces.pid("b"), "sh", "-c", shell).split()
@@ -111,17 +111,17 @@ def test_each_address_goes_by_its_own_port_where_all_ports_hear(
         # A port that goes down takes its routes along; they are set anew if one says so.
         run(namespaces.pid("a"), "ip", "link", "set", "fabric1", "down")
         run(namespaces.pid("a"), "ip", "link", "set", "fabric1", "up")
-        made["a"].forget()
+        made["a"].invalidate()
         lead("a", "b")
-        said = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, lanes["b"][1]).strip()
-        assert said == "ConnectionRefusedError"
+        printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, lanes["b"][1]).strip()
+        assert printed == "ConnectionRefusedError"
     finally:
         for routes in made.values():
             routes.close()
     assert run(namespaces.pid("a"), "sh", "-c", STATE) == before
 
 
-def test_what_the_kernel_refuses_is_told_with_the_command(servers: dict[str, LinuxServer]) -> None:
+def test_a_refusal_of_the_kernel_names_the_command(servers: dict[str, LinuxServer]) -> None:
     routes = servers["a"].routes
     routes.open(ADDRESS["a"], ["fabric0"])
     try:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.bench import Bench, bind
-from testbeds import load
+from lightrig.harness.bench import Bench, bind
+from lightrig.testbeds import load
 
 POLATIS = """
 name: lossy

@@ -2,27 +2,26 @@
 
 import math
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.bit_errors import (
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.bit_errors import (
     NoCountersError,
     NothingCountedError,
     NotWarmError,
     hold_temperature,
 )
-from harness.measure.judged import LimitExceededError
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.record import Row
-from instruments.simulated.bit_receiver import ErrorDetector
-from testbeds import Limit, Port, load
+from lightrig.harness.measure.judged import LimitExceededError
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.record import Row
+from lightrig.instruments.simulated.world.bit_receiver import ErrorDetector
+from lightrig.testbeds import Limit, Port, load
 
 HOME = Path(__file__).parents[2] / "testbeds"
 MINUTE = 60_000_000_000
@@ -50,20 +49,14 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
-    with ExitStack() as stack:
+def rig(tmp_path: Path, simulated: Callable[..., Bench]) -> Callable[..., Rig]:
+    def build(name: str = "infinitehbd", faults: str = "", seed: int = 0) -> Rig:
+        text = (HOME / f"{name}.yaml").read_text()
+        if (HOME / name).is_dir():
+            shutil.copytree(HOME / name, tmp_path / name)
+        return Rig(simulated(text + (f"  faults: [{faults}]\n" if faults else ""), seed))
 
-        def build(name: str = "infinitehbd", faults: str = "", seed: int = 0) -> Rig:
-            path = tmp_path / f"{name}.yaml"
-            text = (HOME / path.name).read_text()
-            path.write_text(text + (f"  faults: [{faults}]\n" if faults else ""))
-            if (HOME / name).is_dir():
-                shutil.copytree(HOME / name, tmp_path / name)
-            bench = bind(load(path), "simulated", seed)
-            stack.callback(bench.close)
-            return Rig(bench)
-
-        yield build
+    return build
 
 
 def the_detector(monkeypatch: pytest.MonkeyPatch) -> list[ErrorDetector]:
@@ -203,7 +196,7 @@ def test_counters_that_begin_anew_in_mid_gate_void_it(rig: Callable[..., Rig]) -
 def test_where_a_driver_counts_nothing_the_firmware_is_asked(
     rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("instruments.servers.port_errors._BITS", "no_such_counter")
+    monkeypatch.setattr("lightrig.instruments.servers.port_errors._BITS", "no_such_counter")
     lab = rig("opus")
     port = Port("server0", "nic0.p0")
     lab.measure.bring_up(lab.bench.testbed.plans["east-west"])
@@ -213,8 +206,10 @@ def test_where_a_driver_counts_nothing_the_firmware_is_asked(
     assert before[0].value > 1e-10
     assert after[0].value == 0
     lab.bench.clock.sleep(MINUTE)
-    monkeypatch.setattr("instruments.servers.firmware_errors._is_up", lambda _: False)
-    with pytest.raises(NoCountersError, match=r"its driver does not count .*; its firmware tells"):
+    monkeypatch.setattr("lightrig.instruments.servers.firmware_errors._is_up", lambda _: False)
+    with pytest.raises(
+        NoCountersError, match=r"its driver does not count .*; its firmware reports"
+    ):
         lab.measure.port_errors([port], "before")
 
 

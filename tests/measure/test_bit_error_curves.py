@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from harness.measure.bit_errors.curves import Curve, fit
-from harness.measure.bit_errors.gates import Counted
-from harness.measure.bit_errors.light import Arrival
-from harness.statistics.sensitivity import Sensitivity
-from instruments.capabilities import ErrorCount
-from instruments.clock import Span
+from lightrig.harness.measure.bit_errors.curves import Curve, fit
+from lightrig.harness.measure.bit_errors.gates import Counted
+from lightrig.harness.measure.bit_errors.light import Arrival
+from lightrig.harness.statistics.sensitivity import Sensitivity
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import ErrorCount
 
 TRUE = Sensitivity(1e-12, -9.0, -9.0, -9.0, 0.1, None, 9, 0.95, 1.0)
 

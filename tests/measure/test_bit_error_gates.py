@@ -1,7 +1,6 @@
 """Gates: planned from limit and confidence, stopped when decided, void if nothing counts."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,29 +8,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.measure.bit_errors import (
+from lightrig.harness.measure.bit_errors import (
     Counted,
     count_for,
     count_until_decided,
     judge_counts,
     plan_gate,
 )
-from harness.statistics.sequential import SequentialTest
-from instruments.capabilities import ErrorCount
-from instruments.clock import Clock, Span
-from instruments.virtual_clock import VirtualClock
-from testbeds import Limit
+from lightrig.harness.statistics.sequential import SequentialTest
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import ErrorCount
+from lightrig.testbeds import Limit
 
 SECOND = 1_000_000_000
 RATE = 100e9
 LIMIT = Limit("bit_error_ratio", "upper", 1.0, 1e-12, "1", 0.95)
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    made = VirtualClock()
-    yield made
-    made.close()
 
 
 @dataclass
@@ -115,7 +106,7 @@ def test_a_gate_is_no_shorter_than_asked() -> None:
 
 def test_a_gate_bounds_the_ratio_exactly(clock: Clock) -> None:
     counted = count_for(Line(clock, 1e-9), plan_gate(1e-12, 0.95, RATE))
-    assert counted.trouble is None
+    assert counted.void_reason is None
     assert counted.ratio is not None
     assert counted.ratio.lower < 1e-9 < counted.ratio.upper
     assert judge_counts(LIMIT, [counted]).outcome == "fail"
@@ -135,8 +126,8 @@ def test_what_counted_nothing_is_not_zero_errors(
     clock: Clock, wrong: dict[str, object], compared: float, said: str
 ) -> None:
     counted = count_for(Line(clock, 0.0, wrong, compared), plan_gate(1e-12, 0.95, RATE))
-    assert counted.trouble is not None
-    assert said in counted.trouble
+    assert counted.void_reason is not None
+    assert said in counted.void_reason
     assert counted.ratio is None
     verdict = judge_counts(LIMIT, [counted])
     assert verdict.outcome == "fail"
@@ -145,7 +136,7 @@ def test_what_counted_nothing_is_not_zero_errors(
 
 def test_a_counter_may_be_a_little_behind(clock: Clock) -> None:
     line = Line(clock, 0.0, compared=0.98, slack=SECOND)
-    assert count_for(line, plan_gate(1e-12, 0.95, RATE)).trouble is None
+    assert count_for(line, plan_gate(1e-12, 0.95, RATE)).void_reason is None
 
 
 TEST = SequentialTest(1e-13, 1e-12)
@@ -180,7 +171,7 @@ def test_a_line_that_loses_its_pattern_is_not_waited_for(clock: Clock) -> None:
     line = Line(clock, 0.0, {"sync_lost": True})
     counted = count_until_decided(line, TEST, clock, 600 * SECOND)
     assert clock.now() - before < 10 * SECOND
-    assert counted.trouble is not None
+    assert counted.void_reason is not None
     assert judge_counts(LIMIT, [counted]).outcome == "fail"
 
 

@@ -7,10 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bench import Bench, bind
-from harness.measure.bit_errors import NotStatedError, NoWayBackError, Receiver, Signal, oma
-from harness.measure.bit_errors.light import plan_of_loop, way
-from testbeds import Port, Testbed, load
+from lightrig.harness.bench import Bench, bind
+from lightrig.harness.measure.bit_errors import (
+    MissingParameterError,
+    NoLoopbackPathError,
+    Receiver,
+    Signal,
+    oma,
+)
+from lightrig.harness.measure.bit_errors.light import light_path, plan_of_loop
+from lightrig.testbeds import Port, Testbed, load
 
 FILE = """
 name: bits
@@ -49,9 +55,9 @@ def test_light_is_followed_through_switches_and_attenuators(lab: Lab) -> None:
     testbed = lab()
     plan = plan_of_loop(testbed, BER)
     assert plan == testbed.plans["away"]
-    passed = [str(port) for port in way(testbed, plan, BER)]
+    passed = [str(port) for port in light_path(testbed, plan, BER)]
     assert passed == ["ocs.1", "ocs.6", "voa.2", "ber.1"]
-    assert [str(port) for port in way(testbed, None, BER)] == ["ocs.1"]
+    assert [str(port) for port in light_path(testbed, None, BER)] == ["ocs.1"]
 
 
 def test_fibers_alone_need_no_plan(lab: Lab) -> None:
@@ -61,7 +67,9 @@ def test_fibers_alone_need_no_plan(lab: Lab) -> None:
 
 def test_light_that_does_not_come_back_is_said_so(lab: Lab) -> None:
     testbed = lab('["1>6"]', "[]")
-    with pytest.raises(NoWayBackError, match=r"no plan of .* leads the light of ber.1 back to it"):
+    with pytest.raises(
+        NoLoopbackPathError, match=r"no plan of .* leads the light of ber.1 back to it"
+    ):
         plan_of_loop(testbed, BER)
 
 
@@ -77,7 +85,7 @@ def test_a_rate_must_be_stated(lab: Lab) -> None:
     stated = lab().instruments["ber"]
     assert Signal.stated(stated) == Signal("PRBS31", 25e9, None)
     without = lab(", options: {rate: 25G}", "").instruments["ber"]
-    with pytest.raises(NotStatedError, match=r"ber: options: rate: .* at which bit rate"):
+    with pytest.raises(MissingParameterError, match=r"ber: options: rate: .* at which bit rate"):
         Signal.stated(without)
 
 
@@ -116,7 +124,7 @@ def test_the_monitor_behind_the_attenuator_says_what_arrives(lab: Lab) -> None:
 def test_another_attenuator_is_not_in_front(lab: Lab) -> None:
     bench = opened(lab())
     try:
-        with pytest.raises(NoWayBackError, match=r"other is not in front of ber.1: voa.2 is"):
+        with pytest.raises(NoLoopbackPathError, match=r"other is not in front of ber.1: voa.2 is"):
             Receiver(bench, BER, None).channel_of(bench.instruments["other"])  # type: ignore[arg-type]
     finally:
         bench.close()

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import Fabric, bind
-from harness.measure import measure as measuring
-from harness.measure.links import LinkObservation, LinksDownError
-from harness.measure.measure import Measure
-from instruments import kernel
-from testbeds import load
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure import measure as measuring
+from lightrig.harness.measure.links import LinkObservation, LinksDownError
+from lightrig.harness.measure.measure import Measure
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.testbeds import load
 
 RINGS = Path("testbeds/rings4.yaml")
 DARK = "\n  faults:\n    - {fault: dark laser, at: [server2.nic0.p1]}\n"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from harness.measure.edges import edges
-from instruments.capabilities import PowerLog
-from instruments.clock import Span
-from instruments.simulated.detector import Exposure
+from lightrig.harness.measure.edges import edges
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import PowerLog
+from lightrig.instruments.simulated.world.detector import Exposure
 
 US = 1000
 LIGHT = 0.5

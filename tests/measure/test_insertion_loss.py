@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from lossy_lab import metered, polatis
 
-from harness.bench import Fabric
-from harness.measure.insertion_loss import (
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.insertion_loss import (
     NothingToMeasureError,
     chains,
     find_faults,
@@ -18,13 +18,13 @@ from harness.measure.insertion_loss import (
     misread,
     references_of,
 )
-from harness.measure.insertion_loss.matrix import _repeatability
-from harness.measure.insertion_loss.references import NoReferenceError, take_references
-from harness.measure.insertion_loss.rows import all_rows, inside
-from harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
-from harness.statistics.uncertainty import Component
-from testbeds import Circuit, Plan, Port
-from testbeds.references import References, ReferenceSet, references_path, references_yaml
+from lightrig.harness.measure.insertion_loss.matrix import _repeatability
+from lightrig.harness.measure.insertion_loss.references import NoReferenceError, take_references
+from lightrig.harness.measure.insertion_loss.rows import all_rows, inside
+from lightrig.harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
+from lightrig.harness.statistics.uncertainty import Component
+from lightrig.testbeds import Circuit, Plan, Port
+from lightrig.testbeds.references import References, ReferenceSet, references_path, references_yaml
 
 PORTS = st.integers(1, 7)
 
@@ -63,6 +63,7 @@ def measured(bench, references=None, **options):
 # -------------------------------------------------------------------------------- closure
 
 
+@pytest.mark.long
 def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path):
     held, took, own = [], 0, 0.0
     for seed in range(6):

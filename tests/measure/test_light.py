@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measure.light import LightWatch
-from instruments.capabilities import PowerReading
-from instruments.clock import Span
+from lightrig.harness.measure.light import LightWatch
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import PowerReading
 
 FLOOR_DBM = -60.0
 MS = 1_000_000
@@ -106,8 +106,8 @@ def test_light_that_moves_is_seen_to_go_and_to_come(
     watch = monitor.watch({7}, {7}, sent, back + 10 * window + 60 * MS)
     assert watch.complete
     command = Span(sent, sent + 1)
-    assert inside(watch.gone(command)[7], gone)
-    assert inside(watch.back(command)[7], back)
+    assert inside(watch.losses_of_signal(command)[7], gone)
+    assert inside(watch.recoveries(command)[7], back)
 
 
 @given(
@@ -127,10 +127,10 @@ def test_light_that_only_comes_and_light_that_only_goes(
     watch = monitor.watch({2}, {1}, sent, at + 10 * window + 60 * MS)
     assert watch.complete
     command = Span(sent, sent + 1)
-    assert set(watch.gone(command)) == {2}
-    assert set(watch.back(command)) == {1}
-    assert inside(watch.gone(command)[2], at)
-    assert inside(watch.back(command)[1], at)
+    assert set(watch.losses_of_signal(command)) == {2}
+    assert set(watch.recoveries(command)) == {1}
+    assert inside(watch.losses_of_signal(command)[2], at)
+    assert inside(watch.recoveries(command)[1], at)
 
 
 @hypothesis.settings(max_examples=300)
@@ -151,7 +151,7 @@ def test_a_spell_too_short_for_the_window_is_never_told_wrongly(
     monitor = Monitor({7: Step(gone, back, level, level + step)}, window, data)
     watch = monitor.watch({7}, {7}, sent, back + 10 * window)
     command = Span(sent, sent + 1)
-    for spans, true in ((watch.gone(command), gone), (watch.back(command), back)):
+    for spans, true in ((watch.losses_of_signal(command), gone), (watch.recoveries(command), back)):
         assert all(inside(span, true) for span in spans.values())
 
 
@@ -179,7 +179,10 @@ def test_a_spell_shorter_than_the_window_is_seen_wherever_it_falls(step: float) 
         for monitor.now in range(sent, sent + 20 * window, window):
             watch.take()
         command = Span(sent, sent)
-        spans = watch.complete and (watch.gone(command)[7], watch.back(command)[7])
+        spans = watch.complete and (
+            watch.losses_of_signal(command)[7],
+            watch.recoveries(command)[7],
+        )
         if not spans or not (inside(spans[0], gone) and inside(spans[1], back)):
             missed.append(phase / MS)
     assert missed == []
@@ -192,8 +195,8 @@ def test_light_that_never_comes_is_absent(data: st.DataObject, level: float) -> 
     watch = Monitor(steps, 10 * MS, data).watch({2}, {1, 2}, sent, sent + 200 * MS)
     command = Span(sent, sent + 1)
     assert not watch.complete
-    assert watch.back(command) == {}
-    assert set(watch.gone(command)) == {2}
+    assert watch.recoveries(command) == {}
+    assert set(watch.losses_of_signal(command)) == {2}
 
 
 @given(data=st.data(), level=levels)
@@ -203,7 +206,7 @@ def test_light_that_stays_is_not_gone(data: st.DataObject, level: float) -> None
         {2}, set(), sent, sent + 200 * MS
     )
     assert not watch.complete
-    assert watch.gone(Span(sent, sent + 1)) == {}
+    assert watch.losses_of_signal(Span(sent, sent + 1)) == {}
 
 
 @given(data=st.data())
@@ -211,7 +214,7 @@ def test_nothing_happens_before_the_command(data: st.DataObject) -> None:
     sent = 60 * MS
     monitor = Monitor({1: Step(0, sent + 7 * MS, None, -3.0)}, 50 * MS, data)
     watch = monitor.watch(set(), {1}, sent, sent + 500 * MS)
-    assert watch.back(Span(sent, sent + 1))[1].earliest >= sent
+    assert watch.recoveries(Span(sent, sent + 1))[1].earliest >= sent
 
 
 def test_samples_that_share_light_are_not_taken_for_steady_light() -> None:

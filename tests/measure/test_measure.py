@@ -1,20 +1,19 @@
 """A measurement on a small lab: links, what is recorded, and how it is judged."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench.served_lab import describe
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.judged import LimitExceededError, NotEnoughDataError
-from harness.measure.links import LinkObservation, LinksDownError
-from harness.measure.measure import Measure
-from harness.measure.reconfiguration import IncompleteError
-from harness.record import Row
-from testbeds import Circuit, Plan, Port, load
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.judged import LimitExceededError, NotEnoughDataError
+from lightrig.harness.measure.links import LinkObservation, LinksDownError
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.reconfiguration import IncompleteError
+from lightrig.harness.record import Row
+from lightrig.testbeds import Circuit, Plan, Port
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -43,21 +42,15 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
-    with contextlib.ExitStack() as stack:
+def rig(tmp_path: Path, simulated: Callable[..., Bench]) -> Callable[..., Rig]:
+    def build(*changes: tuple[str, str], **described: Any) -> Rig:
+        text = describe(tmp_path, **described).read_text()
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        return Rig(simulated(text))
 
-        def build(*changes: tuple[str, str], **described: Any) -> Rig:
-            path = describe(tmp_path, **described)
-            text = path.read_text()
-            for old, new in changes:
-                assert text.count(old) == 1
-                text = text.replace(old, new)
-            path.write_text(text)
-            bench = bind(load(path), "simulated", 1)
-            stack.callback(bench.close)
-            return Rig(bench)
-
-        yield build
+    return build
 
 
 # ------------------------------------------------------------------------------ links
@@ -142,7 +135,7 @@ def test_links_that_are_up_when_the_watch_begins_are_up(rig: Callable[..., Rig])
     lab = rig()
     lab.measure.bring_up(lab.straight)
     for server in lab.bench.servers.values():
-        server._ask("unwatch", {}).result()  # type: ignore[attr-defined]
+        server._submit("unwatch", {}).result()  # type: ignore[attr-defined]
     lab.clock.sleep(SECOND)
     LinkObservation(lab.bench).await_up(PORTS, 2 * SECOND)
 
@@ -155,8 +148,8 @@ def test_every_stage_of_every_subject_is_a_row(rig: Callable[..., Rig]) -> None:
     lab.reconfigure(2)
     stages = {
         "acknowledged",
-        "light_gone",
-        "light_back",
+        "los",
+        "signal_recovered",
         "carrier_down",
         "carrier_up",
         "datagrams_lost",
@@ -168,7 +161,7 @@ def test_every_stage_of_every_subject_is_a_row(rig: Callable[..., Rig]) -> None:
         stage: {row.subject for row in lab.rows if row.quantity == stage} for stage in stages
     }
     assert by_stage["acknowledged"] == {"ocs"}
-    assert by_stage["light_back"] == {f"ocs.{egress}" for egress in range(9, 13)}
+    assert by_stage["signal_recovered"] == {f"ocs.{egress}" for egress in range(9, 13)}
     assert by_stage["carrier_up"] == set(map(str, PORTS))
     assert {row.conditions["event"] for row in lab.rows} == {0, 1}
     assert all(row.unit == ("1" if "closure" in row.quantity else "ns") for row in lab.rows)
@@ -187,10 +180,10 @@ def test_light_that_does_not_come_is_told_after_the_rest_was_recorded(
         matrix_is_slow.measure.reconfiguration(matrix_is_slow.straight)
     told = str(incomplete.value)
     assert told.startswith("reconfiguration 0 to straight did not complete; not seen: ")
-    assert [f"ocs.{egress} light_back" in told for egress in range(9, 13)] == [True] * 4
+    assert [f"ocs.{egress} signal_recovered" in told for egress in range(9, 13)] == [True] * 4
     assert "carrier" not in told
     assert {"acknowledged", "carrier_up", "first_datagram"} <= matrix_is_slow.quantities()
-    assert "light_back" not in matrix_is_slow.quantities()
+    assert "signal_recovered" not in matrix_is_slow.quantities()
 
 
 def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
@@ -204,7 +197,7 @@ def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
         assert f"{port} carrier_up" in told
         assert f"{port} first_datagram" in told
     assert "light" not in told
-    assert {"acknowledged", "light_back"} <= lab.quantities()
+    assert {"acknowledged", "signal_recovered"} <= lab.quantities()
     with pytest.raises(LinksDownError):
         lab.measure.bring_up(lab.crossed)
 
@@ -229,7 +222,7 @@ def test_parting_all_links_is_seen(rig: Callable[..., Rig]) -> None:
     lab.measure.bring_up(lab.straight)
     event = lab.measure.reconfiguration(Plan("dark", {"ocs": frozenset()}))
     assert event.moved == 0
-    assert {seen.subject for seen in event.seen if seen.stage == "light_gone"} == {
+    assert {seen.subject for seen in event.seen if seen.stage == "los"} == {
         f"ocs.{egress}" for egress in range(9, 13)
     }
 
@@ -285,7 +278,8 @@ def test_too_few_samples_are_told_with_how_many_are_missing(rig: Callable[..., R
 
 def test_a_broken_limit_comes_before_one_that_is_not_decided(rig: Callable[..., Rig]) -> None:
     lab = rig(
-        ("limits:\n", "limits:\n  reconfiguration.light_back: {max: 1 ms}\n"), limit="{p99: 10 s}"
+        ("limits:\n", "limits:\n  reconfiguration.signal_recovered: {max: 1 ms}\n"),
+        limit="{p99: 10 s}",
     )
     lab.reconfigure(3)
     with pytest.raises(LimitExceededError) as broken:

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from lossy_lab import polatis
 
-from harness.bench import Fabric
-from harness.measure.insertion_loss import (
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.insertion_loss import (
     Hands,
     chains,
     measure_losses,
     take_monitor_references,
 )
-from harness.measure.insertion_loss.references import NoReferenceError
-from harness.measure.insertion_loss.rows import inside
-from testbeds import Circuit, Plan, Port
-from testbeds.references import References
+from lightrig.harness.measure.insertion_loss.references import NoReferenceError
+from lightrig.harness.measure.insertion_loss.rows import inside
+from lightrig.testbeds import Circuit, Plan, Port
+from lightrig.testbeds.references import References
 
 METER = "meter: {kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid}"
 CHANNEL = Port("meter", "1")
@@ -98,7 +98,7 @@ def test_a_port_that_nothing_comes_to_is_left_out_and_nobody_is_asked_for_it(tmp
 def test_a_person_who_goes_away_leaves_nothing_behind(tmp_path):
     with polatis(tmp_path, instruments=METER) as bench:
         fabric = Fabric(bench)
-        fabric.apply(Plan("found", {"ocs": frozenset({Circuit(1, 12)})}), closes=False)
+        fabric.apply(Plan("found", {"ocs": frozenset({Circuit(1, 12)})}), check_budget=False)
 
         def goes_away(source, sink):
             raise KeyboardInterrupt

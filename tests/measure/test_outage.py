@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.measure.outage import LossWindow, loss_windows
-from harness.record import Row
-from instruments import kernel
-from instruments.capabilities import Gap
-from instruments.clock import Span
-from testbeds import Port, load
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.outage import LossWindow, loss_windows
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Gap
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.testbeds import Port, load
 
 MS = 1_000_000
 A, B, C = (Port(f"server{n}", "nic0") for n in range(3))

@@ -1,18 +1,18 @@
 """Switch times of modules, from logs of a meter: closed against the truth, and honest."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.measure.path_changes import NotLoggedError, change_paths, lit, modules_on
-from harness.measure.reconfiguration import IncompleteError
-from harness.record import Row
-from testbeds import Plan, load
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.path_changes import NotLoggedError, change_paths, lit, modules_on
+from lightrig.harness.measure.reconfiguration import IncompleteError
+from lightrig.harness.record import Row
+from lightrig.testbeds import Plan
 
 HOME = Path("testbeds/infinitehbd.yaml")
 US = 1_000
@@ -37,10 +37,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    bench = bind(load(HOME), "simulated", 1)
-    yield Lab(bench)
-    bench.close()
+def lab(simulated: Callable[..., Bench]) -> Lab:
+    return Lab(simulated(HOME))
 
 
 @pytest.mark.parametrize("session", ["written", "preloaded"])

@@ -1,25 +1,23 @@
 """RDMA is tried until it runs, and what was tried bounds when it did."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from harness.bench import Bench, Fabric, bind
-from harness.bench.rdma import RdmaOverCircuits
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from harness.measure.rdma_recovery import RdmaDownError, first_rdma
-from harness.record import Row
-from testbeds import load
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench.rdma import RdmaOverCircuits
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma
+from lightrig.harness.record import Row
 
 SECOND = 1_000_000_000
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = bind(load("testbeds/opus.yaml"), "simulated", 3)
-    yield bench
-    bench.close()
+def bench(simulated: Callable[..., Bench]) -> Bench:
+    return simulated(Path("testbeds/opus.yaml"), 3)
 
 
 def test_the_first_operation_lies_between_two_tries_after_the_link_is_up(bench: Bench) -> None:

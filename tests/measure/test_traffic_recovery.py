@@ -1,22 +1,22 @@
 """Traffic while circuits change: what its operations say, and what is asked of whom."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench.served_lab import describe
 
-from harness.bench import Bench, Fabric, bind
-from harness.measure.recovery import (
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.recovery import (
     Recovery,
     WrongTrafficError,
     recovery_rows,
     traffic_under_change,
 )
-from instruments.clock import Span
-from instruments.traffic import Traffic
-from testbeds import Plan, load
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.traffic import Traffic
+from lightrig.testbeds import Plan
 
 MS = 1_000_000
 RANKS = ("server0", "server1")
@@ -71,10 +71,8 @@ def test_nothing_before_the_command_leaves_the_interruption_unknown() -> None:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = bind(load(describe(tmp_path)), "simulated", 1)
-    yield bench
-    bench.close()
+def bench(tmp_path: Path, simulated: Callable[..., Bench]) -> Bench:
+    return simulated(describe(tmp_path))
 
 
 class Source:

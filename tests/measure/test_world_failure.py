@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import Fabric, bind
-from harness.measure.links import LinkObservation
-from harness.measure.measure import Measure
-from instruments import kernel
-from instruments.simulated.kernel_links import KernelLinks, KernelLinksError
-from testbeds import Circuit, Plan, load
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import Measure
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelLinksError
+from lightrig.testbeds import Circuit, Plan, load
 
 FILE = Path(__file__).parents[2] / "testbeds" / "namespaces.yaml"
 OWN = "server0.nic0.p0"
@@ -18,7 +18,7 @@ OWN = "server0.nic0.p0"
 def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := kernel.available():
         pytest.skip(reason)
-    monkeypatch.setattr("harness.measure.measure.LINK_TIMEOUT", 1_000_000_000)
+    monkeypatch.setattr("lightrig.harness.measure.measure.LINK_TIMEOUT", 1_000_000_000)
     bench = bind(load(FILE), "simulated")
     try:
         fabric = Fabric(bench)

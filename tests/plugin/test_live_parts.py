@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.plugin.live import TimeLeft, short
-from harness.plugin.quantities import Quantities, in_a_line
-from harness.record import Row
+from lightrig.harness.plugin.live import TimeLeft, short
+from lightrig.harness.plugin.quantities import Quantities, in_a_line
+from lightrig.harness.record import Row
 
 MS = 1_000_000
 
@@ -18,7 +18,7 @@ def test_nothing_is_guessed_before_a_test_has_ended() -> None:
     left = TimeLeft()
     left.expect(["f.py::test_a[1]", "f.py::test_a[2]"])
     assert left.seconds() is None
-    assert left.words() == ""
+    assert left.remaining_text() == ""
 
 
 def test_each_function_is_expected_to_take_its_own_mean() -> None:
@@ -29,7 +29,7 @@ def test_each_function_is_expected_to_take_its_own_mean() -> None:
     left.ended("f.py::test_slow[1]", 140)
     left.ended("f.py::test_fast[0]", 3)
     assert left.seconds() == pytest.approx(2 * 120 + 2 * 3)
-    assert left.words() == "about 4 min left"
+    assert left.remaining_text() == "about 4 min left"
 
 
 def test_function_that_has_not_run_is_expected_to_take_what_a_test_took() -> None:
@@ -38,7 +38,7 @@ def test_function_that_has_not_run_is_expected_to_take_what_a_test_took() -> Non
     left.ended("f.py::test_known", 7)
     assert left.seconds() == pytest.approx(7)
     left.ended("f.py::test_unknown", 2)
-    assert left.words() == ""
+    assert left.remaining_text() == ""
 
 
 @pytest.mark.parametrize(
@@ -54,28 +54,39 @@ def test_guess_is_no_finer_than_it_can_be(seconds: float, words: str) -> None:
     left = TimeLeft()
     left.expect(["f.py::test_a[1]", "f.py::test_a[2]"])
     left.ended("f.py::test_a[1]", seconds)
-    assert left.words() == words
+    assert left.remaining_text() == words
 
 
 def test_figures_are_medians_of_events_with_their_interval() -> None:
     found = Quantities()
     for event in range(9):
-        rows = [row("reconfiguration.light_back", (40 + event) * MS, event)]
-        found.add(True, [*rows, row("light_back", 1, event, "ocs.9")])
+        rows = [row("reconfiguration.signal_recovered", (40 + event) * MS, event)]
+        found.add(True, [*rows, row("signal_recovered", 1, event, "ocs.9")])
     (figure,) = found.figures()
-    assert figure.quantity == "reconfiguration.light_back"
+    assert figure.quantity == "reconfiguration.signal_recovered"
     assert (figure.value, figure.n, figure.unit) == (44 * MS, 9, "ns")
     assert figure.lower is not None
     assert figure.upper is not None
     assert figure.lower < figure.value < figure.upper
-    assert in_a_line([figure]) == "light_back 44 ms (median of 9, simulated)"
+    assert in_a_line([figure]) == "signal_recovered 44 ms (median of 9, simulated)"
 
 
-def test_worst_subject_speaks_for_its_event() -> None:
+@pytest.mark.parametrize(
+    ("quantity", "unit", "worst"),
+    [("collective.time", "ns", 60), ("collective.utilization", "share", 35)],
+)
+def test_the_worst_subject_of_an_event_is_shown(quantity: str, unit: str, worst: float) -> None:
     found = Quantities()
-    found.add(False, [row("retraining", 3 * MS, 0, "a"), row("retraining", 9 * MS, 0, "b")])
+    values = {"a": 35, "b": 60}
+    found.add(
+        False,
+        [
+            Row(subject, quantity, value, None, None, unit, 0, {"event": 0})
+            for subject, value in values.items()
+        ],
+    )
     (figure,) = found.figures()
-    assert (figure.value, figure.lower, figure.n) == (9 * MS, None, 1)
+    assert (figure.value, figure.lower, figure.n) == (worst, None, 1)
 
 
 def test_rows_without_events_are_samples_each() -> None:
@@ -85,19 +96,21 @@ def test_rows_without_events_are_samples_each() -> None:
     assert (figure.value, figure.n) == (2 * MS, 3)
 
 
-def test_harness_and_closure_are_not_told_of() -> None:
+def test_hidden_quantities_are_not_shown() -> None:
     found = Quantities()
-    found.add(True, [row(f"{name}.x", MS) for name in ("closure", "harness", "outage")])
+    found.add(
+        True, [row(name, MS) for name in ("closure.los", "harness.carrier_stamp", "outage.carrier")]
+    )
     assert list(found.figures()) == []
 
 
 def test_few_figures_fit_in_a_line() -> None:
     found = Quantities()
-    stages = ("firmware_up", "carrier_up", "light_back", "acknowledged", "light_gone")
+    stages = ("firmware_up", "carrier_up", "signal_recovered", "acknowledged", "los")
     found.add(False, [row(f"reconfiguration.{stage}", MS, 0) for stage in stages])
     found.add(False, [row("retraining", 2 * MS, event) for event in range(2)])
     assert in_a_line(found.few()) == (
-        "acknowledged 1 ms, light_back 1 ms, carrier_up 1 ms (medians of 1); "
+        "acknowledged 1 ms, signal_recovered 1 ms, carrier_up 1 ms (medians of 1); "
         "retraining 2 ms (median of 2)"
     )
 
@@ -105,9 +118,9 @@ def test_few_figures_fit_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("nodeid", "name"),
     [
-        ("suites/test_x.py::test_a", "test_a"),
-        ("suites/test_x.py::TestB::test_a[opus-a::b]", "test_a[opus-a::b]"),
+        ("suites/test_x.py::test_a", "test_x.py::test_a"),
+        ("suites/a/test_x.py::TestB::test_a[opus/a::b]", "test_x.py::TestB::test_a[opus/a::b]"),
     ],
 )
-def test_test_is_named_without_its_file(nodeid: str, name: str) -> None:
+def test_test_is_named_with_its_file_and_no_folder(nodeid: str, name: str) -> None:
     assert short(nodeid) == name

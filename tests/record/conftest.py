@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from harness.record import Context, Journal, Row
+from lightrig.harness.record import Context, Journal, Row
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
 

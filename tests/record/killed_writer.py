@@ -6,7 +6,7 @@ from pathlib import Path
 
 from record.recorded import begin, context
 
-from harness.record import Row, TestOutcome
+from lightrig.harness.record import Row, TestOutcome
 
 TESTS_EVERY = 10
 
@@ -21,7 +21,9 @@ def write_until_killed(results: str, run: str, acknowledge: Connection) -> None:
             journal.note_test(TestOutcome(f"test_{number}", "passed", 0.0))
         else:
             conditions = {"event": number}
-            row = Row("opus", "reconfiguration.light_back", number, 0, number, "ns", 0, conditions)
+            row = Row(
+                "opus", "reconfiguration.signal_recovered", number, 0, number, "ns", 0, conditions
+            )
             journal.append(contexts[number // 100 % 3], row)
         number += 1
         os.write(acknowledge.fileno(), number.to_bytes(8, "big"))

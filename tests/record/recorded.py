@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.record import Context, Journal, Row, TestOutcome, keep_descriptions, settle
+from lightrig.harness.record import Context, Journal, Row, TestOutcome, settle, store_descriptions
 
 ROOT = Path(__file__).parents[2]
 OPUS = ROOT / "testbeds" / "opus.yaml"
@@ -18,7 +18,7 @@ def context(testbed: str = "opus", simulated: bool = True, **conditions: str | i
     return Context(testbed, TEST, instruments, simulated, {"before": "east-west", **conditions})
 
 
-def times(count: int, middle_ms: float = 60.0, quantity: str = "light_back") -> Iterator[Row]:
+def times(count: int, middle_ms: float = 60.0, quantity: str = "signal_recovered") -> Iterator[Row]:
     for event in range(count):
         value = int((middle_ms + event % 7) * MS)
         bounds = value - 5 * MS, value + 5 * MS
@@ -37,9 +37,9 @@ def description(folder: Path) -> Path:
 def begin(results: Path, run: str, night: str = "2026-03-14", **header: object) -> Journal:
     folder = results / "runs" / run
     with tempfile.TemporaryDirectory() as lab:
-        kept = keep_descriptions({"opus": str(description(Path(lab)))}, folder)
-    told = {"testbeds": {"opus": str(OPUS)}, "descriptions": kept, "seed": 7, **header}
-    return Journal(folder / "journal.jsonl", {"run": run, "night": night, **told})
+        stored = store_descriptions({"opus": str(description(Path(lab)))}, folder)
+    shown = {"testbeds": {"opus": str(OPUS)}, "descriptions": stored, "seed": 7, **header}
+    return Journal(folder / "journal.jsonl", {"run": run, "night": night, **shown})
 
 
 def record(

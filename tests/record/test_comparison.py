@@ -3,10 +3,10 @@
 import pytest
 from record.recorded import MS, begin, context, description, record
 
-from harness.record import QuestionError, Results, Row, keep_descriptions, settle
-from harness.record.comparison import compare
-from harness.statistics import NotEnough
-from testbeds import TestbedError
+from lightrig.harness.record import QuestionError, Results, Row, settle, store_descriptions
+from lightrig.harness.record.comparison import compare
+from lightrig.harness.statistics import NotEnough
+from lightrig.testbeds import TestbedError
 
 
 def night(results, number, *, rows=40, shift_ms=0.0, simulated=True, run=None, **header):
@@ -29,9 +29,9 @@ def test_nights_alike_are_unchanged_and_one_apart_is_changed(nights):
     results = Results(nights)
     (alike,) = compare(results, "n11", "n12")
     (apart,) = compare(results, "n12", "n13")
-    assert alike.case.quantity == "reconfiguration.light_back"
+    assert alike.case.quantity == "reconfiguration.signal_recovered"
     assert (alike.case.testbed, alike.case.unit, alike.case.simulated) == ("opus", "ns", True)
-    assert alike.case.held == '{"before": "east-west"}'
+    assert alike.case.conditions == '{"before": "east-west"}'
     assert alike.drift.outcome == "unchanged"
     assert apart.drift.outcome == "changed"
     assert (apart.drift.nights, apart.drift.n) == (10, 40)
@@ -68,22 +68,23 @@ def test_the_runs_of_one_night_are_one_night(nights):
     assert found.before.n == 10
 
 
-def test_the_rules_are_those_that_the_run_kept(nights, tmp_path):
+def test_the_rules_are_those_stored_with_the_run(nights, tmp_path):
     file = description(tmp_path / "lab")
     rules = file.with_name("opus.baselines.yaml")
     rules.write_text("quantities:\n  reconfiguration.*: {guard: {max: 50 ms}}\n")
 
     def ruled(number):
         run = f"n{number}"
-        kept = keep_descriptions({"opus": str(file)}, nights / "runs" / run)
-        return night(nights, number, descriptions=kept)
+        stored = store_descriptions({"opus": str(file)}, nights / "runs" / run)
+        return night(nights, number, descriptions=stored)
 
     ruled(12)
     (found,) = compare(Results(nights), "n11", "n12")
     assert found.drift.outcome == "guard broken"
     rules.write_text("quantities:\n  outage.*: {}\n")
     ruled(13)
-    assert compare(Results(nights), "n11", "n13") == []
+    (found,) = compare(Results(nights), "n11", "n13")  # by the rule of its declaration
+    assert found.drift.outcome != "guard broken"
     rules.write_text("quantities:\n  outage.*: {nights: 1}\n")
     ruled(14)
     with pytest.raises(TestbedError, match="expected at least 5"):
@@ -110,19 +111,19 @@ def test_one_sample_an_event_its_worst_and_nothing_twice(tmp_path):
         ("carrier_up", "ns", 1),
         ("closure.carrier_up", "1", 1),
         ("harness.carrier_stamp", "ns", 1),
-        ("received_power", "dBm", -0.25),
+        ("sensitivity", "dBm", -0.25),
         ("outage.carrier", "ns", 0),
     ]
     for number in range(10, 22):
         write(tmp_path, f"n{number}", f"2026-03-{number}", quantities)
     results = Results(tmp_path)
     found = {one.case.quantity: one for one in compare(results, "n20", "n21")}
-    assert set(found) == {"reconfiguration.carrier_up", "received_power", "outage.carrier"}
+    assert set(found) == {"reconfiguration.carrier_up", "sensitivity", "outage.carrier"}
     assert found["reconfiguration.carrier_up"].after.n == 35
     assert found["reconfiguration.carrier_up"].after.upper % 10 == 1
-    assert found["received_power"].after.n == 35
-    (only,) = compare(results, "n20", "n21", quantity="received_power")
-    assert only == found["received_power"]
+    assert found["sensitivity"].after.n == 35
+    (only,) = compare(results, "n20", "n21", quantity="sensitivity")
+    assert only == found["sensitivity"]
     assert only.drift.outcome == "unchanged"
     # There is no ratio of nothing, which is no reason to be silent about the rest.
     assert found["outage.carrier"].drift.outcome == "not enough data"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_strategies import contexts, rows
 
-from harness.record import (
+from lightrig.harness.record import (
     Context,
     Journal,
     JournalDamagedError,
@@ -23,7 +23,7 @@ from harness.record import (
     read_journal,
     write_dataset,
 )
-from harness.record.opening import open_dataset
+from lightrig.harness.record.dataset import open_dataset
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
 
@@ -35,7 +35,7 @@ def read_dataset(root):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(contexts, st.lists(rows(), min_size=1, max_size=3)), max_size=3))
-def test_the_data_set_says_what_the_journal_says(run):
+def test_the_data_set_equals_the_journal(run):
     with tempfile.TemporaryDirectory() as folder:
         path, root = Path(folder, "j"), Path(folder, "set")
         with Journal(path, HEADER) as journal:
@@ -144,7 +144,7 @@ def test_the_condition_of_a_row_stands_before_the_one_of_its_context(fresh, tmp_
     assert list(found["instruments"]) == ['{"model":"N","serial":"1"}']
 
 
-def test_a_torn_journal_is_recovered_and_says_so(fresh, tmp_path, context, row):
+def test_a_torn_journal_is_recovered_and_marked(fresh, tmp_path, context, row):
     path = filled(fresh, context, row)
     path.write_bytes(path.read_bytes()[:-40])
     files = write_dataset(path, tmp_path / "set")
@@ -166,7 +166,7 @@ def test_a_damaged_journal_replaces_nothing_and_leaves_nothing(fresh, tmp_path, 
 
 
 def test_more_rows_than_a_batch_stay_in_order(fresh, tmp_path, context, monkeypatch):
-    monkeypatch.setattr("harness.record.dataset._BATCH", 100)
+    monkeypatch.setattr("lightrig.harness.record.dataset._BATCH", 100)
     with fresh() as journal:
         journal.append_many(context, [Row("s", "q", n, None, None, "1", n) for n in range(250)])
     write_dataset(journal.path, tmp_path / "set")
@@ -204,7 +204,7 @@ def test_a_disk_that_is_full_keeps_what_was_there(fresh, tmp_path, context, row,
     root, path = tmp_path / "set", filled(fresh, context, row)
     files = write_dataset(path, root)
     before = [file.read_bytes() for file in files]
-    monkeypatch.setattr("harness.record.files.os.fsync", fails)
+    monkeypatch.setattr("lightrig.harness.record.places.os.fsync", fails)
     with pytest.raises(RecordError, match="No space left"):
         write_dataset(path, root)
     assert [file.read_bytes() for file in files] == before

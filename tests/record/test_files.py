@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.record.files import appearing
+from lightrig.harness.record.places import appearing
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_strategies import contexts, outcomes, rows
 
-from harness.record import (
+from lightrig.harness.record import (
     Context,
     Journal,
     JournalDamagedError,
@@ -25,8 +25,7 @@ from harness.record import (
     TestOutcome,
     read_journal,
 )
-from harness.record.format import row_line
-from harness.record.locks import is_written, locked
+from lightrig.harness.record.journal import is_written, locked, row_line
 
 HEADER = {"run": "r1", "night": "2026-03-14"}
 RUNS = st.lists(st.tuples(contexts, st.lists(rows(), max_size=3)), max_size=4)
@@ -152,7 +151,7 @@ def test_an_exception_leaves_a_journal_that_did_not_end(fresh, context, row):
     assert (record.complete, record.torn, record.summary) == (False, False, None)
 
 
-def test_rows_that_fail_half_way_leave_nothing(fresh, context, row):
+def test_a_failed_append_leaves_no_row(fresh, context, row):
     def rows_of_a_broken_source():
         yield row
         raise ZeroDivisionError
@@ -174,7 +173,7 @@ def test_a_full_disk_leaves_whole_lines_and_room_makes_it_go_on(fresh, context, 
 
     journal = fresh()
     journal.append(context, row)
-    monkeypatch.setattr("harness.record.journal.os.write", short)
+    monkeypatch.setattr("lightrig.harness.record.journal.os.write", short)
     with pytest.raises(RecordError, match="No space left"):
         journal.append_many(dataclasses.replace(context, test="new"), [row, row])
     monkeypatch.undo()
@@ -185,7 +184,7 @@ def test_a_full_disk_leaves_whole_lines_and_room_makes_it_go_on(fresh, context, 
 
 def test_a_write_that_goes_in_pieces_is_whole(fresh, context, row, monkeypatch):
     real = os.write
-    monkeypatch.setattr("harness.record.journal.os.write", lambda f, d: real(f, d[:7]))
+    monkeypatch.setattr("lightrig.harness.record.journal.os.write", lambda f, d: real(f, d[:7]))
     with fresh() as journal:
         journal.append(context, row)
     assert read(journal.path)[1] == [(context, row)]
@@ -197,8 +196,8 @@ def test_a_torn_line_that_cannot_be_withdrawn_is_the_last(fresh, context, row, m
 
     journal = fresh()
     journal.append(context, row)
-    monkeypatch.setattr("harness.record.journal.os.write", fails)
-    monkeypatch.setattr("harness.record.journal.os.ftruncate", fails)
+    monkeypatch.setattr("lightrig.harness.record.journal.os.write", fails)
+    monkeypatch.setattr("lightrig.harness.record.journal.os.ftruncate", fails)
     with pytest.raises(RecordError, match="torn at byte"):
         journal.append(context, row)
     monkeypatch.undo()
@@ -279,7 +278,7 @@ def filled(fresh, context, row):
         (4, '{"context":0}', "instruments"),
     ],
 )
-def test_other_damage_is_located(filled, line, text, says):
+def test_damage_is_located(filled, line, text, says):
     lines = filled.read_text().splitlines()
     lines[line - 1] = text
     filled.write_text("\n".join(lines) + "\n", errors="surrogateescape")
@@ -300,16 +299,16 @@ def test_a_changed_byte_is_a_located_error_or_another_record(data):
         content = bytearray(path.read_bytes())
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
         path.write_bytes(content)
-        said = f"{path}:"
+        printed = f"{path}:"
         try:
             read(path)
         except RecordError as error:
-            said = str(error)
-        assert said.startswith(f"{path}:")
+            printed = str(error)
+        assert printed.startswith(f"{path}:")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"run"'])
-def test_a_journal_without_header_says_so(tmp_path, content):
+def test_a_journal_without_header_is_reported(tmp_path, content):
     path = tmp_path / "j"
     path.write_bytes(content)
     with pytest.raises(JournalEmptyError, match=":1: the run header is missing or torn"):
@@ -333,7 +332,7 @@ def test_the_first_schema_knew_no_lines_of_tests(tmp_path):
     assert read_journal(path).tests == ()
 
 
-def test_a_journal_says_whether_somebody_writes_it(fresh, context, row):
+def test_whether_a_process_writes_a_journal_is_known(fresh, context, row):
     journal = fresh()
     assert is_written(journal.path)
     with pytest.raises(JournalInUseError, match="still goes on"), locked(journal.path):

@@ -7,9 +7,16 @@ import fsspec
 import pytest
 from record.recorded import begin, context, record, times
 
-from harness.record import QuestionError, RecordError, Results, publish, recover, to_recover
-from harness.record.places import Place
-from harness.run import Run
+from lightrig.harness.record import (
+    QuestionError,
+    RecordError,
+    Results,
+    publish,
+    recover,
+    to_recover,
+)
+from lightrig.harness.record.places import Place
+from lightrig.harness.run import Run
 
 
 @pytest.fixture

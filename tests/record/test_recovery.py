@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from record.recorded import OPUS, begin, context, record, times
 
-from harness.record import (
+from lightrig.harness.record import (
     JournalDamagedError,
     JournalEmptyError,
     JournalInUseError,
     RecordError,
     Results,
-    kept_descriptions,
+    load_descriptions,
     read_journal,
     recover,
     to_recover,
 )
-from harness.report import write_page
-from harness.run import Run
+from lightrig.harness.report import write_page
+from lightrig.harness.run import Run
 
 
 @pytest.fixture
@@ -66,15 +66,15 @@ def test_what_a_killed_recovery_left_is_swept(killed, tmp_path):
         killed / ".run.json.0123.tmp",
         killed / ".report.html.77.tmp",
     ]
-    others = part / ".r2.parquet.0123.tmp"
-    for path in (*left, others):
+    rest = part / ".r2.parquet.0123.tmp"
+    for path in (*left, rest):
         path.touch()
     recover(killed)
     assert not any(path.exists() for path in left)
-    assert others.exists()
+    assert rest.exists()
 
 
-def test_a_run_that_ended_is_settled_and_its_report_kept(tmp_path):
+def test_a_run_that_ended_is_settled_without_replacing_its_report(tmp_path):
     folder = record(tmp_path, "r1")
     report = folder / "report.html"
     report.write_text("pytest-html's")
@@ -98,7 +98,7 @@ def test_a_run_that_goes_on_is_left_alone(tmp_path):
     assert list(to_recover(tmp_path)) == [journal.path.parent]
 
 
-def test_a_run_that_never_began_says_so(tmp_path):
+def test_a_run_that_never_began_is_reported(tmp_path):
     folder = tmp_path / "runs" / "r1"
     folder.mkdir(parents=True)
     with pytest.raises(RecordError, match="No such file"):
@@ -109,7 +109,7 @@ def test_a_run_that_never_began_says_so(tmp_path):
     assert [entry.name for entry in folder.iterdir()] == ["journal.jsonl"]
 
 
-def test_a_damaged_journal_is_told_and_nothing_is_made_of_it(killed, tmp_path):
+def test_a_damaged_journal_is_reported_and_gives_no_data_set(killed, tmp_path):
     journal = killed / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     lines[7] = "[0]\n"
@@ -120,14 +120,14 @@ def test_a_damaged_journal_is_told_and_nothing_is_made_of_it(killed, tmp_path):
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
-def test_a_report_is_rebuilt_from_the_description_that_was_kept(tmp_path):
+def test_a_report_is_rebuilt_from_the_stored_description(tmp_path):
     """The testbed's file, and the maps it refers to, may have changed since, or be gone."""
     lab = shutil.copytree(OPUS.parent, tmp_path / "lab", ignore=lambda *_: {"broken"})
     run = Run(tmp_path / "results", {"testbeds": {"opus": str(lab / "opus.yaml")}})
     shutil.rmtree(lab)
     run.close({})
-    kept = run.record().header["descriptions"]
-    assert kept == {"opus": "testbeds/opus/opus.yaml"}
+    stored = run.record().header["descriptions"]
+    assert stored == {"opus": "testbeds/opus/opus.yaml"}
     recovered = recover(run.folder, write_page)
     assert recovered.report is not None
     page = recovered.report.read_text()
@@ -136,7 +136,7 @@ def test_a_report_is_rebuilt_from_the_description_that_was_kept(tmp_path):
 
 
 @pytest.mark.parametrize("plans", ["opus/crossconnect.yaml", "../maps/crossconnect.yaml"])
-def test_a_description_is_kept_with_the_files_it_refers_to(tmp_path, plans):
+def test_a_description_is_stored_with_the_files_it_refers_to(tmp_path, plans):
     lab = tmp_path / "site" / "lab"
     lab.mkdir(parents=True)
     maps = lab / plans
@@ -147,12 +147,12 @@ def test_a_description_is_kept_with_the_files_it_refers_to(tmp_path, plans):
     (lab / "secret").write_text("not for anybody")
     run = Run(tmp_path / "results", {"testbeds": {"opus": str(lab / "mine.yaml")}})
     run.close({})
-    kept = sorted(path.name for path in (run.folder / "testbeds").rglob("*") if path.is_file())
-    assert kept == ["crossconnect.yaml", "mine.yaml"]
-    found = kept_descriptions(run.record())["opus"]
+    stored = sorted(path.name for path in (run.folder / "testbeds").rglob("*") if path.is_file())
+    assert stored == ["crossconnect.yaml", "mine.yaml"]
+    found = load_descriptions(run.record())["opus"]
     assert set(found.plans) == {"east-west", "north-south", "giant-ring"}
     (run.folder / run.record().header["descriptions"]["opus"]).write_text("name: [")
-    assert kept_descriptions(run.record()) == {}
+    assert load_descriptions(run.record()) == {}
 
 
 def test_a_run_begins_nowhere_without_its_description(tmp_path):
@@ -164,7 +164,7 @@ def test_a_run_begins_nowhere_without_its_description(tmp_path):
         Run(tmp_path / "file", {})
 
 
-def test_what_a_run_says_of_itself(tmp_path):
+def test_facts_of_a_run(tmp_path):
     run = Run(tmp_path, {"seed": 3})
     run.test_finished("test_a", "failed", 1.5, {"trace": "\udcff<", "path": Path("a")})
     run.close({"exit": 1})
@@ -176,12 +176,12 @@ def test_what_a_run_says_of_itself(tmp_path):
     (test,) = record.tests
     assert (test.nodeid, test.outcome, test.duration_s) == ("test_a", "failed", 1.5)
     assert test.details == {"trace": "?<", "path": "a"}
-    told = json.loads((run.folder / "run.json").read_text())
-    assert told["tests"] == [["test_a", "failed", 1.5]]
-    assert told["header"] == read_journal(run.folder / "journal.jsonl").header
+    shown = json.loads((run.folder / "run.json").read_text())
+    assert shown["tests"] == [["test_a", "failed", 1.5]]
+    assert shown["header"] == read_journal(run.folder / "journal.jsonl").header
 
 
-def test_runs_of_one_second_have_names_of_their_own(tmp_path):
+def test_runs_of_one_second_have_different_names(tmp_path):
     runs = [Run(tmp_path, {}) for _ in range(20)]
     assert len({run.name for run in runs}) == 20
     for run in runs:

@@ -11,7 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from record.recorded import MS, TEST, begin, context, record, times
 
-from harness.record import Journal, Measured, QuestionError, RecordError, Results, Row, settle
+from lightrig.harness.record import (
+    Journal,
+    Measured,
+    QuestionError,
+    RecordError,
+    Results,
+    Row,
+    settle,
+)
 
 SCHEMA_1 = Path(__file__).with_name("schema1")
 OLD = "20260314-021500-1f3a"
@@ -52,7 +60,7 @@ def test_nothing_there_is_no_run_and_no_row(tmp_path):
     assert results.query(counts).iloc[0].tolist() == [0, 0]
 
 
-def test_a_run_that_cannot_be_read_hides_no_other(lab):
+def test_an_unreadable_run_hides_no_readable_one(lab):
     (lab / "runs" / "r1" / "run.json").write_text('{"schema": 1}')
     begin(lab, "r0").close()
     (lab / "runs" / "r0" / "journal.jsonl").write_text("{}\n")
@@ -122,16 +130,16 @@ def test_one_call_gives_a_tidy_frame(tmp_path):
         ({"night": "2026-03-*"}, 25),
         ({"testbed": "mix*"}, 5),
         ({"quantity": "reconfiguration.*"}, 25),
-        ({"quantity": "light_back"}, 0),
-        ({"quantity": "reconfiguration?light_back", "testbed": "opus"}, 20),
-        ({"quantity": "reconfiguration[.]light_back"}, 0),
+        ({"quantity": "signal_recovered"}, 0),
+        ({"quantity": "reconfiguration?signal_recovered", "testbed": "opus"}, 20),
+        ({"quantity": "reconfiguration[.]signal_recovered"}, 0),
     ],
 )
 def test_a_frame_is_filtered_by_names_and_patterns(lab, wanted, rows):
     assert len(Results(lab).frame(**wanted)) == rows
 
 
-def test_what_others_left_beside_the_files_is_no_part_of_them(lab):
+def test_foreign_files_are_no_part_of_the_data_set(lab):
     part = lab / "rows" / "testbed=opus" / "night=2026-03-14"
     for name in ("r1.parquet.old", ".r1.parquet.123.tmp", "notes.txt"):
         (part / name).write_text("no Parquet")
@@ -183,7 +191,7 @@ def test_a_query_only_reads(lab, monkeypatch, sql, says):
     assert not (lab / "here.csv").exists()
 
 
-def test_an_export_says_what_the_frame_says(lab):
+def test_an_export_equals_the_frame(lab):
     results = Results(lab)
     frame = results.frame(run="r1")
     assert pq.read_table(io.BytesIO(results.export("r1", "parquet"))).to_pandas().equals(frame)
@@ -215,7 +223,7 @@ def test_results_of_the_first_schema_stay_readable(tmp_path):
     assert (old.run, old.state, old.rows, old.simulated) == (OLD, "complete", 16, True)
     assert old.count("passed") is None
     assert old.duration_s is None
-    frame = results.frame(quantity="reconfiguration.light_back")
+    frame = results.frame(quantity="reconfiguration.signal_recovered")
     assert frame["run"].value_counts().to_dict() == {OLD: 8, new.run: 20}
     assert frame["value"].tolist()[:2] == [62e6, 63e6]
     assert results.query("SELECT run, passed FROM runs ORDER BY run")["passed"].isna().tolist() == [
@@ -241,7 +249,7 @@ def test_a_data_set_that_is_none_is_named(lab):
         ("sftp://me:secret@lab.invalid/results", "names a password"),
     ],
 )
-def test_a_place_that_cannot_be_is_told(location, says):
+def test_an_impossible_place_is_reported(location, says):
     with pytest.raises(QuestionError, match=says) as caught:
         Results(location)
     assert "secret" not in str(caught.value)

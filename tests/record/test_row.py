@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from harness.record import Context, RowError
+from lightrig.harness.record import Context, RowError
 
 
 @pytest.mark.parametrize(

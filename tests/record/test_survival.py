@@ -7,8 +7,8 @@ import time
 
 from record.killed_writer import TESTS_EVERY, write_until_killed
 
-from harness.record import Results, read_journal, recover, to_recover
-from harness.report import write_page
+from lightrig.harness.record import Results, read_journal, recover, to_recover
+from lightrig.harness.report import write_page
 
 KILLS = range(12)
 
@@ -19,31 +19,33 @@ def acknowledged(context, results, run, after_s):
     writer = context.Process(target=write_until_killed, args=(str(results), run, send))
     writer.start()
     send.close()
-    said, deadline = 0, None
+    output, deadline = 0, None
     while deadline is None or time.monotonic() < deadline:
-        said += len(os.read(receive.fileno(), 1 << 16))
+        output += len(os.read(receive.fileno(), 1 << 16))
         deadline = deadline or time.monotonic() + after_s
     writer.kill()
     while more := os.read(receive.fileno(), 1 << 16):
-        said += len(more)
+        output += len(more)
     writer.join()
     receive.close()
-    return said // 8
+    return output // 8
 
 
 def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path):
     dice = random.Random(5)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.record"])
-    said = {f"r{n}": acknowledged(context, tmp_path, f"r{n}", dice.uniform(0, 0.04)) for n in KILLS}
+    context.set_forkserver_preload(["lightrig.harness.record"])
+    output = {
+        f"r{n}": acknowledged(context, tmp_path, f"r{n}", dice.uniform(0, 0.04)) for n in KILLS
+    }
     folders = list(to_recover(tmp_path))
-    assert [folder.name for folder in folders] == sorted(said)
+    assert [folder.name for folder in folders] == sorted(output)
     for folder in folders:
-        kept = read_journal(folder / "journal.jsonl")
-        rows = [int(row.value) for _, row in kept.rows()]
-        tests = [int(test.nodeid.removeprefix("test_")) for test in kept.tests]
+        stored = read_journal(folder / "journal.jsonl")
+        rows = [int(row.value) for _, row in stored.rows()]
+        tests = [int(test.nodeid.removeprefix("test_")) for test in stored.tests]
         count = len(rows) + len(tests)
-        assert said[folder.name] <= count <= said[folder.name] + 1
+        assert output[folder.name] <= count <= output[folder.name] + 1
         assert sorted(rows + tests) == list(range(count))
         assert all(number % TESTS_EVERY == TESTS_EVERY - 1 for number in tests)
         recovered = recover(folder, write_page)
@@ -51,4 +53,4 @@ def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path):
         assert len(recovered.facts.tests) == len(tests)
         assert Results(tmp_path).frame(run=folder.name)["value"].tolist() == rows
         assert "made from its journal" in recovered.report.read_text()
-    assert [one.state for one in Results(tmp_path).runs()] == ["recovered"] * len(said)
+    assert [one.state for one in Results(tmp_path).runs()] == ["recovered"] * len(output)

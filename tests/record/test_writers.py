@@ -5,7 +5,7 @@ from pathlib import Path
 
 from record.recorded import record
 
-from harness.record import Results
+from lightrig.harness.record import Results
 
 WRITERS, RUNS, ROWS = 3, 5, 400
 
@@ -17,7 +17,7 @@ def write(results, writer):
 
 def test_readers_see_whole_runs_while_processes_write(tmp_path):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.record"])
+    context.set_forkserver_preload(["lightrig.harness.record"])
     writers = [context.Process(target=write, args=(str(tmp_path), n)) for n in range(WRITERS)]
     for writer in writers:
         writer.start()
@@ -26,10 +26,10 @@ def test_readers_see_whole_runs_while_processes_write(tmp_path):
     while any(writer.is_alive() for writer in writers):
         found = results.query(counts).set_index("run")["n"].to_dict()
         assert set(found.values()) <= {ROWS}
-        told = {one.run for one in results.runs() if one.state == "complete"}
-        assert all(len(results.frame(run=run)) == ROWS for run in told - seen)
+        shown = {one.run for one in results.runs() if one.state == "complete"}
+        assert all(len(results.frame(run=run)) == ROWS for run in shown - seen)
         assert results.damaged() == []
-        seen |= told
+        seen |= shown
     assert [writer.exitcode for writer in writers] == [0] * WRITERS
     assert len(results.frame()) == WRITERS * RUNS * ROWS
     assert {one.state for one in results.runs()} == {"complete"}

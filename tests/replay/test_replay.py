@@ -5,35 +5,34 @@ import json
 
 import pytest
 
-from instruments.clock import SystemClock
-from instruments.errors import (
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
     GarbledError,
     NoReplyError,
 )
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.replay_peer import ReplayPeer
-from instruments.simulated.scpi_peer import Later, ScpiCommands, ScpiDialogue, block, number, one
-from instruments.simulated.services import serve
-from instruments.simulated.tl1_peer import Answer, Refusal, Tl1Dialogue
-from instruments.transcript import Piece, Transcript, TranscriptError, read
-from instruments.virtual_clock import VirtualClock
-from instruments.way import Way
-from instruments.wire.recording import record, recorder_of
-from instruments.wire.scpi import scpi_session
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.core.transcript import Piece, Transcript, TranscriptError, read
+from lightrig.instruments.simulated.faults.replay_device import ReplayDevice
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.listeners import serve
+from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice, block
+from lightrig.instruments.simulated.protocols.scpi_values import Number
+from lightrig.instruments.simulated.protocols.tl1_device import (
+    Tl1Denial,
+    Tl1Device,
+    Tl1Reply,
+    Tl1ServerSession,
+)
+from lightrig.instruments.wire.recording import record, recorder_of
+from lightrig.instruments.wire.scpi import scpi_session
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 MS = 1_000_000
 PASSWORD = "hunter2-and-more"
 DATA = bytes(range(256)) * 3
-
-
-@pytest.fixture
-def clock():
-    made = VirtualClock(patience=20)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ class Stage:
     @contextlib.contextmanager
     def recording(self, session):
         """Serve `session` and record what is asked of it."""
-        server = PeerServer(self.clock)
+        server = DeviceServer(self.clock)
         recorder = record(self.clock, self.folder)
         yield server
         recorder.close()
@@ -59,23 +58,34 @@ class Stage:
 
     @contextlib.contextmanager
     def replaying(self, transcript=None):
-        """A way to the recorded instrument."""
-        server = PeerServer(self.clock)
+        """A endpoint to the recorded instrument."""
+        server = DeviceServer(self.clock)
         transcript = transcript or read(next(self.folder.iterdir()))
-        peer = ReplayPeer(transcript, self.clock, self.unknown.append)
+        peer = ReplayDevice(transcript, self.clock, self.unknown.append)
         service = serve(peer.name, peer, peer.scheme, server, ("", ""), resource=peer.resource)
-        yield Way(service.scheme, service.host, service.port or None, resource=service.resource)
+        yield Endpoint(
+            service.scheme, service.host, service.port or None, resource=service.resource
+        )
         server.close()
 
 
-def laser(clock):
-    power = {"dBm": 0.0}
-    commands = ScpiCommands("Maker,Laser,SIM-1,1.0")
-    commands.add("POWer", lambda request: power.update(dBm=number(one(request))))
-    commands.add("POWer?", lambda _: f"{power['dBm']:.3f}")
-    commands.add("TRACe?", lambda _: block(DATA))
-    commands.add("SLOW?", lambda _: Later(70 * MS, "slow"))
-    return lambda connection, index: ScpiDialogue(connection, clock, f"laser#{index}", commands)
+class Laser(ScpiDevice):
+    schemes = ("scpi", "serial")
+    power = Number("POWer", default=0.0, minimum=-10, maximum=10)
+
+    def __init__(self, clock):
+        super().__init__("laser", clock, "Maker,Laser,SIM-1,1.0")
+
+    def format_number(self, value):
+        return f"{value:.3f}"
+
+    @command("TRACe?")
+    def trace(self):
+        return block(DATA)
+
+    @command("SLOW?")
+    def slow(self):
+        return DelayedReply(70 * MS, lambda: "slow")
 
 
 def script(session):
@@ -95,44 +105,51 @@ def script(session):
 
 @pytest.mark.parametrize("wire", ["scpi", "serial", "visa", "asrl"])
 def test_the_same_questions_have_the_same_answers_after_the_same_time(stage, clock, wire):
-    peer = type("Laser", (), {"wires": lambda _: {"scpi": laser(clock), "serial": laser(clock)}})
     with stage.recording(None) as server:
         scheme = "visa" if wire == "asrl" else wire
         resource = "ASRL::INSTR" if wire == "asrl" else ""
-        service = serve("laser", peer(), scheme, server, ("", ""), resource=resource)
-        way = Way(service.scheme, service.host, service.port or None, resource=service.resource)
-        session = scpi_session("laser", way, clock)
+        service = serve("laser", Laser(clock), scheme, server, ("", ""), resource=resource)
+        endpoint = Endpoint(
+            service.scheme, service.host, service.port or None, resource=service.resource
+        )
+        session = scpi_session("laser", endpoint, clock)
         before = script(session)
         session.close()
     transcript = read(stage.folder / "laser.jsonl")
     assert transcript.about["instrument"] == "laser"
     assert transcript.about["clock"] == "virtual"
-    with stage.replaying() as way:
-        assert way.scheme == scheme
-        session = scpi_session("other", way, clock)
+    with stage.replaying() as endpoint:
+        assert endpoint.scheme == scheme
+        session = scpi_session("second", endpoint, clock)
         again = script(session)
         session.close()
     assert again == before
     assert stage.unknown == []
 
 
-def switch(clock):
-    circuits = {}
+class Switch(Tl1Device):
+    def __init__(self, clock):
+        super().__init__("ocs", clock, ("bench", PASSWORD))
+        self.circuits = {}
 
-    def execute(session, request):
-        match request.verb:
-            case "ACT-USER":
-                if request.blocks[1].strip('"') != PASSWORD:
-                    raise Refusal("PICC", "Authentication failure")
-                return Answer()
-            case "ENT-PATCH":
-                circuits.update([request.aid.split(",")])
-                return Answer((), 40 * MS)
-            case "RTRV-PATCH":
-                return Answer([f"{i},{e}" for i, e in sorted(circuits.items())])
-        raise Refusal("IICC", "Invalid command")
+    def log_in(self, request):
+        if request.blocks[1].strip('"') != PASSWORD:
+            raise Tl1Denial("PICC", "Authentication failure")
+        request.session.user = "bench"
+        return Tl1Reply()
 
-    return lambda connection, index: Tl1Dialogue(connection, clock, f"o#{index}", "ocs", execute)
+    @command("ENT-PATCH")
+    def connect(self, request):
+        self.circuits.update([request.aid.split(",")])
+        return Tl1Reply((), 40 * MS)
+
+    @command("RTRV-PATCH")
+    def retrieve(self, request):
+        return Tl1Reply([f"{i},{e}" for i, e in sorted(self.circuits.items())])
+
+    @command("RTRV-HDR")
+    def keep_alive(self, request):
+        return Tl1Reply((), 10 * MS)
 
 
 def move(session):
@@ -146,17 +163,19 @@ def move(session):
     return [*found, raised.value.code, raised.value.text, str(raised.value).splitlines()[2]]
 
 
-def test_tl1_under_other_tags_and_without_the_password(stage, clock):
+def test_tl1_with_new_tags_and_without_the_password(stage, clock):
     with stage.recording(None) as server:
-        address = server.listen(switch(clock))
+        address = server.listen(Switch(clock).session)
         session = Tl1Session("ocs", *address, clock, ("bench", PASSWORD))
         before = move(session)
         session.close()
     assert PASSWORD not in (stage.folder / "ocs.jsonl").read_text()
     assert "DENY IICC Invalid command" in before[-1]
-    with stage.replaying() as way:
-        assert way.scheme == "tl1"
-        session = Tl1Session("ocs", way.host, way.port, clock, ("bench", "another password"))
+    with stage.replaying() as endpoint:
+        assert endpoint.scheme == "tl1"
+        session = Tl1Session(
+            "ocs", endpoint.host, endpoint.port, clock, ("bench", "another password")
+        )
         for _ in range(3):
             with pytest.raises(DeniedError, match="Not in the recording"):
                 session.command("RTRV-HDR")
@@ -166,13 +185,13 @@ def test_tl1_under_other_tags_and_without_the_password(stage, clock):
 
 
 def test_reports_are_sent_again(stage, clock):
-    class Reporting(Tl1Dialogue):
+    class Reporting(Tl1ServerSession):
         def received(self, data):
             super().received(data)
             clock.schedule(clock.now() + 3 * MS, "ocs", lambda: self.report("FAN-FAIL"))
 
     def session(connection, index):
-        made = Reporting(connection, clock, "o", "ocs", lambda *_: Answer((), 10 * MS))
+        made = Reporting(Switch(clock), connection, "o")
         made.user = "bench"
         return made
 
@@ -181,8 +200,8 @@ def test_reports_are_sent_again(stage, clock):
         one_.command("RTRV-HDR")
         assert len(one_.reports) == 1
         one_.close()
-    with stage.replaying() as way:
-        again = Tl1Session("ocs", way.host, way.port, clock)
+    with stage.replaying() as endpoint:
+        again = Tl1Session("ocs", endpoint.host, endpoint.port, clock)
         again.command("RTRV-HDR")
         assert ["FAN-FAIL" in report for report in again.reports] == [True]
         again.close()
@@ -225,7 +244,7 @@ class Failing:
 
 
 def fail(session, clock):
-    told = [session.query("*IDN?").text]
+    reported = [session.query("*IDN?").text]
     for question, kind in (
         ("CLOSE?", DisconnectedError),
         ("RESET?", DisconnectedError),
@@ -236,9 +255,9 @@ def fail(session, clock):
         before = clock.now()
         with pytest.raises(kind) as raised:
             session.query(question, 50 * MS)
-        told += [str(raised.value).splitlines()[:3], clock.now() - before]
-        told.append(session.query("*IDN?").text)
-    return [*told, session.query("GARBAGE?").text]
+        reported += [str(raised.value).splitlines()[:3], clock.now() - before]
+        reported.append(session.query("*IDN?").text)
+    return [*reported, session.query("GARBAGE?").text]
 
 
 @pytest.mark.parametrize("wire", ["scpi", "serial"])
@@ -248,14 +267,14 @@ def test_a_fault_that_was_recorded_comes_again(stage, clock, wire):
 
     with stage.recording(None) as server:
         if wire == "scpi":
-            way = Way("scpi", *server.listen(session))
+            endpoint = Endpoint("scpi", *server.listen(session))
         else:
-            way = Way("serial", resource=server.serial_line(session))
-        asker = scpi_session("meter", way, clock)
+            endpoint = Endpoint("serial", resource=server.serial_line(session))
+        asker = scpi_session("meter", endpoint, clock)
         before = (fail if wire == "scpi" else fail_silently)(asker, clock)
         asker.close()
-    with stage.replaying() as way:
-        asker = scpi_session("meter", way, clock)
+    with stage.replaying() as endpoint:
+        asker = scpi_session("meter", endpoint, clock)
         assert (fail if wire == "scpi" else fail_silently)(asker, clock) == before
         asker.close()
     assert stage.unknown == []
@@ -263,16 +282,16 @@ def test_a_fault_that_was_recorded_comes_again(stage, clock, wire):
 
 def fail_silently(session, clock):
     """On a line that cannot hang up."""
-    told = []
+    reported = []
     for question in ("SILENT?", "LATE?"):
         with pytest.raises(NoReplyError) as raised:
             session.query(question, 50 * MS)
-        told.append(str(raised.value).splitlines()[:3])
-        told.append(session.query("*IDN?").text)
-    return told
+        reported.append(str(raised.value).splitlines()[:3])
+        reported.append(session.query("*IDN?").text)
+    return reported
 
 
-def test_an_instrument_that_hangs_up_on_everybody(stage, clock):
+def test_instrument_that_closes_every_connection(stage, clock):
     class Door:
         def __init__(self, connection):
             clock.schedule(clock.now() + MS, "door", connection.close)
@@ -283,17 +302,17 @@ def test_an_instrument_that_hangs_up_on_everybody(stage, clock):
         def closed(self):
             pass
 
-    def knock(way):
-        session = scpi_session("meter", way, clock)
+    def knock(endpoint):
+        session = scpi_session("meter", endpoint, clock)
         with pytest.raises(DisconnectedError):
             session.query("*IDN?")
         session.close()
 
     with stage.recording(None) as server:
-        knock(Way("scpi", *server.listen(lambda connection, _: Door(connection))))
-    with stage.replaying() as way:
-        knock(way)
-        knock(way)
+        knock(Endpoint("scpi", *server.listen(lambda connection, _: Door(connection))))
+    with stage.replaying() as endpoint:
+        knock(endpoint)
+        knock(endpoint)
 
 
 # ------------------------------------------------------------------------- many questions
@@ -310,8 +329,8 @@ def transcript_of(*pieces, wire="scpi://127.0.0.1:1"):
 
 def test_answers_follow_the_order_of_the_recording(stage, clock):
     pieces = [(b"P?\n", b"1\n"), (b"SET 2\n", None), (b"P?\n", b"2\n"), (b"P?\n", b"3\n")]
-    with stage.replaying(transcript_of(*pieces)) as way:
-        session = scpi_session("meter", way, clock, error_query=None)
+    with stage.replaying(transcript_of(*pieces)) as endpoint:
+        session = scpi_session("meter", endpoint, clock, error_query=None)
         assert session.query("P?").text == "1"
         session.write("SET 2")
         assert [session.query("P?").text for _ in range(4)] == ["2", "3", "3", "3"]
@@ -320,16 +339,16 @@ def test_answers_follow_the_order_of_the_recording(stage, clock):
 
 def test_a_question_that_is_part_of_another(stage, clock):
     pieces = [(b"A?\n", b"a\n"), (b"A?\nB?\n", b"ab\n"), (b"A?\nB?\nC?\n", b"abc\n")]
-    with stage.replaying(transcript_of(*pieces)) as way:
-        session = scpi_session("meter", way, clock, error_query=None)
+    with stage.replaying(transcript_of(*pieces)) as endpoint:
+        session = scpi_session("meter", endpoint, clock, error_query=None)
         for question, answer in pieces[::-1]:
             assert session.query(question.decode().rstrip()).text == answer.decode().rstrip()
         session.close()
 
 
-def test_what_was_never_asked_is_told_and_not_answered(stage, clock):
-    with stage.replaying(transcript_of((b"P?\n", b"1\n"))) as way:
-        session = scpi_session("meter", way, clock, error_query=None)
+def test_unrecorded_query_is_reported_and_not_answered(stage, clock):
+    with stage.replaying(transcript_of((b"P?\n", b"1\n"))) as endpoint:
+        session = scpi_session("meter", endpoint, clock, error_query=None)
         session.write("SET 3")
         assert session.query("P?").text == "1"
         with pytest.raises(NoReplyError):
@@ -340,8 +359,8 @@ def test_what_was_never_asked_is_told_and_not_answered(stage, clock):
 
 def test_a_secret_may_be_any_word(stage, clock):
     pieces = [(b"LOGIN bench,***\n", b"OK\n"), (b"P?\n", b"1\n")]
-    with stage.replaying(transcript_of(*pieces)) as way:
-        session = scpi_session("meter", way, clock, error_query=None)
+    with stage.replaying(transcript_of(*pieces)) as endpoint:
+        session = scpi_session("meter", endpoint, clock, error_query=None)
         assert session.query("LOGIN bench,swordfish").text == "OK"
         assert session.query("P?").text == "1"
         session.close()
@@ -353,25 +372,25 @@ def test_wires_that_cannot_be_replayed(clock, wire):
     with pytest.raises(
         TranscriptError, match="what can be replayed is tl1, scpi, serial, simserv, ssh, visa"
     ):
-        ReplayPeer(transcript_of(wire=wire), clock)
+        ReplayDevice(transcript_of(wire=wire), clock)
 
 
 # ----------------------------------------------------------------------------- recording
 
 
 def test_a_recording_is_begun_and_ended(stage, clock, tmp_path):
-    server = PeerServer(clock)
-    way = Way("scpi", *server.listen(laser(clock)))
-    first = scpi_session("laser", way, clock)
+    server = DeviceServer(clock)
+    endpoint = Endpoint("scpi", *server.listen(Laser(clock).session))
+    first = scpi_session("laser", endpoint, clock)
     first.query("*IDN?")  # before anybody recorded
     recorder = record(clock, stage.folder)
     assert recorder_of(clock) is recorder
     assert not stage.folder.exists()
     recorder.describe("laser", model="some-laser", identity="Maker Laser, serial 1")
-    sessions = [scpi_session("laser", way, clock) for _ in range(2)]
+    sessions = [scpi_session("laser", endpoint, clock) for _ in range(2)]
     for session in sessions:
         session.query("*IDN?")
-    first.query("POW?")  # its way was open already
+    first.query("POW?")  # its endpoint was open already
     recorder.close()
     assert recorder_of(clock) is None
     sessions[0].query("POW?")
@@ -383,7 +402,7 @@ def test_a_recording_is_begun_and_ended(stage, clock, tmp_path):
     assert [(piece.session, piece.kind) for piece in transcript.pieces] == [
         (1, "open"), (1, ">"), (1, "<"), (2, "open"), (2, ">"), (2, "<"),
     ]  # fmt: skip
-    assert transcript.pieces[0].data.decode() == str(way)
+    assert transcript.pieces[0].data.decode() == str(endpoint)
 
 
 def test_a_second_recording_does_not_overwrite_the_first(clock, tmp_path):
@@ -399,9 +418,9 @@ def test_a_second_recording_does_not_overwrite_the_first(clock, tmp_path):
 
 
 def test_a_recording_that_is_killed_is_there_line_by_line(stage, clock):
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     recorder = record(clock, stage.folder)
-    session = scpi_session("laser", Way("scpi", *server.listen(laser(clock))), clock)
+    session = scpi_session("laser", Endpoint("scpi", *server.listen(Laser(clock).session)), clock)
     session.query("*IDN?")
     lines = (stage.folder / "laser.jsonl").read_text().splitlines()
     kinds = [json.loads(line).get("kind") for line in lines]
@@ -412,9 +431,9 @@ def test_a_recording_that_is_killed_is_there_line_by_line(stage, clock):
 
 
 def test_clocks_are_recorded_apart(clock, tmp_path):
-    other = SystemClock()
-    recorder = record(other, tmp_path)
+    second = SystemClock()
+    recorder = record(second, tmp_path)
     assert recorder_of(clock) is None
-    assert recorder_of(other) is recorder
+    assert recorder_of(second) is recorder
     recorder.close()
-    other.close()
+    second.close()

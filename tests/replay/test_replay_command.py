@@ -13,17 +13,17 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from harness.cli.replay import replay
-from instruments.clock import SystemClock
-from instruments.errors import NoReplyError
-from instruments.transcript import Piece, first_line
-from instruments.way import Way
-from instruments.wire.scpi import scpi_session
+from lightrig.harness.cli.replay import replay
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import NoReplyError
+from lightrig.instruments.core.transcript import Piece, first_line
+from lightrig.instruments.wire.scpi import scpi_session
 
 COMMAND = [
     sys.executable,
     "-c",
-    "import typer; from harness.cli.replay import replay as r; typer.run(r)",
+    "import typer; from lightrig.harness.cli.replay import replay as r; typer.run(r)",
 ]
 MS = 1_000_000
 
@@ -68,18 +68,18 @@ def test_it_answers_until_ctrl_c(started, trace):
     (row,) = json.loads(process.stdout.readline())
     assert (row["name"], row["model"]) == ("meter", "some-meter")
     clock = SystemClock()
-    session = scpi_session("meter", Way.parse(row["address"], None), clock)
+    session = scpi_session("meter", Endpoint.parse(row["address"], None), clock)
     assert session.query("POW?").text == "-3.25"
     with pytest.raises(NoReplyError):
         session.query("WAV?", 1_000 * MS)
     session.close()
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "not in the trace: b'WAV?" in told
+    assert "not in the trace: b'WAV?" in printed
 
 
-def test_it_says_where_it_is(started, trace):
+def test_addresses_are_printed(started, trace):
     process = started(trace)
     assert "instrument meter, model some-meter" in process.stdout.readline().replace("\n", "")
     assert process.stdout.readline().startswith("scpi://127.0.0.1:")

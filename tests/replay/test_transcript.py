@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruments import transcript
-from instruments.transcript import Piece, TranscriptError, about_line, first_line, read
+from lightrig.instruments.core import transcript
+from lightrig.instruments.core.transcript import (
+    Piece,
+    TranscriptError,
+    about_line,
+    first_line,
+    read,
+)
 
 pieces = st.builds(
     Piece,
@@ -32,7 +38,7 @@ def test_what_was_written_is_read(path, found):
     assert made.pieces == tuple(found)
 
 
-def test_text_is_readable_and_other_bytes_are_not_lost(path):
+def test_text_is_readable_and_binary_data_is_not_lost(path):
     text = Piece(1, 1, "<", b'\r\n\n   "33:-3.25"\r\n;').line()
     assert r'"text": "\r\n\n   \"33:-3.25\"\r\n;"' in text
     assert '"base64": "/wA="' in Piece(1, 1, "<", b"\xff\0").line()

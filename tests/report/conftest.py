@@ -3,9 +3,9 @@
 import pytest
 from report_runs import HEADER, YAML, Page
 
-import testbeds
-from harness.record import Journal, read_journal
-from harness.report import sections
+from lightrig import testbeds
+from lightrig.harness.record import Journal, read_journal
+from lightrig.harness.report import sections
 
 
 @pytest.fixture

@@ -3,15 +3,15 @@
 import random
 from html.parser import HTMLParser
 
-from harness.record import Context, Row
+from lightrig.harness.record import Context, Row
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7, "instruments": "simulated"}
 IDENTITIES = ("ocs: HUBER+SUHNER 6000, serial SIM-ocs, firmware 6.7", "server0: Linux, serial 4711")
 MS = 1_000_000
 STAGES = {
     "acknowledged": (12, 0),
-    "light_gone": (2, 10),
-    "light_back": (40, 10),
+    "los": (2, 10),
+    "signal_recovered": (40, 10),
     "carrier_up": (120, 1),
 }
 """Milliseconds after the command, and the width of what is known."""
@@ -34,7 +34,7 @@ plans:
   straight: [server0.nic0.p0 <-> server1.nic0.p0, server0.nic0.p1 <-> server1.nic0.p1]
   crossed: [server0.nic0.p0 <-> server1.nic0.p1, server0.nic0.p1 <-> server1.nic0.p0]
 limits:
-  reconfiguration.light_back: {p99: 60 ms, confidence: 95 %}
+  reconfiguration.signal_recovered: {p99: 60 ms, confidence: 95 %}
   reconfiguration.carrier_up: {p99: 100 ms, confidence: 95 %}
 """
 

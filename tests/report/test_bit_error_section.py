@@ -3,10 +3,10 @@
 import pytest
 from report_runs import YAML, context
 
-import testbeds
-from harness.record import Row
-from harness.statistics.bit_errors import error_ratio
-from harness.statistics.sensitivity import Sensitivity
+from lightrig import testbeds
+from lightrig.harness.record import Row
+from lightrig.harness.statistics.bit_errors import error_ratio
+from lightrig.harness.statistics.sensitivity import Sensitivity
 
 LIMITS = "  bit_error_ratio: {max: 1.0e-12, confidence: 95 %}\n  module_power.core: {max: 3.2 W}\n"
 
@@ -21,8 +21,14 @@ def limited(tmp_path):
 
 def gate(errors, bits=3 * 10**12, quantity="bit_error_ratio", **conditions):
     found = error_ratio(errors, bits)
-    held = {"errors": errors, "bits": bits, "confidence": 0.95, "gate_ns": 10, **conditions}
-    return Row("ber.1", quantity, found.value, found.lower, found.upper, "1", 0, held)
+    given = {
+        "errors": errors,
+        "bits": bits,
+        "confidence": 0.95,
+        "gate_ns": 10,
+        **conditions,
+    }
+    return Row("ber.1", quantity, found.value, found.lower, found.upper, "1", 0, given)
 
 
 def sweep(shift=0.0, target=1e-12, **conditions):
@@ -34,12 +40,18 @@ def sweep(shift=0.0, target=1e-12, **conditions):
         dbm = -11.5 + 0.5 * step + shift
         bits = 10**13 if step == 7 else 10**10
         errors = round(fitted.ratio_at(dbm) * bits)
-        held = {"received_power_dbm": dbm, "oma_dbm": dbm + 0.78, **conditions}
-        yield gate(errors, bits, "bit_error_ratio.over_power", event=step, **held)
-    held = {"target": target, "slope": 0.1, "misfit": 0.5, "points": 8, "confidence": 0.95}
+        given = {"received_power_dbm": dbm, "oma_dbm": dbm + 0.78, **conditions}
+        yield gate(errors, bits, "bit_error_ratio.over_power", event=step, **given)
+    given = {
+        "target": target,
+        "slope": 0.1,
+        "misfit": 0.5,
+        "points": 8,
+        "confidence": 0.95,
+    }
     for quantity, apart in (("sensitivity", 0.0), ("sensitivity.oma", 0.78)):
         values = (each + apart for each in (fitted.dbm, fitted.lower, fitted.upper))
-        yield Row("ber.1", quantity, *values, "dBm", 0, {**held, "event": 9, **conditions})
+        yield Row("ber.1", quantity, *values, "dBm", 0, {**given, "event": 9, **conditions})
 
 
 def test_no_error_is_a_bound_and_not_zero(show, limited):
@@ -58,7 +70,7 @@ def test_one_bad_gate_fails_them_all(show, limited):
     assert "at least 1e-11 at 95 % confidence" in page.text
 
 
-def test_a_gate_that_does_not_decide_says_how_many_bits_more(show, limited):
+def test_an_undecided_gate_states_the_bits_it_needs(show, limited):
     page = show((context(), [gate(3)]), described=limited)
     assert "? not enough data" in page.text
     assert "more needed" in page.text
@@ -68,12 +80,15 @@ def test_a_gate_that_does_not_decide_says_how_many_bits_more(show, limited):
 def test_a_sequential_test_is_judged_by_its_decision(show, limited, stopped, sign):
     page = show((context(), [gate(2, stopped=stopped)]), described=limited)
     assert sign in page.text
-    assert "held at any time" in page.text
+    assert "valid at any time" in page.text
 
 
 def test_what_counted_nothing_stands_apart_with_its_reason(show):
-    held = {"trouble": "it did not follow the pattern all the time", "received_power_dbm": -13.4}
-    page = show((context(), [Row("ber.1", "bit_errors.void", 1.0, 1.0, 1.0, "1", 0, held)]))
+    given = {
+        "trouble": "it did not follow the pattern all the time",
+        "received_power_dbm": -13.4,
+    }
+    page = show((context(), [Row("ber.1", "bit_errors.void", 1.0, 1.0, 1.0, "1", 0, given)]))
     assert "Gates that counted nothing" in page.text
     assert "it did not follow the pattern all the time" in page.text
     assert "-13.4 dBm" in page.text
@@ -115,30 +130,30 @@ def test_a_sweep_without_errors_at_a_power_has_an_arrow_there(show):
     assert "m-4 0v9" in page.fragment
 
 
-def test_symbols_after_fec_have_their_own_row(show):
+def test_symbols_after_fec_have_a_separate_row(show):
     rows = [gate(0, quantity="nic_error_ratio.symbols_after_fec")]
     assert "nic error ratio.symbols after fec" in show((context(), rows)).text
 
 
-def test_modules_tell_the_greatest_and_are_judged(show, limited):
-    def told(module, watt, celsius):
-        held = {"event": celsius, "temperature_c": celsius}
+def test_transceivers_report_the_greatest_value_and_its_verdict(show, limited):
+    def reading(module, watt, celsius):
+        given = {"event": celsius, "temperature_c": celsius}
         bounds = (watt, watt - 5e-4, watt + 5e-4)
-        return Row(f"trx.{module}", "module_power.core", *bounds, "W", 0, held)
+        return Row(f"trx.{module}", "module_power.core", *bounds, "W", 0, given)
 
     parts = [
-        (context(test=f"test_{n}"), [told(m, 2.8 + 0.1 * m + 0.1 * n, celsius) for m in (1, 2)])
+        (context(test=f"test_{n}"), [reading(m, 2.8 + 0.1 * m + 0.1 * n, celsius) for m in (1, 2)])
         for n, celsius in enumerate((25, 75))
     ]
     page = show(*parts, described=limited)
-    assert "3 W (trx.2, of 2 modules; ± 0.0005 W: the last digit of its register" in page.text
+    assert "3 W (trx.2, of 2 transceivers; ± 0.0005 W: the last digit of its register" in page.text
     assert "3.1 W (trx.2" in page.text
     assert "limit max <= 3.2 W" in page.text
     assert "Power of the switching core over temperature" in page.labelled
     assert "Verdicts: ✓ 2 pass" in page.text
 
 
-def test_of_several_counters_the_worst_is_told(show):
+def test_the_worst_of_several_counters_is_shown(show):
     def port(name, errors):
         one = gate(errors, quantity="nic_error_ratio.before_fec")
         return Row(name, one.quantity, one.value, one.lower, one.upper, "1", 0, one.conditions)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_runs import MS
 
-from harness.report.distributions import Curve, panel
-from harness.report.drawing import Axis, Plot, decades, even, from_zero, path
-from harness.report.figures import Line, curve, heat_map
-from harness.report.units import round_steps, scale, shown, span
+from lightrig.harness.report.drawing import Axis, Plot, decades, even, from_zero, path
+from lightrig.harness.report.figures import Distribution, Line, curve, distribution_plot, heat_map
+from lightrig.harness.report.units import round_steps, scale, shown, span
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -73,7 +72,7 @@ def test_axis_puts_values_where_they_belong():
     assert log.shares([1e-9, 1e-3]).tolist() == [0, 1]
     assert log.shares([1e-6]) == pytest.approx([0.5])
     time = from_zero(3 * MS, 4_000 * MS)
-    assert [words for _, words in time.ticks] == ["0", "1 ms", "10 ms", "100 ms", "1 s"]
+    assert [texts for _, texts in time.ticks] == ["0", "1 ms", "10 ms", "100 ms", "1 s"]
     shares = time.shares([0, MS / 2, MS, 10 * MS, 100 * MS])
     assert shares[1] == pytest.approx(shares[2] / 2)
     assert shares[4] - shares[3] == pytest.approx(shares[3] - shares[2])
@@ -102,9 +101,9 @@ def test_lines_stand_at_their_points():
     assert ET.fromstring(plot.svg("a <line>")).get("aria-label") == "a <line>"
 
 
-def test_distribution_lies_between_its_bounds():
+def test_distribution_is_between_its_bounds():
     low = np.arange(40.0, 60.0) * MS
-    svg = panel([Curve(0, low, low + 5 * MS)], None, "x")
+    svg = distribution_plot([Distribution(0, low, low + 5 * MS)], None, "x")
     (area,) = drawn(svg, "lr-area")
     corners = points(area.get("d"))
     left, right = min(x for x, _ in corners), max(x for x, _ in corners)
@@ -116,9 +115,11 @@ def test_distribution_lies_between_its_bounds():
     assert len(drawn(svg, "lr-range")) == 1
 
 
-def test_never_seen_is_said():
+def test_a_value_without_bound_is_marked():
     low = np.full(9, 40.0 * MS)
-    assert "never seen: no bound" in panel([Curve(0, low, np.full(9, np.inf))], None, "x")
+    assert "never seen: no bound" in distribution_plot(
+        [Distribution(0, low, np.full(9, np.inf))], None, "x"
+    )
 
 
 def test_curve_has_bands_points_and_limit():
@@ -127,10 +128,10 @@ def test_curve_has_bands_points_and_limit():
     svg = curve(lines, x="received power", x_unit="dBm", y_unit="1", label="l", limit=1e-6)
     assert len(drawn(svg, "lr-band")) == 1
     assert len(drawn(svg, "lr-dot")) == 1
-    words = " ".join(ET.fromstring(svg).itertext())
-    assert "received power (dBm)" in words
-    assert "limit 1e-6" in words
-    assert "1e-7" in words  # in decades
+    texts = " ".join(ET.fromstring(svg).itertext())
+    assert "received power (dBm)" in texts
+    assert "limit 1e-6" in texts
+    assert "1e-7" in texts  # in decades
 
 
 def test_point_without_value_is_an_arrow_down_from_its_bound():
@@ -149,10 +150,10 @@ def test_curve_of_nothing_is_drawn_empty():
 def test_heat_map_leaves_open_what_was_not_measured():
     matrix = [[1.0, 2.0], [np.nan, 1.5]]
     svg = heat_map(matrix, ["1", "2"], ["3", "4"], "dB", label="l")
-    told = [one.text for one in ET.fromstring(svg).iter(f"{SVG}title")] or [
+    reported = [one.text for one in ET.fromstring(svg).iter(f"{SVG}title")] or [
         one.text for one in ET.fromstring(svg).iter("title")
     ]
-    assert told == ["1, 3: 1 dB", "1, 4: 2 dB", "2, 3: not measured", "2, 4: 1.5 dB"]
+    assert reported == ["1, 3: 1 dB", "1, 4: 2 dB", "2, 3: not measured", "2, 4: 1.5 dB"]
     filled = [one for one in ET.fromstring(svg).iter() if one.get("fill", "").startswith("#")]
     assert sum(one.get("d", "").count("M") for one in filled) == 3
 

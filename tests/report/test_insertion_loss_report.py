@@ -4,7 +4,7 @@ import re
 
 from report_runs import context
 
-from harness.record import Row
+from lightrig.harness.record import Row
 
 
 def row(subject, quantity, value, half=0.1, **conditions):
@@ -30,16 +30,16 @@ BESIDE = [
 ]
 
 
-def test_everything_stands_in_one_section(show):
+def test_one_section_shows_all_about_losses(show):
     page = show((context(), [*grid(), *BESIDE]))
     text = page.text
     assert "Other quantities" not in text
     assert "Heat map of insertion_loss ocs" in page.labelled
-    wrong = text.partition("What is wrong")[2][:400]
+    wrong = text.partition("Faults simulated")[2][:400]
     assert re.search(r"ocs\.3 dirty connector 1\.52 dB \(95 % interval 1\.32 … 1\.72", wrong)
     assert re.search(r"ocs\.9 stuck monitor (?!.{0,20}0 dB)", wrong)
     assert re.search(r"0\.021 dB \(standard deviation of 12 makings; 95 % interval 0\.018", text)
-    assert "What a making lost more than the mean of its circuit" in page.labelled
+    assert "Deviation of a remade circuit from the mean of its circuit" in page.labelled
     assert re.search(r"reference combined .* monitors 0\.057 \(0\.056 … 0\.058\) 0\.064", text)
     assert re.search(r"60 of 64 \(95 % interval \d", text)
 
@@ -72,7 +72,7 @@ def test_simulated_losses_are_marked(show):
     text = show((context(simulated=True), [*grid(), *BESIDE])).text
     for title in (
         "Insertion loss",
-        "What is wrong",
+        "Faults",
         "Worst ports of insertion loss",
         "Uncertainty",
     ):

@@ -3,10 +3,11 @@
 import re
 
 import numpy as np
+import pytest
 from report_runs import MS, context, rows
 
-from harness.record import Context, Row, read_journal
-from harness.report.frames import collect, natural
+from lightrig.harness.record import Context, Row, read_journal
+from lightrig.harness.report.frames import collect, natural
 
 MARK = "lr-sim"
 
@@ -24,7 +25,7 @@ def test_every_testbed_has_its_figures(show, small):
     assert "Wiring of small" in labels
     assert "Links of plan straight: 2" in labels
     assert "Links of plan crossed: 2" in labels
-    for quantity in ("reconfiguration.light_back", "outage.carrier"):
+    for quantity in ("reconfiguration.signal_recovered", "outage.carrier"):
         assert page.labelled.count(f"Distribution of {quantity}") == 2
     assert sum(label.startswith("Timeline of event 10") for label in page.labelled) == 2
 
@@ -38,13 +39,13 @@ def test_simulated_is_marked_and_hardware_is_not(show):
     )
 
 
-def test_each_test_carries_its_own_mark(show):
+def test_each_test_is_marked_separately(show):
     page = show(
         (context(simulated=True), rows("small", 20)),
         (context(simulated=False, test="test_lab"), rows("small", 20)),
     )
-    assert "simulated)" in row_of(page, "light_back", "moves")
-    lab = row_of(page, "light_back", "lab")
+    assert "simulated)" in row_of(page, "signal recovered", "moves")
+    lab = row_of(page, "signal recovered", "lab")
     assert "hardware" in lab
     assert "simulated" not in lab
     assert "simulated : proves the harness, says nothing about a device" in page.text
@@ -52,7 +53,7 @@ def test_each_test_carries_its_own_mark(show):
 
 def test_p99_of_few_events_is_not_shown(show):
     page = show((context(), rows("small", 298)))
-    row = row_of(page, "light_back")
+    row = row_of(page, "signal recovered")
     assert "not enough data: 299 needed" in row
     assert "p99 of" not in row
     assert "? not enough data" in row
@@ -63,71 +64,82 @@ def test_p99_of_few_events_is_not_shown(show):
 
 def test_p99_of_299_events_has_its_bound_and_a_verdict(show):
     page = show((context(), rows("small", 299)))
-    row = row_of(page, "light_back")
+    row = row_of(page, "signal recovered")
     assert re.search(r"\d ms \(p99 of 299; 95 % upper bound 49 ms; simulated\)", row)
     assert "✓ pass" in row
-    assert "✗ fail" in row_of(page, "carrier_up")
-    assert "exceed the limit" in row_of(page, "carrier_up")
+    assert "✗ fail" in row_of(page, "carrier up")
+    assert "exceed the limit" in row_of(page, "carrier up")
     assert "Verdicts: ✗ 1 fail ✓ 1 pass" in page.text
 
 
 def test_events_without_a_stage_are_counted(show):
-    page = show((context(), rows("small", 20, skip={("light_back", 3)})))
-    assert "19 of 20" in row_of(page, "light_back")
-    assert "crossed simulated 20 12" in row_of(page, "carrier_up")
+    page = show((context(), rows("small", 20, skip={("signal_recovered", 3)})))
+    assert "19 of 20" in row_of(page, "signal recovered")
+    assert "crossed simulated 20 12" in row_of(page, "carrier up")
 
 
 def test_closure_is_green_only_if_all_close(show):
     page = show((context(), rows("small", 200, missed={7, 8})))
-    assert "✓ closed" in closure_row(page, "light_back")
-    row = closure_row(page, "carrier_up")
+    assert "✓ closed" in closure_row(page, "signal recovered")
+    row = closure_row(page, "carrier up")
     assert "✗ not closed" in row
     assert "2 missed in moves" in row
     assert "398 of 400 (99.5 %)" in row
-    assert "198 of 200 (95 % interval 96.4 … 99.9 %)" in row
-    assert "1 ms (mean of 400)" in row
+    assert "198 of 200 (95 % interval 96.4 … 99.9 %; simulated)" in row
+    assert "1 ms (mean of 400; simulated)" in row
 
 
 def closure_row(page, stage):
-    table = page.fragment.split('aria-label="Closure"', 1)[1]
+    table = page.fragment.split('aria-label="Intervals and the ground truth"', 1)[1]
     found = next(r for r in table.split("</tr>") if f"<b>{stage}</b>" in r)
     return " ".join(re.sub(r"<[^>]+>", " ", found).split()).replace("( ", "(")
 
 
 def test_no_share_of_closure_is_rounded_up_to_all(show):
     page = show((context(), rows("small", 5000, missed={7})))
-    assert "9,999 of 10,000 (99.99 %)" in closure_row(page, "carrier_up")
+    assert "9,999 of 10,000 (99.99 %)" in closure_row(page, "carrier up")
 
 
-def test_cost_is_told_by_stamp_and_by_event(show):
+def test_delays_are_shown_by_stamp_and_by_event(show):
     page = show((context(), rows("small", 300, cost=True)))
     text = page.text
-    assert "The harness's own cost" in text
+    assert "Delays of the harness" in text
     assert "each stamp (600)" in text
     assert "worst of each event (300)" in text
 
 
-def test_cost_that_was_not_measured_is_not_told(show):
-    assert "own cost" not in show((context(), rows("small", 3))).text
+def test_delays_without_measurement_are_left_out(show):
+    assert "Delays of the harness" not in show((context(), rows("small", 3))).text
 
 
-def test_worst_port_speaks_for_its_event(journal):
+@pytest.mark.parametrize(
+    ("quantity", "unit", "side", "bounds"),
+    [
+        ("outage.carrier", "ns", None, [[4], [np.inf]]),
+        ("outage.carrier", "ns", "lower", [[1], [5]]),
+        ("rdma.bandwidth", "bit/s", None, [[1], [5]]),
+        ("rdma.bandwidth", "bit/s", "upper", [[4], [np.inf]]),
+        ("recovery.bus_bandwidth", "bit/s", None, [[1, 4, 2], [9, 5, np.inf]]),
+    ],
+    ids=["lower is better", "at least", "higher is better", "at most", "not combined"],
+)
+def test_the_worst_subject_of_an_event_is_its_sample(journal, quantity, unit, side, bounds):
     one = context()
-    for port, low, high in (("a", 1, 9), ("b", 4, 5), ("c", 2, None)):
+    for port, low, high in (("a", 1, 9), ("b", 4, 5), ("c", 2, 1e308)):
         value = 4 if port != "c" else 3
-        journal.append(one, Row(port, "outage.carrier", value, low, high, "ns", 0, {"event": 0}))
+        journal.append(one, Row(port, quantity, value, low, high, unit, 0, {"event": 0}))
     journal.close()
-    series = collect(read_journal(journal.path)).testbeds[0].tests[0].series["outage.carrier"]
-    assert [bound.tolist() for bound in series.each_event()] == [[4], [np.inf]]
-    assert [bound.tolist() for bound in series.each_event(greatest=False)] == [[1], [5]]
+    test = collect(read_journal(journal.path)).testbeds[0].tests[0]
+    found = [np.where(bound > 1e300, np.inf, bound) for bound in test.samples(quantity, side)]
+    assert [bound.tolist() for bound in found] == bounds
 
 
-def test_time_without_upper_bound_is_drawn_and_said(show):
+def test_time_without_upper_bound_is_drawn_and_marked(show):
     lost = [
         Row("small", "reconfiguration.carrier_up", MS, MS, None, "ns", k, {"event": k})
         for k in range(9)
     ]
-    assert "no bound" in row_of(show((context(), lost)), "carrier_up")
+    assert "no bound" in row_of(show((context(), lost)), "carrier up")
 
 
 def test_ports_are_ordered_as_people_count():

@@ -5,8 +5,8 @@ import re
 import pytest
 from report_runs import MS, context, rows
 
-from harness.record import Row
-from harness.report.markup import chip
+from lightrig.harness.record import Row
+from lightrig.harness.report.markup import chip
 
 
 def plain(subject, quantity, value, unit="dB", **conditions):
@@ -79,7 +79,7 @@ def test_condition_that_was_measured_is_no_axis(show):
     assert not any("over" in label for label in page.labelled)
 
 
-def test_words_that_held_for_a_row_part_its_subject(show):
+def test_textual_conditions_distinguish_subjects(show):
     found = [
         plain("server0", "bit_error", value, "1", pattern=pattern)
         for pattern, value in (("PRBS7", 1e-9), ("PRBS31", 2e-9))
@@ -89,7 +89,7 @@ def test_words_that_held_for_a_row_part_its_subject(show):
 
 
 def test_limit_on_another_quantity_is_judged(show, small, tmp_path):
-    import testbeds
+    from lightrig import testbeds
 
     path = tmp_path / "limited.yaml"
     path.write_text(small.path.read_text() + "  insertion_loss: {max: 3 dB}\n")
@@ -101,12 +101,12 @@ def test_limit_on_another_quantity_is_judged(show, small, tmp_path):
     assert "insertion_loss" not in page.text.partition("nothing measured to judge by them")[2][:120]
 
 
-def test_stages_of_single_ports_are_no_other_quantity(show):
+def test_stages_of_single_ports_are_in_no_generic_section(show):
     page = show((context(), rows("small", 20)))
     assert "Other quantities" not in page.text
 
 
-def test_value_without_bounds_is_its_own(show):
+def test_the_bounds_of_a_value_are_the_value_without_bounds(show):
     found = [Row("s", "bus_bandwidth", 8e10 + n, None, None, "bit/s", 0, {}) for n in range(9)]
     assert "80 Gbit/s (median of 9; 95 % interval 80 … 80" in show((context(), found)).text
 

@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from report_runs import context, rows
 
-from harness.record import read_journal
-from harness.report import sections
+from lightrig.harness.record import read_journal
+from lightrig.harness.report import sections
 
 
 def test_fragment_is_well_formed_and_its_ids_are_unique(show):
@@ -67,7 +67,7 @@ def test_torn_journal_is_warned_of(journal, show):
     text = show(close=False).text
     assert "The journal is torn" in text
     assert "median of" not in text  # of three events there is none
-    assert "light_back" in text
+    assert "signal recovered" in text
 
 
 def test_damaged_journal_is_shown_as_far_as_it_goes(journal, show):
@@ -77,14 +77,14 @@ def test_damaged_journal_is_shown_as_far_as_it_goes(journal, show):
     journal.append_many(context(), rows("small", 3))
     text = show().text
     assert "The journal is damaged" in text
-    assert "light_back" in text
+    assert "signal recovered" in text
 
 
 def test_testbed_without_rows_is_drawn_all_the_same(show):
     page = show()
     assert "No rows in this run." in page.text
     assert "Wiring of small: 8 fibers" in page.labelled
-    assert "Limits stated, and nothing measured" in page.text
+    assert "Limits without a measurement" in page.text
 
 
 def test_large_run_stays_small(show):

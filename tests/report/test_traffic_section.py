@@ -4,14 +4,14 @@ import re
 
 from report_runs import context, rows
 
-from harness.record import Row
+from lightrig.harness.record import Row
 
 RATE = 200_000_000
 
 
 def collective(plan, share, name="all_reduce", sizes=(65_536, 1 << 20, 4 << 20), count=6):
     ring = "server0 - server1 - server2"
-    held = {"plan": plan, "ring": ring, "ranks": 3, "hops": 1, "line_rate_bps": RATE}
+    conditions = {"plan": plan, "ring": ring, "ranks": 3, "hops": 1, "line_rate_bps": RATE}
     return [
         Row(
             f"{name} {ring}",
@@ -21,7 +21,7 @@ def collective(plan, share, name="all_reduce", sizes=(65_536, 1 << 20, 4 << 20),
             None,
             "bit/s",
             0,
-            held | {"collective": name, "size": size, "tool": "Gloo"},
+            conditions | {"collective": name, "size": size, "tool": "Gloo"},
         )
         for size in sizes
         for n in range(count)
@@ -29,10 +29,12 @@ def collective(plan, share, name="all_reduce", sizes=(65_536, 1 << 20, 4 << 20),
 
 
 def recovery(event, survived=1, first=900_000_000):
-    held = {"event": event, "size": 1 << 20, "tool": "Gloo"}
-    found = [Row("rings", "recovery.survived", survived, survived, survived, "1", 0, held)]
+    conditions = {"event": event, "size": 1 << 20, "tool": "Gloo"}
+    found = [Row("rings", "recovery.survived", survived, survived, survived, "1", 0, conditions)]
     if survived:
-        found.append(Row("rings", "recovery.first_collective", first, first, first, "ns", 0, held))
+        found.append(
+            Row("rings", "recovery.first_collective", first, first, first, "ns", 0, conditions)
+        )
     bandwidths = [(-90, 150), (-10, 150), (900, 10), (990, 140)]
     found += [
         Row(
@@ -58,8 +60,8 @@ def test_a_line_for_each_topology_and_the_line_rate(show):
     assert "Bus bandwidth of all-reduce over its size" in page.labelled
     assert "line rate 200 Mbit/s" in page.text
     assert re.search(r"ring server0 - server1 - server2", page.text)
-    for words in ("64 KiB", "1 MiB", "4 MiB"):
-        assert words in page.text
+    for excerpt in ("64 KiB", "1 MiB", "4 MiB"):
+        assert excerpt in page.text
     assert re.search(r"18\d Mbit/s \(median of 6;", page.text)
     assert re.search(r"9[2-5](\.\d)? % of 200 Mbit/s", page.text)
 
@@ -84,7 +86,7 @@ def test_traffic_that_did_not_survive_is_counted(show):
     assert "1 of 2" in page.text
 
 
-def test_a_page_without_traffic_says_nothing_of_it(show):
+def test_a_page_without_traffic_has_no_such_section(show):
     page = show((context(), rows("small", 3)))
     assert "Collectives" not in page.text
     assert "Traffic under reconfiguration" not in page.text

@@ -9,7 +9,7 @@ import pytest
 from bench.served_lab import ServedLab
 from runs.running import Started, started
 
-from instruments.clock import SystemClock
+from lightrig.instruments.clock import SystemClock
 
 Start = Callable[..., Started]
 

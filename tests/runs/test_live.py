@@ -66,13 +66,16 @@ def test_one_line_a_test(runs: dict[str, Ended]) -> None:
     lines = [line for line in output.splitlines() if re.match(r"\d/2  ", line)]
     assert len(lines) == 2
     assert re.fullmatch(
-        r"1/2  passed   test_measured\[lab-straight-crossed\]  acknowledged [\d.]+ ms, "
-        r"light_back [\d.]+ ms, carrier_up [\d.]+ ms, first_datagram [\d.]+ ms "
+        r"1/2  passed       test_live\.py::test_measured\[lab/straight-to-crossed\]  "
+        r"acknowledged [\d.]+ ms, signal_recovered [\d.]+ ms, "
+        r"carrier_up [\d.]+ ms, first_datagram [\d.]+ ms "
         r"\(medians of 8, simulated\)  [\d.]+ m?s  (about \d+ s|less than a second) left",
         lines[0],
     )
     assert re.fullmatch(
-        r"2/2  failed   test_wrong\[lab\]  AssertionError: so wrong  [\d.]+ (m|µ)?s", lines[1]
+        r"2/2  failed       test_live\.py::test_wrong\[lab\]  "
+        r"AssertionError: so wrong  [\d.]+ (m|µ)?s",
+        lines[1],
     )
     assert "\r" not in output
     assert "%]" not in output
@@ -82,7 +85,7 @@ def test_one_line_a_test(runs: dict[str, Ended]) -> None:
 def test_quiet_and_verbose_are_as_pytest_has_them(runs: dict[str, Ended]) -> None:
     assert re.search(r"^\.F +\[100%\]$", runs["quiet"].output, re.MULTILINE)
     assert re.search(
-        r"test_live.py::test_measured\[lab-straight-crossed\] PASSED +\[ 50%\]",
+        r"test_live.py::test_measured\[lab/straight-to-crossed\] PASSED +\[ 50%\]",
         runs["verbose"].output,
     )
     for name in ("quiet", "verbose"):
@@ -108,8 +111,8 @@ def test_terminal_shows_what_runs(project: Path, tmp_path: Path) -> None:
     assert process.wait() == 1
     os.close(ours)
     plain = re.sub(r"\x1b\[[\d;]*m", "", seen.decode())
-    assert re.search(r"\r0/2  test_measured\[lab-straight-crossed\] ", plain)
-    assert re.search(r"\r1/2  test_wrong\[lab\]  (about|less).* left", plain)
+    assert re.search(r"\r0/2  test_live\.py::test_measured\[lab/straight-to-crossed\] ", plain)
+    assert re.search(r"\r1/2  test_live\.py::test_wrong\[lab\]  (about|less).* left", plain)
     (line,) = re.findall(r"\r(1/2  passed .*?)\r?\n", plain)
     assert "medians of 8" in line
 
@@ -134,7 +137,7 @@ def documented() -> dict[str, set[str]]:
 def test_events_are_what_the_document_says(runs: dict[str, Ended], project: Path) -> None:
     found = events((project / "events.jsonl").read_text())
     known = documented()
-    assert {event["event"] for event in found} == set(known) - {"note"}
+    assert {event["event"] for event in found} == set(known) - {"note", "tests_deselected"}
     for event in found:
         assert set(event) - {"event", "time"} == known[event["event"]]
     assert runs["plain"].code == 1
@@ -154,13 +157,13 @@ def test_events_tell_a_run_from_beginning_to_end(runs: dict[str, Ended], project
         for event in found
         if event["event"] == "quantity" and event["final"]
     }
-    light = final["reconfiguration.light_back"]
+    light = final["reconfiguration.signal_recovered"]
     assert light["lower"] <= light["value"] <= light["upper"]
     assert (light["n"], light["unit"], light["simulated"]) == (8, "ns", True)
     (verdict,) = (event for event in found if event["event"] == "verdict")
     assert (verdict["quantity"], verdict["outcome"]) == ("reconfiguration.carrier_up", "pass")
     ends = {e["test"].rpartition("::")[2]: e for e in found if e["event"] == "test_finished"}
-    assert ends["test_measured[lab-straight-crossed]"]["why"] is None
+    assert ends["test_measured[lab/straight-to-crossed]"]["why"] is None
     assert ends["test_wrong[lab]"]["why"].startswith("AssertionError: so wrong")
     last = found[-1]
     assert (last["event"], last["exit"], last["ended"]) == ("run_finished", 1, None)
@@ -193,7 +196,7 @@ def test_standard_output_is_events_alone(project: Path, tmp_path: Path) -> None:
     ]
     assert found[-1]["ended"].startswith("interrupted")
     assert Path(found[-1]["report"]).exists()
-    assert "passed   test_loud[lab]" in ended.stderr
+    assert "passed       test_loud.py::test_loud[lab]" in ended.stderr
 
 
 def test_another_plugin_may_have_the_short_name(tmp_path: Path) -> None:

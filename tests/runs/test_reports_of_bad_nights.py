@@ -13,9 +13,9 @@ from bench.served_lab import describe
 from report.pages import above, packed
 from runs.running import Ended, started
 
-from harness.record import read_journal
-from harness.report import write_page
-from testbeds import load
+from lightrig.harness.record import read_journal
+from lightrig.harness.report import write_page
+from lightrig.testbeds import load
 
 pytestmark = pytest.mark.timeout(300)  # eight runs side by side, on a machine that may be busy
 
@@ -39,7 +39,7 @@ def test_that_has_no_time(testbed, bench):
 
 def test_of_the_switch(fabric, switches, testbed):
     """A circuit that the switch cannot make."""
-    from testbeds import Circuit
+    from lightrig.testbeds import Circuit
     switches["ocs"].change((), [Circuit(1, 999)]).done()
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import subprocess
 from collections.abc import Sequence
 
-from instruments.wire.namespace import NamespaceShell, ProcessChannel
-from instruments.wire.shell import LineListener
+from lightrig.instruments.wire.namespace import NamespaceShell, ProcessChannel
+from lightrig.instruments.wire.shell import LineListener
 
 
 class Here(NamespaceShell):
@@ -15,7 +15,12 @@ class Here(NamespaceShell):
 
     def start(self, command: Sequence[str], listener: LineListener) -> ProcessChannel:
         pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+        process = subprocess.Popen(
+            self.local_command(command), stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
+        )
         channel = ProcessChannel(process, listener)
         self._channels.append(channel)
         return channel
+
+    def local_command(self, command: Sequence[str]) -> list[str]:
+        return list(command)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import paramiko
 
 LOGIN = ("bench", "correct-horse-battery")
-_GONE = (OSError, EOFError, paramiko.SSHException)
+_DISCONNECTED = (OSError, EOFError, paramiko.SSHException)
 
 
 class SshHost:
@@ -89,7 +89,7 @@ class SshHost:
         self._pump(program.stdout, channel.sendall)
         complaints.join()
         status = program.wait()
-        with contextlib.suppress(*_GONE):
+        with contextlib.suppress(*_DISCONNECTED):
             channel.send_exit_status(status % 256)
             channel.close()
         entry.join(5)
@@ -99,7 +99,7 @@ class SshHost:
     @staticmethod
     def _feed(channel: paramiko.Channel, program: "subprocess.Popen[bytes]") -> None:
         assert program.stdin is not None
-        with contextlib.suppress(*_GONE):
+        with contextlib.suppress(*_DISCONNECTED):
             while data := channel.recv(1 << 16):
                 program.stdin.write(data)
         with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ class SshHost:
 
     @staticmethod
     def _pump(source: "object", sink: Callable[[bytes], None]) -> None:
-        with contextlib.suppress(*_GONE):
+        with contextlib.suppress(*_DISCONNECTED):
             while data := os.read(source.fileno(), 1 << 16):  # type: ignore[attr-defined]
                 sink(data)
 

@@ -11,11 +11,11 @@ import pytest
 from program_host import Here
 from real_time import until
 
-from instruments.clock import Span, SystemClock
-from instruments.collectives import CollectiveCall, CollectiveFailedError, Exchange
-from instruments.servers.gloo import GlooRunner, NoPyTorchError, _shares
-from instruments.servers.linux import LinuxServer
-from testbeds.flows import Collective
+from lightrig.flows import Collective
+from lightrig.instruments.clock import Span, SystemClock
+from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError, Exchange
+from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError, _shares
+from lightrig.instruments.servers.linux import LinuxServer
 
 STAND_IN = Path(__file__).parent / "stand_in"
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
@@ -29,7 +29,7 @@ def runner() -> Iterator[Callable[..., GlooRunner]]:
         clock = SystemClock()
         servers = {f"server{n}": LinuxServer(f"server{n}", Here(), clock, {}) for n in range(ranks)}
         addresses = dict.fromkeys(servers, "127.0.0.1")
-        made.append(GlooRunner(servers, addresses, clock, interface="lo", others=others))
+        made.append(GlooRunner(servers, addresses, clock, interface="lo", lanes=others))
         return made[-1]
 
     yield build
@@ -52,7 +52,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(file: Path, count: int) -> None:
+def counted(file: Path, count: int) -> None:
     """Wait for so many more operations than the file tells of."""
     wanted = file.stat().st_size + count
     until(lambda: file.stat().st_size >= wanted, SystemClock())
@@ -106,7 +106,7 @@ def test_traffic_goes_on_until_it_is_stopped(
     clock = SystemClock()
     before = clock.now()
     running = gloo.start(("server0",), 64)
-    told(stand_in / "done", 7)
+    counted(stand_in / "done", 7)
     traffic = running.stop()
     completed = traffic.completed()
     assert len(completed) > 5
@@ -126,18 +126,18 @@ def test_traffic_that_is_stopped_before_it_begins_ends_and_the_next_goes_on(
         assert completed
         assert completed[-1][1].latest < clock.now()
     running = gloo.start(("server0",), 64)
-    told(stand_in / "done", 7)
+    counted(stand_in / "done", 7)
     assert len(running.stop().completed()) > 5
 
 
-def test_traffic_that_fails_is_told_and_what_it_did_is_kept(
+def test_failed_traffic_is_reported_with_its_operations(
     runner: Callable[..., GlooRunner], stand_in: Path
 ) -> None:
     gloo = runner(1)
     running = gloo.start(("server0",), 64)
-    told(stand_in / "done", 3)
+    counted(stand_in / "done", 3)
     (stand_in / "fault").touch()
-    told(stand_in / "failed", 1)
+    counted(stand_in / "failed", 1)
     traffic = running.stop()
     assert traffic.failures == {"server0": "Connection closed by peer"}
     assert traffic.operations["server0"]
@@ -211,8 +211,8 @@ def test_what_one_rank_gives_another_takes_and_idle_lanes_are_left_out() -> None
     for place, sizes in ((0, what.lanes[0]), (1, what.lanes[2])):
         for i, one in enumerate(what.ranks):
             assert [n * 4 for n in shares[one][place]["given"]] == list(sizes[i])
-            for j, other in enumerate(what.ranks):
-                assert shares[one][place]["given"][j] == shares[other][place]["taken"][i]
+            for j, second in enumerate(what.ranks):
+                assert shares[one][place]["given"][j] == shares[second][place]["taken"][i]
     assert {tuple(lane["lane"] for lane in lanes) for lanes in shares.values()} == {(0, 2)}
     assert what.size == sum(sum(map(sum, lane)) for lane in what.lanes)
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from tools.simulated_hosts import SECOND, Pair, served, tools
 
-from instruments.clock import Clock, Span, SystemClock
-from instruments.errors import DeniedError
-from instruments.servers.commands import Reading
-from instruments.servers.port_errors import PortErrors, pattern_errors
-from instruments.servers.tools.mlxlink import PrbsTest
-from instruments.virtual_clock import VirtualClock
+from lightrig.instruments.clock import Clock, Span, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.servers.commands import Reading
+from lightrig.instruments.servers.port_errors import PortErrors, pattern_errors
+from lightrig.instruments.servers.tools.mlxlink import PrbsTest
 
 RATE = 100e9
 
 
-class Told:
+class ClaimResult:
     """A server's tools that show one set of counters after another, ten seconds apart."""
 
     def __init__(self, readings: Sequence[dict[str, int]]) -> None:
@@ -33,7 +33,7 @@ class Told:
 
 def counted(fec: Any, *readings: dict[str, int]) -> Any:
     clock = SystemClock()
-    port = PortErrors("server0.nic0", Told(readings), "ens1", fec, RATE, clock)  # type: ignore[arg-type]
+    port = PortErrors("server0.nic0", ClaimResult(readings), "ens1", fec, RATE, clock)  # type: ignore[arg-type]
     return port.count(duration=0).result()
 
 
@@ -61,23 +61,23 @@ def test_without_lanes_the_corrected_bits_do() -> None:
 def test_after_fec_symbols_count() -> None:
     found = counted("after", FULL, {**FULL, "rx_bits_phy": 6 * 10**12, "rx_pcs_symbol_err_phy": 7})
     assert (found.bits, found.errors) == (10**11, 3)
-    port = PortErrors("p", Told([]), "ens1", "after", RATE, SystemClock())  # type: ignore[arg-type]
+    port = PortErrors("p", ClaimResult([]), "ens1", "after", RATE, SystemClock())  # type: ignore[arg-type]
     assert port.bits_per_second == RATE / 10
 
 
 @pytest.mark.parametrize(
-    ("later", "said"),
+    ("later", "reason"),
     [
-        ({**FULL, "rx_bits_phy": 10**9}, "began anew"),
-        ({**FULL, "rx_bits_phy": 6 * 10**12, "rx_corrected_bits_phy": 5}, "began anew"),
-        ({**FULL, "rx_bits_phy": 1 << 64}, "more than it can hold"),
-        ({name: count for name, count in FULL.items() if name != "rx_bits_phy"}, "began anew"),
+        ({**FULL, "rx_bits_phy": 10**9}, "were reset"),
+        ({**FULL, "rx_bits_phy": 6 * 10**12, "rx_corrected_bits_phy": 5}, "were reset"),
+        ({**FULL, "rx_bits_phy": 1 << 64}, "exceeds its width"),
+        ({name: count for name, count in FULL.items() if name != "rx_bits_phy"}, "were reset"),
     ],
 )
-def test_what_cannot_be_a_count_is_no_number(later: dict[str, int], said: str) -> None:
+def test_what_cannot_be_a_count_is_no_number(later: dict[str, int], reason: str) -> None:
     found = counted("before", FULL, later)
     assert found.void is not None
-    assert said in found.void
+    assert reason in found.void
     assert (found.bits, found.errors) == (0, 0)
 
 
@@ -113,7 +113,7 @@ def joined(folder: Path, **described: Any) -> Iterator[tuple[Pair, Clock, list[A
 
 
 def test_simulated_ports_count_what_their_light_makes(tmp_path: Path) -> None:
-    with joined(tmp_path, ber=1e-9) as (_, clock, (nic, _other)):
+    with joined(tmp_path, ber=1e-9) as (_, clock, (nic, _argument)):
         port = PortErrors("server0.nic0", nic, "ens1f0", "before", RATE, clock)
         found = port.count(duration=10 * SECOND).result()
         assert found.void is None
@@ -126,9 +126,9 @@ def patterns(
 ) -> None:
     with (
         pattern_errors("server0.nic0", both[0], "mlx5_0", "PRBS31", RATE, clock) as here,
-        pattern_errors("server1.nic0", both[1], "mlx5_0", there, RATE, clock) as other,
+        pattern_errors("server1.nic0", both[1], "mlx5_0", there, RATE, clock) as later,
     ):
-        body(here, other)
+        body(here, later)
 
 
 def test_a_pattern_is_counted_and_the_port_given_back(tmp_path: Path) -> None:
@@ -158,17 +158,17 @@ def test_another_pattern_is_not_zero_errors(tmp_path: Path) -> None:
         patterns(clock, both, body, there="PRBS7")
 
 
-def test_a_pattern_without_errors_told_says_so() -> None:
+def test_pattern_without_error_counters_is_void() -> None:
     class Mute:
         def clear(self) -> None:
             pass
 
         def read(self) -> Reading[PrbsTest]:
-            told = PrbsTest("PRBS31", "PRBS31", None, None, None, (True,), None, None, None)
-            return Reading(told, Span(10 * SECOND, 10 * SECOND))
+            reported = PrbsTest("PRBS31", "PRBS31", None, None, None, (True,), None, None, None)
+            return Reading(reported, Span(10 * SECOND, 10 * SECOND))
 
-    from instruments.servers.port_errors import PatternErrors
+    from lightrig.instruments.servers.port_errors import PatternErrors
 
     found = PatternErrors("p", Mute(), RATE, SystemClock()).count(duration=0).now()  # type: ignore[arg-type]
-    assert found.void == "it told no errors"
+    assert found.void == "it reported no errors"
     assert found.bits == 0

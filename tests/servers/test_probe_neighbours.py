@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from instruments.servers import probe
+from lightrig.instruments.servers import probe
 
 HERE, THERE = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -44,7 +44,7 @@ def receive(boot: uuid.UUID, sequence: int, last: tuple[int, int]) -> probe._Eve
     return event
 
 
-def test_the_sender_s_own_stamp_is_passed_on_where_its_clock_is_another():
+def test_send_stamp_of_another_clock_is_forwarded():
     event = receive(THERE, 9, (7, 3))
     assert (event.earliest, event.lost) == (100, (str(THERE), 4_000))
     assert event.fields()[6] == (str(THERE), 4_000)
@@ -62,7 +62,7 @@ def test_a_pause_of_the_sender_proves_nothing(boot):
     assert (event.earliest, event.lost) == (100, None)
 
 
-def test_a_gap_is_told_by_the_numbers_on_either_side() -> None:
+def test_gap_has_the_numbers_on_both_sides() -> None:
     (gap,) = hear(THERE, 9, (7, 3)).gaps
     port, last, first, received = gap.fields()
     assert (port, last, first) == ("fabric0", (7, str(THERE), 3, 1_000), (7, str(THERE), 9, 4_000))
@@ -79,8 +79,8 @@ def test_neither_the_next_number_nor_the_first_datagram_is_a_gap(last) -> None:
     assert hear(THERE, 4, last).gaps == []
 
 
-def test_departures_are_known_for_as_long_as_they_are_kept(monkeypatch) -> None:
-    monkeypatch.setattr(probe, "_DEPARTURES_KEPT", 4)
+def test_departures_are_bounded(monkeypatch) -> None:
+    monkeypatch.setattr(probe, "_DEPARTURES_STORED", 4)
     stream = object.__new__(probe._Stream)
     stream.sent, stream._departures = 6, [400, 500, 600, 300]
     numbers = [0, 2, 3, 4, 5, 6, 7]

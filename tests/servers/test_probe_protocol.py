@@ -12,17 +12,18 @@ import pytest
 from bench.served_lab import STRAIGHT, describe, set_circuits
 from real_time import LONG
 
-from instruments import kernel
-from instruments.clock import Clock, SystemClock
-from instruments.servers.linux import PROBE
-from instruments.simulated.kernel_links import KernelLinks, KernelPort
-from instruments.simulated.world import World
-from instruments.switches.polatis import Polatis
-from instruments.virtual_clock import VirtualClock
-from instruments.wire.namespace import NamespaceShell
-from instruments.wire.shell import Shell
-from instruments.wire.ssh import SshLogin, SshShell
-from testbeds import load
+from lightrig.instruments.clock import Clock, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers.linux import PROBE
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
+from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.switches.polatis import Polatis
+from lightrig.instruments.wire.namespace import NamespaceShell
+from lightrig.instruments.wire.shell import Shell
+from lightrig.instruments.wire.ssh import SshLogin, SshShell
+from lightrig.testbeds import load
 
 PORTS = ("ens1f0", "ens1f1")
 
@@ -34,7 +35,7 @@ class Probe:
 
     def __init__(self, shell: Shell, clock: Clock) -> None:
         self.clock = clock
-        self.said: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self._more = clock.event()
         self._numbers = itertools.count(1)
         command = [shell.python, "-u", "-c", PROBE.bootstrap, "lightrig-probe", "1"]
@@ -42,7 +43,7 @@ class Probe:
         self._channel.send(PROBE.packed())
 
     def line(self, text: str) -> None:
-        self.said.append(json.loads(text))
+        self.lines.append(json.loads(text))
         self._more.set()
 
     def ended(self, reason: str) -> None:
@@ -59,12 +60,12 @@ class Probe:
     def reply(self, number: int | None) -> dict[str, Any]:
         """Wait for the answer to request `number`."""
         while True:
-            for index, said in enumerate(self.said):
-                if said["id"] == number:
-                    return self.said.pop(index)
+            for index, lines in enumerate(self.lines):
+                if lines["id"] == number:
+                    return self.lines.pop(index)
             self._more = self.clock.event()
-            if not any(said["id"] == number for said in self.said):
-                assert self._more.wait(LONG), f"no answer to {number}: {self.said}"
+            if not any(lines["id"] == number for lines in self.lines):
+                assert self._more.wait(LONG), f"no answer to {number}: {self.lines}"
 
     def ask(self, do: str, **fields: Any) -> Any:
         reply = self.reply(self.send(do, **fields))
@@ -147,12 +148,12 @@ def real(namespaces: tuple[kernel.Namespaces, KernelLinks]) -> Iterator[Rig]:
 
 @pytest.fixture
 def simulated(tmp_path: Path) -> Iterator[Rig]:
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     world = World(load(describe(tmp_path)), clock, 3)
     known_hosts = tmp_path / "known_hosts"
     known_hosts.write_text("".join(f"{s.known_hosts}\n" for s in world.services.values()))
     at = world.services["ocs"]
-    switch = Polatis("ocs", at.host, clock, port=at.port, login=at.login, rerouting=True)
+    switch = Polatis("ocs", Endpoint("tl1", at.host, at.port, at.login), clock, rerouting=True)
 
     def light(on: bool) -> None:
         set_circuits(switch, STRAIGHT if on else ())
@@ -292,7 +293,7 @@ def test_datagrams_come_and_go_with_the_link(rig: Rig) -> None:
     assert silence[3] <= back[0][3]
 
 
-def test_what_was_lost_lies_between_two_numbers_and_their_sender_knows_when(rig: Rig) -> None:
+def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     rig.here.watch(PORTS[0], datagrams=True)
     token = rig.there.watch(PORTS[0], datagrams=True)["tokens"][PORTS[0]]
     boot = rig.there.ask("hello")["boot"]
@@ -316,14 +317,14 @@ def test_what_was_lost_lies_between_two_numbers_and_their_sender_knows_when(rig:
     assert rig.here.settle()["gaps"] == []
 
 
-def test_a_datagram_counts_only_if_the_other_end_sends(rig: Rig) -> None:
+def test_broadcasts_of_the_sender_are_filtered(rig: Rig) -> None:
     rig.here.watch(PORTS[0], datagrams=True)
     rig.light(True)
     answer = rig.here.settle("carrier", "datagram", timeout=100_000_000)
     assert answer["missing"] == [[PORTS[0], "datagram"]]
 
 
-def test_a_settle_that_waits_holds_up_nobody(rig: Rig) -> None:
+def test_waiting_settle_does_not_delay_requests(rig: Rig) -> None:
     rig.here.watch(*PORTS)
     stages = {PORTS[0]: ["carrier"]}
     waiting = rig.here.send("settle", ports=stages, timeout_ns=LONG)
@@ -332,7 +333,7 @@ def test_a_settle_that_waits_holds_up_nobody(rig: Rig) -> None:
     assert rig.here.reply(waiting)["ok"]["settled"] is True
 
 
-def test_unwatch_answers_who_still_waits(probe: Probe) -> None:
+def test_unwatch_fails_waiting_requests(probe: Probe) -> None:
     probe.watch(*PORTS)
     waiting = probe.send("settle", ports={PORTS[0]: ["carrier"]}, timeout_ns=LONG)
     assert probe.ask("unwatch") == {}
@@ -385,14 +386,14 @@ DURING: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 def check_refusals(probe: Probe, requests: list[tuple[str, Any, dict[str, Any]]]) -> None:
-    said = []
+    lines = []
     for _, do, fields in requests:
         reply = probe.reply(probe.send(do, **fields))
-        said.append(probe.kind_of(reply) if "error" in reply else "ok")
-        if said[-1] == "ok" and do == "watch":
+        lines.append(probe.kind_of(reply) if "error" in reply else "ok")
+        if lines[-1] == "ok" and do == "watch":
             probe.ask("unwatch")
     assert [
-        (kind, *request) for kind, (_, *request) in zip(said, requests, strict=True)
+        (kind, *request) for kind, (_, *request) in zip(lines, requests, strict=True)
     ] == requests
 
 

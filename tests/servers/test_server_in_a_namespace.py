@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from real_time import LONG
 
-from instruments import kernel
-from instruments.capabilities import PortWatch
-from instruments.clock import SystemClock
-from instruments.errors import DisconnectedError
-from instruments.servers.linux import LinuxServer
-from instruments.simulated.kernel_links import KernelLinks, KernelPort
-from instruments.wire.namespace import NamespaceShell
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.capabilities import PortWatch
+from lightrig.instruments.core.errors import DisconnectedError
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
+from lightrig.instruments.wire.namespace import NamespaceShell
 
 PORT = "fabric0"
 PAIR = frozenset({f"a.{PORT}", f"b.{PORT}"})
@@ -90,13 +90,13 @@ def test_a_stopped_namespace_program_ends_every_wait(
     assert server.identity().manufacturer == "Linux"
 
 
-def test_a_namespace_that_is_gone_says_so() -> None:
+def test_ended_namespace_is_reported() -> None:
     if reason := kernel.available():
         pytest.skip(reason)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    server = LinuxServer("gone", NamespaceShell(gone.pid), SystemClock(), {})
-    with contextlib.closing(server), pytest.raises(DisconnectedError, match="gone") as lost:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    server = LinuxServer("ended", NamespaceShell(ended.pid), SystemClock(), {})
+    with contextlib.closing(server), pytest.raises(DisconnectedError, match="ended") as lost:
         server.identity()
     assert "because" in str(lost.value)
 

@@ -17,18 +17,18 @@ import pytest
 from real_time import over_soon
 from ssh_host import LOGIN, SshHost
 
-from instruments.capabilities import PortWatch
-from instruments.clock import SystemClock
-from instruments.errors import (
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.capabilities import PortWatch
+from lightrig.instruments.core.errors import (
     DisconnectedError,
     GarbledError,
     InstrumentError,
     NoReplyError,
     UnreachableError,
 )
-from instruments.servers import program
-from instruments.servers.linux import LinuxServer
-from instruments.wire.ssh import SshLogin, SshShell
+from lightrig.instruments.servers import program
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.wire.ssh import SshLogin, SshShell
 
 LO = [PortWatch("lo")]
 LONG = 20_000_000_000
@@ -81,7 +81,7 @@ def server(open_shell: Callable[..., SshShell]) -> Iterator[LinuxServer]:
 # ------------------------------------------------------------------ what it can do
 
 
-def test_it_is_who_it_says(server: LinuxServer, host: SshHost) -> None:
+def test_identity_of_the_host(server: LinuxServer, host: SshHost) -> None:
     identity = server.identity()
     assert identity.manufacturer == "Linux"
     assert identity.model == f"kernel {platform.release()}"
@@ -115,7 +115,7 @@ def test_datagrams_are_counted(server: LinuxServer) -> None:
     assert received == 0  # a port does not hear itself
 
 
-def test_a_wait_holds_up_nobody(server: LinuxServer) -> None:
+def test_waiting_request_does_not_delay_later_ones(server: LinuxServer) -> None:
     server.watch(LO, period=1_000_000, datagram_period=None)
     waiting = server.settle({"lo": ["carrier"]}, timeout=3 * SHORT)
     assert server.settle({}, timeout=LONG).result().missing == ()
@@ -130,7 +130,7 @@ def test_a_wait_holds_up_nobody(server: LinuxServer) -> None:
         (lambda s: s.settle({}, timeout=0).result(), "not_watching"),
     ],
 )
-def test_a_refusal_says_what_was_asked_and_the_next_request_works(
+def test_refusal_names_the_request_and_the_next_one_works(
     server: LinuxServer, ask: Callable[[LinuxServer], object], kind: str
 ) -> None:
     with pytest.raises(InstrumentError) as refused:
@@ -144,9 +144,7 @@ def test_a_refusal_says_what_was_asked_and_the_next_request_works(
 # -------------------------------------------------------------------- what goes wrong
 
 
-def test_a_probe_that_dies_while_asked_is_told_with_its_last_words(
-    server: LinuxServer, host: SshHost
-) -> None:
+def test_end_of_the_probe_shows_its_stderr(server: LinuxServer, host: SshHost) -> None:
     host.rewrite = lambda _: f"{SWALLOW} echo 'MemoryError: no room' >&2; exit 1"
     with pytest.raises(DisconnectedError) as lost:
         server.identity()
@@ -156,7 +154,7 @@ def test_a_probe_that_dies_while_asked_is_told_with_its_last_words(
     assert server.identity().manufacturer == "Linux"
 
 
-def test_the_last_words_of_a_long_complaint_are_told(server: LinuxServer, host: SshHost) -> None:
+def test_end_of_a_long_stderr_is_shown(server: LinuxServer, host: SshHost) -> None:
     host.rewrite = lambda _: (
         f"{SWALLOW} i=0; while [ $i -lt 400 ]; do echo '  File \"probe.py\", line 1' >&2;"
         " i=$((i+1)); done; echo 'RecursionError: too deep' >&2; exit 1"
@@ -194,7 +192,7 @@ def test_without_python_the_shell_is_quoted(server: LinuxServer, host: SshHost) 
         assert "not found" in str(missing.value)
 
 
-def test_a_program_that_ends_at_once_says_so(server: LinuxServer, host: SshHost) -> None:
+def test_program_that_ends_at_once_is_reported(server: LinuxServer, host: SshHost) -> None:
     host.rewrite = lambda _: "exit 0"
     for _ in range(5):
         with pytest.raises(DisconnectedError, match="hello"):
@@ -217,8 +215,8 @@ def test_garbage_before_the_answers_is_set_aside(server: LinuxServer, host: SshH
         '{"id":1,"at":{},"ok":{}}',
         '{"id":[],"at":[1,2],"ok":{}}',
     ]
-    said = "".join(f"printf '%s\\n' '{line}';" for line in noise)
-    host.rewrite = lambda command: f"{said} printf '\\377\\376\\n'; exec {command}"
+    lines = "".join(f"printf '%s\\n' '{line}';" for line in noise)
+    host.rewrite = lambda command: f"{lines} printf '\\377\\376\\n'; exec {command}"
     assert server.identity().manufacturer == "Linux"
     set_aside = [line for line in server.wire() if line.endswith("! not an answer of the probe")]
     assert len(set_aside) >= 8
@@ -275,7 +273,7 @@ def test_silence_is_no_reply_and_a_late_answer_is_nobodys(
     assert '"do":"hello"' in silent.value.command
     monkeypatch.setattr(program, "GRACE", LONG)
     assert server.identity().manufacturer == "Linux"
-    assert any("nobody waits for it" in line for line in server.wire())
+    assert any("no request waits for it" in line for line in server.wire())
 
 
 # -------------------------------------------------------------------- the way there
@@ -290,7 +288,7 @@ def test_an_unknown_host_key_is_refused_with_advice(
     assert "must be accepted there once" in str(unknown.value)
 
 
-def test_a_changed_host_key_is_refused_and_said(
+def test_changed_host_key_is_refused(
     open_shell: Callable[..., SshShell], known_hosts: Path, host: SshHost
 ) -> None:
     known_hosts.write_text(host.known_hosts_line(paramiko.ECDSAKey.generate()))
@@ -321,7 +319,7 @@ def test_the_password_is_in_no_trace(server: LinuxServer, host: SshHost) -> None
     assert LOGIN[1] not in f"{lost.value} {server.wire()} {host.commands}"
 
 
-def test_a_closed_port_is_told_with_its_address(open_shell: Callable[..., SshShell]) -> None:
+def test_closed_port_error_names_the_address(open_shell: Callable[..., SshShell]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(UnreachableError, match=f"127.0.0.1:{port} after"):
@@ -329,18 +327,18 @@ def test_a_closed_port_is_told_with_its_address(open_shell: Callable[..., SshShe
 
 
 @contextlib.contextmanager
-def something_that_says(words: bytes | None) -> Iterator[int]:
+def server_that_sends(greeting: bytes | None) -> Iterator[int]:
     """A port where something listens that is no SSH server; None hangs, others hang up."""
     listener = socket.create_server(("127.0.0.1", 0))
-    held: list[socket.socket] = []
+    open_sockets: list[socket.socket] = []
 
     def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = listener.accept()
-                held.append(connection)
-                if words is not None:
-                    connection.sendall(words)
+                open_sockets.append(connection)
+                if greeting is not None:
+                    connection.sendall(greeting)
                     connection.shutdown(socket.SHUT_WR)
 
     thread = threading.Thread(target=serve, daemon=True)
@@ -348,22 +346,22 @@ def something_that_says(words: bytes | None) -> Iterator[int]:
     yield listener.getsockname()[1]
     listener.shutdown(socket.SHUT_RDWR)
     thread.join()
-    for connection in held:
+    for connection in open_sockets:
         connection.close()
     listener.close()
 
 
 @pytest.mark.parametrize(
-    "words",
+    "greeting",
     [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00\r\n", b"SSH-2.0-x\r\n"],
     ids=["silent", "closes", "http", "binary", "closes after its banner"],
 )
 def test_what_is_no_ssh_server_is_unreachable(
-    open_shell: Callable[..., SshShell], words: bytes | None
+    open_shell: Callable[..., SshShell], greeting: bytes | None
 ) -> None:
     with (
         over_soon(),
-        something_that_says(words) as port,
+        server_that_sends(greeting) as port,
         pytest.raises(UnreachableError, match=f":{port}"),
     ):
         open_shell(port=port, connect_timeout=0.3)

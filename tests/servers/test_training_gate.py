@@ -1,37 +1,37 @@
-"""Where a rank's operations wait: counted by group, joined where a stage sends and takes back."""
+"""Gate of a rank's operations: counted by group, joined where a stage sends and receives."""
 
 import threading
 
 import pytest
 
-from instruments.servers.training_program import Gate, RefusedError
+from lightrig.instruments.servers.training_program import Gate, RefusedError
 
 GROUPS = {"data": (0, 1), "pipeline": (0, 2)}
 
 
 class Rank:
-    """A gate and what it has told."""
+    """A gate and its events."""
 
-    def __init__(self, *, held: bool) -> None:
-        self.told: list[dict] = []
-        self.gate = Gate(GROUPS, self.told.append, held=held)
+    def __init__(self, *, gated: bool) -> None:
+        self.events: list[dict] = []
+        self.gate = Gate(GROUPS, self.events.append, gated=gated)
 
     def ended(self) -> list[int]:
-        return [each["ended"] for each in self.told if "ended" in each]
+        return [each["ended"] for each in self.events if "ended" in each]
 
 
 @pytest.fixture
 def free() -> Rank:
-    """A rank whose operations may run at once, and whose ends are told all the same."""
-    rank = Rank(held=True)
-    tell = rank.gate._tell
+    """A rank whose operations are permitted at once."""
+    rank = Rank(gated=True)
+    emit = rank.gate._emit
 
-    def told(what: dict) -> None:
-        tell(what)
-        if "wants" in what:
-            rank.gate.go(what["wants"], None)
+    def permit(event: dict) -> None:
+        emit(event)
+        if "wants" in event:
+            rank.gate.go(event["wants"], None)
 
-    rank.gate._tell = told
+    rank.gate._emit = permit
     return rank
 
 
@@ -49,15 +49,15 @@ def test_operations_are_counted_by_their_group(free: Rank) -> None:
     assert all(0 < asked <= began <= ended for *_, asked, began, ended in gate.operations)
 
 
-def test_an_operation_waits_for_its_word() -> None:
-    rank = Rank(held=True)
+def test_gated_operation_waits_for_permission() -> None:
+    rank = Rank(gated=True)
     announced, begun = threading.Event(), threading.Event()
 
     def tell(what: dict) -> None:
-        rank.told.append(what)
+        rank.events.append(what)
         announced.set()
 
-    rank.gate._tell = tell
+    rank.gate._emit = tell
 
     def run() -> None:
         rank.gate.begin("allreduce", (0, 1), 4)
@@ -67,14 +67,14 @@ def test_an_operation_waits_for_its_word() -> None:
     thread.start()
     assert announced.wait(10)
     assert not begun.is_set()
-    assert rank.told == [{"wants": 0, "operation": ["data", 0, "allreduce", 4]}]
+    assert rank.events == [{"wants": 0, "operation": ["data", 0, "allreduce", 4]}]
     rank.gate.go(0, None)
     thread.join()
     assert begun.is_set()
 
 
-def test_an_operation_that_is_refused_says_why(free: Rank) -> None:
-    free.gate._tell = lambda what: free.gate.go(what["wants"], "no rail is left")
+def test_refused_operation_raises_the_reason(free: Rank) -> None:
+    free.gate._emit = lambda what: free.gate.go(what["wants"], "no rail is left")
     with pytest.raises(RefusedError, match="no rail is left"):
         free.gate.begin("allreduce", (0, 1), 4)
 
@@ -82,7 +82,7 @@ def test_an_operation_that_is_refused_says_why(free: Rank) -> None:
 def test_ranks_that_no_rail_joins_are_named(free: Rank) -> None:
     with pytest.raises(RefusedError, match=r"allreduce among ranks \[0, 3\].*data \[0, 1\]"):
         free.gate.begin("allreduce", (3, 0), 4)
-    assert not free.told
+    assert not free.events
 
 
 def test_what_is_begun_before_anything_is_waited_for_is_one_operation(free: Rank) -> None:
@@ -122,10 +122,10 @@ def test_an_operation_ends_when_its_last_part_does(free: Rank) -> None:
     assert free.ended() == [both]
 
 
-def test_a_rank_that_is_watched_tells_nothing() -> None:
-    rank = Rank(held=False)
+def test_watched_rank_sends_no_events() -> None:
+    rank = Rank(gated=False)
     number = rank.gate.begin("allreduce", (0, 1), 4)
     rank.gate.done(number)
-    assert rank.told == []
+    assert rank.events == []
     *_, asked, began, ended = rank.gate.operations[number]
     assert asked == began <= ended

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from program_host import Here
 
-from instruments.clock import Span, SystemClock
-from instruments.servers.gloo import NoPyTorchError
-from instruments.servers.linux import LinuxServer
-from instruments.servers.training import (
+from lightrig.instruments.clock import Span, SystemClock
+from lightrig.instruments.servers.gloo import NoPyTorchError
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.training import (
     Control,
     RunningScript,
     Script,
@@ -80,7 +80,7 @@ class Follower:
     def ended(self, rank: int, number: int) -> None:
         self.over.append((rank, number))
 
-    def said(self, rank: int, line: str, at: Span) -> None:
+    def printed(self, rank: int, line: str, at: Span) -> None:
         self.lines.setdefault(rank, []).append(line)
 
 
@@ -128,23 +128,23 @@ def test_ranks_of_pytorch_wait_for_their_word(
     seen = [running.result() for running in begin(2, TWO, "watched")]
     watched = dict(follower.lines)
     follower.lines = {}
-    held = [running.result() for running in begin(2, TWO, "held")]
+    gated = [running.result() for running in begin(2, TWO, "gated")]
     assert follower.lines == watched
     assert follower.lines[0][1::2] == ["[1.0, 1.0, 1.0]"] * 2
     assert follower.lines[0][::2] == follower.lines[1][::2]
-    assert [one.operation for one in held[0]] == [one.operation for one in seen[0]]
-    assert len(follower.wanted) == len(held[0]) + len(held[1])
+    assert [one.operation for one in gated[0]] == [one.operation for one in seen[0]]
+    assert len(follower.wanted) == len(gated[0]) + len(gated[1])
     assert len(follower.over) == len(follower.wanted)
-    kinds = [one.operation.kind for one in held[0]]
+    kinds = [one.operation.kind for one in gated[0]]
     # Sent and received at once is one operation.
     assert kinds[-3:-1] == ["allreduce", "send"]
-    assert all(one.began.latest <= one.ended.latest for one in held[1])
+    assert all(one.began.latest <= one.ended.latest for one in gated[1])
 
 
-def test_every_operation_is_announced_and_told_of(
+def test_every_operation_is_announced_and_its_end_reported(
     follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
 ) -> None:
-    (running,) = begin(1, ALONE, "held", "4.5")
+    (running,) = begin(1, ALONE, "gated", "4.5")
     done = running.result()
     # What is received as well is not known when the sending is announced.
     first, second = Wanted("data", 0, "allreduce", 12), Wanted("data", 1, "send", 4)
@@ -155,7 +155,7 @@ def test_every_operation_is_announced_and_told_of(
     assert all(one.asked < one.began <= one.ended for one in done)
 
 
-def test_a_rank_that_is_watched_waits_for_nobody(
+def test_watched_rank_does_not_wait(
     follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
 ) -> None:
     for _ in range(2):
@@ -179,12 +179,12 @@ def test_an_operation_that_is_refused_ends_the_script(
     follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
 ) -> None:
     follower.refused = "no rail is left: ocs did not answer"
-    (running,) = begin(1, ALONE, "held", "4.5")
+    (running,) = begin(1, ALONE, "gated", "4.5")
     with pytest.raises(TrainingFailedError, match="no rail is left: ocs did not answer"):
         running.result()
 
 
-def test_a_server_without_pytorch_says_so(
+def test_server_without_pytorch_is_reported(
     begin: Callable[..., list[RunningScript]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('there is none')")

@@ -6,10 +6,11 @@ import struct
 
 import pytest
 
-from instruments.clock import SystemClock
-from instruments.simulated.hislip_peer import HislipPeer, hislip_resource
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.scpi_peer import Later, ScpiCommands, ScpiDialogue, block
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.hislip_server import HislipServer, hislip_resource
+from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice, block
 
 MS = 1_000_000
 HEADER = struct.Struct("!2sBBIQ")
@@ -83,18 +84,22 @@ class Client:
         self.side.line.close()
 
 
+class Laser(ScpiDevice):
+    @command("SLOW?")
+    def slow(self):
+        return DelayedReply(500 * MS, lambda: "slow")
+
+    @command("TRACe?")
+    def trace(self):
+        return block(bytes(2000))
+
+
 @pytest.fixture
 def address():
     clock = SystemClock()
-    server = PeerServer(clock)
-    commands = ScpiCommands("Maker,Laser,SIM-1,1.0")
-    commands.add("SLOW?", lambda _: Later(500 * MS, "slow"))
-    commands.add("TRACe?", lambda _: block(bytes(2000)))
-
-    def session(connection, index):
-        return ScpiDialogue(connection, clock, f"laser#{index}", commands)
-
-    yield server.listen(HislipPeer(session))
+    server = DeviceServer(clock)
+    laser = Laser("laser", clock, "Maker,Laser,SIM-1,1.0")
+    yield server.listen(HislipServer(laser.session))
     server.close()
     clock.close()
 
@@ -111,7 +116,7 @@ def client(address):
         yield make
 
 
-def test_questions_and_answers(client):
+def test_queries_and_replies(client):
     one = client()
     assert one.query(b"*IDN?\n") == b"Maker,Laser,SIM-1,1.0\n"
     assert one.query(b"*OPC?") == b"1\n"  # END ends a command as well as a line feed does
@@ -126,7 +131,7 @@ def test_a_command_in_pieces(client):
     assert one.sync.hear() == (DATA_END, 0, FIRST_ID + 2, b"Maker,Laser,SIM-1,1.0\n")
 
 
-def test_an_answer_in_pieces(client):
+def test_a_reply_in_pieces(client):
     one = client()
     kind, _, _, payload = one.side.ask(SIZE, payload=(500).to_bytes(8))
     assert kind == SIZED
@@ -139,7 +144,7 @@ def test_an_answer_in_pieces(client):
     assert b"".join(payload for *_, payload in pieces) == block(bytes(2000)) + b"\n"
 
 
-def test_an_answer_that_was_not_taken_is_lost(client):
+def test_an_unread_reply_is_lost(client):
     one = client()
     first = one.write(b"*IDN?\n")
     assert one.sync.hear()[2] == first
@@ -149,7 +154,7 @@ def test_an_answer_that_was_not_taken_is_lost(client):
     assert one.sync.hear() == (DATA_END, 0, second, b"1\n")
 
 
-def test_a_question_that_is_overtaken_is_not_answered(client):
+def test_a_superseded_query_has_no_reply(client):
     one = client()
     one.write(b"SLOW?\n")
     second = one.write(b"*OPC?\n")
@@ -196,7 +201,7 @@ def test_locks(client):
     assert one.side.ask(LOCK, 1)[1] == 1
 
 
-def test_clients_do_not_hear_each_other(client):
+def test_clients_get_only_their_replies(client):
     one, other = client(), client()
     assert one.number != other.number
     sent = [(each, each.write(b"*IDN?\n")) for each in (one, other, one, other)[:2]]
@@ -214,7 +219,7 @@ def test_the_rest_of_the_protocol(client):
 
 
 @pytest.mark.parametrize("which", ["sync", "side"])
-def test_one_channel_without_the_other_is_the_end(client, which):
+def test_closing_one_channel_ends_the_client(client, which):
     one = client()
     getattr(one, which).line.close()
     rest = one.side if which == "sync" else one.sync
@@ -232,7 +237,7 @@ def test_one_channel_without_the_other_is_the_end(client, which):
         (message(INITIALIZE, prologue=b"SH"), 1),
     ],
 )
-def test_what_is_no_beginning(address, first, code):
+def test_a_connection_must_begin_with_initialize(address, first, code):
     channel = Channel(address)
     channel.line.sendall(first)
     assert channel.hear()[:2] == (FATAL, code)
@@ -241,12 +246,12 @@ def test_what_is_no_beginning(address, first, code):
     channel.line.close()
 
 
-def test_data_before_both_channels_are_there(address):
+def test_data_before_both_channels_are_open(address):
     channel = Channel(address)
     channel.ask(INITIALIZE, payload=b"HISLIP0")
     assert channel.ask(DATA_END, payload=b"*IDN?\n")[:2] == (FATAL, 2)
     channel.line.close()
 
 
-def test_its_name():
+def test_resource_name():
     assert hislip_resource("127.0.0.1", 4881) == "TCPIP::127.0.0.1::hislip0,4881::INSTR"

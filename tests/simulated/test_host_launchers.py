@@ -6,9 +6,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from instruments.servers.launchers import Alone, Mpirun, Srun
-from instruments.servers.launchers import LaunchError as CannotLaunchError
-from instruments.simulated.host_launchers import LaunchError, launched
+from lightrig.instruments.servers.launchers import Alone, Mpirun, Srun
+from lightrig.instruments.servers.launchers import LaunchError as CannotLaunchError
+from lightrig.instruments.simulated.hosts.host_launchers import LaunchError, launched
 
 PROGRAM = ("all_reduce_perf", "-b", "8")
 
@@ -30,7 +30,7 @@ def test_mpirun_has_no_more_ranks_than_slots() -> None:
         launched(["mpirun", "--host", "a:1,b:1", "-np", "3", "x"])
 
 
-def test_srun_sorts_nodes_unless_told_otherwise() -> None:
+def test_srun_sorts_nodes_by_default() -> None:
     command = shlex.split("srun --nodelist=b,a --ntasks-per-node=2 -l x")
     assert launched(command).hosts == ("a", "a", "b", "b")
     assert launched(command).prefix == "0: "
@@ -45,7 +45,7 @@ def test_variables_before_a_launcher() -> None:
 @pytest.mark.parametrize(
     "command", ["mpirun --host a", "mpirun --no-such x", "srun x", "srun --what=1 x", "env A=1"]
 )
-def test_what_no_launcher_takes(command: str) -> None:
+def test_bad_launcher_arguments_are_errors(command: str) -> None:
     with pytest.raises(LaunchError):
         launched(command.split())
 
@@ -55,7 +55,9 @@ def test_what_no_launcher_takes(command: str) -> None:
     st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 3)), min_size=1, max_size=4),
     st.dictionaries(st.sampled_from(["NCCL_DEBUG", "NCCL_IB_HCA"]), st.sampled_from(["1", "=x"])),
 )
-def test_ours_are_understood(hosts: list[tuple[str, int]], environment: dict[str, str]) -> None:
+def test_commands_of_the_launchers_are_parsed(
+    hosts: list[tuple[str, int]], environment: dict[str, str]
+) -> None:
     unique = dict(hosts)
     ranks = tuple(host for host, count in unique.items() for _ in range(count))
     for launcher in (Mpirun(options=("--bind-to", "none")), Srun(options=("--mpi=pmix",))):

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from instruments.simulated.light import LightField
-from instruments.simulated.optics import DARK_DBM, Matrix, PortFaults
-from instruments.simulated.randomness import Chance
-from instruments.simulated.truth import Truth
-from instruments.virtual_clock import VirtualClock
-from testbeds import (
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.light import LightField
+from lightrig.instruments.simulated.world.optics import DARK_DBM, Matrix, PortFaults
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import (
     Circuit,
     Distribution,
     Fiber,
@@ -22,13 +21,6 @@ SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 
 
-@pytest.fixture
-def clock():
-    made = VirtualClock(patience=20)
-    yield made
-    made.close()
-
-
 def matrix(clock, *, ports=SimulatedPorts(), monitor=None, faults=PortFaults(), seed=1, sd=0.2):  # noqa: B008
     truth_of = SimulatedSwitch(
         loss=Distribution(1.2, sd),
@@ -36,7 +28,7 @@ def matrix(clock, *, ports=SimulatedPorts(), monitor=None, faults=PortFaults(), 
         ports=ports,
     )
     return Matrix(
-        *("ocs", truth_of, clock, Chance(seed), Truth(), lambda ingress: 0.0),
+        *("ocs", truth_of, clock, Chance(seed), GroundTruth(), lambda ingress: 0.0),
         lambda egress, ingress, at: None,
         lambda ingress, start, end: 1.0,
         faults,
@@ -48,7 +40,7 @@ def losses(made, size=8):
     return np.array([[made.loss(Circuit(a, b)) for b in egress] for a in ingress])
 
 
-def test_ports_add_their_part_to_every_circuit(clock):
+def test_port_losses_add_to_every_circuit(clock):
     plain = losses(matrix(clock))
     more = losses(matrix(clock, ports=SimulatedPorts(0.3, 0.2))) - plain
     assert np.ptp(more - more[:1] - more[:, :1] + more[0, 0]) == pytest.approx(0, abs=1e-12)
@@ -56,7 +48,7 @@ def test_ports_add_their_part_to_every_circuit(clock):
     assert np.ptp(more, axis=1).min() > 0.1
 
 
-def test_a_dirty_port_is_in_all_of_its_circuits_and_in_no_other(clock):
+def test_a_dirty_port_affects_exactly_its_circuits(clock):
     faults = PortFaults({3: 1.5, 12: 1.0})
     more = losses(matrix(clock, faults=faults)) - losses(matrix(clock))
     expected = np.zeros((8, 8))
@@ -76,7 +68,7 @@ def made_again(made, clock, times=40):
     return np.array(shown)
 
 
-def test_a_circuit_differs_each_time_it_is_made_around_its_loss(clock):
+def test_repeatability_varies_around_the_loss(clock):
     made = matrix(clock, ports=SimulatedPorts(repeatability_db=0.05))
     shown = made_again(made, clock)
     assert shown.std() == pytest.approx(0.05, rel=0.4)
@@ -84,7 +76,7 @@ def test_a_circuit_differs_each_time_it_is_made_around_its_loss(clock):
     assert made_again(matrix(clock), clock, 3).std() == 0
 
 
-def test_monitors_are_off_by_their_own_and_drift(clock):
+def test_monitors_have_offsets_and_drift(clock):
     made = matrix(clock, monitor=SimulatedMonitor(10_000_000, 0.0, 0.2, 0.1), sd=0.0)
     made.connect([Circuit(n, n + 8) for n in range(1, 9)])
     clock.sleep(SECOND)
@@ -99,7 +91,7 @@ def test_monitors_are_off_by_their_own_and_drift(clock):
     assert moved.std() == pytest.approx(0.1, rel=0.6)
 
 
-def test_a_stuck_monitor_shows_its_first_light_for_ever(clock):
+def test_a_stuck_monitor_keeps_its_first_reading(clock):
     made = matrix(clock, faults=PortFaults(stuck=frozenset({9})))
     assert made.readings([9, 10]) == [DARK_DBM, DARK_DBM]
     made.connect([Circuit(1, 9), Circuit(2, 10)])
@@ -116,7 +108,7 @@ def field():
     )
 
 
-def test_a_fiber_that_is_plugged_elsewhere_takes_its_light_along(clock):
+def test_a_replugged_fiber_delivers_its_light_elsewhere(clock):
     light, laser, meter = field(), Port("laser", "1"), Port("m", "1")
     light.emit(laser, 2.0, laser, 0)
     light.emit(Port("ocs", "5"), 0.5, laser, 0)
@@ -131,7 +123,7 @@ def test_a_fiber_that_is_plugged_elsewhere_takes_its_light_along(clock):
     assert light.origin(Port("ocs", "1")) == laser
 
 
-def test_light_that_fades_is_dimmed_whatever_is_emitted():
+def test_fading_dims_all_emitted_light():
     light, laser, ingress = field(), Port("laser", "1"), Port("ocs", "1")
     light.fade(laser, 1.0, 0)
     light.emit(laser, 2.0, laser, 0)

@@ -4,12 +4,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from instruments.clock import Span
-from instruments.simulated.links import NicLinks
-from instruments.simulated.randomness import Chance
-from instruments.simulated.truth import Truth
-from instruments.virtual_clock import VirtualClock
-from testbeds import Distribution, Port, SimulatedNic
+from lightrig.instruments.clock import Span
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.links import NicLinks
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Distribution, Port, SimulatedNic
 
 MS = 1_000_000
 S = 1000 * MS
@@ -26,7 +26,7 @@ EXACT = SimulatedNic(
 class Plant:
     def __init__(self, nic=EXACT, seed=1):
         self.clock = VirtualClock()
-        self.truth = Truth()
+        self.truth = GroundTruth()
         self.links = NicLinks(nic, self.clock, Chance(seed), self.truth)
 
     def up(self, port, now):
@@ -47,7 +47,7 @@ def plant():
     return Plant()
 
 
-def test_light_one_way_is_no_link(plant):
+def test_light_in_one_direction_is_no_link(plant):
     plant.links.hears(A, B, 5)
     assert plant.up(A, 100 * S) == plant.up(B, 100 * S) == [False] * 3
     assert plant.first(A, "firmware", up=True) is None
@@ -67,7 +67,7 @@ def test_a_link_comes_up_in_order(plant):
 
 
 @pytest.mark.parametrize("deaf", [A, B])
-def test_light_lost_one_way_takes_both_ends_down(plant, deaf):
+def test_light_lost_in_one_direction_takes_both_ends_down(plant, deaf):
     plant.join(A, B, 0)
     plant.links.hears(deaf, None, 10 * S)
     for port in (A, B):
@@ -114,7 +114,7 @@ def test_a_partner_that_changes_breaks_the_old_link_and_makes_the_new(plant):
     assert plant.up(A, 24 * S) == plant.up(C, 24 * S) == [True] * 3
 
 
-def test_listeners_are_told_of_both_ends(plant):
+def test_listeners_of_both_ends_are_called(plant):
     told = []
     for port in (A, B):
         plant.links.timeline(port).listeners.append(lambda port=port: told.append(port))
@@ -137,7 +137,7 @@ _CHANGES = st.lists(
 
 @settings(max_examples=150)
 @given(_CHANGES)
-def test_however_the_light_moves(changes):
+def test_transitions_alternate_for_random_light(changes):
     plant = Plant(SimulatedNic())
     heard: dict[Port, Port | None] = {A: None, B: None, C: None}
     now = 0
@@ -168,7 +168,7 @@ def test_however_the_light_moves(changes):
                 assert state["carrier"]
 
 
-def test_one_seed_gives_one_timeline_whoever_else_there_is():
+def test_one_seed_gives_one_timeline_beside_further_ports():
     def timeline(seed, *, others):
         plant = Plant(SimulatedNic(), seed)
         if others:
@@ -182,8 +182,8 @@ def test_one_seed_gives_one_timeline_whoever_else_there_is():
     assert len(timeline(1, others=False)) == 6
 
 
-def test_truth_finds_the_first_not_before():
-    truth = Truth()
+def test_ground_truth_finds_the_first_moment_since():
+    truth = GroundTruth()
     for at in (10, 20, 30):
         truth.note("ocs.17", "light", up=True, at=Span(at - 2, at))
     assert truth.first("ocs.17", "light", up=True, since=0) == (8, 10)

@@ -7,12 +7,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from instruments.simulated.light import LightTrace
-from instruments.simulated.optics import DARK_DBM, Matrix
-from instruments.simulated.randomness import Chance
-from instruments.simulated.truth import Truth
-from instruments.virtual_clock import VirtualClock
-from testbeds import Circuit, Distribution, SimulatedMonitor, SimulatedSwitch
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.light import LightTrace
+from lightrig.instruments.simulated.world.optics import DARK_DBM, Matrix
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Circuit, Distribution, SimulatedMonitor, SimulatedSwitch
 
 MS = 1_000_000
 PORTS = 6
@@ -34,8 +34,8 @@ class Bench:
     """A matrix, and what it said of its light."""
 
     def __init__(self, truth_of=SETTLED, seed=1):
-        self.clock = VirtualClock(patience=20)
-        self.truth = Truth()
+        self.clock = VirtualClock(stall_timeout=20)
+        self.truth = GroundTruth()
         self.lit = {}
         self.heard = []
         self.matrix = Matrix(
@@ -109,7 +109,7 @@ def test_circuits_are_a_matching_and_light_follows_them(steps):
 
 @settings(max_examples=100)
 @given(_STEPS)
-def test_what_is_heard_alternates_and_is_the_truth(steps):
+def test_light_events_alternate_and_match_ground_truth(steps):
     bench = Bench()
     for what, pause in steps:
         if what and isinstance(what[0], Circuit):
@@ -128,7 +128,7 @@ def test_what_is_heard_alternates_and_is_the_truth(steps):
     bench.clock.close()
 
 
-def test_light_comes_after_settling_and_goes_after_the_dark_delay():
+def test_light_arrives_after_settling_and_is_lost_after_the_dark_delay():
     bench = Bench(
         SimulatedSwitch(
             acknowledge=Distribution(40 * MS, 0, 2 * MS),
@@ -154,7 +154,7 @@ def test_light_comes_after_settling_and_goes_after_the_dark_delay():
     bench.clock.close()
 
 
-def test_making_what_is_made_changes_nothing(bench):
+def test_connecting_an_existing_circuit_changes_nothing(bench):
     bench.matrix.connect([Circuit(1, 7)])
     bench.clock.sleep(100 * MS)
     heard = list(bench.heard)
@@ -163,7 +163,7 @@ def test_making_what_is_made_changes_nothing(bench):
     assert bench.heard == heard
 
 
-def test_light_that_is_not_there_yet_never_comes(bench):
+def test_light_of_a_removed_circuit_never_arrives(bench):
     bench.matrix.connect([Circuit(1, 7)])
     bench.clock.sleep(MS)
     bench.matrix.disconnect([7])
@@ -172,7 +172,7 @@ def test_light_that_is_not_there_yet_never_comes(bench):
     assert bench.power(7) == [DARK_DBM]
 
 
-def test_light_never_comes_back_before_it_has_gone():
+def test_signal_is_never_recovered_before_it_is_lost():
     bench = Bench(
         SimulatedSwitch(
             dark=Distribution(30 * MS),
@@ -292,7 +292,7 @@ def test_a_long_history_keeps_what_the_longest_window_needs(pauses):
     assert trace.mean(start, now) == pytest.approx(energy / (1280 * MS), abs=1e-9)
 
 
-def test_no_more_leaves_than_a_ceiling_lets_out(bench):
+def test_a_ceiling_limits_the_power_at_an_egress(bench):
     """An attenuator holds a level or a ratio; what is below it anyway is left alone."""
     bench.matrix.connect([Circuit(1, 7), Circuit(2, 8)])
     bench.clock.sleep(100 * MS)
@@ -310,7 +310,7 @@ def test_no_more_leaves_than_a_ceiling_lets_out(bench):
     assert bench.power(7)[0] > launch(2) - 5
 
 
-def test_a_monitor_may_have_a_window_of_its_own(bench):
+def test_the_averaging_window_of_one_monitor(bench):
     bench.matrix.connect([Circuit(1, 7), Circuit(2, 8)])
     bench.clock.sleep(200 * MS)
     bench.matrix.average(8, 40 * MS)
@@ -324,8 +324,8 @@ def test_a_monitor_may_have_a_window_of_its_own(bench):
     assert half == pytest.approx(lit[1] - 3.01, abs=0.02)
 
 
-def test_a_switch_takes_as_long_as_it_is_told_to(bench):
-    bench.matrix.take(500 * MS)
+def test_the_switching_time_can_be_set(bench):
+    bench.matrix.set_switching_time(500 * MS)
     assert bench.matrix.connect([Circuit(1, 7)]) == 500 * MS
     bench.clock.sleep(499 * MS)
     assert 7 not in bench.lit

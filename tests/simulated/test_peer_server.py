@@ -8,9 +8,9 @@ import threading
 import pytest
 from real_time import over_soon
 
-from instruments.clock import SystemClock
-from instruments.simulated.peer_server import PeerServer
-from instruments.virtual_clock import VirtualClock
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 
 RESET = b"\x01\0\0\0\0\0\0\0"
 
@@ -37,7 +37,7 @@ class Echo:
 def echoes():
     """Where an echo listens, and its sessions."""
     clock = SystemClock()
-    server = PeerServer(clock)
+    server = DeviceServer(clock)
     sessions = []
 
     def make(connection, index):
@@ -66,7 +66,7 @@ def test_connections_are_counted_by_port(echoes):
         assert [ask(line, b"x") for line in lines] == [b"0:x", b"0:x", b"1:x"]
 
 
-def test_it_listens_on_loopback_at_the_port_it_is_told(echoes):
+def test_it_listens_on_loopback_at_the_given_port(echoes):
     _, _, server = echoes
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -74,7 +74,7 @@ def test_it_listens_on_loopback_at_the_port_it_is_told(echoes):
 
 
 @pytest.mark.parametrize(("word", "ends"), [(b"end", "end"), (b"reset", "reset")])
-def test_it_hangs_up_in_order_or_abruptly(echoes, word, ends):
+def test_a_connection_is_closed_in_order_or_reset(echoes, word, ends):
     address, sessions, _ = echoes
     for _ in range(10):
         with socket.create_connection(address, 5) as line:
@@ -98,7 +98,7 @@ def test_clients_that_vanish_do_no_harm(echoes):
     assert all(session.ended.wait(30) for session in sessions)
 
 
-def test_writing_to_a_client_that_is_gone_is_no_error(echoes):
+def test_writing_to_a_client_that_has_left_is_no_error(echoes):
     address, sessions, _ = echoes
     with socket.create_connection(address, 5) as line:
         assert ask(line, b"x") == b"0:x"
@@ -122,13 +122,13 @@ def test_closing_drops_every_connection(echoes):
 
 
 def test_a_server_that_never_listened_closes():
-    server = PeerServer(SystemClock())
+    server = DeviceServer(SystemClock())
     server.close()
 
 
-def test_what_a_serial_line_says_to_nobody_is_under_way_to_nobody():
-    clock = VirtualClock(patience=20)
-    server = PeerServer(clock)
+def test_output_without_a_serial_client_is_not_in_flight():
+    clock = VirtualClock(stall_timeout=20)
+    server = DeviceServer(clock)
     lines = []
 
     def session(connection, index):
@@ -153,8 +153,8 @@ def test_what_a_serial_line_says_to_nobody_is_under_way_to_nobody():
 
 
 def test_a_session_may_count_by_itself():
-    clock = VirtualClock(patience=20)
-    server = PeerServer(clock)
+    clock = VirtualClock(stall_timeout=20)
+    server = DeviceServer(clock)
     flights = []
 
     class Counting(Echo):

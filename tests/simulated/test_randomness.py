@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from instruments.simulated.randomness import Chance
-from testbeds import Distribution
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Distribution
 
 MS = 1_000_000
 
@@ -13,7 +13,7 @@ def draws(stream, count=600):
     return [stream.normal() for _ in range(count)]
 
 
-def test_a_stream_is_its_own():
+def test_streams_are_independent():
     chance = Chance(7)
     alone = draws(chance.stream("ocs/delays"))
     one, other = chance.stream("ocs/delays"), chance.stream("ocs/noise")
@@ -59,7 +59,7 @@ def test_more_pairs_take_longer():
     assert values.std() == pytest.approx(2 * MS * 50 / 40, rel=0.05)
 
 
-def test_what_has_no_spread_draws_nothing():
+def test_a_constant_duration_draws_nothing():
     one, other = Chance(1).stream("x"), Chance(1).stream("x")
     one.duration(Distribution(5))
     assert one.normal() == other.normal()

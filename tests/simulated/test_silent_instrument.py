@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench import bind
-from instruments.errors import NoReplyError
-from testbeds import load
+from lightrig.harness.bench import bind
+from lightrig.instruments.core.errors import NoReplyError
+from lightrig.testbeds import load
 
 LAB = """
 name: silent
@@ -33,7 +33,7 @@ def answers(ocs) -> bool:
     return True
 
 
-def test_silent_from_a_moment_on(tmp_path: Path) -> None:
+def test_silence_from_a_time_on(tmp_path: Path) -> None:
     bench = lab(tmp_path, "after: 20 s, lasting: 30 s")
     ocs = bench.switches["ocs"]
     assert ocs.circuits() == frozenset()
@@ -46,7 +46,7 @@ def test_silent_from_a_moment_on(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_silent_after_so_many_answers(tmp_path: Path) -> None:
+def test_silence_after_a_number_of_replies(tmp_path: Path) -> None:
     bench = lab(tmp_path, "answers: 12")
     ocs = bench.switches["ocs"]
     answered = sum(1 for _ in iter(lambda: answers(ocs), False))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.statistics.bit_errors import anytime_interval, error_ratio
-from harness.statistics.samples import SampleError
+from lightrig.harness.statistics.bit_errors import anytime_interval, error_ratio
+from lightrig.harness.statistics.samples import SampleError
 
 
 @given(st.integers(1, 10**6), st.integers(10**6, 10**14), st.floats(1e-15, 1e-2))
@@ -34,6 +34,7 @@ def test_without_errors_it_is_not_much_wider() -> None:
     assert -math.log(0.05) < upper * bits < 4.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [3e-13, 1e-12, 1e-10])
 def test_looking_all_the_time_breaks_no_confidence(ratio: float) -> None:
     """The exact one, looked at as often, would be wrong far more often than it says."""

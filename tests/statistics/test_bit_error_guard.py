@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.statistics import DriftVerdict, judge_drift
-from harness.statistics.bit_errors import error_ratio
-from testbeds.baselines import baselines_path, load_baselines
+from lightrig.harness.statistics import DriftVerdict, judge_drift
+from lightrig.harness.statistics.bit_errors import error_ratio
+from lightrig.testbeds.baselines import baselines_path, load_baselines
 
 HOME = Path(__file__).parents[2] / "testbeds"
 BITS = 3 * 10**12

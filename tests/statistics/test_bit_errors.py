@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from harness.statistics.bit_errors import (
+from lightrig.harness.statistics.bit_errors import (
     bits_needed,
     error_ratio,
     judge_error_ratio,
     lower_bound,
     upper_bound,
 )
-from harness.statistics.samples import SampleError
+from lightrig.harness.statistics.samples import SampleError
 
 counts = st.integers(1, 10**18).flatmap(
     lambda bits: st.tuples(st.integers(0, min(bits, 10**6)), st.just(bits))

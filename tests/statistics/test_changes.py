@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics import SampleError, find_changes, gaps, trend
-from harness.statistics.changes import Gap
-from harness.statistics.steps import FEWEST
+from lightrig.harness.statistics import SampleError, find_changes, gaps, trend
+from lightrig.harness.statistics.changes import Gap
+from lightrig.harness.statistics.steps import FEWEST
 
 SCATTER = 0.03
 

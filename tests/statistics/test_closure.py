@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from harness.statistics import Closure, SampleError, closure
-from harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics import Closure, SampleError, closure
+from lightrig.harness.statistics.binomial import clopper_pearson
 
 
 def test_ends_are_inside_and_widths_are_averaged():

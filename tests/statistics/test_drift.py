@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics import DriftRule, SampleError, judge_drift
-from harness.statistics.nights import expect
-from testbeds.baselines import Guard, RuleError
+from lightrig.harness.statistics import DriftRule, SampleError, judge_drift
+from lightrig.harness.statistics.nights import expect
+from lightrig.testbeds.baselines import Guard, RuleError
 
 RANK, INTERVAL = DriftRule(), DriftRule(test="interval")
 BOTH = pytest.mark.parametrize("rule", [RANK, INTERVAL], ids=lambda rule: rule.test)
@@ -47,6 +47,7 @@ def wandering(random, nights, samples=30):
 NIGHTS = [lognormal, bimodal, autocorrelated, scattered, drifting, wandering]
 
 
+@pytest.mark.long
 @BOTH
 @pytest.mark.parametrize("draw", NIGHTS, ids=lambda draw: draw.__name__)
 def test_false_alarms_are_as_rare_as_stated(draw, rule):

@@ -5,8 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from harness.statistics import SampleError
-from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine, latency_bandwidth
+from lightrig.harness.statistics import SampleError
+from lightrig.harness.statistics.latency_bandwidth import (
+    LatencyBandwidth,
+    NoLine,
+    latency_bandwidth,
+)
 
 SIZES = 2.0 ** np.arange(3, 31, 2)
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics import judge
-from testbeds import parse_limit
+from lightrig.harness.statistics import judge
+from lightrig.harness.statistics.limits import samples_needed
+from lightrig.testbeds import parse_limit
 
 P99 = parse_limit("outage", {"p99": "70 ns", "warn": "60 ns", "confidence": "95 %"})
 MAX = parse_limit("insertion_loss", {"max": "3 dB", "warn": "2.5 dB"})
@@ -74,3 +75,21 @@ def test_both_sides_mirror_each_other(side):
         limit = parse_limit("gain", {"min": "-3 dB"})
         found = judge(limit, [-value - 1 for value in values], [-value for value in values])
     assert (found.outcome, found.exceeding, found.possibly_exceeding) == ("fail", 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "needed"),
+    [
+        ({"p99": "70 ms"}, 299),
+        ({"p95": "70 ms"}, 59),
+        ({"p99": "70 ms", "confidence": "99 %"}, 459),
+        ({"max": "70 ms"}, None),
+        ({"max": "70 ms", "confidence": "95 %"}, None),
+    ],
+)
+def test_the_samples_that_a_limit_needs_pass_it_and_one_less_does_not(body, needed):
+    limit = parse_limit("reconfiguration.carrier_up", body)
+    assert samples_needed(limit) == needed
+    if needed is not None:
+        assert judge(limit, [0.0] * needed, [0.0] * needed).outcome == "pass"
+        assert judge(limit, [0.0] * (needed - 1), [0.0] * (needed - 1)).outcome == "not enough data"

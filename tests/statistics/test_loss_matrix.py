@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
-from harness.statistics.samples import SampleError
+from lightrig.harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
+from lightrig.harness.statistics.samples import SampleError
 
 
 def clean(seed, size=16, port=0.1, cell=0.1):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics import NotEnough, Quantile, SampleError, quantile, samples_needed
+from lightrig.harness.statistics import NotEnough, Quantile, SampleError, quantile, samples_needed
 
 SHARES = st.floats(0.01, 0.99)
 CONFIDENCES = st.floats(0.5, 0.999)
@@ -106,6 +106,7 @@ def test_more_confidence_is_wider(pair, a, b):
         assert less.upper <= more.upper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [6, 7, 30, 101])
 @pytest.mark.parametrize("window", [0.0, 2.0])
 def test_the_median_interval_covers(n, window):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from harness.statistics.samples import SampleError
-from harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
+from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
 
 POWERS = np.arange(-12.0, -5.0, 0.5)
 TARGET = 2.4e-4
@@ -19,6 +19,7 @@ def counts(
     return generator.poisson(bits * ratio), np.full(POWERS.size, bits)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("slope", "floor"), [(0.1, 0.0), (0.06, 0.0), (0.1, 3e-7)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(slope: float, floor: float) -> None:
     generator = np.random.default_rng(5)

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from harness.statistics.samples import SampleError
-from harness.statistics.sequential import SequentialTest
+from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.statistics.sequential import SequentialTest
 
 TEST = SequentialTest(good=3e-13, bad=1e-12)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.statistics.samples import SampleError
-from harness.statistics.uncertainty import (
+from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.statistics.uncertainty import (
     Component,
     combine,
     coverage_factor,

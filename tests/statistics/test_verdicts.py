@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics import SampleError, judge_maximum, judge_quantile
-from harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics import SampleError, judge_maximum, judge_quantile
+from lightrig.harness.statistics.binomial import clopper_pearson
 
 LIMIT = 100
 
@@ -102,6 +102,7 @@ def clearly(share):
     return share + 3 * math.sqrt(share * (1 - share) / 4000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "n"), [(0.9, 60), (0.95, 59), (0.99, 299), (0.99, 1000)])
 def test_false_verdicts_at_the_boundary_are_rare(q, n):
     """The exceeding share is a hair over 1 - q for a false pass, exactly that for a false fail."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from switch_rig import LOGIN, QUICK, Line, Rig, simulated_switch
 
-from instruments.clock import SystemClock
-from instruments.virtual_clock import VirtualClock
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
 
 
 @pytest.fixture
 def virtual() -> Iterator[Callable[..., Rig]]:
     """A switch in virtual time; all of a test's switches share a clock."""
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     with contextlib.ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(
             simulated_switch(clock, *args, **options)

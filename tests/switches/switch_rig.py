@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruments.clock import Clock
-from instruments.simulated.light import Channels, LightField
-from instruments.simulated.optics import Matrix
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.peers import Surroundings
-from instruments.simulated.polatis_peer import PolatisPeer
-from instruments.simulated.randomness import Chance
-from instruments.simulated.services import Service, serve
-from instruments.simulated.tl1_peer import Tl1Dialogue
-from instruments.simulated.truth import Truth
-from instruments.switches.polatis import Polatis
-from testbeds import Distribution, Identity, SimulatedMonitor, SimulatedSwitch, SwitchSpec
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.listeners import Service, serve
+from lightrig.instruments.simulated.protocols.tl1_device import Tl1ServerSession
+from lightrig.instruments.simulated.registry import DeviceContext
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.light import Channels, LightField
+from lightrig.instruments.simulated.world.optics import Matrix
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.switches.polatis import Polatis
+from lightrig.testbeds import Distribution, Identity, SimulatedMonitor, SimulatedSwitch, SwitchSpec
 
 MS = 1_000_000
 LOGIN = ("bench", "hunter2-and-more")
@@ -45,11 +46,11 @@ class Rig:
 
     clock: Clock
     matrix: Matrix
-    truth: Truth
-    peer: PolatisPeer
+    truth: GroundTruth
+    peer: SimulatedPolatis
     service: Service
     known_hosts: Path
-    sessions: list[Tl1Dialogue]
+    sessions: list[Tl1ServerSession]
     drivers: list[Polatis]
 
     @property
@@ -61,16 +62,10 @@ class Rig:
         return self.service.port
 
     def driver(self, *, login: tuple[str, str] | None = LOGIN, **options: Any) -> Polatis:
-        made = Polatis(
-            "ocs",
-            self.host,
-            self.clock,
-            scheme=self.service.scheme,  # type: ignore[arg-type]
-            port=self.port,
-            login=login,
-            known_hosts=self.known_hosts,
-            **options,
+        endpoint = Endpoint(
+            self.service.scheme, self.host, self.port, login, known_hosts=self.known_hosts
         )
+        made = Polatis("ocs", endpoint, self.clock, **options)
         self.drivers.append(made)
         return made
 
@@ -105,7 +100,7 @@ def simulated_switch(
     **options: Any,
 ) -> Iterator[Rig]:
     """A switch with 0 dBm at every ingress but the last, listening on one of its wires."""
-    truth, server, sessions = Truth(), PeerServer(clock), []
+    truth, server, sessions = GroundTruth(), DeviceServer(clock), []
     matrix = Matrix(
         name,
         truth_of,
@@ -116,7 +111,7 @@ def simulated_switch(
         lambda egress, ingress, at: None,
         lambda ingress, start, end: 0.0 if ingress == size[0] else 1.0,
     )
-    around = Surroundings(
+    context = DeviceContext(
         spec(name, size, options),
         clock,
         Chance(seed),
@@ -126,7 +121,7 @@ def simulated_switch(
         matrix,
         Channels(name, LightField(())),
     )
-    peer = PolatisPeer(around)
+    peer = SimulatedPolatis(context)
     make_session = peer.session
 
     def session(connection, index):

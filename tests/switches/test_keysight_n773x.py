@@ -12,19 +12,19 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from instruments.clock import Clock, SystemClock
-from instruments.errors import CANNOT, DeniedError, GarbledError, NotDoneError
-from instruments.simulated.keysight_n773x_peer import KeysightN773xPeer
-from instruments.simulated.light import Channels, LightField
-from instruments.simulated.optics import Matrix
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.peers import Surroundings
-from instruments.simulated.randomness import Chance
-from instruments.simulated.truth import Truth
-from instruments.switches.keysight_n773x import KeysightN773x, Unit
-from instruments.virtual_clock import VirtualClock
-from instruments.way import Way
-from testbeds import Circuit, Distribution, Identity, SimulatedSwitch, SwitchSpec
+from lightrig.instruments.clock import Clock, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NotDoneError
+from lightrig.instruments.simulated.devices.simulated_keysight_n773x import SimulatedKeysightN773x
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.registry import DeviceContext
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.light import Channels, LightField
+from lightrig.instruments.simulated.world.optics import Matrix
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.switches.keysight_n773x import KeysightN773x, Unit
+from lightrig.testbeds import Circuit, Distribution, Identity, SimulatedSwitch, SwitchSpec
 
 MS = 1_000_000
 QUICK = SimulatedSwitch(
@@ -41,8 +41,8 @@ CROSS = {Circuit(1, 4), Circuit(2, 3)}
 class Box:
     clock: Clock
     matrix: Matrix
-    truth: Truth
-    way: Way
+    truth: GroundTruth
+    way: Endpoint
     drivers: list[KeysightN773x]
 
     def driver(self, **options: Any) -> KeysightN773x:
@@ -59,15 +59,15 @@ def box(
     spec = SwitchSpec(
         "sel", "optical", "keysight-n773x", None, None, *size, None, None, options, Identity(), 1, 1
     )
-    truth, server = Truth(), PeerServer(clock)
+    truth, server = GroundTruth(), DeviceServer(clock)
     matrix = Matrix(
         "sel", truth_of, clock, Chance(1), truth, lambda _: 0.0, lambda egress, ingress, at: None
     )
     light = Channels("sel", LightField(()))
-    peer = KeysightN773xPeer(
-        Surroundings(spec, clock, Chance(1), truth, ("", ""), "SIM-sel", matrix, light)
+    peer = SimulatedKeysightN773x(
+        DeviceContext(spec, clock, Chance(1), truth, ("", ""), "SIM-sel", matrix, light)
     )
-    made = Box(clock, matrix, truth, Way("scpi", *server.listen(peer.session)), [])
+    made = Box(clock, matrix, truth, Endpoint("scpi", *server.listen(peer.session)), [])
     try:
         yield made
     finally:
@@ -79,19 +79,19 @@ def box(
 @pytest.fixture
 def boxed() -> Iterator[Callable[..., Box]]:
     """A box in virtual time."""
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     with contextlib.ExitStack() as stack:
         yield lambda *args, **other: stack.enter_context(box(clock, *args, **other))
     clock.close()
 
 
-def test_it_says_what_it_is(boxed):
+def test_identity(boxed):
     identity = boxed((1, 4)).driver().identity()
     assert (identity.manufacturer, identity.model) == ("Keysight Technologies", "N7734A")
     assert identity.simulated
 
 
-def test_a_selector_always_leads_somewhere(boxed):
+def test_a_switch_without_dark_position_always_has_a_circuit(boxed):
     made = boxed((1, 4))
     switch = made.driver()
     assert switch.circuits() == {Circuit(1, 2)}
@@ -144,13 +144,13 @@ def test_a_circuit_that_no_switch_of_the_box_can_make_is_refused(boxed):
 
 def test_several_switches_in_one_box_are_numbered_one_after_the_other(boxed):
     made = boxed((5, 8), modules="2x2,1x2+1x2,1x2")
-    switch = made.driver(channels=1)
+    switch = made.driver(per_slot=1)
     assert switch.circuits() == {Circuit(1, 5), Circuit(2, 6), Circuit(3, 7), Circuit(4, 9)}
 
 
 def test_dual_modules_have_channels(boxed):
     made = boxed((4, 8), modules="1x2+1x2,1x2+1x2")
-    switch = made.driver(channels=2)
+    switch = made.driver(per_slot=2)
     first = {Circuit(n, 2 * n + 3) for n in range(1, 5)}
     assert switch.circuits() == first
     switch.change([Circuit(2, 7), Circuit(4, 11)], [Circuit(2, 8), Circuit(4, 12)]).done()
@@ -200,7 +200,7 @@ def test_the_same_again_sends_no_route(boxed):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(list(itertools.product(range(1, 4), range(1, 5)))), max_size=8))
 def test_wherever_it_is_sent_it_goes(moves):
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     with box(clock, (3, 12)) as made:
         switch = made.driver()
         for ingress, number in moves:
@@ -213,19 +213,19 @@ def test_wherever_it_is_sent_it_goes(moves):
 
 
 @given(st.text(alphabet="ABZ129,;. ", max_size=12))
-def test_words_are_a_state_or_none(text):
+def test_a_text_is_a_state_or_none(text):
     unit = Unit(":ROUT1:CHAN1", 3, 10, 1)
     state = unit.read(text)
     if state is not None:
         assert all(circuit.ingress >= 3 for circuit in state)
-        assert unit.ask_for(state).startswith(":ROUT1:CHAN1 ")
+        assert unit.command(state).startswith(":ROUT1:CHAN1 ")
 
 
 @given(st.integers(1, 12), st.integers(0, 3), st.integers(1, 64))
-def test_a_state_is_asked_for_in_the_words_that_it_is_read_from(ingress, letter, number):
+def test_the_command_for_a_state_names_its_first_path(ingress, letter, number):
     unit = Unit(":ROUT2:CHAN1", ingress, 20, 1)
     words = f"{chr(ord('A') + letter)},{number}"
-    assert unit.ask_for(unit.read(words)) == f":ROUT2:CHAN1 {words}"
+    assert unit.command(unit.read(words)) == f":ROUT2:CHAN1 {words}"
 
 
 # ------------------------------------------------------------------------- typed by hand
@@ -246,7 +246,7 @@ def typed(made: Box, *commands: str) -> list[str]:
     return answers
 
 
-def test_it_answers_as_the_guide_says():
+def test_replies_are_those_of_the_guide():
     clock = SystemClock()
     with box(clock, (3, 6), modules="2x2,1x4") as made:
         assert typed(
@@ -299,7 +299,7 @@ WELL = {
 
 
 @contextlib.contextmanager
-def lying(answers: dict[str, str]) -> Iterator[Way]:
+def faulty_switch(answers: dict[str, str]) -> Iterator[Endpoint]:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -315,7 +315,7 @@ def lying(answers: dict[str, str]) -> Iterator[Way]:
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield Way("scpi", *listener.getsockname())
+        yield Endpoint("scpi", *listener.getsockname())
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
@@ -335,10 +335,10 @@ def lying(answers: dict[str, str]) -> Iterator[Way]:
         ({}, NotDoneError),
     ],
 )
-def test_a_switch_that_makes_no_sense_or_stays_where_it_is_is_told(lie, error):
+def test_an_invalid_reply_or_an_unmoved_switch_is_an_error(lie, error):
     clock = SystemClock()
     with (
-        lying({**WELL, **lie}) as way,
+        faulty_switch({**WELL, **lie}) as way,
         contextlib.closing(KeysightN773x("sel", way, clock, settling=MS)) as switch,
         pytest.raises(error, match="sel"),
     ):
@@ -346,7 +346,7 @@ def test_a_switch_that_makes_no_sense_or_stays_where_it_is_is_told(lie, error):
     clock.close()
 
 
-def test_a_refused_route_is_told_with_its_meaning():
+def test_a_refused_route_is_raised_with_its_meaning():
     clock = SystemClock()
     with box(clock, (1, 4)) as made:
         switch = made.driver()

@@ -3,10 +3,10 @@
 import pytest
 from switch_rig import EXACT, simulated_switch
 
-from instruments.errors import DeniedError, GarbledError, UnreachableError
-from instruments.simulated.optics import DARK_DBM
-from instruments.virtual_clock import VirtualClock
-from testbeds import Circuit, Distribution, SimulatedMonitor, SimulatedSwitch
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import DeniedError, GarbledError, UnreachableError
+from lightrig.instruments.simulated.world.optics import DARK_DBM
+from lightrig.testbeds import Circuit, Distribution, SimulatedMonitor, SimulatedSwitch
 
 MS = 1_000_000
 
@@ -18,7 +18,7 @@ def commands(switch, verb=""):
     return [":".join(text.split(":")[:3]) for text in pieces if text.startswith(wanted)]
 
 
-def test_it_says_what_it_is(virtual):
+def test_identity(virtual):
     switch = virtual(size=(32, 48)).driver()
     identity = switch.identity()
     assert identity.manufacturer == "Polatis"
@@ -126,7 +126,7 @@ def test_a_port_that_does_not_exist(virtual):
     assert switch.circuits() == frozenset()
 
 
-def test_the_first_denial_of_a_change_is_told_and_the_rest_done(virtual):
+def test_the_first_denial_of_a_change_is_raised_and_the_rest_done(virtual):
     rig = virtual()
     switch = rig.driver()
     with pytest.raises(DeniedError, match="Invalid OXC port: 99"):
@@ -175,9 +175,9 @@ def test_light_can_be_watched_while_the_switch_is_busy(virtual):
     assert operation.done().latest - operation.sent.latest > 400 * MS
 
 
-def test_two_switches_told_at_once_twenty_times():
+def test_two_switches_changed_at_once_twenty_times():
     def run():
-        clock = VirtualClock(patience=20)
+        clock = VirtualClock(stall_timeout=20)
         with (
             simulated_switch(clock, EXACT, name="a") as one,
             simulated_switch(clock, SimulatedSwitch(), name="b") as other,
@@ -261,16 +261,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("verb", "ask", "lines"), WRONG.values(), ids=WRONG)
-def test_an_answer_that_makes_no_sense_is_shown(virtual, monkeypatch, verb, ask, lines):
-    from instruments.simulated.polatis_peer import PolatisPeer
-    from instruments.simulated.tl1_peer import Answer
+def test_an_invalid_reply_is_shown(virtual, monkeypatch, verb, ask, lines):
+    from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
+    from lightrig.instruments.simulated.protocols.tl1_device import Tl1Reply
 
-    honest = PolatisPeer.execute
+    unchanged = SimulatedPolatis.execute
 
-    def execute(self, session, request):
-        return Answer(lines) if request.verb == verb else honest(self, session, request)
+    def execute(self, request):
+        return Tl1Reply(lines) if request.verb == verb else unchanged(self, request)
 
-    monkeypatch.setattr(PolatisPeer, "execute", execute)
+    monkeypatch.setattr(SimulatedPolatis, "execute", execute)
     switch = virtual().driver()
     with pytest.raises(GarbledError, match="ocs answered something that is no ") as raised:
         ask(switch)
@@ -278,17 +278,17 @@ def test_an_answer_that_makes_no_sense_is_shown(virtual, monkeypatch, verb, ask,
 
 
 def test_free_ports_may_be_listed(virtual, monkeypatch):
-    from instruments.simulated.polatis_peer import PolatisPeer
-    from instruments.simulated.tl1_peer import Answer
+    from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
+    from lightrig.instruments.simulated.protocols.tl1_device import Tl1Reply
 
-    honest = PolatisPeer.execute
+    unchanged = SimulatedPolatis.execute
 
-    def execute(self, session, request):
+    def execute(self, request):
         if request.verb == "RTRV-PATCH":
-            return Answer(["1,17", "2,0", "3,", "4,20"])
-        return honest(self, session, request)
+            return Tl1Reply(["1,17", "2,0", "3,", "4,20"])
+        return unchanged(self, request)
 
-    monkeypatch.setattr(PolatisPeer, "execute", execute)
+    monkeypatch.setattr(SimulatedPolatis, "execute", execute)
     assert virtual().driver().circuits() == {Circuit(1, 17), Circuit(4, 20)}
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from real_time import LONG, until
 
-from instruments.clock import SystemClock
+from lightrig.instruments.clock import SystemClock
 
 DONE = ["M  5 COMPLD"]
 
@@ -71,7 +71,7 @@ def test_logging_in_twice_and_out(line):
     assert line.ask("ACT-USER::bench:5::hunter2-and-more;") == DONE
 
 
-def test_each_line_has_a_login_of_its_own(real, type_in):
+def test_each_session_logs_in_separately(real, type_in):
     rig = real()
     first, second = type_in(rig), type_in(rig, log_in=False)
     assert second.ask("RTRV-HDR:::5:;") == refused("PLNA", "Not logged in")
@@ -162,7 +162,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("aid", "code", "text"), REFUSALS.values(), ids=REFUSALS)
-def test_what_cannot_be_connected(line, aid, code, text):
+def test_impossible_circuits_are_denied(line, aid, code, text):
     assert line.ask(f"ENT-PATCH::{aid}:5:;") == refused(code, text)
     assert line.ask("RTRV-PATCH:::5:;") == DONE
 
@@ -214,12 +214,12 @@ def test_disconnecting_what_does_not_exist(line):
 @pytest.mark.parametrize(
     ("aid", "listed"), [("2", ["2,18"]), ("18&1", ["1,17", "2,18"]), ("9", []), ("3&&4", ["3,19"])]
 )
-def test_asking_for_some(line, aid, listed):
+def test_retrieving_some_circuits(line, aid, listed):
     line.ask("ENT-PATCH::1&&3,17&&19:5:;")
     assert line.ask(f"RTRV-PATCH::{aid}:5:;") == DONE + [f'"{each}"' for each in listed]
 
 
-def test_what_it_says_of_itself(line):
+def test_identity_and_size(line):
     assert line.ask("RTRV-NETYPE:::5:;") == [
         *DONE,
         '"Polatis,N-VST-16x16-LU1-DMHNV-701,OCS,6.7.3.9"',
@@ -232,7 +232,7 @@ def test_what_it_says_of_itself(line):
 @pytest.mark.parametrize(
     "text", ["RTRV-EQPT::SYSTEM:5;", "RTRV-EQPT::SYSTEM:5:;", "RTRV-EQPT::X:5:::PARAMETER=SIZE;"]
 )
-def test_asking_for_equipment_wrongly(line, text):
+def test_bad_equipment_queries_are_denied(line, text):
     assert line.ask(text) == refused("IDNV", "Bad parameter value")
     assert line.ask("RTRV-HDR:::5:;") == DONE
 
@@ -283,13 +283,13 @@ def test_reports_come_between_answers_unless_inhibited(real, type_in):
     "rubbish",
     [b"\xff\xfe\xfd;", b"ENT-PATCH::\xe9,17:5:;", b"RTRV-HDR:::\xe9:;", b'"\0;', b"::::::::;"],
 )
-def test_rubbish_is_answered_and_forgotten(line, rubbish):
+def test_bad_input_is_denied_and_discarded(line, rubbish):
     line.write(rubbish)
     assert " DENY\r\n" in line.read() or rubbish.startswith(b"RTRV-HDR")
     assert line.ask("RTRV-HDR:::5:;") == DONE
 
 
-def test_a_client_that_leaves_in_the_middle_harms_nobody(real, type_in):
+def test_a_client_that_leaves_during_a_command_affects_no_client(real, type_in):
     rig = real()
     line = type_in(rig)
     for abrupt in (False, True, False, True):

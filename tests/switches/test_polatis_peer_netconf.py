@@ -77,7 +77,7 @@ def test_the_hello_names_the_module_and_its_revision(stranger):
     assert stranger.session_id == "1"
 
 
-def test_what_it_says_of_itself(stranger):
+def test_identity_and_size(stranger):
     criteria = f'<opsw:product-information xmlns:opsw="{OPSW}"/>'
     data = stranger.get(filter=("subtree", criteria)).data_ele
     assert data.findtext(".//{*}manufacturer") == "Polatis"
@@ -101,7 +101,7 @@ def test_circuits_are_merged_and_deleted(stranger, rig):
     assert rig.matrix.egress_of == {3: 21}
 
 
-def test_an_operation_without_its_namespace_is_taken_too(stranger, rig):
+def test_an_operation_without_its_namespace_is_accepted(stranger, rig):
     edit(stranger, (1, 17))
     stranger.edit_config(
         f'<config><cross-connects xmlns="{OPSW}"><pair operation="delete"><ingress> 1 </ingress>'
@@ -133,7 +133,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("pairs", "operation", "tag", "message"), REFUSALS.values(), ids=REFUSALS)
-def test_what_is_refused_changes_nothing(stranger, rig, pairs, operation, tag, message):
+def test_a_refused_edit_changes_nothing(stranger, rig, pairs, operation, tag, message):
     edit(stranger, (1, 17))
     with pytest.raises(RPCError, match=message) as raised:
         edit(stranger, *pairs, *([] if operation else [(4, 20)]), operation=operation)
@@ -246,7 +246,7 @@ def test_labels_and_attenuators(stranger):
         )
 
 
-def test_what_it_does_not_do(stranger):
+def test_unsupported_operations_are_errors(stranger):
     for ask, tag in (
         (lambda: stranger.get_config("candidate"), "invalid-value"),
         (lambda: stranger.edit_config(circuits((1, 17)), target="startup"), "invalid-value"),
@@ -264,7 +264,7 @@ def test_what_it_does_not_do(stranger):
         edit(stranger, (1, 17))
 
 
-def test_one_labs_errors_about_openflow(real):
+def test_openflow_errors_in_complete_replies(real):
     rig = real(scheme="netconf", openflow_errors=True)
     with manager.connect(
         host=rig.host,
@@ -349,7 +349,7 @@ def test_chunks(typed):
     assert etree.fromstring(body).get("message-id") == "7"
 
 
-def test_what_is_no_rpc_is_answered(typed):
+def test_bad_rpcs_are_answered_with_errors(typed):
     typed.greet("1.1")
     for text, tag in (
         ("<rpc", b"malformed-message"),
@@ -367,12 +367,12 @@ def test_a_framing_error_ends_the_session(typed):
     assert typed.channel.recv(100) == b""
 
 
-def test_a_client_that_speaks_nothing_known_is_hung_up_on(typed):
+def test_a_client_without_a_common_version_is_disconnected(typed):
     typed.greet("2.0")
     assert typed.channel.recv(100) == b""
 
 
-def test_closing_says_ok_first(typed):
+def test_close_session_replies_before_it_closes(typed):
     typed.greet("1.0")
     typed.channel.sendall(f'<rpc message-id="1" xmlns="{NC}"><close-session/></rpc>]]>]]>')
     assert b"<ok/>" in typed.until(b"]]>]]>")

@@ -8,7 +8,7 @@ import pytest
 from real_time import until
 from switch_rig import LOGIN
 
-from instruments.clock import SystemClock
+from lightrig.instruments.clock import SystemClock
 
 DONE = ["M  5 COMPLD"]
 
@@ -48,7 +48,7 @@ def test_shutters_close_and_open(line):
     assert line.ask("OPR-PORT-SHUTTER::33:5:;") == refused("IDNV", "Invalid OXC port: 33")
 
 
-def test_a_shutter_that_closes_is_reported_to_whoever_wants_to_know(rig, line, type_in):
+def test_a_closing_shutter_is_reported_to_sessions_that_allow_it(rig, line, type_in):
     other, stranger = quiet(type_in(rig)), type_in(rig, log_in=False)
     line.write("OPR-PORT-SHUTTER::1:5:;")
     first, second = line.read(), line.read()
@@ -102,7 +102,7 @@ WRONG_SETTINGS = {
 
 
 @pytest.mark.parametrize(("block", "code", "text"), WRONG_SETTINGS.values(), ids=WRONG_SETTINGS)
-def test_what_a_monitor_cannot_be_set_to(line, block, code, text):
+def test_bad_monitor_settings_are_denied(line, block, code, text):
     assert line.ask(f"SET-PORT-PMON::17:5:::{block};") == refused(code, text)
 
 
@@ -154,7 +154,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("aid", "block", "key", "shown"), SETTINGS.values(), ids=SETTINGS)
-def test_settings_are_kept(line, aid, block, key, shown):
+def test_settings_can_be_retrieved(line, aid, block, key, shown):
     assert line.ask(f"ED-EQPT::{aid}:5:::{block};") == DONE
     assert line.ask(f"RTRV-EQPT::{aid}:5:::PARAMETER={key};") == [*DONE, shown]
 
@@ -175,11 +175,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "code", "words"), WRONG.values(), ids=WRONG)
-def test_settings_that_make_no_sense(line, text, code, words):
+def test_bad_settings_are_denied(line, text, code, words):
     assert line.ask(text) == refused(code, words)
 
 
-def test_an_idle_login_ends_where_it_may(virtual):
+def test_an_idle_login_ends_where_a_timeout_is_set(virtual):
     rig = virtual()
     switch = rig.driver()
     switch._commands._tl1.command("ED-EQPT", "TIMEOUT", "", "", "ADMIN=1")
@@ -194,7 +194,7 @@ def test_an_idle_login_ends_where_it_may(virtual):
     assert len([text for text in shown if text.startswith("ACT-USER")]) == 2
 
 
-def test_its_name_and_its_clock(line):
+def test_sid_and_time_of_day(line):
     assert line.ask('SET-SID:::5::"Lab OXC";') == DONE
     line.write("RTRV-HDR:::5:;")
     assert re.search(r"   Lab OXC \d\d-\d\d-\d\d ", line.read())
@@ -203,7 +203,7 @@ def test_its_name_and_its_clock(line):
     assert line.ask("RTRV-ALM-ALL::ALL:5:;") == DONE
 
 
-def test_a_reset_parts_everything_and_opens_all_shutters(line):
+def test_a_reset_disconnects_everything_and_opens_all_shutters(line):
     quiet(line)
     line.ask("ENT-PATCH::1&2,17&18:5:;")
     line.ask("OPR-PORT-SHUTTER::1:5:;")
@@ -218,7 +218,7 @@ PASSWORDS = ["pass;word", "a:b", "a,b&c=d", 'say "x;y"', "back\\slash;", "two wo
 @pytest.mark.parametrize("password", PASSWORDS)
 def test_a_password_may_hold_whatever_ends_a_command(virtual, monkeypatch, password):
     rig = virtual()
-    monkeypatch.setattr(rig.peer, "_login", (LOGIN[0], password))
+    monkeypatch.setattr(rig.peer, "login", (LOGIN[0], password))
     switch = rig.driver(login=(LOGIN[0], password))
     assert switch.circuits() == frozenset()
     shown = "\n".join(switch.wire())

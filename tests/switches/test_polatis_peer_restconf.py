@@ -60,7 +60,7 @@ def test_curl_is_enough(rig, arguments):
     assert rig.matrix.egress_of == {1: 20}
 
 
-def test_what_it_says_of_itself(http):
+def test_identity_and_size(http):
     wrapped = http.get("/api/data/optical-switch:product-information")
     assert wrapped.status_code == 200
     assert wrapped.headers["Content-Type"] == "application/yang-data+json"
@@ -135,7 +135,7 @@ REFUSALS = {
 @pytest.mark.parametrize(
     ("method", "path", "content", "status", "tag"), REFUSALS.values(), ids=REFUSALS
 )
-def test_what_is_refused_changes_nothing(http, rig, method, path, content, status, tag):
+def test_a_refused_edit_changes_nothing(http, rig, method, path, content, status, tag):
     http.patch(CIRCUITS, json=body((1, 17)))
     answer = http.request(method, path, json=content)
     assert answer.status_code == status
@@ -163,7 +163,7 @@ def test_only_the_right_login(rig, login):
     assert httpx.get(url, headers=odd, trust_env=False).status_code == 401
 
 
-def test_a_version_protects_from_what_others_do(http, rig):
+def test_if_match_protects_from_concurrent_edits(http, rig):
     version = http.get(CIRCUITS).headers["ETag"]
     assert http.get(CIRCUITS).headers["ETag"] == version
     http.patch(CIRCUITS, json=body((9, 25)))
@@ -205,7 +205,7 @@ def test_shutters_power_monitors_and_attenuators(http, rig):
     assert http.get("/api/data/port-config/port=2").json()["label"] == ""
 
 
-def test_an_answer_comes_when_the_light_has_moved(http, rig):
+def test_a_response_comes_when_the_light_has_moved(http, rig):
     began = rig.clock.now()
     http.patch(CIRCUITS, json=body((1, 17)))
     assert rig.clock.now() - began >= 2_000_000
@@ -256,7 +256,7 @@ RUBBISH = {
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH)
-def test_rubbish_is_answered_and_hung_up_on(rig, rubbish):
+def test_bad_requests_are_answered_and_disconnected(rig, rubbish):
     try:
         answer = typed(rig, rubbish)
     except ConnectionError:
@@ -265,7 +265,7 @@ def test_rubbish_is_answered_and_hung_up_on(rig, rubbish):
     assert typed(rig, b"GET / HTTP/1.0\r\n" + AUTHORITY + b"\r\n").startswith(b"HTTP/1.1 404")
 
 
-def test_a_client_that_leaves_harms_nobody(rig, http):
+def test_a_client_that_leaves_affects_no_client(rig, http):
     for _ in range(4):
         with socket.create_connection((rig.host, rig.port), timeout=30) as line:
             line.sendall(b"GET /api/data/voa HTTP/1.1\r\n" + AUTHORITY + b"\r\n")

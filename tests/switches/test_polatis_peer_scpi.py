@@ -35,7 +35,7 @@ def terminal(rig):
     made.socket.close()
 
 
-def test_what_it_says_of_itself(terminal):
+def test_identity_and_size(terminal):
     assert terminal.ask("*idn?") == "Polatis,N-VST-16x16-LU1-DMHNV-701,SIM-ocs,6.7.3.9"
     assert terminal.ask(":oxc:swit:size?") == "16,16"
     assert terminal.ask("*opc?", end="\r\n") == "1"
@@ -62,7 +62,7 @@ def test_connections_are_added_and_taken_down(terminal, header):
     assert terminal.ask("syst:err?") == '0,"No error"'
 
 
-def test_only_takes_down_whatever_it_does_not_name(terminal):
+def test_only_removes_all_circuits_that_it_does_not_name(terminal):
     terminal.ask(":oxc:swit:conn:add (@1,2),(@17,18);*opc?")
     only = ":oxc:swit:conn:only (@2,3),(@17,18); stat?"  # goes on from the same path
     assert terminal.ask(only) == "(@2,3),(@17,18)"
@@ -98,7 +98,7 @@ OBJECTIONS = {
 
 
 @pytest.mark.parametrize(("command", "entry"), OBJECTIONS.values(), ids=OBJECTIONS)
-def test_what_it_objects_to_stands_in_the_error_queue(terminal, command, entry):
+def test_refused_commands_are_in_the_error_queue(terminal, command, entry):
     terminal.ask(":oxc:swit:conn:add (@1),(@17);*opc?")
     terminal.socket.sendall(f"{command}\n".encode())
     assert terminal.ask(":syst:err?").startswith(entry)

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import pytest
@@ -9,14 +10,15 @@ from hypothesis import given, settings
 from real_time import slack, until
 from switch_rig import EXACT, LOGIN, QUICK, simulated_switch, spec
 
-from instruments.capabilities import PowerMonitor
-from instruments.clock import SystemClock
-from instruments.errors import CANNOT, DeniedError, GarbledError, UnreachableError
-from instruments.simulated.optics import DARK_DBM
-from instruments.switches.polatis import Polatis
-from instruments.virtual_clock import VirtualClock
-from instruments.way import Way
-from testbeds import (
+from lightrig.instruments.clock import Span, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.capabilities import PowerMonitor
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, UnreachableError
+from lightrig.instruments.simulated.world.optics import DARK_DBM
+from lightrig.instruments.switches.polatis import Polatis
+from lightrig.instruments.switches.polatis.session import PatchOperation
+from lightrig.testbeds import (
     Circuit,
     Distribution,
     LightrigError,
@@ -50,7 +52,7 @@ def sent(switch, pattern):
 
 def test_the_address_chooses_the_wire(scheme, virtual):
     rig = virtual(scheme=scheme, size=(12, 20))
-    way = Way(scheme, rig.host, rig.port, LOGIN, known_hosts=rig.known_hosts)
+    way = Endpoint(scheme, rig.host, rig.port, LOGIN, known_hosts=rig.known_hosts)
     switch = Polatis.open(spec("ocs", (12, 20), {}), way, rig.clock)
     rig.drivers.append(switch)
     assert scheme in Polatis.schemes
@@ -80,7 +82,7 @@ def test_nothing_to_change_sends_nothing(scheme, virtual):
     assert switch.wire() == []
 
 
-def test_circuits_of_others_are_left_alone(scheme, virtual):
+def test_circuits_of_another_program_are_not_touched(scheme, virtual):
     """Even those that somebody else makes after the switch was read."""
     rig = virtual(scheme=scheme)
     switch = rig.driver()
@@ -115,8 +117,8 @@ def test_the_acknowledgement_is_stamped_when_it_comes(scheme, virtual):
     assert operation.done() == done
 
 
-def test_two_switches_told_at_once_take_no_longer_than_one(scheme):
-    clock = VirtualClock(patience=20)
+def test_two_switches_changed_at_once_take_no_longer_than_one(scheme):
+    clock = VirtualClock(stall_timeout=20)
     with (
         simulated_switch(clock, EXACT, name="a", scheme=scheme) as one,
         simulated_switch(clock, EXACT, name="b", scheme=scheme) as other,
@@ -135,7 +137,7 @@ def test_two_switches_told_at_once_take_no_longer_than_one(scheme):
 
 def test_one_seed_gives_one_wire_to_the_last_byte(scheme):
     def run():
-        clock = VirtualClock(patience=20)
+        clock = VirtualClock(stall_timeout=20)
         with simulated_switch(clock, SimulatedSwitch(), scheme=scheme, monitors="both") as rig:
             switch = rig.driver()
             switch.identity()
@@ -213,7 +215,7 @@ def test_the_window_follows_the_monitors_setting(scheme, virtual):
     assert reading.window == 200 * MS
 
 
-def test_over_scpi_the_window_is_what_the_testbed_says(virtual):
+def test_over_scpi_the_window_is_the_stated_one(virtual):
     rig = virtual(SimulatedSwitch(monitor=SimulatedMonitor(320 * MS)), scheme="scpi")
     assert rig.driver(averaging=6).power([17]).window == 500 * MS
     assert rig.driver().power([17]).window == 100 * MS
@@ -266,8 +268,8 @@ def test_attenuators_limit_what_leaves(scheme, virtual):
 
 
 @pytest.mark.parametrize("scheme", ["netconf", "restconf", "tl1"])
-def test_another_mode_is_no_attenuation(scheme, virtual):
-    from instruments.simulated.polatis_box import VoaSetting
+def test_absolute_mode_is_no_attenuation(scheme, virtual):
+    from lightrig.instruments.simulated.devices.polatis_box import VoaSetting
 
     rig = virtual(scheme=scheme)
     rig.peer._box.set_voa(17, VoaSetting("ABSOLUTE", -10.0))
@@ -302,7 +304,7 @@ def test_a_wrong_login_is_refused_and_no_secret_shown(scheme, virtual):
     assert right._commands.trace.pieces()
 
 
-def test_a_netconf_switch_must_be_known(virtual, tmp_path):
+def test_a_netconf_switch_needs_a_known_host_key(virtual, tmp_path):
     rig = virtual(scheme="netconf")
     known = rig.known_hosts.read_text()
     nobody, another = tmp_path / "nobody", tmp_path / "another"
@@ -345,7 +347,7 @@ def test_with_put_the_whole_collection_goes_with_its_version(virtual):
         return reply
 
     switch._commands._http.get = read_too_early
-    with pytest.raises(DeniedError, match="somebody has changed the circuits") as raised:
+    with pytest.raises(DeniedError, match="the circuits have changed since") as raised:
         switch.change([], [Circuit(5, 21)]).done()
     assert raised.value.code == "412"
     assert rig.matrix.egress_of == {2: 20, 3: 17, 9: 25, 10: 26}
@@ -372,7 +374,7 @@ WRONG_OPTIONS = {
 def test_an_option_that_makes_no_sense(key, options):
     clock = SystemClock()
     with pytest.raises(LightrigError, match=f"ocs: options: {key}: found .* expected one of"):
-        Polatis.open(spec("ocs", (8, 8), options), Way("tl1", "ocs.invalid"), clock)
+        Polatis.open(spec("ocs", (8, 8), options), Endpoint("tl1", "ocs.invalid"), clock)
     clock.close()
 
 
@@ -384,7 +386,9 @@ def test_in_real_time(scheme, real):
     operation = switch.change([], [Circuit(1, 17), Circuit(2, 18)])
     assert began <= operation.sent.earliest <= operation.sent.latest
     done = operation.done()
-    assert done.earliest >= operation.sent.latest + 2 * MS
+    # The command may have reached the switch at any moment of `sent`, also at its first.
+    assert done.earliest >= operation.sent.earliest + 2 * MS
+    assert done.earliest >= operation.sent.latest
     assert done.earliest - operation.sent.latest < 100 * MS + slack(rig.clock)
     assert switch.circuits() == {Circuit(1, 17), Circuit(2, 18)}
     lit = pytest.approx(-rig.matrix.loss(Circuit(1, 17)), abs=0.006)
@@ -400,6 +404,17 @@ def test_in_real_time(scheme, real):
         switch.change([], [Circuit(1, 99)]).done()
     switch.close()
     assert switch.circuits() == frozenset()
+
+
+def test_an_acknowledgement_ends_the_interval_in_which_its_command_was_written():
+    """The writer was interrupted before its second stamp, at 10; the reply came at 7."""
+    reply = SimpleNamespace(received=7)
+    step = SimpleNamespace(sent=Span(1, 10), result=lambda: reply)
+    clock = VirtualClock()
+    operation = PatchOperation([step], clock)
+    assert operation.done() == Span(7, 7)
+    assert operation.sent == Span(1, 7)
+    clock.close()
 
 
 def test_acknowledgements_in_real_time_are_stamped_by_their_reader(scheme, real):
@@ -431,7 +446,7 @@ def _matching(pairs):
 @pytest.fixture(scope="module")
 def all_wires():
     """One switch a wire, and one more for each way of changing circuits."""
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     ways = [
         *((scheme, {}, {}) for scheme in SCHEMES),
         ("tl1", {"rerouting": True}, {"rerouting": True}),

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from testbeds import Circuit, Plan, Port, TestbedError, load
-from testbeds.paths import light_paths
+from lightrig.testbeds import Circuit, Plan, Port, TestbedError, load
+from lightrig.testbeds.light_paths import light_paths
 
 LAB = """
 name: cascade
@@ -57,11 +57,11 @@ def test_light_that_ends_on_a_switch_has_no_path(tmp_path):
 
 def test_a_budget_counts_every_stage(tmp_path):
     lab(tmp_path, first=3.5)
-    said = (
+    message = (
         "the loss budget cannot close: -4 dBm from server0.nic0 - fibers 0.5 dB - selector 3.6 dB"
         " - ring 2 dB = -10.1 dBm, expected at least -10 dBm at server0.nic0 (and 1 more like it)"
     )
-    with pytest.raises(TestbedError, match=re.escape(said)):
+    with pytest.raises(TestbedError, match=re.escape(message)):
         lab(tmp_path, first=3.6)
 
 

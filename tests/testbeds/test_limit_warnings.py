@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbeds import LimitError, parse_limit
+from lightrig.testbeds import LimitError, parse_limit
 
 
 def test_a_warning_stands_beside_its_limit():
@@ -20,8 +20,8 @@ def test_a_warning_stands_beside_its_limit():
         ("outage", {"p99": "70 ms", "warn": "70 ms"}, "expected it below the limit"),
         ("received_power", {"min": "-10 dBm", "warn": "-11 dBm"}, "expected it above the limit"),
         ("outage", {"p99": "70 ms", "warn": "3 dB"}, "expected a duration"),
-        ("gain", {"max": "3 dB", "warn": "2 dBm"}, "expected it in dB"),
-        ("gain", {"max": "3 dB", "warn": "some"}, "expected a value with its unit"),
+        ("gain", {"max": "3 dB", "warn": "2 dBm"}, "expected a ratio in dB"),
+        ("gain", {"max": "3 dB", "warn": "some"}, "expected a ratio in dB"),
     ],
 )
 def test_a_warning_that_makes_no_sense_is_named(quantity, body, message):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbeds import quantities as q
+from lightrig.testbeds import quantities as q
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_durations_for_people(ns, text):
     assert q.format_duration(ns) == text
 
 
-def test_other_quantities_for_people():
+def test_remaining_quantities_as_text():
     assert q.format_rate(100_000_000_000) == "100 Gbit/s"
     assert q.format_db(1.2404) == "1.24 dB"
     assert q.format_dbm(-4.3) == "-4.3 dBm"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbeds import RangeError, expand
+from lightrig.testbeds import RangeError, expand
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_ranges_run_in_order_the_last_fastest(text, names):
         ("a[[1]]", 2, "found '[1'"),
     ],
 )
-def test_a_bad_range_says_where(text, offset, message):
+def test_malformed_range_has_its_place(text, offset, message):
     with pytest.raises(RangeError) as caught:
         expand(text)
     assert message in str(caught.value)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import testbeds
-from testbeds import Port, TestbedError
-from testbeds.references import (
+from lightrig import testbeds
+from lightrig.testbeds import Port, TestbedError
+from lightrig.testbeds.references import (
     References,
     ReferenceSet,
     load_references,
@@ -18,7 +18,7 @@ from testbeds.references import (
     references_yaml,
 )
 
-HOME = Path(testbeds.__file__).parent
+HOME = Path(testbeds.__file__).resolve().parent
 TODAY = datetime.date(2026, 11, 21)
 LATER = datetime.date(2026, 12, 21)
 WHOLE = """
@@ -86,7 +86,7 @@ def test_what_is_written_is_read_again(read):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "place", "said"),
+    ("old", "new", "place", "message"),
     [
         ("2026-11-20\n    expires", "20/11/26\n    expires", "4:12", "expected a date"),
         ("taken: 2026-11-20", "taken: 2026-02-30", "4:12", "a day that there is"),
@@ -98,11 +98,11 @@ def test_what_is_written_is_read_again(read):
         ("launches: {ocs.1: -1.25 dBm}", "", "", "expected"),
     ],
 )
-def test_mistakes_are_found_where_they_stand(read, old, new, place, said):
+def test_mistakes_are_found_where_they_stand(read, old, new, place, message):
     text = WHOLE.replace(old, new)
     if not place:
         text = text.replace("offsets: {ocs.33: -0.1 dB}", "")
-    with pytest.raises(TestbedError, match=said) as caught:
+    with pytest.raises(TestbedError, match=message) as caught:
         read(text)
     assert f":{place}" in str(caught.value)
 
@@ -125,7 +125,7 @@ def test_the_newest_reference_that_holds_is_found():
         ("launch", "1", 1310.0, LATER + datetime.timedelta(1), "expired on 2026-12-21"),
     ],
 )
-def test_what_does_not_hold_says_why(kind, port, wavelength, today, why):
+def test_invalid_reference_has_a_reason(kind, port, wavelength, today, why):
     references = References((of(launches={Port("ocs", "1"): -1.0}),))
     assert why in references.find(kind, Port("ocs", port), wavelength, today)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from testbeds import TestbedError, load
+from lightrig.harness.quantities import names_in_files
+from lightrig.testbeds import TestbedError, load
 
 HERE = Path(__file__).parent
 BROKEN = sorted((HERE / "broken").glob("*.yaml"))
@@ -19,7 +20,7 @@ def test_mistake_is_found_where_it_is(path):
     assert expected, "the first line says what is expected"
     line, column, fragment = int(expected[1]), int(expected[2]), expected[3]
     with pytest.raises(TestbedError) as caught:
-        load(path)
+        load(path, quantities=names_in_files())
     (problem,) = caught.value.problems
     assert (problem.line, problem.column) == (line, column), str(problem)
     assert fragment in problem.message
@@ -30,6 +31,6 @@ def test_mistake_is_found_where_it_is(path):
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
 def test_no_secret_is_repeated(path):
     with pytest.raises(TestbedError) as caught:
-        load(path)
+        load(path, quantities=names_in_files())
     assert "hunter2" not in str(caught.value)
     assert "8125551" not in str(caught.value)

@@ -1,6 +1,15 @@
 import pytest
 
-from testbeds import Cabling, CablingError, Circuit, Fiber, Link, NoLightPathError, Plan, Port
+from lightrig.testbeds import (
+    Cabling,
+    CablingError,
+    Circuit,
+    Fiber,
+    Link,
+    NoLightPathError,
+    Plan,
+    Port,
+)
 
 
 def port(text):
@@ -32,8 +41,8 @@ def test_both_ends_of_a_fiber():
     assert PAIR.egress_of(port("c.nic0")) is None
     assert PAIR.transmitter("ocs", 3) is None
     assert PAIR.receiver("ocs", 11) is None
-    assert PAIR.own_ports("ocs") == ({1, 2}, {9, 10})
-    assert PAIR.own_ports("other") == (set(), set())
+    assert PAIR.cabled_ports("ocs") == ({1, 2}, {9, 10})
+    assert PAIR.cabled_ports("other") == (set(), set())
 
 
 def test_a_circuit_is_valid_only_where_the_light_goes():

@@ -1,13 +1,13 @@
 import pytest
 
-from testbeds import LimitError, parse_limit
+from lightrig.testbeds import LimitError, parse_limit
 
 
 def test_a_quantile_with_its_confidence():
-    limit = parse_limit("reconfiguration.light_back", {"p99": "150 ms", "confidence": "90 %"})
+    limit = parse_limit("reconfiguration.signal_recovered", {"p99": "150 ms", "confidence": "90 %"})
     assert (limit.side, limit.quantile, limit.value) == ("upper", 0.99, 150_000_000)
     assert (limit.unit, limit.confidence) == ("ns", 0.9)
-    assert str(limit) == "reconfiguration.light_back p99 <= 150 ms (90 % confident)"
+    assert str(limit) == "reconfiguration.signal_recovered p99 <= 150 ms (90 % confident)"
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ def test_a_quantile_with_its_confidence():
         ("received_power", {"min": "-10 dBm"}, ("lower", 0.0, -10.0), "dBm", None),
         ("bit_error", {"max": 2.4e-4, "confidence": "95 %"}, ("upper", 1.0, 2.4e-4), "1", 0.95),
         ("collective.bus", {"min": "80 Gbit/s"}, ("lower", 0.0, 80_000_000_000), "bit/s", None),
-        ("collective.use", {"min": "80 %"}, ("lower", 0.0, 0.8), "share", None),
+        ("collective.utilization", {"min": "80 %"}, ("lower", 0.0, 0.8), "share", None),
     ],
 )
-def test_other_bounds(quantity, body, bound, unit, confidence):
+def test_remaining_bounds(quantity, body, bound, unit, confidence):
     limit = parse_limit(quantity, body)
     assert (limit.side, limit.quantile, limit.value) == bound
     assert (limit.unit, limit.confidence) == (unit, confidence)
@@ -45,3 +45,27 @@ def test_what_is_wrong_is_named(quantity, body, key):
     with pytest.raises(LimitError) as caught:
         parse_limit(quantity, body)
     assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("unit", "found", "value"),
+    [("dBm", "-8 dBm", -8.0), ("share", "80 %", 0.8), ("°C", "45 °C", 45.0), ("Hz", "12 Hz", 12.0)],
+)
+def test_a_known_quantity_is_read_in_its_unit(unit, found, value):
+    limit = parse_limit("gain", {"max": found}, unit)
+    assert (limit.value, limit.unit) == (value, unit)
+    assert str(limit) == f"gain max <= {found}"
+
+
+@pytest.mark.parametrize(
+    ("unit", "found", "expected"),
+    [
+        ("ns", "3 dB", "a duration"),
+        ("1", "3 %", "a plain number"),
+        ("W", "3 dB", "an electrical power"),
+        ("Hz", "12", "a number with its unit, e.g. '3 Hz'"),
+    ],
+)
+def test_a_limit_in_another_unit_is_refused(unit, found, expected):
+    with pytest.raises(LimitError, match=f"for gain, expected {expected}"):
+        parse_limit("gain", {"max": found}, unit)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbeds import (
+from lightrig.testbeds import (
     Circuit,
     LightrigError,
     Link,
@@ -14,8 +14,10 @@ from testbeds import (
     Plan,
     PlanError,
     Port,
+    TestbedError,
     difference,
     independent_moves,
+    load,
     partial_move,
 )
 
@@ -86,7 +88,7 @@ def test_moves_are_split_where_they_share_no_port():
     assert difference(before, after).keep == some("3>11")
 
 
-def test_a_partial_move_says_what_is_possible():
+def test_partial_move_error_lists_possible_counts():
     before = Plan("x", {"ocs": some("1>9", "2>10", "3>11", "4>12")})
     after = Plan("y", {"ocs": some("1>10", "2>9", "3>12", "4>11")})
     assert partial_move(before, after, 2).circuits["ocs"] == some("1>10", "2>9", "3>11", "4>12")
@@ -128,7 +130,7 @@ def test_independent_moves_lead_to_after_in_any_order(before, after):
         assert state == after
     assert moves == independent_moves(before, after)
     for i, move in enumerate(moves):
-        assert all(not ports(move) & ports(other) for other in moves[i + 1 :])
+        assert all(not ports(move) & ports(second) for second in moves[i + 1 :])
 
 
 @given(circuits(), circuits())
@@ -183,3 +185,58 @@ def test_a_partial_move_adds_exactly_that_many(before, after, moving):
     if moving == total:
         for switch, wanted in after.circuits.items():
             assert part.circuits[switch] == wanted
+
+
+_PAIR = """
+name: pair
+switches:
+  a[0-1]: {model: osw-ascii, address: 'serial:///dev/{name}', size: 1x2}
+  b[0-1]: {model: osw-ascii, address: 'serial:///dev/{name}', size: 2x1}
+servers: {}
+fibers: ["a[0-1].[2-3] -> b[0-1].[1-2]"]
+plans:
+  first: {circuits: {"a[0-1]": ["1>2"], "b[0-1]": ["1>3"]}}
+simulation: {switches: {"a[0-1]": {loss: {mean: 2 dB}}}}
+"""
+
+
+def _loaded(folder, text):
+    path = folder / "pair.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path)
+
+
+def test_a_range_of_switches_takes_the_circuits_and_parameters_of_one_line(tmp_path):
+    fibers = 'fibers: ["laser[0-1] -> a[0-1].1", "b[0-1].3 -> meter.[1-2]", '
+    lasers = (
+        "instruments:\n"
+        "  laser[0-1]: {kind: light_source, model: keysight-n7776c, address: 'scpi://l.invalid', "
+        "launch: {max: 3 dBm}}\n"
+        "  meter: {kind: power_meter, model: keysight-n7745a, address: 'scpi://m.invalid', "
+        "channels: 2}\n"
+    )
+    text = _PAIR.replace("fibers: [", lasers + fibers)
+    testbed = _loaded(tmp_path, text)
+    assert testbed.plans["first"].circuits == {
+        "a0": {Circuit(1, 2)},
+        "a1": {Circuit(1, 2)},
+        "b0": {Circuit(1, 3)},
+        "b1": {Circuit(1, 3)},
+    }
+    losses = {name: each.loss.mean for name, each in testbed.simulation.switches.items()}
+    assert losses == {"a0": 2.0, "a1": 2.0, "b0": 1.2, "b1": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('{"a[0-1]": ["1>2"]', '{"a[0-2]": ["1>2"]', "unknown optical switch 'a2'"),
+        ('{"a[0-1]": ["1>2"]', '{"a[1-0]": ["1>2"]', "the range '1-0' runs downwards"),
+        ('{"a[0-1]": {loss', '{"a[0-9]": {loss', "unknown optical switch 'a2'"),
+        ('{"a[0-1]": {loss', '{"a[": {loss', r"'a\['"),
+        ('{"a[0-1]": {loss', '{a1: {}, "a[0-1]": {loss', "a1 has parameters twice"),
+    ],
+)
+def test_a_wrong_range_of_switches_is_named(tmp_path, before, after, message):
+    with pytest.raises(TestbedError, match=message):
+        _loaded(tmp_path, _PAIR.replace(before, after))

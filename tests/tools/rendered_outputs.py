@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
 
-from instruments.servers.tools.nccl_results import bus_factor
+from lightrig.instruments.servers.tools.nccl_results import bus_factor
 
 WIDTH = 41
 TYPES = {"float": 4, "half": 2, "int8": 1, "double": 8}
@@ -74,8 +74,8 @@ def module_text(module: Module, *, first: int = 1, spaced: bool = True, tab: str
             ("Receiver signal average optical power", power(module.rx[0])),
         ]
     else:
-        words = ", ".join("Yes" if each else "No" for each in module.los)
-        lines.append(("Rx loss of signal", f"[ {words} ]" if any(module.los) else "None"))
+        tokens = ", ".join("Yes" if each else "No" for each in module.los)
+        lines.append(("Rx loss of signal", f"[ {tokens} ]" if any(module.los) else "None"))
     lines += [
         ("Module temperature", temperature(module.temperature)),
         ("Module voltage", f"{module.voltage / 1e4:.4f} V"),
@@ -196,19 +196,19 @@ def collective_text(
     rates = []
     for count, *times in run.rows:
         size = count * TYPES[run.type] * shared
-        words = [str(size), str(count), run.type, *([] if old else ["sum", "-1"])]
+        tokens = [str(size), str(count), run.type, *([] if old else ["sum", "-1"])]
         for time in times:
             algorithm = size / time / 1e3
             rates.append(algorithm * factor)
-            words += [
+            tokens += [
                 width_limited(time, 7),
                 width_limited(algorithm, 6),
                 width_limited(algorithm * factor, 6),
                 "N/A" if old else "0",
             ]
-            words += [width_limited(time * part, 7) for part in (0.9, 1.2, 1.1)] * iterations
-            words += ["2.50"] * iterations
-        lines.append("  ".join(f"{word:>8}" for word in words))
+            tokens += [width_limited(time * part, 7) for part in (0.9, 1.2, 1.1)] * iterations
+            tokens += ["2.50"] * iterations
+        lines.append("  ".join(f"{word:>8}" for word in tokens))
     lines.append("# Out of bounds values : 0 OK")
     lines.append(f"# Avg bus bandwidth    : {sum(rates) / len(rates):g} ")
     return "".join(f"{prefix}{line}\n" for line in lines)
@@ -254,8 +254,8 @@ def mutations(draw: st.DrawFn, text: str) -> str:
         case "cut":
             return text[:at]
         case _:
-            other = draw(st.integers(0, len(lines) - 1))
-            lines[line], lines[other] = lines[other], lines[line]
+            second = draw(st.integers(0, len(lines) - 1))
+            lines[line], lines[second] = lines[second], lines[line]
             return "".join(lines)
 
 

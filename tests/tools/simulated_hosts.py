@@ -4,17 +4,17 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from instruments.clock import Clock
-from instruments.servers.commands import Commands
-from instruments.servers.nic import NicTools
-from instruments.simulated.host_ports import HostPort, PortLight, SimulatedPort
-from instruments.simulated.host_tools import HostSoftware, HostTools
-from instruments.simulated.links import NicLinks
-from instruments.simulated.randomness import Chance
-from instruments.simulated.ssh_peer import Program, SshPeer
-from instruments.simulated.truth import Truth
-from instruments.wire.ssh import SshLogin, SshShell
-from testbeds import Distribution, Port, SimulatedNic, TransceiverSpec
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.servers.commands import Commands
+from lightrig.instruments.servers.nic import NicTools
+from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
+from lightrig.instruments.simulated.hosts.host_tools import HostSoftware, HostTools
+from lightrig.instruments.simulated.protocols.ssh_server import Program, SshServer
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.links import NicLinks
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.wire.ssh import SshLogin, SshShell
+from lightrig.testbeds import Distribution, Port, SimulatedNic, TransceiverSpec
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -36,7 +36,7 @@ class Pair:
     ) -> None:
         self.clock = clock
         self.chance = Chance(7)
-        self.links = NicLinks(FAST, clock, self.chance, Truth())
+        self.links = NicLinks(FAST, clock, self.chance, GroundTruth())
         self.received_mw = 0.5
         self.lit = False
         here, there = Port("server0", "nic0"), Port("server1", "nic0")
@@ -64,8 +64,8 @@ class Pair:
 
     def light(self, *, on: bool) -> None:
         self.lit = on
-        for port, other in self.ports.items():
-            self.links.hears(port, other if on else None, self.clock.now())
+        for port, peer in self.ports.items():
+            self.links.hears(port, peer if on else None, self.clock.now())
 
 
 def no_probe(write: object) -> Program:
@@ -79,7 +79,7 @@ def served(pair: Pair, folder: Path) -> Iterator[list[Commands]]:
     with contextlib.ExitStack() as stack:
         peers = []
         for host, name in zip(pair.hosts, ("server0", "server1"), strict=True):
-            peers.append(SshPeer(name, clock, LOGIN, no_probe, host.run))
+            peers.append(SshServer(name, clock, LOGIN, no_probe, host.run))
             stack.callback(peers[-1].close)
         known_hosts = folder / "known_hosts"
         known_hosts.write_text("".join(f"{peer.known_hosts_line()}\n" for peer in peers))

@@ -9,13 +9,13 @@ import pytest
 from real_time import over_soon
 from servers.ssh_host import LOGIN, SshHost
 
-from instruments import kernel
-from instruments.clock import SystemClock
-from instruments.errors import DisconnectedError, NoReplyError
-from instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
-from instruments.servers.tools.output import ToolOutputError
-from instruments.wire.namespace import NamespaceShell
-from instruments.wire.ssh import SshLogin, SshShell
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.errors import DisconnectedError, NoReplyError
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.wire.namespace import NamespaceShell
+from lightrig.instruments.wire.ssh import SshLogin, SshShell
 
 
 @pytest.fixture
@@ -52,30 +52,30 @@ def commands(request: pytest.FixtureRequest) -> Commands:
     return found
 
 
-def test_output_complaint_and_status_come_apart(commands: Commands) -> None:
+def test_stdout_stderr_and_status_are_separate(commands: Commands) -> None:
     before = SystemClock().now()
-    result = commands.run(["sh", "-c", "echo one; echo two words; echo oops >&2; exit 3"])
-    assert (result.stdout, result.stderr, result.status) == ("one\ntwo words\n", "oops\n", 3)
+    result = commands.run(["sh", "-c", "echo one; echo two arguments; echo oops >&2; exit 3"])
+    assert (result.stdout, result.stderr, result.status) == ("one\ntwo arguments\n", "oops\n", 3)
     assert before <= result.at.earliest <= result.at.latest <= SystemClock().now()
 
 
-def test_words_stay_words(commands: Commands) -> None:
-    words = ["a b", "$HOME", "'", '"', "*", "\\"]
-    assert commands.run(["printf", "%s\n", *words]).stdout.splitlines() == words
+def test_arguments_are_quoted(commands: Commands) -> None:
+    arguments = ["a b", "$HOME", "'", '"', "*", "\\"]
+    assert commands.run(["printf", "%s\n", *arguments]).stdout.splitlines() == arguments
 
 
 def test_a_last_line_without_end_is_not_lost(commands: Commands) -> None:
     assert commands.run(["printf", "one\\ntwo"]).stdout == "one\ntwo\n"
 
 
-def test_much_output_and_many_complaints_do_not_hold_each_other_up(commands: Commands) -> None:
+def test_large_stdout_and_stderr_do_not_block(commands: Commands) -> None:
     script = "i=0; while [ $i -lt 20000 ]; do echo line $i; echo complaint $i >&2; i=$((i+1)); done"
     result = commands.run(["sh", "-c", script])
     assert len(result.stdout.splitlines()) == 20_000
     assert result.stderr.endswith("complaint 19999\n")
 
 
-def test_a_missing_tool_is_told_with_what_to_install(commands: Commands) -> None:
+def test_missing_tool_error_names_its_package(commands: Commands) -> None:
     with pytest.raises(ToolMissingError, match="server0 has no program mlxlink") as missing:
         commands.run(["mlxlink", "-d", "mlx5_0"])
     assert missing.value.tool == "mlxlink"
@@ -106,7 +106,7 @@ def test_what_is_put_before_every_command(host: SshHost, over_ssh: Commands) -> 
     assert become.run(["sh", "-c", "echo $WHO"]).stdout == "root\n"
 
 
-def test_sudo_that_finds_no_tool_says_so(host: SshHost, over_ssh: Commands) -> None:
+def test_missing_tool_behind_sudo(host: SshHost, over_ssh: Commands) -> None:
     host.rewrite = lambda command: (
         f"echo 'sudo: {command.split()[0]}: command not found' >&2; exit 1"
     )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from tool_samples import read
 
-from instruments.servers.tools.counters import (
+from lightrig.instruments.servers.tools.counters import (
     CounterKind,
     Unknown,
     changes,
@@ -94,7 +94,7 @@ def test_a_wrap_needs_to_be_possible() -> None:
     assert delta(1000, 5, CounterKind()) == Unknown("reset", 5)
 
 
-def test_at_its_top_a_counter_says_only_the_least() -> None:
+def test_saturated_counter_gives_a_lower_bound() -> None:
     assert delta(250, 255, STAYS_8) == Unknown("saturated", 5)
     assert delta(255, 255, STAYS_8) == Unknown("saturated", 0)
     assert delta(255, 3, STAYS_8) == Unknown("reset", 3)
@@ -113,7 +113,7 @@ def test_one_reset_is_everybodys() -> None:
     }
 
 
-def test_what_nobody_knows_is_no_number() -> None:
+def test_unknown_counter_gives_no_number() -> None:
     found = changes({"vendor_thing": 1}, {"vendor_thing": 5}, ethtool_kind, apart_ns=SECOND)
     assert found == {"vendor_thing": Unknown("not known")}
 

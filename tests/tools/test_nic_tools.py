@@ -10,23 +10,22 @@ import pytest
 from paramiko.common import cMSG_CHANNEL_SUCCESS
 from simulated_hosts import LR4, MS, SECOND, Pair, served, tools
 
-from instruments.clock import Clock, SystemClock
-from instruments.errors import InstrumentError, NotDoneError
-from instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
-from instruments.servers.nic import NicTools
-from instruments.servers.tools.counters import changes, ethtool_kind
-from instruments.servers.tools.output import ToolOutputError
-from instruments.simulated.ssh_peer import Outcome
-from instruments.virtual_clock import VirtualClock
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import InstrumentError, NotDoneError
+from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.nic import NicTools
+from lightrig.instruments.servers.tools.counters import changes, ethtool_kind
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 
 IF, DEV = "ens1f0", "mlx5_0"
 
 
 @pytest.fixture(params=["virtual", "system"])
-def clock(request: pytest.FixtureRequest) -> Iterator[Clock]:
-    made: Clock = VirtualClock(patience=20) if request.param == "virtual" else SystemClock()
-    yield made
-    made.close()
+def clock(request: pytest.FixtureRequest) -> Clock:
+    clock: Clock = request.getfixturevalue(f"{request.param}_clock")
+    return clock
 
 
 @pytest.fixture
@@ -97,7 +96,7 @@ def test_light_by_lane(pair: Pair, nic: NicTools) -> None:
     assert {lane.rx_power_dbm for lane in by_firmware.lanes} == {-math.inf}
 
 
-def test_an_unknown_port_fails_in_the_tools_own_words(nic: NicTools) -> None:
+def test_unknown_port_shows_the_message_of_the_tool(nic: NicTools) -> None:
     with pytest.raises(ToolFailedError, match="No such device"):
         nic.link("nope0")
     with pytest.raises(ToolFailedError, match="No such device"):
@@ -127,7 +126,7 @@ def test_a_program_may_have_ended_before_the_host_confirms_its_start(
 
 
 def virtual_pair(tmp_path: Path, **options: object) -> Iterator[tuple[Pair, list[NicTools]]]:
-    clock = VirtualClock(patience=20)
+    clock = VirtualClock(stall_timeout=20)
     pair = Pair(clock, **options)  # type: ignore[arg-type]
     with served(pair, tmp_path) as commands:
         yield pair, tools(commands)
@@ -172,7 +171,7 @@ def test_a_ratio_that_fec_cannot_help(tmp_path: Path) -> None:
         assert nic.counters(IF).value["rx_pcs_symbol_err_phy"] > 1000
 
 
-def test_a_pattern_is_found_where_the_other_end_sends_it(rig: Rig) -> None:
+def test_pattern_locks_when_the_peer_sends_it(rig: Rig) -> None:
     pair, (here, there) = rig
     up(pair)
     with here.prbs(DEV) as one:
@@ -180,7 +179,7 @@ def test_a_pattern_is_found_where_the_other_end_sends_it(rig: Rig) -> None:
         assert not here.link(IF).value.detected
         with there.prbs(DEV, "PRBS13A"):
             assert one.read().value.locked == (False,) * 4
-        with there.prbs(DEV) as other:
+        with there.prbs(DEV) as peer:
             one.clear()
             one.tune()
             pair.clock.sleep(100 * SECOND)
@@ -189,7 +188,7 @@ def test_a_pattern_is_found_where_the_other_end_sends_it(rig: Rig) -> None:
             assert (test.rx_pattern, test.tuning) == ("PRBS31", "PRBS mode tuning completed.")
             assert sum(test.errors or ()) == pytest.approx(10_000, rel=0.1)
             assert test.ber == pytest.approx(1e-9, rel=0.5)
-            assert other.read().at.earliest >= at.latest
+            assert peer.read().at.earliest >= at.latest
     pair.clock.sleep(SECOND)
     assert here.link(IF).value.detected
     assert there.link(IF).value.detected
@@ -209,7 +208,7 @@ def test_a_port_is_given_back_whatever_happens(rig: Rig) -> None:
     assert nic.link(IF).value.detected
 
 
-def test_a_port_in_test_mode_is_not_taken_from_whoever_has_it(rig: Rig) -> None:
+def test_port_in_test_mode_is_refused(rig: Rig) -> None:
     _, (nic, _) = rig
     with (
         nic.prbs(DEV) as first,
@@ -221,13 +220,13 @@ def test_a_port_in_test_mode_is_not_taken_from_whoever_has_it(rig: Rig) -> None:
         first.read()
 
 
-def test_a_port_that_cannot_be_given_back_is_told(rig: Rig) -> None:
+def test_failed_end_of_test_mode_is_reported(rig: Rig) -> None:
     pair, (nic, _) = rig
     host = pair.hosts[0]
     run = host.run
 
-    def refuse(argv: list[str]) -> Outcome:
-        return Outcome("", "-E- Device is busy\n", 1) if "DS" in argv else run(argv)
+    def refuse(argv: list[str]) -> ProgramOutcome:
+        return ProgramOutcome("", "-E- Device is busy\n", 1) if "DS" in argv else run(argv)
 
     with pytest.raises(NotDoneError, match="still has mlx5_0 in test mode") as left, nic.prbs(DEV):
         pair.hosts[0]._programs["mlxlink"] = lambda argv: refuse(["mlxlink", *argv])
@@ -238,13 +237,15 @@ def test_a_device_that_another_tool_holds_is_waited_for(rig: Rig) -> None:
     pair, (nic, _) = rig
     host = pair.hosts[0]
     real = host._programs["mlxlink"]
-    held = [
+    locked = [
         '{"result":{"output":"N/A"},"status":{"code":1,"message":"ICMD semaphore is taken"}}\n'
     ] * 2
 
-    host._programs["mlxlink"] = lambda argv: Outcome(held.pop(), "", 1) if held else real(argv)
+    host._programs["mlxlink"] = lambda argv: (
+        ProgramOutcome(locked.pop(), "", 1) if locked else real(argv)
+    )
     assert nic.firmware(DEV).value.link is not None
-    assert not held
+    assert not locked
 
 
 # ----------------------------------------------------------------------- older software
@@ -264,7 +265,7 @@ def test_a_module_by_every_version_of_ethtool(
         assert module.thresholds["temperature"]["high_alarm"] == 80
 
 
-def test_mlxlink_without_json_and_under_its_other_name(tmp_path: Path) -> None:
+def test_mlxlink_without_json_and_as_mstlink(tmp_path: Path) -> None:
     for pair, (nic, _) in virtual_pair(tmp_path, mlxlink_json=False, tools={"mstlink", "ethtool"}):
         up(pair)
         report = nic.firmware(DEV).value
@@ -294,12 +295,12 @@ def test_one_seed_gives_one_answer(tmp_path: Path) -> None:
         folder.mkdir()
         for pair, nics in virtual_pair(folder):
             up(pair)
-            told = pair.clock.parallel(*(lambda nic=nic: nic.counters(IF) for nic in nics))
-            runs.append([told, [nic.module(IF) for nic in nics], nics[0].firmware(DEV)])
+            reported = pair.clock.parallel(*(lambda nic=nic: nic.counters(IF) for nic in nics))
+            runs.append([reported, [nic.module(IF) for nic in nics], nics[0].firmware(DEV)])
     assert runs[0] == runs[1]
 
 
-def test_the_hosts_other_programs(rig: Rig, tmp_path: Path) -> None:
+def test_remaining_commands_of_the_host(rig: Rig, tmp_path: Path) -> None:
     pair, _ = rig
     with served(pair, tmp_path) as (commands, _):
         assert commands.run(["uname", "-a"]).stdout.startswith("Linux SIM-server0 ")

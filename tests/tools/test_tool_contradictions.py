@@ -1,10 +1,10 @@
-"""One thing changed in a real output, and the parser says what is wrong with it."""
+"""One thing changed in a real output, and the parser message what is wrong with it."""
 
 import pytest
 from tool_samples import parser_of, sample
 
-from instruments.servers.tools import ethtool_module, infiniband_sysfs, ip_link
-from instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools import ethtool_module, infiniband_sysfs, ip_link
+from lightrig.instruments.servers.tools.output import ToolOutputError
 
 SFP = "ethtool/jc_module_sfp.txt"
 CMIS = "synthetic/ethtool_module_cmis.txt"
@@ -22,10 +22,6 @@ NCCL = "synthetic/nccl_current.txt"
 OLD_NCCL = "nccl-tests/superbench_allreduce.txt"
 BW = "perftest/superbench_ib_loopback_8M_size.txt"
 LAT = "synthetic/perftest_latency.txt"
-OSU = "osu/pkb_omb_allreduce.txt"
-OSU_RATE = "osu/pkb_omb_mbw_mr.txt"
-TCP = "iperf3/generated_iperf312_tcp_P2_loopback.json"
-UDP = "iperf3/generated_iperf312_udp_loopback.json"
 
 CHANGES = [
     (SFP, "0.8183 mW", "0.8283 mW", "mW and dBm that agree"),
@@ -73,7 +69,7 @@ CHANGES = [
     (RDMA, "state DOWN", "state OFF", "one of the states"),
     (RDMA, "LINK_UP netdev", "LINKUP netdev", "a known physical state"),
     (RDMA, "link rxe0/1", "link rxe0", "a device and its port|no whole number"),
-    (RDMA, "lmc 0 ", "lmc ", "words in pairs"),
+    (RDMA, "lmc 0 ", "lmc ", "tokens in pairs"),
     (RDMA, "lmc 0 ", "fec 0 ", "pairs of"),
     (IB, "state: 4: ACTIVE", "state: 1: ACTIVE", "a code and its word"),
     (IB, "link_downed: 255", "link_downed: 256", "which has 8 bits"),
@@ -98,24 +94,16 @@ CHANGES = [
     (BW, " 8388608    20000 ", " 8388608 ", "5 values, one below each name"),
     (LAT, "1.46 ", "0.46 ", "in this order"),
     (LAT, "1.22 ", "9.22 ", "an average between"),
-    (OSU, "46.87", "86.87", "an average between"),
-    (OSU, "1000\n", "1000 3\n", "zip"),
-    (OSU, "Iterations", "Tries", "columns that are known"),
-    (OSU_RATE, "126.43", "127.43", "size x messages"),
-    (TCP, '"bytes":	8059617280', '"bytes":	8059617281', "streams that add up"),
-    (TCP, "32230830413.192074", "32330830413.192074", "a rate of its bytes by its time"),
-    (TCP, '"retransmits":	16', '"retransmits":	"16"', "to be int"),
-    (UDP, '"lost_packets":	0', '"lost_packets":	9', "a loss of lost by all"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("name", "was", "now", "says"), CHANGES, ids=[f"{name}-{now}" for name, _, now, _ in CHANGES]
+    ("name", "was", "now", "message"), CHANGES, ids=[f"{name}-{now}" for name, _, now, _ in CHANGES]
 )
-def test_a_change_is_refused(name: str, was: str, now: str, says: str) -> None:
+def test_a_change_is_refused(name: str, was: str, now: str, message: str) -> None:
     text = sample(name)
     assert was in text
-    with pytest.raises(ToolOutputError, match=says):
+    with pytest.raises(ToolOutputError, match=message):
         parser_of(name)(text.replace(was, now))
 
 

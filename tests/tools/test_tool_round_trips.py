@@ -4,7 +4,7 @@ import math
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from rendered_outputs import (
     Collective,
     Module,
@@ -17,8 +17,8 @@ from rendered_outputs import (
     modules,
 )
 
-from instruments.servers.tools import ethtool_module, mlxlink, nccl_tests
-from instruments.servers.tools.module import ModuleReading
+from lightrig.instruments.servers.tools import ethtool_module, mlxlink, nccl_tests
+from lightrig.instruments.servers.tools.module import ModuleReading
 
 EXAMPLES = settings(max_examples=40)
 
@@ -28,18 +28,18 @@ def dbm(register: int) -> float:
     return 10 * math.log10(register / 1e4) if register > 1 else -math.inf
 
 
-def check_module(told: Module, read: ModuleReading, bias_step: float = 5e-4) -> None:
-    assert [lane.number for lane in read.lanes] == list(range(1, told.lanes + 1))
-    assert [lane.rx_power_dbm for lane in read.lanes] == pytest.approx([*map(dbm, told.rx)])
-    assert [lane.tx_power_dbm for lane in read.lanes] == pytest.approx([*map(dbm, told.tx)])
-    expected = [register / 500 for register in told.bias]
+def check_module(printed: Module, read: ModuleReading, bias_step: float = 5e-4) -> None:
+    assert [lane.number for lane in read.lanes] == list(range(1, printed.lanes + 1))
+    assert [lane.rx_power_dbm for lane in read.lanes] == pytest.approx([*map(dbm, printed.rx)])
+    assert [lane.tx_power_dbm for lane in read.lanes] == pytest.approx([*map(dbm, printed.tx)])
+    expected = [register / 500 for register in printed.bias]
     assert [lane.tx_bias_ma for lane in read.lanes] == pytest.approx(expected, abs=bias_step)
-    assert read.temperature_c == pytest.approx(told.temperature / 256, abs=0.0051)
-    assert read.voltage_v == pytest.approx(told.voltage / 1e4)
-    if told.lanes > 1:
-        assert [lane.rx_los for lane in read.lanes] == told.los
+    assert read.temperature_c == pytest.approx(printed.temperature / 256, abs=0.0051)
+    assert read.voltage_v == pytest.approx(printed.voltage / 1e4)
+    if printed.lanes > 1:
+        assert [lane.rx_los for lane in read.lanes] == printed.los
         alarmed = {alarm.lane for alarm in read.alarms if alarm.level == "low_alarm"}
-        assert alarmed == {lane for lane, on in enumerate(told.low_alarms, 1) if on}
+        assert alarmed == {lane for lane, on in enumerate(printed.low_alarms, 1) if on}
 
 
 @EXAMPLES
@@ -64,11 +64,11 @@ def test_a_module_as_json(module: Module, repeating: bool) -> None:
 def test_a_module_is_the_same_as_text_and_as_json(module: Module) -> None:
     text = ethtool_module.parse(module_text(module))
     json = ethtool_module.parse(module_json(module, repeating=True))
-    for one, other in zip(text.lanes, json.lanes, strict=True):
+    for one, second in zip(text.lanes, json.lanes, strict=True):
         assert (one.rx_power_dbm, one.tx_power_dbm, one.rx_los) == (
-            other.rx_power_dbm,
-            other.tx_power_dbm,
-            other.rx_los,
+            second.rx_power_dbm,
+            second.tx_power_dbm,
+            second.rx_los,
         )
 
 
@@ -76,6 +76,7 @@ counts = st.lists(st.integers(0, 1 << 63), min_size=4, max_size=4)
 
 
 @EXAMPLES
+@example([0] * 4, (15, 255), [0.0] * 4, 1_456_677, "text")
 @given(
     counts,
     st.tuples(st.integers(1, 9), st.integers(1, 30)) | st.just((15, 255)),

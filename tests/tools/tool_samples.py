@@ -4,17 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from instruments.servers.tools import (
+from lightrig.instruments.servers.tools import (
     ethtool_counters,
     ethtool_fec,
     ethtool_link,
     ethtool_module,
     infiniband_sysfs,
     ip_link,
-    iperf3,
     mlxlink,
     nccl_tests,
-    osu,
     perftest,
     rdma_link,
 )
@@ -29,8 +27,6 @@ PARSERS: dict[str, Parser] = {
     "rdma/gpud_sysfs": infiniband_sysfs.parse,
     "nccl-tests/": nccl_tests.parse,
     "perftest/": perftest.parse,
-    "osu/": osu.parse,
-    "iperf3/": iperf3.parse,
     "iproute2/": ip_link.parse,
     "synthetic/ethtool_module": ethtool_module.parse,
     "synthetic/ethtool_fec": ethtool_fec.parse,
@@ -39,7 +35,6 @@ PARSERS: dict[str, Parser] = {
     "synthetic/rdma": rdma_link.parse,
     "synthetic/perftest": perftest.parse,
     "synthetic/nccl": nccl_tests.parse,
-    "synthetic/iperf3": iperf3.parse,
 }
 """By the beginning of a sample's path, what reads it."""
 

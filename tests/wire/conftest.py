@@ -1,35 +1,40 @@
-"""Sessions with a server that lies."""
+"""Sessions with scripted servers, and the clocks they run on."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from liar import Liar, Script, lying
+from scripted_tl1 import Script, ScriptedServer, scripted_tl1
 
-from instruments.clock import SystemClock
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.clock import Clock, SystemClock
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 PASSWORD = "hunter2-and-more"
+Against = Callable[..., tuple[Tl1Session, ScriptedServer]]
+
+
+@pytest.fixture(params=["virtual", "system"])
+def clock(request: pytest.FixtureRequest) -> Clock:
+    """Each kind of clock in turn: a wire behaves alike on both."""
+    clock: Clock = request.getfixturevalue(f"{request.param}_clock")
+    return clock
 
 
 @pytest.fixture
-def system_clock() -> Iterator[SystemClock]:
-    clock = SystemClock()
-    yield clock
-    clock.close()
-
-
-@pytest.fixture
-def against(system_clock: SystemClock) -> Iterator[Callable[..., tuple[Tl1Session, Liar]]]:
-    """A session with a liar, which logs in where it is asked to."""
+def against(
+    system_clock: SystemClock,
+) -> Iterator[Against]:
+    """Open a session with a scripted server, with a login on request."""
     with contextlib.ExitStack() as stack:
 
-        def make(script: Script | None, *, login: bool = False) -> tuple[Tl1Session, Liar]:
-            liar = stack.enter_context(lying(script))
+        def make(
+            script: Script | None, *, login: bool = False
+        ) -> tuple[Tl1Session, ScriptedServer]:
+            server = stack.enter_context(scripted_tl1(script))
             session = Tl1Session(
-                "ocs", *liar.address, system_clock, ("bench", PASSWORD) if login else None
+                "ocs", *server.address, system_clock, ("bench", PASSWORD) if login else None
             )
             stack.callback(session.close)
-            return session, liar
+            return session, server
 
         yield make

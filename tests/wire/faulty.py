@@ -1,7 +1,7 @@
-"""An instrument that fails as its plan says, on a real socket or a real serial line, on any clock.
+"""An instrument that fails by plan, on a real socket or a real serial line, on any clock.
 
-Every question carries a number of its own, and its answer repeats it: so an answer that is
-handed to the wrong question is seen. Like an instrument, it answers one question after the other.
+Every query carries a number and its reply repeats it, so that a reply taken for another query's is
+seen. Like an instrument, it answers one query after the other.
 """
 
 import re
@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from instruments.clock import Clock
-from instruments.simulated.peer_server import PeerConnection
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.protocols.device_server import DeviceConnection
 
 MS = 1_000_000
 TIMEOUT = 50 * MS
-"""How long the tests wait for an answer, in the clock's time."""
+"""Time that the tests allow for a reply, in the clock's time."""
 DELAY = 2 * MS
 
 
-class Words(Protocol):
-    """How questions and answers look in one protocol."""
+class Dialect(Protocol):
+    """Format of queries and replies in one protocol."""
 
     junk: bytes
 
     def split(self, buffer: bytes) -> tuple[Sequence[bytes], bytes]:
-        """The whole questions, and what has come of the next one."""
+        """Return the whole queries, and the bytes of the next one."""
 
     def answer(self, question: bytes) -> bytes:
-        """The right one; empty for a command without."""
+        """Return the right reply; empty for a command without one."""
 
 
 class Lines:
@@ -80,7 +80,7 @@ class Sized:
 
     @classmethod
     def number(cls, answer: bytes) -> int | None:
-        """What a whole answer bears."""
+        """Return the number of a whole reply, None if it is garbled."""
         number = int.from_bytes(answer[1:5])
         return number if answer == b"A" + cls.question(number)[1:] else None
 
@@ -109,15 +109,15 @@ class Tl1:
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of one answer.
+    """The fault of one reply.
 
     Attributes:
         kind: `none`, `silent`, `slow` (in pieces), `closes`, `resets`, `truncates`, `garbles`,
-            `repeats`, `holds back` (until the next question, which it then answers), `mixes in`.
-        after: how long the instrument thinks, in ns.
-        at: which byte of the answer it is about, modulo its length.
+            `repeats`, `holds back` (until the next query, whose place it takes), `mixes in`.
+        after: delay of the reply, in ns.
+        at: index of the affected byte, modulo the length of the reply.
         gap: ns between its pieces, or before it is repeated.
-        times: in how many pieces, or how often.
+        times: number of pieces or repetitions.
     """
 
     kind: str = "none"
@@ -128,47 +128,49 @@ class Fault:
 
 
 class Faulty:
-    """One instrument; its memory outlives a connection only if it stands behind a `gateway`.
+    """One instrument; unanswered queries outlive a connection only behind a `gateway`.
 
     Attributes:
-        heard: the questions that it has begun to answer.
-        regaining: how many questions came that are asked to regain step.
-        repeats_until: when the last answer is repeated that will be.
-        done: for how many questions all was said that it says.
+        heard: the queries that it has begun to answer.
+        regaining: number of resync queries received.
+        repeats_until: time of the last repetition of a reply.
+        done: number of queries that are fully answered.
     """
 
     def __init__(
-        self, clock: Clock, words: Words, plan: Iterable[Fault], *, gateway: bool = False
+        self, clock: Clock, dialect: Dialect, plan: Iterable[Fault], *, gateway: bool = False
     ) -> None:
         self.clock = clock
-        self.words = words
+        self.dialect = dialect
         self.heard: list[bytes] = []
         self.regaining = 0
         self.repeats_until = 0
         self.done = 0
         self._plan: Iterator[Fault] = iter(plan)
         self._gateway = gateway
-        self._ears: list[Ear] = []
+        self._connections: list[Connection] = []
 
-    def session(self, connection: PeerConnection, index: int) -> "Ear":
-        if self._gateway and self._ears:
-            self._ears[0].connection = connection
-            return self._ears[0]
-        self._ears.append(Ear(self, connection, f"faulty#{len(self._ears):06d}"))
-        return self._ears[-1]
+    def session(self, connection: DeviceConnection, index: int) -> "Connection":
+        if self._gateway and self._connections:
+            self._connections[0].connection = connection
+            return self._connections[0]
+        self._connections.append(
+            Connection(self, connection, f"faulty#{len(self._connections):06d}")
+        )
+        return self._connections[-1]
 
     def fault(self) -> Fault:
         return next(self._plan, Fault())
 
     def behave(self) -> None:
-        """From now on do nothing wrong."""
+        """Drop the rest of the plan: answer correctly from now on."""
         self._plan = iter(())
 
 
-class Ear:
-    """Hears questions one after the other and answers them in that order."""
+class Connection:
+    """One connection: takes queries and answers them in order."""
 
-    def __init__(self, owner: Faulty, connection: PeerConnection, name: str) -> None:
+    def __init__(self, owner: Faulty, connection: DeviceConnection, name: str) -> None:
         self.connection = connection
         self._owner = owner
         self._name = name
@@ -176,10 +178,10 @@ class Ear:
         self._waiting: deque[bytes] = deque()
         self._busy = False
         self._lock = threading.Lock()
-        self._held: deque[bytes] = deque()
+        self._delayed: deque[bytes] = deque()
 
     def received(self, data: bytes) -> None:
-        questions, self._buffer = self._owner.words.split(self._buffer + data)
+        questions, self._buffer = self._owner.dialect.split(self._buffer + data)
         self._owner.regaining += sum(b"ID" in question for question in questions)
         with self._lock:
             self._waiting += questions
@@ -200,10 +202,10 @@ class Ear:
             question = self._waiting.popleft()
         self._owner.heard.append(question)
         fault = self._owner.fault()
-        answer = self._owner.words.answer(question)
-        if self._held or fault.kind == "holds back":
-            self._held.append(answer)
-            answer = self._held.popleft() if len(self._held) > 1 else b""
+        answer = self._owner.dialect.answer(question)
+        if self._delayed or fault.kind == "holds back":
+            self._delayed.append(answer)
+            answer = self._delayed.popleft() if len(self._delayed) > 1 else b""
         steps = self._steps(fault, answer) if answer else [(fault.after, lambda: None)]
         self._carry_out(list(steps))
 
@@ -224,7 +226,7 @@ class Ear:
         return lambda: self.connection.send(data)
 
     def _steps(self, fault: Fault, answer: bytes) -> Iterator[tuple[int, Callable[[], None]]]:
-        """What is done, each after how many ns."""
+        """Yield delays in ns, each with the action that follows it."""
         cut = fault.at % len(answer)
         match fault.kind:
             case "silent":
@@ -249,7 +251,7 @@ class Ear:
                 for _ in range(fault.times):
                     yield fault.gap, self._send(answer)
             case "mixes in":
-                pieces = [self._owner.words.junk] * fault.times
+                pieces = [self._owner.dialect.junk] * fault.times
                 pieces.insert(fault.at % (fault.times + 1), answer)
                 yield fault.after, self._send(b"".join(pieces))
             case _:

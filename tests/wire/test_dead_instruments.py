@@ -1,26 +1,25 @@
-"""An instrument that dies over a question is known at once, and without a busy processor."""
+"""The end of a connection during a query is noticed at once, and without busy waiting."""
 
 import contextlib
 import os
 import threading
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from faulty import MS, Bracketed, Fault, Faulty, Lines, Tl1
 from real_time import LONG
 
-from instruments.clock import SystemClock
-from instruments.errors import DisconnectedError, UnreachableError
-from instruments.simulated.hislip_peer import HislipPeer, hislip_resource
-from instruments.simulated.peer_server import PeerServer
-from instruments.way import Way
-from instruments.wire import framing
-from instruments.wire.exchange import Exchange
-from instruments.wire.scpi import scpi_session
-from instruments.wire.stream import tcp_stream
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import DisconnectedError, UnreachableError
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.hislip_server import HislipServer, hislip_resource
+from lightrig.instruments.wire import framing
+from lightrig.instruments.wire.scpi import scpi_session
+from lightrig.instruments.wire.session import QuerySession
+from lightrig.instruments.wire.stream import tcp_stream
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 AT_ONCE = 0.25
 LITTLE = 0.1
@@ -31,43 +30,38 @@ Ask = Callable[[int], object]
 
 
 @pytest.fixture
-def clock() -> Iterator[SystemClock]:
-    made = SystemClock()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def asking(clock):
-    """Asks an instrument that fails by a plan, over any wire."""
+def asking(system_clock):
+    """Query an instrument that fails by plan, over any wire."""
     with contextlib.ExitStack() as stack:
 
         def make(wire: str, plan: list[Fault]) -> Ask:
-            server = PeerServer(clock)
+            server = DeviceServer(system_clock)
             stack.callback(server.close)
-            words = {"tl1": Tl1(), "bracketed": Bracketed()}.get(wire, Lines())
-            instrument = Faulty(clock, words, plan)
+            dialect = {"tl1": Tl1(), "bracketed": Bracketed()}.get(wire, Lines())
+            instrument = Faulty(system_clock, dialect, plan)
             if wire == "hislip":
-                resource = hislip_resource(*server.listen(HislipPeer(instrument.session)))
-                session = scpi_session("meter", Way("visa", resource=resource), clock)
+                resource = hislip_resource(*server.listen(HislipServer(instrument.session)))
+                session = scpi_session("meter", Endpoint("visa", resource=resource), system_clock)
                 stack.callback(session.close)
                 return lambda number: session.query(f"Q{number}?", LONG)
             host, port = server.listen(instrument.session)
             if wire == "tl1":
-                switch = Tl1Session("ocs", host, port, clock)
+                switch = Tl1Session("ocs", host, port, system_clock)
                 stack.callback(switch.close)
                 return lambda number: switch.command("RTRV-X", str(number), timeout=LONG)
             cut: framing.Framing = framing.Bracketed() if wire == "bracketed" else framing.Lines()
             question = b"<Q%d>" if wire == "bracketed" else b"Q%d\n"
-            exchange = Exchange("m", lambda: tcp_stream("m", host, port, clock), clock, cut)
-            stack.callback(exchange.close)
-            return lambda number: exchange.ask(question % number, LONG)
+            session = QuerySession(
+                "m", lambda: tcp_stream("m", host, port, system_clock), system_clock, cut
+            )
+            stack.callback(session.close)
+            return lambda number: session.query(question % number, LONG)
 
         yield make
 
 
 def death(ask: Ask, number: int) -> tuple[float, float]:
-    """How long, in seconds, and at how much of processor time, until it is known."""
+    """Return the elapsed time and the CPU time, in s, until the end is noticed."""
     cpu, began = time.process_time(), time.monotonic()
     with pytest.raises(DisconnectedError):
         ask(number)
@@ -76,7 +70,7 @@ def death(ask: Ask, number: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("wire", ["lines", "bracketed", "tl1", "hislip"])
 @pytest.mark.parametrize("how", ["before", "mid-reply", "reset"])
-def test_a_connection_that_ends(asking, wire, how):
+def test_end_of_connection_is_noticed_at_once(asking, wire, how):
     last = Fault("resets" if how == "reset" else "closes", after=0, at=2 if how != "before" else 0)
     plan = [Fault(after=0), last] * ATTEMPTS
     if wire == "hislip":  # which asks for an identity first, once it has failed
@@ -91,7 +85,7 @@ def test_a_connection_that_ends(asking, wire, how):
 
 
 @pytest.mark.parametrize("wire", ["lines", "tl1"])
-def test_waiting_costs_nothing(asking, wire):
+def test_waiting_uses_no_cpu_time(asking, wire):
     ask = asking(wire, [Fault(after=0), Fault(after=300 * MS)])
     ask(1)
     cpu = time.process_time()
@@ -100,26 +94,26 @@ def test_waiting_costs_nothing(asking, wire):
 
 
 @pytest.mark.parametrize("scheme", ["serial", "visa"])
-def test_a_serial_line_that_is_pulled(clock, scheme):
+def test_cut_serial_line_is_noticed_at_once(system_clock, scheme):
     deaths = []
     for number in range(ATTEMPTS):
-        own, other = os.openpty()
-        tty.setraw(other)
-        device = os.ttyname(other)
+        master, slave = os.openpty()
+        tty.setraw(slave)
+        device = os.ttyname(slave)
 
-        def die(own=own, other=other):
+        def die(master=master, slave=slave):
             heard = b""
             while not heard.endswith(b"?\n"):
-                heard += os.read(own, 100)
-            os.write(own, b"A")
+                heard += os.read(master, 100)
+            os.write(master, b"A")
             time.sleep(0.005)
-            os.close(other)
-            os.close(own)
+            os.close(slave)
+            os.close(master)
 
         thread = threading.Thread(target=die)
         thread.start()
         resource = device if scheme == "serial" else f"ASRL{device}::INSTR"
-        session = scpi_session("meter", Way(scheme, resource=resource), clock)
+        session = scpi_session("meter", Endpoint(scheme, resource=resource), system_clock)
         deaths.append(death(lambda n, session=session: session.query(f"Q{n}?", LONG), number))
         thread.join()
         with pytest.raises(UnreachableError):

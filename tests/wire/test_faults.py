@@ -1,4 +1,4 @@
-"""Whatever an instrument does, an answer belongs to its own question, or is an error that says so.
+"""With any fault of an instrument, a query gets the reply to it or a typed error.
 
 Ten thousand random sequences are tried by `LIGHTRIG_FAULTS=10000 pytest tests/wire/test_faults.py`;
 by default fewer. Time is virtual, sockets and serial lines are real.
@@ -15,82 +15,86 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from faulty import MS, TIMEOUT, Bracketed, Fault, Faulty, Lines, Sized, Tl1, Words
+from faulty import MS, TIMEOUT, Bracketed, Dialect, Fault, Faulty, Lines, Sized, Tl1
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from instruments.errors import GarbledError, InstrumentError, UnreachableError
-from instruments.simulated.hislip_peer import HislipPeer, hislip_resource
-from instruments.simulated.peer_server import PeerConnection, PeerServer, Session
-from instruments.virtual_clock import VirtualClock
-from instruments.way import Way
-from instruments.wire import framing
-from instruments.wire.exchange import Exchange, Resync
-from instruments.wire.scpi import scpi_session
-from instruments.wire.stream import serial_stream, tcp_stream
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import GarbledError, InstrumentError, UnreachableError
+from lightrig.instruments.simulated.protocols.device_server import (
+    DeviceConnection,
+    DeviceServer,
+    Session,
+)
+from lightrig.instruments.simulated.protocols.hislip_server import HislipServer, hislip_resource
+from lightrig.instruments.wire import framing
+from lightrig.instruments.wire.scpi import scpi_session
+from lightrig.instruments.wire.session import QuerySession, Resync
+from lightrig.instruments.wire.stream import serial_stream, tcp_stream
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 SEQUENCES = int(os.environ.get("LIGHTRIG_FAULTS", "600"))
 QUIET = 20 * MS
 LONGEST = 2 * TIMEOUT + (300 * MS + TIMEOUT)
-"""A question to regain step, silence if it had been asked before, and the question itself."""
+"""Time for a resync query, silence if it was sent before, and the query itself, in ns."""
 LONGEST_ON_LINE = LONGEST + (300 * MS + TIMEOUT)
-"""Silence first."""
+"""Time with silence before it."""
 
 
 @dataclass
-class Asker:
-    """A session with the instrument; `ask` returns the number that the answer bears."""
+class Querier:
+    """A session with the instrument; `query` returns the number in the reply."""
 
-    ask: Callable[[int], int]
+    query: Callable[[int], int]
     question: Callable[[int], str]
     close: Callable[[], None]
     longest: int
-    """How long an answer may take, with all that comes before the question to regain step."""
+    """Time allowed for a reply, with everything before the resync query."""
     drains: bool = False
-    """Whether it waits for silence, which an instrument does not hear."""
+    """Whether it waits for silence, which the instrument cannot observe."""
 
 
-def number_in(text: str, asker: Callable[..., Exception], command: str) -> int:
-    """As a driver reads an answer: what makes no sense is an error."""
+def number_in(text: str, querier: Callable[..., Exception], command: str) -> int:
+    """Return the number in a reply; like in a driver, a malformed reply is an error."""
     found = re.fullmatch(r"<?A(\d+)>?", text)
     if found is None:
-        raise asker(GarbledError, f"answered {text!r}", command)
+        raise querier(GarbledError, f"answered {text!r}", command)
     return int(found[1])
 
 
-def over_scpi(way: Way, clock: VirtualClock, longest: int = LONGEST) -> Asker:
-    session = scpi_session("meter", way, clock)
+def over_scpi(endpoint: Endpoint, clock: VirtualClock, longest: int = LONGEST) -> Querier:
+    session = scpi_session("meter", endpoint, clock)
 
-    def ask(number: int) -> int:
+    def query(number: int) -> int:
         command = f"Q{number}?"
         return number_in(session.query(command, TIMEOUT).text, session.failed, command)
 
-    return Asker(ask, "Q{}?".format, session.close, longest, longest > LONGEST)
+    return Querier(query, "Q{}?".format, session.close, longest, longest > LONGEST)
 
 
-def over_exchange(
-    exchange: Exchange,
+def over_session(
+    session: QuerySession,
     question: Callable[[int], bytes],
     show: Callable[[int], str],
     longest: int = TIMEOUT,
-) -> Asker:
-    def ask(number: int) -> int:
-        data = exchange.ask(question(number), TIMEOUT).data
-        if isinstance(exchange._framing, framing.Sized):
+) -> Querier:
+    def query(number: int) -> int:
+        data = session.query(question(number), TIMEOUT).data
+        if isinstance(session._framing, framing.Sized):
             if (found := Sized.number(data)) is None:
-                raise exchange.failed(GarbledError, f"answered {data!r}", show(number))
+                raise session.failed(GarbledError, f"answered {data!r}", show(number))
             return found
         text = data.decode("ascii", "backslashreplace")
-        return number_in(text, exchange.failed, show(number))
+        return number_in(text, session.failed, show(number))
 
-    return Asker(ask, show, exchange.close, longest, longest > LONGEST)
+    return Querier(query, show, session.close, longest, longest > LONGEST)
 
 
-def over_tl1(host: str, port: int, clock: VirtualClock) -> Asker:
+def over_tl1(host: str, port: int, clock: VirtualClock) -> Querier:
     session = Tl1Session("meter", host, port, clock)
 
-    def ask(number: int) -> int:
+    def query(number: int) -> int:
         lines = session.command("RTRV-X", str(number), timeout=TIMEOUT).lines
 
         def failed(kind, problem, command):
@@ -98,11 +102,11 @@ def over_tl1(host: str, port: int, clock: VirtualClock) -> Asker:
 
         return number_in(" ".join(lines), failed, f"RTRV-X::{number}:")
 
-    return Asker(ask, "RTRV-X::{}:".format, session.close, TIMEOUT)
+    return Querier(query, "RTRV-X::{}:".format, session.close, TIMEOUT)
 
 
 SIZED = (Sized.question, lambda n: Sized.question(n).hex(" "))
-FORMS: dict[str, tuple[Words, framing.Framing, Callable[[int], bytes], Callable[[int], str]]] = {
+FORMS: dict[str, tuple[Dialect, framing.Framing, Callable[[int], bytes], Callable[[int], str]]] = {
     "lines": (Lines(), framing.Lines(), "Q{}\n".format, "Q{}".format),
     "lines, one question": (Lines(), framing.Lines(), "Q{}\n".format, "Q{}".format),
     "bracketed": (Bracketed(), framing.Bracketed(), "<Q{}>".format, "<Q{}>".format),
@@ -122,16 +126,16 @@ def encoded(question: Callable[[int], bytes | str]) -> Callable[[int], bytes]:
 
 
 class Bench:
-    """A clock and a server that many instruments share, one after the other."""
+    """A clock and a server for many instruments, one after the other."""
 
     def __init__(self) -> None:
-        self.clock = VirtualClock(patience=20)
-        self.server = PeerServer(self.clock)
+        self.clock = VirtualClock(stall_timeout=20)
+        self.server = DeviceServer(self.clock)
         self.instrument: Faulty
         self.tcp = self.server.listen(self.session)
-        self.hislip = hislip_resource(*self.server.listen(HislipPeer(self.session)))
+        self.hislip = hislip_resource(*self.server.listen(HislipServer(self.session)))
 
-    def session(self, connection: PeerConnection, index: int) -> Session:
+    def session(self, connection: DeviceConnection, index: int) -> Session:
         return self.instrument.session(connection, index)
 
     def close(self) -> None:
@@ -146,49 +150,49 @@ def bench() -> Iterator[Bench]:
     made.close()
 
 
-def asker_on(bench: Bench, form: str) -> Asker:
+def asker_on(bench: Bench, form: str) -> Querier:
     if form == "tl1":
         return over_tl1(*bench.tcp, bench.clock)
     if form == "scpi":
-        return over_scpi(Way("scpi", *bench.tcp), bench.clock)
+        return over_scpi(Endpoint("scpi", *bench.tcp), bench.clock)
     if form == "hislip":
-        return over_scpi(Way("visa", resource=bench.hislip), bench.clock)
+        return over_scpi(Endpoint("visa", resource=bench.hislip), bench.clock)
     _, cut, question, show = FORMS[form]
-    exchange = Exchange(
+    session = QuerySession(
         "meter", lambda: tcp_stream("meter", *bench.tcp, bench.clock), bench.clock, cut
     )
-    return over_exchange(exchange, encoded(question), show)
+    return over_session(session, encoded(question), show)
 
 
 @dataclass(frozen=True, slots=True)
-class ManyWords(Resync):
-    """One question that can be asked in several ways, each with an answer of its own."""
+class Variants(Resync):
+    """One resync query with several variants, each with a different reply."""
 
     def variant(self, number: int) -> tuple[bytes, Callable[[bytes], bool]]:
         return b"ID%d\n" % number, b"IDENTITY%d".__mod__(number).__eq__
 
 
 RESYNCS = {
-    "lines": ManyWords(QUIET),
+    "lines": Variants(QUIET),
     "lines, one question": Resync(QUIET, b"ID0\n", b"IDENTITY0".__eq__),
 }
 
 
-def asker_on_line(device: str, clock: VirtualClock, form: str) -> Asker:
+def querier_on_line(device: str, clock: VirtualClock, form: str) -> Querier:
     if form == "scpi":
-        return over_scpi(Way("serial", resource=device), clock, LONGEST_ON_LINE)
+        return over_scpi(Endpoint("serial", resource=device), clock, LONGEST_ON_LINE)
     _, cut, question, show = FORMS[form]
-    exchange = Exchange(
+    session = QuerySession(
         "meter",
         lambda: serial_stream("meter", device, clock, baud=9600),
         clock,
         cut,
         resync=RESYNCS.get(form, Resync(QUIET)),
     )
-    return over_exchange(exchange, encoded(question), show, LONGEST_ON_LINE)
+    return over_session(session, encoded(question), show, LONGEST_ON_LINE)
 
 
-def words_of(form: str) -> Words:
+def dialect_of(form: str) -> Dialect:
     return Tl1() if form == "tl1" else FORMS[form][0] if form in FORMS else Lines()
 
 
@@ -197,7 +201,7 @@ def words_of(form: str) -> Words:
 
 @dataclass(frozen=True)
 class Step:
-    """One question: what becomes of its answer, and how long the asker rests after it."""
+    """One query: the fault of its reply, and the pause after it."""
 
     fault: Fault
     rest: int
@@ -210,7 +214,7 @@ rests = st.one_of(st.just(0), st.integers(0, 4 * TIMEOUT))
 
 
 def faults(*kinds: str, latest: int) -> st.SearchStrategy[Step]:
-    """Steps of these kinds; no answer is later than `latest`."""
+    """Steps of these kinds; no reply is later than `latest`."""
     made = {
         "none": st.builds(Fault, after=soon),
         "late": st.builds(Fault, after=st.integers(TIMEOUT + 1, latest)),
@@ -245,21 +249,21 @@ EVERY = ("none", "late", "silent", "slow", "truncates", "garbles", "repeats", "m
 CLOSING = ("closes", "resets")
 
 
-def converse(instrument: Faulty, asker: Asker, steps: list[Step], first: int) -> None:
-    """Ask once for every step; an answer that is repeated later is waited for."""
+def converse(instrument: Faulty, querier: Querier, steps: list[Step], first: int) -> None:
+    """Query once for every step; wait for a reply that is repeated later."""
     clock = instrument.clock
     for number, step in enumerate(steps, first):
         before, regaining, failure = clock.now(), instrument.regaining, None
         try:
-            assert asker.ask(number) == number
+            assert querier.query(number) == number
         except InstrumentError as error:
             failure = error
         if failure is not None:
             assert failure.instrument == "meter"
-            asked = asker.question(number) in failure.command
+            asked = querier.question(number) in failure.command
             assert asked or isinstance(failure, UnreachableError)
-        at_once = not asker.drains and instrument.regaining == regaining
-        assert clock.now() - before <= (TIMEOUT if at_once else asker.longest)
+        at_once = not querier.drains and instrument.regaining == regaining
+        assert clock.now() - before <= (TIMEOUT if at_once else querier.longest)
         clock.sleep(max(step.rest, instrument.repeats_until + 1 - clock.now()))
 
 
@@ -268,41 +272,43 @@ numbers = itertools.count(100, 100)
 
 def run(bench: Bench, form: str, steps: list[Step], *, gateway: bool = False) -> None:
     plan = [step.fault for step in steps]
-    bench.instrument = Faulty(bench.clock, words_of(form), plan, gateway=gateway)
-    asker = asker_on(bench, form)
-    with contextlib.closing(asker):
-        converse(bench.instrument, asker, steps, next(numbers))
+    bench.instrument = Faulty(bench.clock, dialect_of(form), plan, gateway=gateway)
+    querier = asker_on(bench, form)
+    with contextlib.closing(querier):
+        converse(bench.instrument, querier, steps, next(numbers))
         if not gateway:
-            left_in_peace(bench.instrument, asker)
+            left_in_peace(bench.instrument, querier)
 
 
-def left_in_peace(instrument: Faulty, asker: Asker) -> None:
-    """The next questions work."""
+def left_in_peace(instrument: Faulty, querier: Querier) -> None:
+    """Assert that the next queries succeed."""
     instrument.behave()
     instrument.clock.sleep(20 * TIMEOUT)
-    assert [asker.ask(number) for number in range(7, 10)] == [7, 8, 9]
+    assert [querier.query(number) for number in range(7, 10)] == [7, 8, 9]
 
 
 def run_on_line(form: str, steps: list[Step], *, visa: bool = False) -> None:
-    clock = VirtualClock(patience=20)
-    server = PeerServer(clock)
-    instrument = Faulty(clock, words_of(form), [step.fault for step in steps])
+    clock = VirtualClock(stall_timeout=20)
+    server = DeviceServer(clock)
+    instrument = Faulty(clock, dialect_of(form), [step.fault for step in steps])
     device = server.serial_line(instrument.session)
     if visa:
-        asker = over_scpi(Way("visa", resource=f"ASRL{device}::INSTR"), clock, LONGEST_ON_LINE)
+        querier = over_scpi(
+            Endpoint("visa", resource=f"ASRL{device}::INSTR"), clock, LONGEST_ON_LINE
+        )
     else:
-        asker = asker_on_line(device, clock, form)
+        querier = querier_on_line(device, clock, form)
     try:
-        converse(instrument, asker, steps, next(numbers))
-        left_in_peace(instrument, asker)
+        converse(instrument, querier, steps, next(numbers))
+        left_in_peace(instrument, querier)
     finally:
-        asker.close()
+        querier.close()
         server.close()
         clock.close()
 
 
 def some(share: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """So many of all sequences."""
+    """Hypothesis settings for `count` sequences."""
     return settings(
         max_examples=max(1, int(SEQUENCES * share)),
         suppress_health_check=[HealthCheck.too_slow],
@@ -330,14 +336,14 @@ def test_scpi_over_tcp(bench, steps):
 
 @some(0.1)
 @given(steps=sequences(*EVERY, *CLOSING))
-def test_scpi_behind_a_gateway_that_forgets_nothing(bench, steps):
+def test_scpi_behind_a_gateway_with_a_buffer(bench, steps):
     run(bench, "scpi", steps, gateway=True)
 
 
 @some(0.05)
 @given(steps=sequences(*EVERY, *CLOSING, "holds back", most=4))
-def test_scpi_behind_a_gateway_that_lags_behind_for_ever(bench, steps):
-    """Until *IDN? has been asked in all the words that there are for it."""
+def test_scpi_behind_a_gateway_one_reply_late(bench, steps):
+    """Until all variants of *IDN? were sent."""
     run(bench, "scpi", steps, gateway=True)
 
 
@@ -355,25 +361,25 @@ def test_tl1(bench, steps):
 
 @some(0.05)
 @given(steps=sequences(*EVERY, *CLOSING, "holds back"))
-def test_tl1_behind_a_gateway_that_forgets_nothing(bench, steps):
+def test_tl1_behind_a_gateway_with_a_buffer(bench, steps):
     run(bench, "tl1", steps, gateway=True)
 
 
 @pytest.mark.parametrize("form", ["scpi", "lines"])
 @some(0.05)
 @given(steps=sequences(*EVERY))
-def test_a_serial_line_with_a_question_that_can_be_recognised(form, steps):
+def test_serial_line_with_a_recognisable_query(form, steps):
     run_on_line(form, steps)
 
 
 @pytest.mark.parametrize("form", ["bracketed", "sized", "lines, one question"])
 @some(0.04)
 @given(steps=sequences(*EVERY, latest=TIMEOUT + QUIET - 1))
-def test_a_serial_line_on_which_only_silence_helps(form, steps):
+def test_serial_line_resynchronised_by_silence(form, steps):
     run_on_line(form, steps)
 
 
 @some(0.02)
 @given(steps=sequences(*EVERY))
-def test_a_serial_line_through_visa(steps):
+def test_serial_line_through_visa(steps):
     run_on_line("scpi", steps, visa=True)

@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruments.wire.framing import LONGEST, Bracketed, Framing, FramingError, Lines, Scpi, Sized
+from lightrig.instruments.wire.framing import (
+    LONGEST,
+    Bracketed,
+    Framing,
+    FramingError,
+    Lines,
+    Scpi,
+    Sized,
+)
 
 
 def cut_all(framing: Framing, pieces: list[bytes]) -> tuple[list[bytes], bytes]:
-    """What comes out when the bytes come in these pieces."""
+    """Return the messages of bytes that come in these pieces, and the rest."""
     found, buffer = [], b""
     for piece in pieces:
         buffer += piece
@@ -38,20 +46,20 @@ not_a_block = word.filter(lambda text: not text.startswith(b"#"))
 
 
 @given(st.lists(word), places, st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_lines(words, marks, end):
-    data = b"".join(each + end for each in words)
-    assert cut_all(Lines(end), torn(data, marks)) == (words, b"")
+def test_lines(messages, marks, end):
+    data = b"".join(each + end for each in messages)
+    assert cut_all(Lines(end), torn(data, marks)) == (messages, b"")
 
 
-def test_empty_lines_are_no_messages():
+def test_empty_lines_are_skipped():
     assert cut_all(Lines(), [b"\r\n\n1.5\r\n\n", b"2.5\n\r"]) == ([b"1.5", b"2.5"], b"\r")
 
 
 @given(st.lists(st.from_regex(rb"<[ -;=?-~]*>", fullmatch=True)), places)
-def test_bracketed(words, marks):
-    data = b"".join(each + b"\r\n" for each in words)
+def test_bracketed(messages, marks):
+    data = b"".join(each + b"\r\n" for each in messages)
     found, rest = cut_all(Bracketed(), torn(data, marks))
-    assert found == words
+    assert found == messages
     assert rest.strip() == b""
 
 
@@ -78,21 +86,21 @@ def test_scpi_lines_and_blocks(answers, marks, end):
     [
         (Bracketed(), b"OK<Q>", "does not begin with <"),
         (Scpi(), b"#2xx", "length cannot be b'xx'"),
-        (Scpi(), b"#3004abcde\n", "longer than it said"),
+        (Scpi(), b"#3004abcde\n", "longer than announced"),
         (Scpi(), b"#9%09d" % (LONGEST + 1), "bytes is announced"),
     ],
 )
-def test_what_can_be_no_message(framing, data, why):
+def test_invalid_beginnings_raise_framing_error(framing, data, why):
     with pytest.raises(FramingError, match=why):
         framing.cut(data)
 
 
 @pytest.mark.parametrize("data", [b"#", b"#1", b"#14ab", b"#14abcd", b"#14abcd\r", b"1.0"])
-def test_what_may_still_become_one(data):
+def test_incomplete_messages_return_none(data):
     assert Scpi().cut(data) is None
 
 
-def test_how_a_trace_shows_it():
+def test_trace_text_of_messages():
     assert Lines().show(b"P\xff\n") == "P\\xff\n"
     assert Bracketed().show(b"<OSW>") == "<OSW>"
     assert Sized(3).show(b"\x01\x00\xff") == "01 00 ff"

@@ -1,11 +1,11 @@
-"""A refusal in the words of whoever refused."""
+"""The text of a refusal by an instrument or by its driver."""
 
 import pytest
 
-from instruments.errors import CANNOT, DeniedError, InstrumentError
+from lightrig.instruments.core.errors import CANNOT, DeniedError, InstrumentError
 
 
-def test_an_instruments_code_and_text():
+def test_refusal_shows_code_and_text():
     error = DeniedError("meter", code="-222", text="Data out of range", command="POW 99")
     assert isinstance(error, InstrumentError)
     assert (error.code, error.text, error.command) == ("-222", "Data out of range", "POW 99")
@@ -16,7 +16,7 @@ def test_an_instruments_code_and_text():
     ]
 
 
-def test_its_own_words_where_they_say_more():
+def test_refusal_shows_the_raw_reply_where_it_differs():
     error = DeniedError(
         "ocs",
         code="IDNV",
@@ -35,7 +35,7 @@ def test_its_own_words_where_they_say_more():
 
 
 @pytest.mark.parametrize("command", ["", "change"])
-def test_a_driver_that_knows_better_sends_nothing(command):
+def test_refusal_by_the_driver_shows_no_reply(command):
     error = DeniedError("ocs", code=CANNOT, text="it has no dark position", command=command)
     assert (error.code, error.command) == ("cannot", command)
     assert str(error).splitlines() == [

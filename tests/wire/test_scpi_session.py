@@ -6,13 +6,52 @@ import pytest
 from faulty import MS
 from real_time import slack
 
-from instruments.clock import SystemClock
-from instruments.errors import DeniedError, GarbledError, NoReplyError
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.scpi_peer import ErrorQueue, Later, ScpiCommands, ScpiDialogue, ScpiError
-from instruments.virtual_clock import VirtualClock
-from instruments.way import AddressError, Way
-from instruments.wire.scpi import scpi_session
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.endpoint import AddressError, Endpoint
+from lightrig.instruments.core.errors import DeniedError, GarbledError, NoReplyError
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.scpi_device import (
+    DelayedReply,
+    ScpiDevice,
+    ScpiServerSession,
+)
+from lightrig.instruments.simulated.protocols.scpi_values import ScpiError
+from lightrig.instruments.wire.scpi import scpi_session
+
+
+class Meter(ScpiDevice):
+    error_queue_depth = 5
+
+    def __init__(self, clock):
+        super().__init__("meter", clock, "Maker,Meter,SIM-1,1.0")
+
+    @command("SLOW")
+    def slow(self):
+        return DelayedReply(30 * MS)
+
+    @command("SLOWER")
+    def slower(self):
+        return DelayedReply(300 * MS)
+
+    @command("SLOW?")
+    def query_slow(self):
+        return DelayedReply(30 * MS, lambda: "slow")
+
+    @command("TWICE")
+    def fail_twice(self):
+        self.errors.put(-222, "Data out of range")
+        raise ScpiError(-300, 'Device says "no"; really')
+
+    @command("POWer?")
+    def power(self):
+        return "-3.25"
+
+    @command("LATE:ERRor")
+    def fail_late(self):
+        later = self.clock.now() + 60 * MS
+        self.clock.schedule(later, "meter", lambda: self.errors.put(-310, "System error"))
 
 
 class Rig:
@@ -21,55 +60,40 @@ class Rig:
     def __init__(self, clock, stack):
         self.clock = clock
         self.heard = []
-        self.errors = ErrorQueue(5)
-        self.commands = ScpiCommands("Maker,Meter,SIM-1,1.0", errors=self.errors)
-        self.commands.add("SLOW", lambda _: Later(30 * MS))
-        self.commands.add("SLOWER", lambda _: Later(300 * MS))
-        self.commands.add("SLOW?", lambda _: Later(30 * MS, "slow"))
-        self.commands.add("TWICE", self.fail_twice)
-        self.commands.add("POWer?", lambda _: "-3.25")
-        self.commands.add("LATE:ERRor", self.fail_late)
-        self.server = PeerServer(clock)
+        self.meter = Meter(clock)
+        self.server = DeviceServer(clock)
         stack.callback(self.server.close)
         self.stack = stack
-
-    def fail_twice(self, request):
-        self.errors.put(-222, "Data out of range")
-        raise ScpiError(-300, 'Device says "no"; really')
-
-    def fail_late(self, request):
-        later = self.clock.now() + 60 * MS
-        self.clock.schedule(later, "meter", lambda: self.errors.put(-310, "System error"))
 
     def dialogue(self, connection, index):
         rig = self
 
-        class Heard(ScpiDialogue):
+        class Heard(ScpiServerSession):
             def received(self, data):
                 rig.heard.append(data)
                 super().received(data)
 
-        return Heard(connection, self.clock, f"meter#{index}", self.commands)
+        return Heard(self.meter, connection, f"meter#{index}")
 
     def session(self, wire="scpi", **options):
         if wire == "serial":
-            way = Way("serial", resource=self.server.serial_line(self.dialogue))
+            endpoint = Endpoint("serial", resource=self.server.serial_line(self.dialogue))
         else:
-            way = Way("scpi", *self.server.listen(self.dialogue))
-        made = scpi_session("meter", way, self.clock, **options)
+            endpoint = Endpoint("scpi", *self.server.listen(self.dialogue))
+        made = scpi_session("meter", endpoint, self.clock, **options)
         self.stack.callback(made.close)
         return made
 
 
 @pytest.fixture(params=["virtual", "real"])
 def rig(request):
-    clock = VirtualClock(patience=20) if request.param == "virtual" else SystemClock()
+    clock = VirtualClock(stall_timeout=20) if request.param == "virtual" else SystemClock()
     with contextlib.ExitStack() as stack:
         stack.callback(clock.close)
         yield Rig(clock, stack)
 
 
-def test_a_command_and_its_acknowledgement_go_out_in_one_write(rig):
+def test_command_and_error_query_are_one_write(rig):
     session = rig.session()
     session.do("SLOW")
     rig.heard.clear()
@@ -80,7 +104,7 @@ def test_a_command_and_its_acknowledgement_go_out_in_one_write(rig):
     assert 30 * MS <= done.latest - before < 32 * MS + slack(rig.clock)
 
 
-def test_an_objection_is_the_error_of_its_own_command(rig):
+def test_error_queue_entry_is_the_error_of_its_command(rig):
     meanings = {-222: ("the power is beyond the head", "range 30 dBm")}
     session = rig.session(meanings=meanings)
     with pytest.raises(DeniedError) as raised:
@@ -98,17 +122,17 @@ def test_an_objection_is_the_error_of_its_own_command(rig):
     assert session.errors() == []
 
 
-def test_words_of_an_objection(rig):
+def test_error_text_and_meaning(rig):
     session = rig.session()
     with pytest.raises(DeniedError) as raised:
         session.do("NONSENSE 1")
     assert (raised.value.code, raised.value.text) == ("-113", "Undefined header")
-    rig.errors.put(-300, 'Device says "no"; really')
+    rig.meter.errors.put(-300, 'Device says "no"; really')
     assert session.errors() == [(-300, 'Device says "no"; really')]
 
 
-def test_what_stood_in_the_queue_before_is_nobodys(rig):
-    rig.errors.put(-100, "from last night")
+def test_old_queue_entries_are_discarded_at_opening(rig):
+    rig.meter.errors.put(-100, "from last night")
     session = rig.session()
     session.do("SLOW")
     texts = [piece.text for piece in session.trace.pieces()]
@@ -116,7 +140,7 @@ def test_what_stood_in_the_queue_before_is_nobodys(rig):
 
 
 @pytest.mark.parametrize("wire", ["scpi", "serial"])
-def test_an_objection_that_came_after_a_failure_is_nobodys(rig, wire):
+def test_queue_entries_after_a_failure_are_discarded(rig, wire):
     session = rig.session(wire)
     session.do("*CLS")
     session.write("LATE:ERR")
@@ -127,15 +151,15 @@ def test_an_objection_that_came_after_a_failure_is_nobodys(rig, wire):
     assert session.errors() == []
 
 
-def test_an_overflow_ends(rig):
+def test_endless_error_queue_is_left_after_a_bound(rig):
     for number in range(20):
-        rig.errors.put(-100 - number, "again")
+        rig.meter.errors.put(-100 - number, "again")
     session = rig.session()
     assert [code for code, _ in session.errors()] == [-100, -101, -102, -103, -350]
     assert session.errors() == []
 
 
-def test_no_queue(rig):
+def test_instrument_without_error_queue(rig):
     session = rig.session(error_query=None)
     session.do("NONSENSE 1")
     assert session.query("POW?").text == "-3.25"
@@ -144,17 +168,15 @@ def test_no_queue(rig):
 
 
 @pytest.mark.parametrize("answer", ["-3.25", "no idea", ""])
-def test_what_is_no_entry_of_a_queue(rig, answer):
-    commands = ScpiCommands("Maker,Meter,SIM-1,1.0", error_query="OTHer:ERRor?")
-    commands.add("SYSTem:ERRor?", lambda _: answer or "x")
-    rig.commands = commands
+def test_malformed_queue_entry_raises_garbled_error(rig, answer):
+    rig.meter.next_error = lambda: answer or "x"
     session = rig.session()
     with pytest.raises(GarbledError, match="no entry of an error queue") as raised:
         session.do("*CLS")
     assert raised.value.command == ":SYST:ERR?"
 
 
-def test_what_is_no_block(rig):
+def test_malformed_block_raises_garbled_error(rig):
     session = rig.session()
     with pytest.raises(
         GarbledError, match=r"no block of data\n  sent      POW\?\n  answered  b'-3"
@@ -163,7 +185,7 @@ def test_what_is_no_block(rig):
     assert session.query("POW?").text == "-3.25"
 
 
-def test_threads_do_not_take_each_others_errors(rig):
+def test_concurrent_threads_get_the_errors_of_their_commands(rig):
     session = rig.session()
     session.do("*CLS")
 
@@ -182,12 +204,12 @@ def test_threads_do_not_take_each_others_errors(rig):
     assert rig.clock.parallel(good, bad, good, bad) == ["good", "bad", "good", "bad"]
 
 
-def test_a_wire_that_carries_no_scpi():
+def test_unsupported_scheme_raises_address_error():
     with pytest.raises(AddressError, match="meter: SCPI is spoken over no tl1://"):
-        scpi_session("meter", Way("tl1", "127.0.0.1", 1), SystemClock())
+        scpi_session("meter", Endpoint("tl1", "127.0.0.1", 1), SystemClock())
 
 
-def test_other_line_ends(rig):
+def test_configurable_terminator(rig):
     session = rig.session(end="\r\n")
     session.do("SLOW")
     assert rig.heard[-1] == b"SLOW\r\n:SYST:ERR?\r\n"

@@ -1,4 +1,4 @@
-"""Bytes over TCP and serial lines, read when they are asked for, on every clock."""
+"""Byte streams over TCP and serial lines, on every clock."""
 
 import contextlib
 import os
@@ -7,17 +7,17 @@ import tty
 import pytest
 from real_time import LONG, slack, until
 
-from instruments.clock import SystemClock
-from instruments.errors import UnreachableError
-from instruments.simulated.peer_server import PeerServer
-from instruments.virtual_clock import VirtualClock
-from instruments.wire.stream import StreamClosedError, serial_stream, tcp_stream
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.wire.stream import StreamClosedError, serial_stream, tcp_stream
 
 MS = 1_000_000
 
 
 class Echo:
-    """Says everything twice, the second time a little later."""
+    """Sends everything back twice, the second time a little later."""
 
     def __init__(self, connection, clock):
         self.connection = connection
@@ -37,17 +37,10 @@ class Echo:
         self.open = False
 
 
-@pytest.fixture(params=["virtual", "real"])
-def clock(request):
-    made = VirtualClock(patience=20) if request.param == "virtual" else SystemClock()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def echo(clock):
-    """Opens a stream to an echo, over TCP or a serial line."""
-    server = PeerServer(clock)
+    """Open a stream to an echo, over TCP or a serial line."""
+    server = DeviceServer(clock)
     with contextlib.ExitStack() as stack:
         devices = []
 
@@ -70,7 +63,7 @@ BOTH = pytest.mark.parametrize("wire", ["tcp", "serial"])
 
 
 @BOTH
-def test_what_comes(echo, clock, wire):
+def test_bytes_are_received_as_they_come(echo, clock, wire):
     stream = echo(wire)
     assert stream.pending() == b""
     stream.send(b"hello")
@@ -83,7 +76,7 @@ def test_what_comes(echo, clock, wire):
 
 
 @BOTH
-def test_time_that_runs_out(echo, clock, wire):
+def test_receive_times_out(echo, clock, wire):
     stream = echo(wire)
     for timeout in (20 * MS, 0, -5):
         before = clock.now()
@@ -93,7 +86,7 @@ def test_time_that_runs_out(echo, clock, wire):
 
 
 @BOTH
-def test_what_nobody_asked_for(echo, clock, wire):
+def test_pending_returns_unrequested_bytes(echo, clock, wire):
     stream = echo(wire)
     stream.send(b"hello")
     came = b""
@@ -106,7 +99,7 @@ def test_what_nobody_asked_for(echo, clock, wire):
     until(everything, clock)
 
 
-def test_the_end_comes_after_what_was_said(echo, clock):
+def test_end_of_stream_comes_after_its_data(echo, clock):
     stream = echo("tcp")
     stream.send(b"hello")
     assert stream.receive(LONG) == b"hello"
@@ -121,7 +114,7 @@ def test_the_end_comes_after_what_was_said(echo, clock):
         stream.pending()
 
 
-def test_writing_to_one_that_is_gone(echo, clock):
+def test_write_after_the_end_raises(echo, clock):
     stream = echo("tcp")
     stream.send(b"bye")
     clock.sleep(20 * MS)
@@ -131,36 +124,36 @@ def test_writing_to_one_that_is_gone(echo, clock):
             clock.sleep(MS)
 
 
-@pytest.mark.parametrize("pulled", ["own", "both"])
-def test_a_serial_line_that_is_cut(pulled):
-    own, other = os.openpty()
-    tty.setraw(other)
-    stream = serial_stream("m", os.ttyname(other), SystemClock(), baud=9600)
-    os.write(own, b"hel")
+@pytest.mark.parametrize("pulled", ["master", "both"])
+def test_cut_serial_line_raises(pulled):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    stream = serial_stream("m", os.ttyname(slave), SystemClock(), baud=9600)
+    os.write(master, b"hel")
     assert stream.receive(LONG) == b"hel"
-    os.close(own)
+    os.close(master)
     if pulled == "both":
-        os.close(other)
+        os.close(slave)
     with pytest.raises(StreamClosedError):
         stream.receive(LONG)
     stream.close()
     if pulled != "both":
-        os.close(other)
+        os.close(slave)
 
 
-def test_a_serial_line_is_nobody_elses(echo, clock):
+def test_serial_line_is_exclusive(echo, clock):
     echo("serial")
-    with pytest.raises(UnreachableError, match="has another it open"):
+    with pytest.raises(UnreachableError, match="is it open elsewhere"):
         serial_stream("m", echo.devices[0], clock, baud=9600)
 
 
 @pytest.mark.parametrize("device", ["/dev/lightrig-none", "/dev/null", "/etc/hostname"])
-def test_what_is_no_serial_line(clock, device):
+def test_invalid_serial_device_is_unreachable(clock, device):
     with pytest.raises(UnreachableError, match=f"m did not answer at {device} after [0-9]"):
         serial_stream("m", device, clock, baud=9600)
 
 
-def test_what_is_no_address(clock):
+def test_invalid_host_is_unreachable(clock):
     with pytest.raises(UnreachableError, match="placeholders"):
         tcp_stream("m", "ocs.invalid", 5025, clock)
     with pytest.raises(UnreachableError, match="that is no host name"):
@@ -168,10 +161,10 @@ def test_what_is_no_address(clock):
 
 
 @pytest.mark.parametrize("when", ["under way", "late"])
-def test_a_line_that_is_closed_keeps_nobody_waiting(when):
-    """What an instrument says to nobody is not in flight, so virtual time goes on."""
-    clock = VirtualClock(patience=20)
-    server = PeerServer(clock)
+def test_closing_a_line_does_not_stall_virtual_time(when):
+    """Bytes to a closed line are not in flight, so virtual time goes on."""
+    clock = VirtualClock(stall_timeout=20)
+    server = DeviceServer(clock)
     device = server.serial_line(lambda connection, _: Echo(connection, clock))
     for _ in range(20):
         stream = serial_stream("m", device, clock, baud=9600)

@@ -1,4 +1,4 @@
-"""A connection that cannot be made says where, why and after how long."""
+"""The error of a failed connection names address, cause and elapsed time."""
 
 import re
 import socket
@@ -6,16 +6,16 @@ import threading
 
 import pytest
 
-from instruments.clock import SystemClock
-from instruments.errors import UnreachableError
-from instruments.virtual_clock import VirtualClock
-from instruments.wire.tcp import TcpConnection, connect
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.tcp import TcpConnection, connect
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Nothing may be looked up or connected to."""
+    """Fail on any lookup and any connection."""
 
     def refuse(*_args, **_options):
         raise AssertionError("the network was used")
@@ -36,7 +36,7 @@ def test_placeholders_are_never_looked_up(host, system_clock):
     assert "testbed file" in str(raised.value)
 
 
-def test_a_closed_port_is_told_with_address_and_time(system_clock):
+def test_closed_port_error_names_address_and_time(system_clock):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     session = Tl1Session("ocs", "127.0.0.1", port, system_clock)
@@ -50,7 +50,7 @@ def test_a_closed_port_is_told_with_address_and_time(system_clock):
         assert "  try " in str(raised.value)
 
 
-def test_no_answer_is_told_after_the_timeout(system_clock, monkeypatch):
+def test_unanswered_connect_times_out(system_clock, monkeypatch):
     def never(address, timeout):
         system_clock.sleep(round(timeout * 1e9))
         raise TimeoutError
@@ -58,19 +58,19 @@ def test_no_answer_is_told_after_the_timeout(system_clock, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", never)
     with pytest.raises(UnreachableError) as raised:
         connect("ocs", "192.0.2.1", 3082, 0.05, system_clock)
-    told = re.search(r"at 192\.0\.2\.1:3082 after (\d+\.\d\d) s: no answer", str(raised.value))
-    assert told is not None
-    assert float(told[1]) >= 0.05
+    error = re.search(r"at 192\.0\.2\.1:3082 after (\d+\.\d\d) s: no answer", str(raised.value))
+    assert error is not None
+    assert float(error[1]) >= 0.05
 
 
 @pytest.mark.parametrize("host", ["two..dots", "x" * 70])
-def test_what_is_no_name_is_told(host, system_clock):
+def test_invalid_host_name_is_reported(host, system_clock):
     with pytest.raises(UnreachableError, match="no host name"):
         connect("ocs", host, 3082, 0.1, system_clock)
 
 
 @pytest.mark.parametrize("make_clock", [SystemClock, VirtualClock])
-def test_a_peer_that_has_gone_before_we_look_is_only_gone(make_clock):
+def test_close_before_the_first_read_is_a_disconnect(make_clock):
     class Listener:
         def __init__(self):
             self.reason = threading.Event()

@@ -1,21 +1,21 @@
-"""An answer that comes after its timeout is never given to another command."""
+"""A reply after its timeout is never taken for another command's."""
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
-from liar import block, denial, report
+from scripted_tl1 import block, denial, report
 
-from instruments.errors import GarbledError, InstrumentError, NoReplyError
-from instruments.simulated.peer_server import PeerServer
-from instruments.virtual_clock import VirtualClock
-from instruments.wire.tagged import Pending
-from instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import GarbledError, InstrumentError, NoReplyError
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.wire.pipelined import Pending
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 MS = 1_000_000
 TIMEOUT = 100 * MS
 
 
 class Unreliable:
-    """Answers each command as the next of `behaviours` says, `delay` ms later."""
+    """Answer each command by the next of `behaviours`, `delay` ms later."""
 
     def __init__(self, connection, clock, behaviours):
         self._connection = connection
@@ -52,7 +52,7 @@ class Unreliable:
 
     def _say(self, delay, text):
         self._clock.schedule(
-            self._clock.now() + delay * MS, "liar", lambda: self._connection.send(text.encode())
+            self._clock.now() + delay * MS, "server", lambda: self._connection.send(text.encode())
         )
 
 
@@ -64,9 +64,9 @@ ANSWERED = {"right", "twice", "report", "previous"}
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(HOW, st.integers(1, 90)), min_size=1, max_size=40))
-def test_each_command_gets_its_own_answer_or_none(behaviours):
-    clock = VirtualClock(patience=20)
-    server = PeerServer(clock)
+def test_each_command_gets_its_reply_or_a_timeout(behaviours):
+    clock = VirtualClock(stall_timeout=20)
+    server = DeviceServer(clock)
     script = iter(behaviours)
     session = Tl1Session("ocs", *server.listen(lambda c, _: Unreliable(c, clock, script)), clock)
     now = 0
@@ -95,7 +95,7 @@ def test_each_command_gets_its_own_answer_or_none(behaviours):
 
 
 class _Outcomes:
-    """What a stream of bytes does to a session with commands 1 to 9 under way."""
+    """Feed bytes to a session with commands 1 to 9 in flight; return their outcomes."""
 
     def __init__(self, pieces):
         clock = VirtualClock()
@@ -105,7 +105,7 @@ class _Outcomes:
         for piece in pieces:
             session.received(piece)
         for pending in session._pending.copy().values():
-            session.forget(pending, 1)
+            session.cancel(pending, 1)
         self.outcomes = [
             str(pending._outcome)
             if isinstance(pending._outcome, InstrumentError)
@@ -132,7 +132,7 @@ _MESSAGES = st.one_of(
 
 @settings(max_examples=150)
 @given(st.lists(_MESSAGES, max_size=12), st.data())
-def test_it_does_not_matter_how_the_stream_is_cut(messages, data):
+def test_result_does_not_depend_on_segmentation(messages, data):
     stream = "".join(messages).encode("latin-1")
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]

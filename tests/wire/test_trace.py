@@ -1,24 +1,16 @@
-"""A trace keeps the newest pieces with their times, and no secrets."""
+"""A trace stores the newest pieces with their times, without secrets."""
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 
-from instruments.virtual_clock import VirtualClock
-from instruments.wire.trace import Trace
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.wire.trace import Trace
 
 
-@pytest.fixture
-def clock():
-    made = VirtualClock()
-    yield made
-    made.close()
-
-
-def test_pieces_are_stamped_and_told_apart(clock):
-    trace = Trace(clock)
+def test_pieces_have_stamps_and_directions(virtual_clock):
+    trace = Trace(virtual_clock)
     trace.sent("RTRV-HDR:::1:;")
-    clock.sleep(1_500_000)
+    virtual_clock.sleep(1_500_000)
     trace.received("\r\n\nM  1 COMPLD\r\n;")
     trace.remarked("the peer closed the connection")
     assert [(piece.at, piece.direction) for piece in trace.pieces()] == [
@@ -34,8 +26,8 @@ def test_pieces_are_stamped_and_told_apart(clock):
     assert trace.tail(1) == trace.tail()[-1:]
 
 
-def test_only_the_newest_are_kept(clock):
-    trace = Trace(clock, keep=3)
+def test_trace_is_bounded(virtual_clock):
+    trace = Trace(virtual_clock, length=3)
     for number in range(10):
         trace.sent(str(number))
     assert [piece.text for piece in trace.pieces()] == ["7", "8", "9"]
@@ -43,7 +35,7 @@ def test_only_the_newest_are_kept(clock):
 
 
 @given(st.text(), st.text(min_size=4), st.text(min_size=4), st.text())
-def test_secrets_never_get_in(before, secret, another, after):
+def test_secrets_are_masked(before, secret, another, after):
     if "*" in secret + another:
         return
     clock = VirtualClock()

@@ -1,4 +1,4 @@
-"""The PyVISA way: HiSLIP, VXI-11 and serial lines answer as a socket does, on every clock."""
+"""HiSLIP, VXI-11 and serial lines through PyVISA behave like a socket, on every clock."""
 
 import contextlib
 import gc
@@ -10,67 +10,69 @@ from faulty import MS, Fault, Faulty, Lines
 from real_time import LONG, over_soon, slack
 from vxi11_instrument import CLEAR, CLOSE, DESTROY_LINK, HALF, vxi11_instrument
 
-from instruments.clock import SystemClock
-from instruments.errors import (
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
     NoReplyError,
     UnreachableError,
 )
-from instruments.simulated.hislip_peer import HislipPeer, hislip_resource
-from instruments.simulated.peer_server import PeerServer
-from instruments.simulated.scpi_peer import (
-    Later,
-    ScpiCommands,
-    ScpiDialogue,
-    block,
-    number,
-    one,
-)
-from instruments.virtual_clock import VirtualClock
-from instruments.way import Way
-from instruments.wire.scpi import scpi_session
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.simulated.protocols.hislip_server import HislipServer, hislip_resource
+from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice, block
+from lightrig.instruments.simulated.protocols.scpi_values import Number
+from lightrig.instruments.wire.scpi import scpi_session
 
 DATA = bytes(range(256)) * 20
 WIRES = ("scpi", "serial", "hislip", "asrl", "socket")
 
 
-@pytest.fixture(params=["virtual", "real"])
-def clock(request):
-    made = VirtualClock(patience=20) if request.param == "virtual" else SystemClock()
-    yield made
-    made.close()
+class Laser(ScpiDevice):
+    power = Number("SOURce:POWer", default=0.0, minimum=-10, maximum=10)
+
+    def format_number(self, value):
+        return f"{value:.3f}"
+
+    @command("TRACe?")
+    def trace(self):
+        return block(DATA)
+
+    @command("SLOW?")
+    def slow(self):
+        return DelayedReply(70 * MS, lambda: "slow")
+
+    @command("SLOWER?")
+    def slower(self):
+        return DelayedReply(300 * MS, lambda: "slower")
 
 
 @pytest.fixture
 def laser(clock):
-    """A way to one laser over any wire."""
-    server = PeerServer(clock)
-    power = {"dBm": 0.0}
-    commands = ScpiCommands("Maker,Laser,SIM-1,1.0")
-    commands.add("SOURce:POWer", lambda request: power.update(dBm=number(one(request))))
-    commands.add("SOURce:POWer?", lambda _: f"{power['dBm']:.3f}")
-    commands.add("TRACe?", lambda _: block(DATA))
-    commands.add("SLOW?", lambda _: Later(70 * MS, "slow"))
-    commands.add("SLOWER?", lambda _: Later(300 * MS, "slower"))
+    """Sessions with one laser over any wire."""
+    server = DeviceServer(clock)
+    session = Laser("laser", clock, "Maker,Laser,SIM-1,1.0").session
 
-    def session(connection, index):
-        return ScpiDialogue(connection, clock, f"laser#{index}", commands)
-
-    def way(wire):
+    def endpoint(wire):
         match wire:
             case "scpi":
-                return Way("scpi", *server.listen(session))
+                return Endpoint("scpi", *server.listen(session))
             case "serial":
-                return Way("serial", resource=server.serial_line(session))
+                return Endpoint("serial", resource=server.serial_line(session))
             case "hislip":
-                return Way("visa", resource=hislip_resource(*server.listen(HislipPeer(session))))
+                return Endpoint(
+                    "visa", resource=hislip_resource(*server.listen(HislipServer(session)))
+                )
             case "asrl":
-                return Way("visa", resource=f"ASRL{server.serial_line(session)}::INSTR")
+                return Endpoint("visa", resource=f"ASRL{server.serial_line(session)}::INSTR")
             case _:
-                return Way("visa", resource="TCPIP::{}::{}::SOCKET".format(*server.listen(session)))
+                return Endpoint(
+                    "visa", resource="TCPIP::{}::{}::SOCKET".format(*server.listen(session))
+                )
 
-    yield way
+    yield endpoint
     server.close()
 
 
@@ -78,8 +80,8 @@ def laser(clock):
 def opened(clock):
     with contextlib.ExitStack() as stack:
 
-        def make(way, name="laser"):
-            session = scpi_session(name, way, clock)
+        def make(endpoint, name="laser"):
+            session = scpi_session(name, endpoint, clock)
             stack.callback(session.close)
             return session
 
@@ -87,7 +89,7 @@ def opened(clock):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_wire_answers_the_same(laser, opened, wire):
+def test_all_wires_return_equal_replies(laser, opened, wire):
     session = opened(laser(wire))
     assert session.query("*IDN?").text == "Maker,Laser,SIM-1,1.0"
     session.do("SOUR:POW -3.25")
@@ -102,7 +104,7 @@ def test_every_wire_answers_the_same(laser, opened, wire):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_wire_takes_as_long_as_the_instrument(laser, opened, clock, wire):
+def test_all_wires_show_the_instruments_delay(laser, opened, clock, wire):
     session = opened(laser(wire))
     reply = session.query("SLOW?")
     assert reply.text == "slow"
@@ -111,7 +113,7 @@ def test_every_wire_takes_as_long_as_the_instrument(laser, opened, clock, wire):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_after_a_timeout_the_next_answer_is_its_own(laser, opened, clock, wire):
+def test_reply_after_a_timeout_matches_its_query(laser, opened, clock, wire):
     session = opened(laser(wire))
     for _ in range(2):
         before = clock.now()
@@ -122,21 +124,21 @@ def test_after_a_timeout_the_next_answer_is_its_own(laser, opened, clock, wire):
         assert session.query("SOUR:POW?").text == "0.000"
 
 
-def test_one_seed_of_moments_over_hislip():
+def test_hislip_stamps_are_reproducible():
     def run():
-        clock = VirtualClock(patience=20)
-        server = PeerServer(clock)
+        clock = VirtualClock(stall_timeout=20)
+        server = DeviceServer(clock)
         stamps = []
 
         def meter(number):
-            commands = ScpiCommands("Maker,Meter,SIM-1,1.0")
-            commands.add("POW?", lambda _: Later(number * MS, str(number)))
+            class Meter(ScpiDevice):
+                @command("POW?")
+                def power(self):
+                    return DelayedReply(number * MS, lambda: str(number))
 
-            def session(connection, index):
-                return ScpiDialogue(connection, clock, f"meter{number}#{index}", commands)
-
-            resource = hislip_resource(*server.listen(HislipPeer(session)))
-            return scpi_session("meter", Way("visa", resource=resource), clock)
+            made = Meter(f"meter{number}", clock, "Maker,Meter,SIM-1,1.0")
+            resource = hislip_resource(*server.listen(HislipServer(made.session)))
+            return scpi_session("meter", Endpoint("visa", resource=resource), clock)
 
         meters = [meter(number) for number in (3, 5, 7)]
         for _ in range(5):
@@ -168,16 +170,16 @@ def test_one_seed_of_moments_over_hislip():
         ("GPIB0::7::INSTR", "did not answer at GPIB0::7::INSTR"),
     ],
 )
-def test_where_nothing_answers(opened, resource, why):
+def test_missing_instrument_is_unreachable(opened, resource, why):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with over_soon(), pytest.raises(UnreachableError, match=why):
-        opened(Way("visa", resource=resource.format(port=port))).query("*IDN?")
+        opened(Endpoint("visa", resource=resource.format(port=port))).query("*IDN?")
     gc.collect()  # sockets that were left open would be warned of here
 
 
 @pytest.mark.parametrize("how", ["slams the door", "babbles", "another sub-address"])
-def test_what_is_no_hislip_server(opened, clock, how):
+def test_non_hislip_server_is_unreachable(opened, clock, how):
     class Stranger:
         def __init__(self, connection, index):
             self.connection = connection
@@ -191,21 +193,21 @@ def test_what_is_no_hislip_server(opened, clock, how):
         def closed(self):
             pass
 
-    server = PeerServer(SystemClock())
+    server = DeviceServer(SystemClock())
     if how == "another sub-address":
-        peer = HislipPeer(Stranger)
+        peer = HislipServer(Stranger)
         resource = hislip_resource(*server.listen(peer)).replace("hislip0", "hislip7")
     else:
         resource = hislip_resource(*server.listen(Stranger))
     with pytest.raises(UnreachableError):
-        opened(Way("visa", resource=resource)).query("*IDN?")
+        opened(Endpoint("visa", resource=resource)).query("*IDN?")
     gc.collect()
     server.close()
 
 
-def test_a_serial_line_is_nobody_elses(laser, opened):
-    way = laser("asrl")
-    first, second = opened(way), opened(way)
+def test_serial_line_is_exclusive(laser, opened):
+    endpoint = laser("asrl")
+    first, second = opened(endpoint), opened(endpoint)
     assert first.query("*IDN?")
     with pytest.raises(UnreachableError, match="unavailable"):
         second.query("*IDN?")
@@ -213,7 +215,7 @@ def test_a_serial_line_is_nobody_elses(laser, opened):
     assert second.query("*IDN?")
 
 
-def test_pyvisa_library_names_another_backend(laser, opened, monkeypatch):
+def test_pyvisa_library_selects_the_backend(laser, opened, monkeypatch):
     monkeypatch.setenv("PYVISA_LIBRARY", "/nowhere/libvisa.so")
     with pytest.raises(UnreachableError, match="nowhere"):
         opened(laser("hislip")).query("*IDN?")
@@ -240,7 +242,7 @@ def answers(command):
 def vxi11():
     clock = SystemClock()
     with vxi11_instrument(answers) as instrument:
-        session = scpi_session("meter", Way("visa", resource=instrument.resource), clock)
+        session = scpi_session("meter", Endpoint("visa", resource=instrument.resource), clock)
         yield session, instrument
         session.close()
     clock.close()
@@ -259,7 +261,7 @@ def test_vxi11(vxi11):
     assert instrument.calls[-1] == DESTROY_LINK
 
 
-def test_vxi11_silence(vxi11):
+def test_vxi11_timeout(vxi11):
     session, instrument = vxi11
     with over_soon(), pytest.raises(NoReplyError, match=r"meter did not answer within 0\.1 s"):
         session.query("SILENT?", 100 * MS)
@@ -269,8 +271,8 @@ def test_vxi11_silence(vxi11):
 
 
 @pytest.mark.parametrize("how", ["CLOSE?", "HALF?"])
-def test_vxi11_that_dies_is_known_at_once(vxi11, how, caplog):
-    """The library alone would ask the dead connection again and again for 31 s."""
+def test_vxi11_close_is_noticed_at_once(vxi11, how, caplog):
+    """PyVISA alone would read from the closed connection again and again for 31 s."""
     session, _ = vxi11
     best = (9.0, 9.0)
     for _ in range(5):
@@ -290,13 +292,13 @@ def test_vxi11_that_dies_is_known_at_once(vxi11, how, caplog):
 # ---------------------------------------------------------- a library that would be misled
 
 
-def test_hislip_that_is_cut_in_a_message_that_is_passed_over():
-    """The library throws a stray message away, and would read on for ever at its end."""
-    clock, server = SystemClock(), PeerServer(SystemClock())
+def test_hislip_cut_within_a_stray_message():
+    """PyVISA discards a stray message, and would read for ever at its end."""
+    clock, server = SystemClock(), DeviceServer(SystemClock())
     instrument = Faulty(clock, Lines(), [Fault()] * 9)
     sent = []
 
-    class Cutting(HislipPeer):
+    class Cutting(HislipServer):
         def client(self, connection, flight):
             client = super().client(connection, flight)
 
@@ -310,7 +312,7 @@ def test_hislip_that_is_cut_in_a_message_that_is_passed_over():
             return client
 
     resource = hislip_resource(*server.listen(Cutting(instrument.session)))
-    session = scpi_session("meter", Way("visa", resource=resource), clock)
+    session = scpi_session("meter", Endpoint("visa", resource=resource), clock)
     cpu = time.process_time()
     with over_soon(), pytest.raises(DisconnectedError):
         session.query("Q1?", LONG)

@@ -1,4 +1,4 @@
-"""Ctrl-C, whenever it comes, leaves a session whose next answer is its own."""
+"""After Ctrl-C at any step, the next query of a session gets its reply."""
 
 import signal
 import threading
@@ -6,14 +6,14 @@ import threading
 import pytest
 from faulty import MS, Fault, Faulty, Lines
 
-from instruments.clock import SystemClock
-from instruments.simulated.peer_server import PeerServer
-from instruments.virtual_clock import VirtualClock
-from instruments.way import Way
-from instruments.wire import framing
-from instruments.wire.exchange import Exchange, Resync
-from instruments.wire.scpi import scpi_session
-from instruments.wire.stream import serial_stream, tcp_stream
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.wire import framing
+from lightrig.instruments.wire.scpi import scpi_session
+from lightrig.instruments.wire.session import QuerySession, Resync
+from lightrig.instruments.wire.stream import serial_stream, tcp_stream
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _ctrl_c_is_an_exception():
 
 
 def interrupted(step, after):
-    """Do `step` with 0, 1, 2, ... until Ctrl-C comes; the last number.
+    """Call `step` with 0, 1, 2, ... until Ctrl-C comes; return the last number.
 
     It comes again if it was swallowed, as Python does where it hits a destructor.
     """
@@ -51,11 +51,11 @@ def interrupted(step, after):
 
 def asker(wire, clock, server, instrument):
     if wire == "scpi":
-        session = scpi_session("m", Way("scpi", *server.listen(instrument.session)), clock)
+        session = scpi_session("m", Endpoint("scpi", *server.listen(instrument.session)), clock)
         return lambda n: session.query(f"Q{n}?", 5_000 * MS).text, session.close
     if wire == "serial":
         device = server.serial_line(instrument.session)
-        exchange = Exchange(
+        session = QuerySession(
             "m",
             lambda: serial_stream("m", device, clock, baud=9600),
             clock,
@@ -64,16 +64,18 @@ def asker(wire, clock, server, instrument):
         )
     else:
         host, port = server.listen(instrument.session)
-        exchange = Exchange("m", lambda: tcp_stream("m", host, port, clock), clock, framing.Lines())
-    return lambda n: exchange.ask(b"Q%d\n" % n).data.decode(), exchange.close
+        session = QuerySession(
+            "m", lambda: tcp_stream("m", host, port, clock), clock, framing.Lines()
+        )
+    return lambda n: session.query(b"Q%d\n" % n).data.decode(), session.close
 
 
 @pytest.mark.parametrize("wire", ["tcp", "scpi", "serial"])
 @pytest.mark.parametrize("kind", ["real", "virtual"])
-def test_the_next_answer_is_its_own(wire, kind):
+def test_reply_after_ctrl_c_matches_its_query(wire, kind):
     for trial in range(12):
-        clock = VirtualClock(patience=20) if kind == "virtual" else SystemClock()
-        server = PeerServer(clock)
+        clock = VirtualClock(stall_timeout=20) if kind == "virtual" else SystemClock()
+        server = DeviceServer(clock)
         instrument = Faulty(clock, Lines(), iter(lambda: Fault(after=MS // 10), None))
         ask, close = asker(wire, clock, server, instrument)
         ask(0)

@@ -15,12 +15,12 @@ CLOSE = b"close"
 HALF = b"half"
 
 Answer = Callable[[bytes], bytes | None]
-"""What a command is answered with: None for silence, CLOSE or HALF to hang up."""
+"""Reply by command: None for silence, CLOSE or HALF to close the connection."""
 
 
 @dataclass
 class Vxi11Instrument:
-    """Where it is, and what it was told to do."""
+    """Its resource name and the calls it received."""
 
     resource: str
     heard: list[bytes] = field(default_factory=list)

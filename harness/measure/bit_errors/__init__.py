@@ -1,8 +1,8 @@
 """Bit errors: gates planned from limit and confidence, curves over received power, verdicts."""
 
-from harness.measure.bit_errors.climate import NotWarmError, hold_temperature
-from harness.measure.bit_errors.curves import Curve
-from harness.measure.bit_errors.gates import (
+from lightrig.harness.measure.bit_errors.climate import NotWarmError, hold_temperature
+from lightrig.harness.measure.bit_errors.curves import Curve
+from lightrig.harness.measure.bit_errors.gates import (
     Counted,
     GatePlan,
     NothingCountedError,
@@ -10,25 +10,35 @@ from harness.measure.bit_errors.gates import (
     count_until_decided,
     plan_gate,
 )
-from harness.measure.bit_errors.judging import judge_counts
-from harness.measure.bit_errors.light import NoWayBackError, Receiver, oma, plan_of_loop
-from harness.measure.bit_errors.measuring import BitErrors, Book, count_all
-from harness.measure.bit_errors.modules import telemetry_rows
-from harness.measure.bit_errors.opening import NoCountersError, on_port, on_tester, patterns_on
-from harness.measure.bit_errors.sources import NotStatedError, Signal, TesterChannel
+from lightrig.harness.measure.bit_errors.judging import judge_counts
+from lightrig.harness.measure.bit_errors.light import (
+    NoLoopbackPathError,
+    Receiver,
+    oma,
+    plan_of_loop,
+)
+from lightrig.harness.measure.bit_errors.modules import telemetry_rows
+from lightrig.harness.measure.bit_errors.recorder import BitErrors, Recorder, count_all
+from lightrig.harness.measure.bit_errors.setup import (
+    NoCountersError,
+    on_port,
+    on_tester,
+    patterns_on,
+)
+from lightrig.harness.measure.bit_errors.sources import MissingParameterError, Signal, TesterChannel
 
 __all__ = [
     "BitErrors",
-    "Book",
     "Counted",
     "Curve",
     "GatePlan",
+    "MissingParameterError",
     "NoCountersError",
-    "NoWayBackError",
-    "NotStatedError",
+    "NoLoopbackPathError",
     "NotWarmError",
     "NothingCountedError",
     "Receiver",
+    "Recorder",
     "Signal",
     "TesterChannel",
     "count_all",

@@ -1,16 +1,16 @@
-"""A temperature as a condition: set it, and wait until it stands."""
+"""Temperature as a condition: set it and wait until it is stable."""
 
-from harness.record import Row
-from instruments.capabilities import ClimateChamber
-from instruments.clock import Clock
-from testbeds import LightrigError
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.capabilities import ClimateChamber
+from lightrig.testbeds import LightrigError
 
 TOLERANCE_K = 0.5
 SOAK = 300_000_000_000
-"""How long the temperature must have stood before it counts, in ns: modules lag behind."""
+"""Soak time at the set temperature, in ns: transceivers lag behind the chamber."""
 
 _POLL = 15_000_000_000
-_PATIENCE = 4 * 3_600_000_000_000
+_TIMEOUT = 4 * 3_600_000_000_000
 
 
 class NotWarmError(LightrigError):
@@ -18,9 +18,9 @@ class NotWarmError(LightrigError):
 
 
 def hold_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -> Row:
-    """Go to `celsius` and wait until it has stood for five minutes; what it is then, as a row.
+    """Set `celsius`, wait until it is stable for five minutes, return the temperature as a row.
 
-    Its bounds are the least and the greatest that was seen while it stood.
+    Its bounds are the lowest and highest temperature during these five minutes.
 
     Raises:
         NotWarmError: it did not come to `celsius` in four hours.
@@ -39,9 +39,9 @@ def hold_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -> R
         if stood and now - stood_since >= SOAK:
             seen = min(stood), max(stood)
             return Row(chamber.name, "temperature", found, *seen, "°C", now, {})
-        if now - begun > _PATIENCE:
+        if now - begun > _TIMEOUT:
             raise NotWarmError(
-                f"{chamber.name} is at {found:g} °C, {_PATIENCE / 3.6e12:g} h after it was set to "
+                f"{chamber.name} is at {found:g} °C, {_TIMEOUT / 3.6e12:g} h after it was set to "
                 f"{celsius:g} °C; is its door open, is too much heat in it?"
             )
         clock.sleep(_POLL)

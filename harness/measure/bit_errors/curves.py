@@ -7,11 +7,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.bit_errors.gates import Counted
-from harness.measure.bit_errors.light import Arrival
-from harness.measure.bit_errors.rows import SENSITIVITY, SENSITIVITY_OMA
-from harness.record import Row, Scalar
-from harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
+from lightrig.harness.measure.bit_errors.gates import Counted
+from lightrig.harness.measure.bit_errors.light import Arrival
+from lightrig.harness.measure.bit_errors.rows import SENSITIVITY, SENSITIVITY_OMA
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Curve:
         first = self.points[0][0]
         apart = None if first.oma_dbm is None else first.oma_dbm - first.dbm
         for one in self.found:
-            held: dict[str, Scalar] = {
+            row_conditions: dict[str, Scalar] = {
                 **conditions,
                 "event": event,
                 "target": one.target,
@@ -50,11 +50,11 @@ class Curve:
                 "confidence": one.confidence,
             }
             if one.floor is not None:
-                held["floor"] = one.floor
+                row_conditions["floor"] = one.floor
             for quantity, shift in ((SENSITIVITY, 0.0), (SENSITIVITY_OMA, apart)):
                 if shift is not None:
                     value, lower, upper = (v + shift for v in (one.dbm, one.lower, one.upper))
-                    yield Row(subject, quantity, value, lower, upper, "dBm", time, held)
+                    yield Row(subject, quantity, value, lower, upper, "dBm", time, row_conditions)
 
 
 def fit(

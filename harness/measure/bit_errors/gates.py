@@ -1,19 +1,19 @@
-"""How long to count, and what a gate has counted; a gate that counted nothing is no zero."""
+"""Gate durations and gate counts; a gate without valid bits bounds nothing."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.statistics.bit_errors import (
+from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
     anytime_interval,
     bits_needed,
     error_ratio,
 )
-from harness.statistics.sequential import Decision, SequentialTest
-from instruments.capabilities import ErrorCount, ErrorCounter
-from instruments.clock import Clock
-from testbeds import LightrigError, format_duration
+from lightrig.harness.statistics.sequential import Decision, SequentialTest
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.capabilities import ErrorCount, ErrorCounter
+from lightrig.testbeds import LightrigError, format_duration
 
 _SPARE = 1.01
 """A tester may close its gate a little early."""
@@ -22,7 +22,7 @@ _RATE_ERROR = 2e-4
 """By how much a line may be slower than its nominal rate: two clocks of 100 ppm."""
 
 _LOOKS = 24
-"""How often a gate is looked into until what it counts decides."""
+"""Number of looks at a running gate per shortest deciding duration."""
 
 
 class NothingCountedError(LightrigError):
@@ -31,10 +31,10 @@ class NothingCountedError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class GatePlan:
-    """How long a gate must be open for a verdict.
+    """Gate duration that a verdict needs.
 
-    limit, confidence: what is to be shown. bits: how many show it if none of them is wrong.
-    duration: how long they take, in ns.
+    limit, confidence: the claim to show. bits: number of error-free bits that show it.
+    duration: their duration, in ns.
     """
 
     limit: float
@@ -56,16 +56,16 @@ def plan_gate(limit: float, confidence: float, bits_per_second: float, least: in
 
 
 def gate_for(bits: float, bits_per_second: float) -> int:
-    """How long `bits` take, in ns, and a little more."""
+    """Return the duration of `bits`, in ns, with a small reserve."""
     return math.ceil(bits / bits_per_second * 1e9 * _SPARE)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a gate has counted.
+    """Count of one gate.
 
-    counter: what counted. expected: the fewest bits that the gate's time held. decision: of
-    the sequential test that stopped it, None for a gate of fixed length. scale: the limit.
+    counter: name of the counter. expected: fewest bits within the gate. decision: of the
+    sequential test that stopped it, None for a gate of fixed length. scale: the limit.
     """
 
     counter: str
@@ -76,7 +76,7 @@ class Counted:
     decision: Decision | None = None
 
     @property
-    def trouble(self) -> str | None:
+    def void_reason(self) -> str | None:
         """Why the count bounds nothing, None where it does."""
         count = self.count
         if count.void is not None:
@@ -96,11 +96,11 @@ class Counted:
     def ratio(self) -> ErrorRatio | None:
         """The ratio with its two-sided interval; None where nothing was counted.
 
-        Of a gate of fixed length it is exact; where the counts themselves said when to stop,
-        it is one that holds at any time.
+        The interval of a gate of fixed length is exact; that of a gate stopped by its counts is
+        valid at any time.
         """
         errors, bits = self.count.errors, self.count.bits
-        if self.trouble is not None or not bits:
+        if self.void_reason is not None or not bits:
             return None
         if self.decision is None:
             return error_ratio(errors, bits, self.confidence)
@@ -128,7 +128,7 @@ def count_until_decided(
 ) -> Counted:
     """Count until `test` decides, or for `longest` ns.
 
-    It is looked into from time to time, which this test is made for.
+    The running gate is read repeatedly, which a sequential test permits.
     """
     gate = counter.count(duration=longest)
     shortest = gate_for(test.bits_without_errors(), counter.bits_per_second)
@@ -137,12 +137,12 @@ def count_until_decided(
     while True:
         clock.sleep(min(shortest, longest) // _LOOKS)
         seen = _counted(counter, gate.now(), confidence, test.bad, "go on")
-        if seen.trouble is None:
+        if seen.void_reason is None:
             decision = test.decide(seen.count.errors, seen.count.bits)
-        if decision != "go on" or seen.trouble is not None or _over(seen.count, longest):
+        if decision != "go on" or seen.void_reason is not None or _over(seen.count, longest):
             break
     last = _counted(counter, gate.stop(), confidence, test.bad, decision)
-    if last.trouble is None and decision == "go on":
+    if last.void_reason is None and decision == "go on":
         decision = test.decide(last.count.errors, last.count.bits)
     return Counted(last.counter, last.count, last.expected, confidence, test.bad, decision)
 

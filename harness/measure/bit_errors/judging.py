@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from harness.measure.bit_errors.gates import Counted
-from harness.statistics import Outcome, Verdict, judge
-from harness.statistics.bit_errors import judge_error_ratio
-from testbeds import Limit
+from lightrig.harness.measure.bit_errors.gates import Counted
+from lightrig.harness.statistics import Outcome, Verdict, judge
+from lightrig.harness.statistics.bit_errors import judge_error_ratio
+from lightrig.testbeds import Limit
 
 _RANK: tuple[Outcome, ...] = ("pass", "marginal", "not enough data", "fail")
 
@@ -22,21 +22,21 @@ def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
     outcome, needed, reason = max(each, key=lambda one: _RANK.index(one[0]))
     bad = sum(one[0] == "fail" for one in each)
     doubtful = sum(one[0] in {"fail", "not enough data"} for one in each)
-    told = reason if len(each) == 1 else f"Of {len(each)} gates the worst: {reason}"
-    return Verdict(outcome, len(each), bad, doubtful, needed, told)
+    stated = reason if len(each) == 1 else f"Of {len(each)} gates the worst: {reason}"
+    return Verdict(outcome, len(each), bad, doubtful, needed, stated)
 
 
 def _judge(limit: Limit, counted: Counted) -> tuple[Outcome, int | None, str]:
     name = counted.counter
-    if (trouble := counted.trouble) is not None:
-        return "fail", None, f"{name} counted nothing that bounds a ratio: {trouble}."
+    if (void_reason := counted.void_reason) is not None:
+        return "fail", None, f"{name} counted nothing that bounds a ratio: {void_reason}."
     confidence = limit.confidence or counted.confidence
     errors, bits = counted.count.errors, counted.count.bits
     if counted.decision in {"accept", "reject"} and limit.value == counted.scale:
-        kept = counted.decision == "accept"
-        said = "accepted" if kept else "rejected"
-        reason = f"{name}: {errors:,} errors in {bits:.4g} bits, {said} by the sequential test."
-        return "pass" if kept else "fail", None, reason
+        retained = counted.decision == "accept"
+        text = "accepted" if retained else "rejected"
+        reason = f"{name}: {errors:,} errors in {bits:.4g} bits, {text} by the sequential test."
+        return "pass" if retained else "fail", None, reason
     found = judge_error_ratio(errors, bits, limit.value, confidence)
     if found.outcome == "pass" and limit.warn is not None:
         warned = judge_error_ratio(errors, bits, limit.warn, confidence)

@@ -1,24 +1,24 @@
-"""The light that a tester receives: which way it takes, how much of it there is."""
+"""The light that a tester receives: its path and its power."""
 
 import math
 import statistics
 from dataclasses import dataclass
 
-from harness.bench import Bench
-from instruments.capabilities import Attenuator, PowerMonitor
-from testbeds import LightrigError, Plan, Port, Testbed
+from lightrig.harness.bench import Bench
+from lightrig.instruments.core.capabilities import Attenuator, PowerMonitor
+from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 _READINGS = 5
 
 
-class NoWayBackError(LightrigError):
+class NoLoopbackPathError(LightrigError):
     """No plan of the testbed leads a tester's light back to it."""
 
 
-def way(testbed: Testbed, plan: Plan | None, source: Port) -> tuple[Port, ...]:
-    """The ports that light from `source` passes while `plan` is made, the last one included.
+def light_path(testbed: Testbed, plan: Plan | None, source: Port) -> tuple[Port, ...]:
+    """Return the ports on the light path from `source` under `plan`, the last one included.
 
-    It passes switches by their circuits, and attenuators.
+    The path leads through circuits of switches and through attenuators.
     """
     onward = {
         Port(switch, str(circuit.ingress)): Port(switch, str(circuit.egress))
@@ -28,7 +28,7 @@ def way(testbed: Testbed, plan: Plan | None, source: Port) -> tuple[Port, ...]:
     kinds = {name: spec.kind for name, spec in testbed.instruments.items()}
     passed: list[Port] = []
     here: Port | None = source
-    # No port has two fibers or circuits, so it comes to an end, or back to where it began.
+    # No port has two fibers or circuits, so the path ends or returns to its source.
     while here is not None and (fiber := testbed.cabling.fiber_from(here)) is not None:
         passed.append(fiber.sink)
         if fiber.sink == source:
@@ -43,13 +43,13 @@ def plan_of_loop(testbed: Testbed, tester: Port, back: Port | None = None) -> Pl
     """The first plan that leads a tester's light back to it; None where fibers alone do.
 
     back: the port where it comes back, if that is not the one that sends. Raises
-    `NoWayBackError`.
+    `NoLoopbackPathError`.
     """
     back = back or tester
     for plan in (None, *testbed.plans.values()):
-        if back in way(testbed, plan, tester):
+        if back in light_path(testbed, plan, tester):
             return plan
-    raise NoWayBackError(
+    raise NoLoopbackPathError(
         f"no plan of {testbed.path} leads the light of {tester} back to "
         f"{'it' if back == tester else back}; "
         "its fibers, and a plan with the circuits between them, would"
@@ -64,7 +64,7 @@ class Arrival:
         dbm: average power: the mean of several readings.
         noise_db: standard error of that mean.
         oma_dbm: optical modulation amplitude, None where the extinction ratio is not known.
-        by: whose word that is.
+        by: the port whose power monitor measured it.
     """
 
     dbm: float
@@ -85,7 +85,7 @@ def oma(dbm: float, extinction_ratio_db: float) -> float:
 
 
 class Receiver:
-    """What a tester's receiver is sent, through the last attenuator in front of it.
+    """A tester's receiver and the last attenuator in front of it.
 
     Args:
         bench: where it stands.
@@ -105,33 +105,33 @@ class Receiver:
         self._attenuator = before if behind else None
 
     def channel_of(self, attenuator: Attenuator) -> int:
-        """The channel of `attenuator` that is in front; raises `NoWayBackError` if none is."""
+        """The channel of `attenuator` that is in front; raises `NoLoopbackPathError` if none is."""
         before = self._attenuator
         if before is None or before.owner != attenuator.name:
             found = f"{before} is" if before else "no attenuator is"
-            raise NoWayBackError(
+            raise NoLoopbackPathError(
                 f"{attenuator.name} is not in front of {self._port}: {found}; "
                 f"a fiber from one of its channels to {self._port} would put it there"
             )
         return int(before.name)
 
     def arrival(self) -> Arrival | None:
-        """What arrives now, None where nothing on the bench can say it.
+        """Measure the received power; None where no monitor on the bench can.
 
-        The tester's own receiver says it, or else a monitor behind the attenuator, less the
-        fiber's stated loss.
+        Read by the tester's receiver, or else by the attenuator's power monitor, less the
+        stated loss of the fiber.
         """
-        own = self._bench.instruments[self._port.owner]
-        if isinstance(own, PowerMonitor):
-            return self._told(own, self._port, 0.0)
+        instrument = self._bench.instruments[self._port.owner]
+        if isinstance(instrument, PowerMonitor):
+            return self._mean_arrival(instrument, self._port, 0.0)
         if self._attenuator is None:
             return None
         before = self._bench.instruments[self._attenuator.owner]
         if isinstance(before, PowerMonitor):
-            return self._told(before, self._attenuator, self._fiber_db)
+            return self._mean_arrival(before, self._attenuator, self._fiber_db)
         return None
 
-    def _told(self, monitor: PowerMonitor, at: Port, loss_db: float) -> Arrival:
+    def _mean_arrival(self, monitor: PowerMonitor, at: Port, loss_db: float) -> Arrival:
         channel = int(at.name)
         window = monitor.power([channel]).window
         readings = []

@@ -1,10 +1,10 @@
-"""What modules that switch say of themselves: power of the core and in all, and temperature."""
+"""Telemetry of switching transceivers: power of the core, total power, and temperature."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from harness.record import Row, Scalar
-from instruments.capabilities import ModuleTelemetry
-from instruments.clock import Clock
+from lightrig.harness.record import Row, Scalar
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.capabilities import ModuleTelemetry
 
 CORE, TOTAL, TEMPERATURE = "module_power.core", "module_power.total", "module_temperature"
 
@@ -19,12 +19,21 @@ def telemetry_rows(
     """
     for switch in switches:
         for module in range(1, switch.modules + 1):
-            told, time = switch.telemetry(module), clock.now()
-            held = {**conditions, "event": event}
+            reading, time = switch.telemetry(module), clock.now()
+            row_conditions = {**conditions, "event": event}
             for quantity, value, digit, unit in (
-                (CORE, told.core_w, 1e-3, "W"),
-                (TOTAL, told.total_w, 1e-3, "W"),
-                (TEMPERATURE, told.temperature_c, 1e-2, "°C"),
+                (CORE, reading.core_w, 1e-3, "W"),
+                (TOTAL, reading.total_w, 1e-3, "W"),
+                (TEMPERATURE, reading.temperature_c, 1e-2, "°C"),
             ):
                 low, high = value - digit / 2, value + digit / 2
-                yield Row(f"{switch.name}.{module}", quantity, value, low, high, unit, time, held)
+                yield Row(
+                    f"{switch.name}.{module}",
+                    quantity,
+                    value,
+                    low,
+                    high,
+                    unit,
+                    time,
+                    row_conditions,
+                )

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from harness.measure.bit_errors.gates import Counted
-from harness.record import Row, Scalar
+from lightrig.harness.measure.bit_errors.gates import Counted
+from lightrig.harness.record import Row, Scalar
 
 RATIO = "bit_error_ratio"
 OVER_POWER = "bit_error_ratio.over_power"
@@ -25,19 +25,26 @@ def count_rows(
     count = counted.count
     gate = max(count.ended.latest - count.began.earliest, 0)
     time = count.began.earliest
-    held: dict[str, Scalar] = {**conditions, "event": event, "gate_ns": gate}
+    row_conditions: dict[str, Scalar] = {**conditions, "event": event, "gate_ns": gate}
     ratio = counted.ratio
     if ratio is None:
-        held["trouble"] = counted.trouble or "no bit was compared"
+        row_conditions["trouble"] = counted.void_reason or "no bit was compared"
         missed = 1 - min(count.bits / counted.expected, 1.0) if counted.expected else 1.0
-        yield Row(counted.counter, VOID, missed, missed, missed, "1", time, held)
+        yield Row(counted.counter, VOID, missed, missed, missed, "1", time, row_conditions)
         return
-    held |= {"bits": count.bits, "confidence": counted.confidence}
+    row_conditions |= {"bits": count.bits, "confidence": counted.confidence}
     if counted.decision is not None:
-        held["stopped"] = counted.decision
-    errors = {"errors": count.errors, **held}
+        row_conditions["stopped"] = counted.decision
+    errors = {"errors": count.errors, **row_conditions}
     yield Row(counted.counter, quantity, ratio.value, ratio.lower, ratio.upper, "1", time, errors)
     if quantity != OVER_POWER:
         yield Row(
-            counted.counter, ERRORS, count.errors, count.errors, count.errors, "1", time, held
+            counted.counter,
+            ERRORS,
+            count.errors,
+            count.errors,
+            count.errors,
+            "1",
+            time,
+            row_conditions,
         )

@@ -1,12 +1,12 @@
-"""What counts wrong bits, behind one protocol: `instruments.capabilities.ErrorCounter`.
+"""Sources of bit error counts behind one protocol: `instruments.capabilities.ErrorCounter`.
 
-NIC ports bring theirs along, a server hands them out; a bit error tester's channel is one here.
+Servers provide the counters of NIC ports; a channel of a bit error tester is adapted here.
 """
 
 from dataclasses import dataclass
 
-from instruments.capabilities import BitErrorTester, PendingCount
-from testbeds import InstrumentSpec, LightrigError, QuantityError, parse_rate
+from lightrig.instruments.core.capabilities import BitErrorTester, PendingCount
+from lightrig.testbeds import InstrumentSpec, LightrigError, QuantityError, parse_rate
 
 DEFAULT_PATTERN = "PRBS31"
 
@@ -14,13 +14,13 @@ SLACK = 10_000_000
 """A tester's own clock may open a gate later than it says, in ns."""
 
 
-class NotStatedError(LightrigError):
+class MissingParameterError(LightrigError):
     """The testbed file does not say something that the measurement needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What a tester sends: pattern, bits a second, extinction ratio in dB where it is known."""
+    """A tester's signal: pattern, bit/s, extinction ratio in dB where it is known."""
 
     pattern: str
     bits_per_second: float
@@ -30,13 +30,13 @@ class Signal:
     def stated(cls, spec: InstrumentSpec) -> "Signal":
         """As the tester's options in the testbed say: `rate`, `pattern`, `extinction_ratio` (dB).
 
-        Raises `NotStatedError` where there is no rate.
+        Raises `MissingParameterError` where there is no rate.
         """
         options = spec.options
         try:
             rate = parse_rate(str(options.get("rate", "")))
         except QuantityError as error:
-            raise NotStatedError(
+            raise MissingParameterError(
                 f"{spec.name}: options: rate: {error}; at which bit rate shall it be used?"
             ) from error
         ratio = options.get("extinction_ratio")

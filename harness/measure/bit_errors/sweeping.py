@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from harness.measure.bit_errors.gates import Counted, GatePlan, count_for, gate_for
-from harness.measure.bit_errors.light import Arrival, Receiver
-from instruments.capabilities import Attenuator, ErrorCounter
-from instruments.errors import DeniedError
+from lightrig.harness.measure.bit_errors.gates import Counted, GatePlan, count_for, gate_for
+from lightrig.harness.measure.bit_errors.light import Arrival, Receiver
+from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
+from lightrig.instruments.core.errors import DeniedError
 
 MOST_POINTS = 14
 
@@ -55,7 +55,7 @@ class PowerSweep:
                 break
             point = SweepPoint(decibel, self._receiver.arrival(), self._count())
             yield point
-            if point.counted.trouble is not None:
+            if point.counted.void_reason is not None:
                 break
             decibel += _FINE_DB
         self._attenuator.set_attenuation(self._channel, 0.0)
@@ -65,14 +65,14 @@ class PowerSweep:
         decibel, look = 0.0, self._gate(_LOOK_BITS)
         while self._attenuated(decibel):
             seen = count_for(self._counter, look)
-            if seen.trouble is not None or seen.count.errors:
+            if seen.void_reason is not None or seen.count.errors:
                 return max(decibel - _COARSE_DB, 0.0)
             decibel += _COARSE_DB
         return max(decibel - MOST_POINTS * _FINE_DB, 0.0)
 
     def _count(self) -> Counted:
         look = count_for(self._counter, self._gate(_LOOK_BITS))
-        if look.trouble is not None:
+        if look.void_reason is not None:
             return look
         if not look.count.errors:
             return count_for(self._counter, self._plan)

@@ -1,6 +1,7 @@
 """Collectives: how long they take and what of the line rate they use, by size and topology."""
 
-from harness.measure.collectives.sweep import (
+from lightrig.flows import Collective
+from lightrig.harness.measure.collectives.sweep import (
     Sweep,
     UncheckedResultsError,
     WrongResultsError,
@@ -8,14 +9,13 @@ from harness.measure.collectives.sweep import (
     rows,
     sweep,
 )
-from harness.measure.collectives.topology import Topology, topology
-from instruments.collectives import (
+from lightrig.harness.measure.collectives.topology import Topology, topology
+from lightrig.instruments.core.collectives import (
     CollectiveCall,
     CollectiveFailedError,
     CollectiveMeasurement,
     CollectiveRunner,
 )
-from testbeds.flows import Collective
 
 __all__ = [
     "Collective",

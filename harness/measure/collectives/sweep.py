@@ -7,18 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.measure.collectives.topology import Topology
-from harness.record import Row
-from harness.record.row import Scalar
-from harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine, latency_bandwidth
-from instruments.collectives import (
+from lightrig.flows import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
+from lightrig.harness.measure.collectives.topology import Topology
+from lightrig.harness.record import Row
+from lightrig.harness.record.row import Scalar
+from lightrig.harness.statistics.latency_bandwidth import (
+    LatencyBandwidth,
+    NoLine,
+    latency_bandwidth,
+)
+from lightrig.instruments.core.collectives import (
     DEFAULT_TIMEOUT,
     CollectiveCall,
     CollectiveMeasurement,
     CollectiveRunner,
 )
-from testbeds import LightrigError
-from testbeds.flows import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
+from lightrig.testbeds import LightrigError
 
 
 class WrongResultsError(LightrigError):
@@ -52,7 +56,7 @@ class Sweep:
         return max(self.measurements, key=lambda each: each.size)
 
     def bus_bandwidths(self, measurement: CollectiveMeasurement) -> list[int]:
-        """What a link of the ring carried in each operation, in bit/s."""
+        """Return the bus bandwidth of each operation, in bit/s per link of the ring."""
         ranks = len(measurement.ranks)
         return [
             round(bus_bandwidth(measurement.collective, ranks, measurement.size, time))
@@ -83,7 +87,7 @@ def sweep(
 
     Raises:
         WrongResultsError: values were not as expected.
-        UncheckedResultsError: nobody checked them.
+        UncheckedResultsError: the tool did not check its results.
         CollectiveFailedError: it ended with an error, or not within `timeout` ns.
     """
     measurements = tuple(runner.run(call, timeout=timeout))
@@ -103,18 +107,27 @@ def rows(sweep: Sweep) -> Iterator[Row]:
     """Every operation as rows, and the fitted line; the topology goes with each."""
     subject = f"{sweep.collective} {sweep.topology.ring}"
     for each in sweep.measurements:
-        held = _conditions(sweep.topology, each)
+        row_conditions = _conditions(sweep.topology, each)
         at = each.at.latest
         for time, bus in zip(each.times_ns, sweep.bus_bandwidths(each), strict=True):
             algorithm = round(algorithm_bandwidth(each.size, time))
-            yield Row(subject, "collective.time", time, time, time, "ns", at, held)
+            yield Row(subject, "collective.time", time, time, time, "ns", at, row_conditions)
             for name, value in (("algorithm", algorithm), ("bus", bus)):
                 quantity = f"collective.{name}_bandwidth"
-                yield Row(subject, quantity, value, None, None, "bit/s", at, held)
+                yield Row(subject, quantity, value, None, None, "bit/s", at, row_conditions)
     last = sweep.largest
-    held = _conditions(sweep.topology, last)
+    row_conditions = _conditions(sweep.topology, last)
     for use in sweep.uses():
-        yield Row(subject, "collective.use", use, None, None, "share", last.at.latest, held)
+        yield Row(
+            subject,
+            "collective.utilization",
+            use,
+            None,
+            None,
+            "share",
+            last.at.latest,
+            row_conditions,
+        )
     yield from _fitted(sweep, subject)
 
 
@@ -123,7 +136,7 @@ def _fitted(sweep: Sweep, subject: str) -> Iterator[Row]:
     if isinstance(found, NoLine):
         return
     last = sweep.largest
-    held = {
+    row_conditions = {
         name: value
         for name, value in _conditions(sweep.topology, last).items()
         if name not in ("size", "averaged_over")
@@ -140,7 +153,7 @@ def _fitted(sweep: Sweep, subject: str) -> Iterator[Row]:
         found.latency_upper,
         "ns",
         at,
-        held,
+        row_conditions,
     )
     yield Row(
         subject,
@@ -150,7 +163,7 @@ def _fitted(sweep: Sweep, subject: str) -> Iterator[Row]:
         upper,
         "bit/s",
         at,
-        held,
+        row_conditions,
     )
 
 

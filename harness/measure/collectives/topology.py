@@ -1,4 +1,4 @@
-"""What a collective ran over, as far as its figures depend on it."""
+"""The topology under a collective, as far as its figures depend on it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import networkx as nx
 
-from harness.record.row import Scalar
-from testbeds import Plan, Testbed
-from testbeds.flows import fabric_links, slowest_rate_bps
+from lightrig.flows import fabric_links, slowest_rate_bps
+from lightrig.harness.record.row import Scalar
+from lightrig.testbeds import Plan, Testbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Topology:
         return " - ".join(dict.fromkeys(self.ranks))
 
     def conditions(self) -> Mapping[str, Scalar]:
-        """What goes with every figure."""
+        """Conditions of every row."""
         return {
             "plan": self.plan,
             "ring": self.ring,

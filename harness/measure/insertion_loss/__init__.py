@@ -5,11 +5,14 @@ losses = measure_losses(fabric, chain)
 faults = find_faults(losses, bench.testbed)
 """
 
-from harness.measure.insertion_loss.chains import Chain, NothingToMeasureError, chains
-from harness.measure.insertion_loss.faults import Fault, find_faults, misread
-from harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
-from harness.measure.insertion_loss.monitor_references import Hands, take_monitor_references
-from harness.measure.insertion_loss.references import (
+from lightrig.harness.measure.insertion_loss.chains import Chain, NothingToMeasureError, chains
+from lightrig.harness.measure.insertion_loss.faults import Fault, find_faults, misread
+from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
+from lightrig.harness.measure.insertion_loss.monitor_references import (
+    Hands,
+    take_monitor_references,
+)
+from lightrig.harness.measure.insertion_loss.references import (
     references_of,
     simulated_references,
     take_references,

@@ -1,7 +1,7 @@
-"""What of a bench's light can be measured: for each switch, who sees its two sides, and how well.
+"""Measurement chains for insertion loss: the observers on both sides of each switch.
 
-The best that there is on each switch is taken: monitors at its egress ports, else a meter that
-sources are led to, else what the transceivers on both sides say of themselves.
+The most accurate observers of each switch are used: monitors at its egress ports, else a power
+meter with bench sources, else the power readings of the transceivers on both sides.
 """
 
 import math
@@ -9,34 +9,39 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from harness.bench import Bench
-from harness.measure.insertion_loss.observers import Channels, Modules, Monitors, Observer
-from harness.statistics.uncertainty import Component
-from instruments.capabilities import LightSource, OpticalSwitch, PowerMeter, PowerMonitor
-from instruments.clock import wall_time
-from instruments.errors import DeniedError
-from testbeds import LightrigError, Port
-from testbeds.references import References, ReferenceSet
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.insertion_loss.observers import Channels, Modules, Monitors, Observer
+from lightrig.harness.statistics.uncertainty import Component
+from lightrig.instruments.clock import wall_time
+from lightrig.instruments.core.capabilities import (
+    LightSource,
+    OpticalSwitch,
+    PowerMeter,
+    PowerMonitor,
+)
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.testbeds import LightrigError, Port
+from lightrig.testbeds.references import References, ReferenceSet
 
 Method: TypeAlias = Literal["monitors", "meter", "modules"]
 
 MODULE_DB = 3.0
-"""How wrong a transceiver's own reading may be, either way (SFF-8472, SFF-8636)."""
+"""Accuracy of a transceiver's power reading, ± dB (SFF-8472, SFF-8636)."""
 
 SOURCE_NM = 1550.0
-"""What bench sources are tuned to where no transceiver says what the light should be."""
+"""Wavelength of bench sources where no transceiver determines it."""
 
 
 class NothingToMeasureError(LightrigError):
-    """No insertion loss can be measured on a testbed, and why."""
+    """Raised when no insertion loss can be measured on a testbed; states why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """What is known of the readings at one port of a switch.
+    """Corrections and uncertainties of the readings at one port of a switch.
 
     Attributes:
-        correction_db: what is to be taken off a reading.
+        correction_db: subtracted from a reading.
         components: its uncertainties, apart from noise.
         of: the set of references that the correction comes from.
         relative: why a reading says nothing of the power itself; None where it does.
@@ -57,7 +62,7 @@ class Chain:
         method: how its egress ports are read.
         ingress, egress: the ports that can be measured.
         observers: who reads them.
-        launched: power in dBm at the ingress ports that nobody reads.
+        launched: power in dBm at the ingress ports without an observer.
         planes: what is known of each port's readings.
         wavelength_nm: of the light, or of most of it.
         sources: light that is to be switched on meanwhile, with its channel.
@@ -101,7 +106,7 @@ class _Builder:
         self._references = references
         self._today = wall_time().date()
         cabling = bench.testbed.cabling
-        ingress, egress = cabling.own_ports(name)
+        ingress, egress = cabling.cabled_ports(name)
         self._from = {n: cabling.transmitter(name, n) for n in sorted(ingress)}
         self._to = {n: cabling.receiver(name, n) for n in sorted(egress)}
 
@@ -208,7 +213,7 @@ class _Builder:
         return fiber.loss_db if fiber else 0.0
 
     def _wavelength(self, ingress: Iterable[int]) -> float:
-        """What most of the transmitters send; bench sources are set to `SOURCE_NM`."""
+        """Most common wavelength of the transmitters; bench sources are set to `SOURCE_NM`."""
         testbed = self._bench.testbed
         known = []
         for n in ingress:
@@ -253,12 +258,12 @@ def _components(of: ReferenceSet, days: int) -> tuple[Component, ...]:
 
 
 def monitored_ports(switch: OpticalSwitch, ports: Iterable[int]) -> frozenset[int]:
-    """Those of `ports` that have a power monitor."""
+    """Return the subset of `ports` that have a power monitor."""
     if not isinstance(switch, PowerMonitor):
         return frozenset()
-    told: Callable[[], frozenset[int]] | None = getattr(switch, "monitored", None)
-    if told is not None:
-        return told() & frozenset(ports)
+    stated: Callable[[], frozenset[int]] | None = getattr(switch, "monitored", None)
+    if stated is not None:
+        return stated() & frozenset(ports)
     return frozenset(port for port in ports if _answers(switch, port))
 
 

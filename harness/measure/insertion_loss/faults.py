@@ -1,4 +1,4 @@
-"""What is wrong, named as what it is: a connector, a fiber, a laser, a monitor, a circuit."""
+"""Diagnosis of loss faults: connector, fiber, laser, monitor, or circuit."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from harness.measure.insertion_loss.chains import Chain
-from harness.measure.insertion_loss.matrix import Losses
-from harness.measure.insertion_loss.readings import Numbers
-from harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
-from harness.statistics.uncertainty import Component, combine
-from testbeds import Circuit, Port, Testbed, format_db
+from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.measure.insertion_loss.matrix import Losses
+from lightrig.harness.measure.insertion_loss.readings import Numbers
+from lightrig.harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
+from lightrig.harness.statistics.uncertainty import Component, combine
+from lightrig.testbeds import Circuit, Port, Testbed, format_db
 
 FaultKind: TypeAlias = Literal[
     "dirty connector",
@@ -59,7 +59,7 @@ class Fault:
 
 
 def find_faults(losses: Losses, testbed: Testbed) -> list[Fault]:
-    """Everything that stands out in `losses`; nothing that one of them explains is told twice."""
+    """Return the faults in `losses`; deviations that one fault explains are reported once."""
     search = _Search(losses, testbed)
     stuck = list(search.stuck_monitors())
     return [
@@ -132,13 +132,13 @@ class _Search:
         """Fibers of which less comes than should, at ports that lose nothing themselves."""
         for ingress, (level, plane) in self._chain.entering.items():
             index = self._chain.ingress.index(ingress)
-            own = self._chain.planes[ingress]
+            ingress_plane = self._chain.planes[ingress]
             levels = self._entering(index)
-            if ingress in self._odd or own.relative or not np.isfinite(levels).any():
+            if ingress in self._odd or ingress_plane.relative or not np.isfinite(levels).any():
                 continue
-            missing = level - (float(np.nanmean(levels[:3])) - own.correction_db)
+            missing = level - (float(np.nanmean(levels[:3])) - ingress_plane.correction_db)
             noise = Component("noise", self._losses.noise.standard)
-            half = combine((*plane.components, *own.components, noise)).expanded
+            half = combine((*plane.components, *ingress_plane.components, noise)).expanded
             if missing - 2 * half > WORTH_DB:
                 fiber = self._testbed.cabling.fiber_to(Port(self._chain.switch, str(ingress)))
                 yield Fault(
@@ -150,14 +150,12 @@ class _Search:
     def without_light(self) -> Iterator[Fault]:
         """Ports that no light came to, or from."""
         dark = set(self._losses.dark)
-        for side, ports, others in (
+        for side, ports, rest in (
             ("ingress", self._chain.ingress, self._chain.egress),
             ("egress", self._chain.egress, self._chain.ingress),
         ):
             for port in ports:
-                all_of = {
-                    Circuit(port, o) if side == "ingress" else Circuit(o, port) for o in others
-                }
+                all_of = {Circuit(port, o) if side == "ingress" else Circuit(o, port) for o in rest}
                 tried = all_of & (dark | self._losses.losses.keys())
                 if tried and tried <= dark:
                     yield _of_kind(
@@ -205,7 +203,7 @@ class _Search:
         return [int(places[n]) for n in standing_still(readings[:, :, seen])]
 
     def _entering(self, index: int) -> Numbers:
-        """What entered at an ingress in each setting, in dBm."""
+        """Input power at an ingress in each setting, in dBm."""
         readings = self._losses.entered[:, :, index]
         known = np.isfinite(readings).any(axis=1)
         levels = np.full(len(readings), np.nan)

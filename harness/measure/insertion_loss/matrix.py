@@ -8,19 +8,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.bench import Fabric
-from harness.bench.closing import KnownLoss
-from harness.measure.insertion_loss.chains import Chain, Method
-from harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
-from harness.measure.insertion_loss.settings import Setting, beside, cyclic_shifts, one_by_one
-from harness.statistics.uncertainty import Budget, Component, combine, pooled, readings_needed
-from instruments.capabilities import Restorable
-from instruments.errors import CANNOT, DeniedError
-from testbeds import Circuit, Plan
-from testbeds.references import ReferenceSet
+from lightrig.harness.bench import Fabric
+from lightrig.harness.bench.power_budget import KnownLoss
+from lightrig.harness.measure.insertion_loss.chains import Chain, Method
+from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
+from lightrig.harness.measure.insertion_loss.settings import (
+    Setting,
+    beside,
+    cyclic_shifts,
+    one_by_one,
+)
+from lightrig.harness.statistics.uncertainty import (
+    Budget,
+    Component,
+    combine,
+    pooled,
+    readings_needed,
+)
+from lightrig.instruments.core.capabilities import Restorable
+from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.testbeds import Circuit, Plan
+from lightrig.testbeds.references import ReferenceSet
 
 TARGETS_DB: Mapping[Method, float] = {"monitors": 0.015, "meter": 0.015, "modules": 0.2}
-"""What the noise of a loss is averaged down to; transceivers do not deserve the time."""
+"""Target noise of a loss after averaging; transceivers are too inaccurate for a lower one."""
 
 FIRST_READINGS, MOST_READINGS = 8, 64
 REMADE = 3
@@ -78,12 +89,12 @@ class Losses:
     left: Numbers
 
     def without(self, ports: Collection[int]) -> "Losses":
-        """The same without the circuits of `ports`, of which nobody knows what they lose."""
-        kept = {c: loss for c, loss in self.losses.items() if not set(c) & set(ports)}
-        return replace(self, losses=kept)
+        """Return the losses without the circuits of `ports`, whose losses are unknown."""
+        remaining = {c: loss for c, loss in self.losses.items() if not set(c) & set(ports)}
+        return replace(self, losses=remaining)
 
     def known(self) -> dict[Circuit, KnownLoss]:
-        """The losses against a reference, for whoever asks whether a plan's light arrives."""
+        """Losses against a reference, for the power budget of a plan."""
         return {
             circuit: KnownLoss(loss.value, loss.budget.standard)
             for circuit, loss in self.losses.items()
@@ -131,9 +142,9 @@ def lit(chain: Chain) -> Iterator[None]:
         yield
 
 
-def held_circuits(fabric: Fabric, chain: Chain) -> list[Circuit]:
-    """The circuits between the testbed's own ports that stand on the switch of `chain`."""
-    ingress, egress = fabric.testbed.cabling.own_ports(chain.switch)
+def established_circuits(fabric: Fabric, chain: Chain) -> list[Circuit]:
+    """Return the established circuits between cabled ports on the switch of `chain`."""
+    ingress, egress = fabric.testbed.cabling.cabled_ports(chain.switch)
     made = fabric.bench.switches[chain.switch].circuits()
     return [each for each in made if each.ingress in ingress and each.egress in egress]
 
@@ -142,7 +153,7 @@ class _Measurement:
     def __init__(self, fabric: Fabric, chain: Chain) -> None:
         self._fabric = fabric
         self._chain = chain
-        self._held = held_circuits(fabric, chain)
+        self._established = established_circuits(fabric, chain)
         self._readings = Readings(chain, fabric.bench.clock)
 
     def run(self, target_db: float, remade: int) -> Losses:
@@ -210,8 +221,8 @@ class _Measurement:
 
     def _apply(self, setting: Setting) -> None:
         name = self._chain.switch
-        plan = Plan(f"losses of {name}", {name: beside(setting, self._held)})
-        self._fabric.apply(plan, closes=False)  # light that nobody can receive is measured too
+        plan = Plan(f"losses of {name}", {name: beside(setting, self._established)})
+        self._fabric.apply(plan, check_budget=False)  # light without a receiver is measured too
 
     def _again(
         self, settings: Sequence[Setting], remade: int, count: int
@@ -223,12 +234,14 @@ class _Measurement:
         return again
 
     def _against_their_like(self, losses: dict[Circuit, Loss]) -> dict[Circuit, Loss]:
-        """Where nobody knows what enters, losses above the median of the same ingress."""
+        """Where the input power is unknown, take losses relative to the median of the ingress."""
         unknown = [n for n in self._chain.launched if self._chain.planes[n].relative]
         for ingress in unknown:
-            own = {c: loss for c, loss in losses.items() if c.ingress == ingress}
-            middle = float(np.median([loss.value for loss in own.values()])) if own else 0.0
-            losses |= {c: replace(loss, value=loss.value - middle) for c, loss in own.items()}
+            siblings = {c: loss for c, loss in losses.items() if c.ingress == ingress}
+            middle = (
+                float(np.median([loss.value for loss in siblings.values()])) if siblings else 0.0
+            )
+            losses |= {c: replace(loss, value=loss.value - middle) for c, loss in siblings.items()}
         return losses
 
     # -------------------------------------------------------------------------- losses
@@ -287,7 +300,7 @@ def _repeatability(
 
 
 def _shared(entering: ReferenceSet | None, leaving: ReferenceSet | None) -> list[Component]:
-    """What two references bring into a loss together: of one set, not what they share."""
+    """Uncertainty components of two references in a loss; what one set shares cancels."""
     sets = [each for each in (entering, leaving) if each is not None]
     parts = [
         Component("linearity", max((each.linearity_db for each in sets), default=0.0)),

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.bench import Fabric
-from harness.measure.insertion_loss.chains import Chain
-from harness.measure.insertion_loss.matrix import held_circuits, lit
-from harness.measure.insertion_loss.observers import prepare_meter
-from harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
-from harness.measure.insertion_loss.references import (
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.measure.insertion_loss.matrix import established_circuits, lit
+from lightrig.harness.measure.insertion_loss.observers import prepare_meter
+from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
+from lightrig.harness.measure.insertion_loss.references import (
     CONNECTOR_DB,
     READINGS,
     NoReferenceError,
@@ -19,22 +19,22 @@ from harness.measure.insertion_loss.references import (
     expiry,
     read_meter,
 )
-from harness.measure.insertion_loss.settings import Setting, beside, cyclic_shifts
-from harness.statistics.uncertainty import pooled
-from instruments.capabilities import PowerMeter
-from instruments.clock import wall_time
-from testbeds import Plan, Port
-from testbeds.references import ReferenceSet
+from lightrig.harness.measure.insertion_loss.settings import Setting, beside, cyclic_shifts
+from lightrig.harness.statistics.uncertainty import pooled
+from lightrig.instruments.clock import wall_time
+from lightrig.instruments.core.capabilities import PowerMeter
+from lightrig.testbeds import Plan, Port
+from lightrig.testbeds.references import ReferenceSet
 
 METER_DB = 0.06
-"""How wrong a meter is (k = 1) unless told otherwise: a guess, 2.5 % for k = 2."""
+"""Default standard uncertainty of a meter (k = 1), assumed: 2.5 % for k = 2."""
 
 _ATTEMPTS = 3
 _CONNECTIONS = 2  # one at the meter, one at the port when its fiber is back
 
 
 class Hands(NamedTuple):
-    """What somebody at the bench does; what each returns undoes it.
+    """Manual steps at the bench; each returns a function that undoes it.
 
     Attributes:
         plug: takes the fiber of a transmitter out of its port and plugs it into a meter's channel.
@@ -113,7 +113,7 @@ class _Taking:
         self._meter = meter
         self._readings = Readings(chain, fabric.bench.clock)
         self._column = {port: n for n, port in enumerate(self._readings.ports)}
-        self._held = held_circuits(fabric, chain)
+        self._established = established_circuits(fabric, chain)
 
     def run(self, hands: Hands) -> None:
         """Every port once, in as few settings as bring light to all that can have some."""
@@ -147,7 +147,7 @@ class _Taking:
         self.noisy.append(shown.tolist())
 
     def _level(self, hand: Plug, source: Port) -> float:
-        """What the meter shows of `source`, in dBm; where it is dark, `hand` is asked again."""
+        """Measured power of `source`, in dBm; without light, `hand` is called again."""
         for _ in range(_ATTEMPTS):
             undo = hand(source, self._meter)
             try:
@@ -162,8 +162,10 @@ class _Taking:
         )
 
     def _apply(self, setting: Setting) -> None:
-        circuits = {self._chain.switch: beside(setting, self._held)}
-        self._fabric.apply(Plan(f"references of {self._chain.switch}", circuits), closes=False)
+        circuits = {self._chain.switch: beside(setting, self._established)}
+        self._fabric.apply(
+            Plan(f"references of {self._chain.switch}", circuits), check_budget=False
+        )
 
     def _egress_ports(self) -> set[Port]:
         return {Port(self._chain.switch, str(number)) for number in self._chain.egress}

@@ -1,12 +1,12 @@
-"""Who sees the light on either side of a switch: its own monitors, a meter, transceivers."""
+"""Observers of the light on either side of a switch: monitors, a meter, transceivers."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from harness.bench import Bench
-from instruments.capabilities import PowerMeter, PowerMonitor, Restorable
-from testbeds import Port
+from lightrig.harness.bench import Bench
+from lightrig.instruments.core.capabilities import PowerMeter, PowerMonitor, Restorable
+from lightrig.testbeds import Port
 
 
 class Seen(NamedTuple):
@@ -76,7 +76,7 @@ class _Asked(Protocol):
 
 
 class Modules:
-    """What transceivers say of their own light, the mean of their lanes.
+    """Power readings of transceivers, averaged over their lanes.
 
     sends, receives: the transceiver at the far end of the fiber of each ingress and egress.
     """
@@ -115,11 +115,11 @@ class Modules:
         server: _Asked = self._bench.servers[name]  # type: ignore[assignment]
         found = {}
         for port in sorted(ports):
-            told = server.nic.module(self._bench.testbed.nic_port(port).netdev).value
-            average = told.rx_power_is != "oma"
+            stated = server.nic.module(self._bench.testbed.nic_port(port).netdev).value
+            average = stated.rx_power_is != "oma"
             found[port] = (
-                [lane.tx_power_dbm for lane in told.lanes],
-                [lane.rx_power_dbm if average else None for lane in told.lanes],
+                [lane.tx_power_dbm for lane in stated.lanes],
+                [lane.rx_power_dbm if average else None for lane in stated.lanes],
             )
         return found
 

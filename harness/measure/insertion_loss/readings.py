@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.insertion_loss.chains import Chain
-from harness.measure.insertion_loss.settings import Setting
-from instruments.clock import Clock
-from instruments.errors import NotDoneError
-from testbeds import Circuit
+from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.measure.insertion_loss.settings import Setting
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.errors import NotDoneError
+from lightrig.testbeds import Circuit
 
 Numbers = npt.NDArray[np.float64]
 
@@ -18,7 +18,7 @@ DARK_DBM = -40.0
 """Below this there is no light, only the observer's own floor."""
 
 _ARRIVAL_NS = 500_000_000
-_PATIENCE_NS = 5_000_000_000
+_TIMEOUT_NS = 5_000_000_000
 _DOUBTS = 2
 _UNSTEADY = 5.0
 _RESOLUTION_DB = 0.02
@@ -63,11 +63,11 @@ class Readings:
                 self._doubted.update(port for circuit in awaited for port in circuit)
             elif len(samples) >= count and not awaited and self._steady(setting, recent):
                 return recent
-            elif waited > _PATIENCE_NS:
+            elif waited > _TIMEOUT_NS:
                 raise NotDoneError(
                     self._chain.switch,
                     f"has made {', '.join(map(str, setting))}, but the light is not steady "
-                    f"{_PATIENCE_NS / 1e9:g} s later",
+                    f"{_TIMEOUT_NS / 1e9:g} s later",
                     details=[("try", "is a transmitter being switched, is a connector loose?")],
                 )
             samples.append(self._sample())
@@ -101,5 +101,5 @@ class Readings:
         noise = self.noise_db
         if noise is None:
             noise = float(np.sqrt(np.mean(np.diff(seen[1:], axis=0) ** 2)))
-        others = seen[1:].mean(axis=0)
-        return bool(np.abs(seen[0] - others).max() <= _UNSTEADY * noise + _RESOLUTION_DB)
+        rest = seen[1:].mean(axis=0)
+        return bool(np.abs(seen[0] - rest).max() <= _UNSTEADY * noise + _RESOLUTION_DB)

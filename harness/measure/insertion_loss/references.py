@@ -11,27 +11,27 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
-from harness.bench import Bench
-from harness.measure.insertion_loss.chains import SOURCE_NM, monitored_ports
-from harness.measure.insertion_loss.observers import prepare_meter
-from harness.statistics.uncertainty import pooled
-from instruments.capabilities import LightSource, PowerMeter, Restorable
-from instruments.clock import wall_time
-from testbeds import LightrigError, Port
-from testbeds.references import References, ReferenceSet, load_references, references_path
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.insertion_loss.chains import SOURCE_NM, monitored_ports
+from lightrig.harness.measure.insertion_loss.observers import prepare_meter
+from lightrig.harness.statistics.uncertainty import pooled
+from lightrig.instruments.clock import wall_time
+from lightrig.instruments.core.capabilities import LightSource, PowerMeter, Restorable
+from lightrig.testbeds import LightrigError, Port
+from lightrig.testbeds.references import References, ReferenceSet, load_references, references_path
 
 Plug: TypeAlias = Callable[[Port, Port], Callable[[], None]]
 """Leads the fiber of a source's channel to a meter's; what it returns undoes that."""
 
 Cap: TypeAlias = Callable[[str], None]
-"""Has somebody cap the inputs of the meter of that name, until it has taken its dark offset."""
+"""Request capped inputs on the named meter until it has taken its dark offset."""
 
 READINGS = 16
 CONNECTOR_DB = 0.02
-"""How alike a connector is each time it is plugged (k = 1), unless told otherwise: a guess."""
+"""Default repeatability of a connector, in dB (k = 1), assumed."""
 
 VALID_DAYS = 30
-"""How long a reference holds, unless somebody writes another day into its file."""
+"""Default validity of a reference, in days; its file may state another date."""
 
 
 class NoReferenceError(LightrigError):
@@ -39,7 +39,7 @@ class NoReferenceError(LightrigError):
 
 
 def references_of(bench: Bench) -> References:
-    """Those that hold for `bench`; none where nobody has taken any.
+    """Return the references valid for `bench`; empty where none has been taken.
 
     Raises `TestbedError` for a file that is wrong, `NoReferenceError` for one of a simulated lab.
     """
@@ -56,14 +56,14 @@ def references_of(bench: Bench) -> References:
 
 
 def simulated_references(bench: Bench) -> References:
-    """What a person would have found in the simulated lab of `bench` while all was well."""
+    """Return the references of the simulated lab of `bench` without faults."""
     world, testbed = bench.world, bench.testbed
     assert world is not None
     book = world.references
     launches: dict[Port, float] = {}
     offsets: dict[Port, float] = {}
     for name in sorted(bench.switches):
-        ingress, egress = testbed.cabling.own_ports(name)
+        ingress, egress = testbed.cabling.cabled_ports(name)
         monitored = monitored_ports(bench.switches[name], ingress | egress)
         offsets |= {Port(name, str(n)): book.offset(name, n) for n in sorted(monitored)}
         for n in sorted(ingress):
@@ -199,5 +199,5 @@ def _cabled(bench: Bench, kind: str, *, sinks: bool = True) -> list[Port]:
 
 
 def expiry(today: datetime.date) -> datetime.date:
-    """Until when a reference of `today` holds, unless somebody says otherwise."""
+    """Default expiry date of a reference taken `today`."""
     return today + datetime.timedelta(days=VALID_DAYS)

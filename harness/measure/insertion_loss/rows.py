@@ -6,28 +6,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from scipy.special import chdtri
 
-from harness.bench import Bench
-from harness.measure.insertion_loss.faults import Fault
-from harness.measure.insertion_loss.matrix import Loss, Losses
-from harness.record import Row, Scalar
-from harness.statistics.uncertainty import Component, combine, pooled
-from instruments.capabilities import ClimateChamber
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.insertion_loss.faults import Fault
+from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics.uncertainty import Component, combine, pooled
+from lightrig.instruments.core.capabilities import ClimateChamber
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
 
 
 def quantity_of(loss: Loss) -> str:
-    """Its name: a loss that no reference stands behind has another one."""
+    """Return the quantity of a loss; one without a reference is relative."""
     return LOSS if loss.relative is None else RELATIVE
 
 
 def loss_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
     """A row a circuit: its loss in dB with its 95 % interval."""
-    held = {"wavelength_nm": round(losses.chain.wavelength_nm), **conditions}
+    row_conditions = {"wavelength_nm": round(losses.chain.wavelength_nm), **conditions}
     for circuit, loss in losses.losses.items():
         ends = loss.value - loss.budget.expanded, loss.value + loss.budget.expanded
         subject = f"{losses.chain.switch} {circuit}"
-        yield Row(subject, quantity_of(loss), loss.value, *ends, "dB", loss.at, held)
+        yield Row(subject, quantity_of(loss), loss.value, *ends, "dB", loss.at, row_conditions)
 
 
 def budget_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
@@ -43,19 +43,21 @@ def budget_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Ro
         together["combined"] = loss.budget.standard**2
         for name, square in together.items():
             shares.setdefault(name, []).append(square**0.5)
-    held = {**conditions, "method": losses.chain.method}
+    row_conditions = {**conditions, "method": losses.chain.method}
     for name, found in shares.items():
         middle = float(np.median(found))
         quantity = f"loss.budget.{name.replace(' ', '_')}"
         low, high = min(found), max(found)
-        yield Row(losses.chain.switch, quantity, middle, low, high, "dB", losses.times[0], held)
+        yield Row(
+            losses.chain.switch, quantity, middle, low, high, "dB", losses.times[0], row_conditions
+        )
 
 
 def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
-    """What each making of a circuit lost more than its mean, and the standard deviation of that.
+    """Deviation of each set-up of a circuit from its mean loss, and their standard deviation.
 
-    The first with the interval that noise leaves, the second without noise, with its own 95 %
-    interval for normal makings.
+    Deviations have the interval due to noise; the standard deviation excludes noise and has its
+    95 % interval for normally distributed deviations.
     """
     if losses.repeatability is None:
         return
@@ -66,9 +68,9 @@ def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iter
         mean = math.fsum(makings) / len(makings)
         for number, making in enumerate(makings):
             more = making - mean
-            told = {**conditions, "repetition": number}
+            stated = {**conditions, "repetition": number}
             ends = more - half, more + half
-            yield Row(f"{name} {circuit}", "loss.remade", more, *ends, "dB", at, told)
+            yield Row(f"{name} {circuit}", "loss.remade", more, *ends, "dB", at, stated)
     found = pooled(losses.makings.values(), "repeatability")
     low, high = (
         math.sqrt(max(found.standard**2 * found.degrees / quantile - mean_of**2, 0.0))
@@ -84,12 +86,12 @@ def fault_rows(
     """A row for each thing that is wrong: by how many dB, and as condition what it is."""
     for fault in faults:
         size = fault.value, fault.lower, fault.upper
-        told = {**conditions, "fault": fault.kind}
-        yield Row(fault.subject, "loss.fault", *size, "dB", losses.times[-1], told)
+        stated = {**conditions, "fault": fault.kind}
+        yield Row(fault.subject, "loss.fault", *size, "dB", losses.times[-1], stated)
 
 
 def temperature(bench: Bench) -> dict[str, Scalar]:
-    """How warm it is, where a climate chamber can be asked."""
+    """Return the temperature of the climate chamber, if there is one."""
     for name, spec in bench.testbed.instruments.items():
         if spec.kind == "climate_chamber":
             chamber: ClimateChamber = bench.instruments[name]  # type: ignore[assignment]
@@ -103,8 +105,8 @@ def closure_rows(losses: Losses, bench: Bench) -> Iterator[Row]:
     found = list(inside(losses, bench))
     if found:
         share = sum(found) / len(found)
-        at, held = losses.times[-1], {"n": len(found)}
-        yield Row(name, "loss.closure", share, share, share, "1", at, held)
+        at, row_conditions = losses.times[-1], {"n": len(found)}
+        yield Row(name, "loss.closure", share, share, share, "1", at, row_conditions)
 
 
 def inside(losses: Losses, bench: Bench) -> Iterable[bool]:

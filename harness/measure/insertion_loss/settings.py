@@ -1,9 +1,9 @@
-"""How to see every circuit of a switch in as few settings as there are ports."""
+"""Settings that cover every circuit of a switch, as few as there are ports."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from testbeds import Circuit
+from lightrig.testbeds import Circuit
 
 Setting: TypeAlias = tuple[Circuit, ...]
 """Circuits that are made at once; no two share a port."""
@@ -36,10 +36,12 @@ def one_by_one(circuits: Iterable[Circuit]) -> list[Setting]:
     return [tuple(each) for each in settings]
 
 
-def beside(setting: Setting, held: Collection[Circuit]) -> frozenset[Circuit]:
-    """`setting` and those of `held` that share no port with it, which stay as they are."""
-    return frozenset(setting) | {circuit for circuit in held if not _touches(circuit, setting)}
+def beside(setting: Setting, established: Collection[Circuit]) -> frozenset[Circuit]:
+    """`setting` with the `established` circuits that share no port with it."""
+    return frozenset(setting) | {
+        circuit for circuit in established if not _touches(circuit, setting)
+    }
 
 
-def _touches(circuit: Circuit, others: Iterable[Circuit]) -> bool:
-    return any(circuit.ingress == o.ingress or circuit.egress == o.egress for o in others)
+def _touches(circuit: Circuit, circuits: Iterable[Circuit]) -> bool:
+    return any(circuit.ingress == o.ingress or circuit.egress == o.egress for o in circuits)

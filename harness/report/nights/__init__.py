@@ -3,20 +3,19 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.record import RecordError
-from harness.record.files import appearing
-from harness.report.nights.board import Board
-from harness.report.nights.events import events
-from harness.report.nights.moved import find_moved
-from harness.report.nights.page import page
-from harness.report.nights.series import Lab, read
-from harness.report.nights.source import Descriptions, Source
-from testbeds import Limit
+from lightrig.harness.record import RecordError
+from lightrig.harness.record.places import appearing
+from lightrig.harness.report.nights.nights_page import nights_page
+from lightrig.harness.report.nights.overview import Board
+from lightrig.harness.report.nights.series import Lab, read
+from lightrig.harness.report.nights.series_changes import events, find_series_changes
+from lightrig.harness.report.nights.source import Descriptions, Source
+from lightrig.testbeds import Limit
 
 __all__ = ["NIGHTS", "write_nights"]
 
 NIGHTS = 90
-"""How many nights the page looks back."""
+"""Default number of nights that the page looks back."""
 
 
 def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
@@ -30,31 +29,31 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         history = read(connection, last)
         if history is None:
             raise RecordError(f"{results}: no run has left a row yet, so there are no nights")
-        kept = source.descriptions(connection)
-        happened = events(connection, kept, history.first)
-    found = find_moved(history.labs)
+        descriptions = source.descriptions(connection)
+        events_of_labs = events(connection, descriptions, history.first)
+    found = find_series_changes(history.labs)
     boards = [
         Board(
             index,
             history,
             lab,
-            happened.get((lab.testbed, lab.simulated), ()),
+            events_of_labs.get((lab.testbed, lab.simulated), ()),
             tuple(found[index]),
-            _limits(lab, kept),
+            _limits(lab, descriptions),
             frozenset(run for runs in lab.runs for run in runs if source.reported(run)),
         )
         for index, lab in enumerate(history.labs)
     ]
     with appearing(path) as hidden:
-        hidden.write_text(page(history, boards), encoding="utf-8")
+        hidden.write_text(nights_page(history, boards), encoding="utf-8")
     return path
 
 
-def _limits(lab: Lab, kept: Descriptions) -> Mapping[str, Limit]:
+def _limits(lab: Lab, descriptions: Descriptions) -> Mapping[str, Limit]:
     """The limits that the testbed stated last."""
     for runs in reversed(lab.runs):
         for run in reversed(runs):
-            described = kept.load(lab.testbed, run)
+            described = descriptions.load(lab.testbed, run)
             if described is not None:
                 return described.limits
     return {}

@@ -10,7 +10,7 @@
 
   const words = find("ln-find"), lab = find("ln-lab"), moved = find("ln-moved");
   const count = find("ln-count"), folding = find("ln-fold");
-  const quantities = all(".ln-quantity"), cards = all(".ln-lab"), occasions = all(".ln-occasion");
+  const quantities = all(".ln-quantity"), cards = all(".ln-lab"), occasions = all(".ln-group");
 
   function filter() {
     const wanted = words.value.trim().toLowerCase().split(/\s+/).filter(Boolean);

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.record import Context
-from harness.report.estimates import CONFIDENCE
-from harness.report.frames import COUNTERS, label_of
-from harness.statistics import NotEnough, quantile, samples_needed
+from lightrig.harness.record import Context
+from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.frames import COUNTERS, label_of
+from lightrig.harness.statistics import NotEnough, quantile, samples_needed
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -40,7 +40,7 @@ GROUP BY ALL ORDER BY testbed, simulated, quantity, subject, test, held, unit, n
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What a page shows of one series; arrays have one place a night, NaN where it has no data.
+    """One series; arrays have one element a night, NaN where it has no data.
 
     case: the test and what it set, for people.
     n: samples a night, one an event.
@@ -110,7 +110,7 @@ def read(connection: duckdb.DuckDBPyConnection, last: int = 90) -> History | Non
     texts = [
         text for (text,) in connection.sql("SELECT DISTINCT conditions FROM recent").fetchall()
     ]
-    cases = pa.table({"conditions": texts, "held": list(map(_held, texts))})
+    cases = pa.table({"conditions": texts, "held": list(map(_case_conditions, texts))})
     connection.register("cases", cases)
     runs = connection.sql("SELECT DISTINCT testbed, simulated, night, run FROM recent ORDER BY ALL")
     by_lab: dict[tuple[str, bool], list[list[str]]] = {}
@@ -125,17 +125,17 @@ def read(connection: duckdb.DuckDBPyConnection, last: int = 90) -> History | Non
     return History(first, count, tuple(labs))
 
 
-def _held(conditions: str) -> str:
-    """What of a row's conditions says which case it is, as JSON.
+def _case_conditions(conditions: str) -> str:
+    """Return the conditions of a row that distinguish cases, as JSON.
 
-    Counters do not, nor do numbers with a fraction, which were measured themselves.
+    Counters do not, nor do numbers with a fraction, which are measurements.
     """
-    held = {
+    distinguishing = {
         name: value
         for name, value in json.loads(conditions).items()
         if name not in COUNTERS and not isinstance(value, float)
     }
-    return json.dumps(held, sort_keys=True)
+    return json.dumps(distinguishing, sort_keys=True)
 
 
 def _series(
@@ -162,12 +162,12 @@ def _series(
 
     by_lab: dict[tuple[str, bool], list[Series]] = {}
     names = zip(*(key.take(pa.array(starts)).to_pylist() for key in keys), strict=True)
-    for index, (testbed, simulated, quantity, subject, test, held, unit) in enumerate(names):
+    for index, (testbed, simulated, quantity, subject, test, conditions, unit) in enumerate(names):
         one = Series(
             quantity=quantity,
             subject=subject,
             test=test,
-            case=_label(testbed, simulated, test, held),
+            case=_label(testbed, simulated, test, conditions),
             unit=unit,
             **{name: found[index] for name, found in estimates.items()},
         )
@@ -176,8 +176,8 @@ def _series(
 
 
 @cache
-def _label(testbed: str, simulated: bool, test: str, held: str) -> str:
-    return label_of(Context(testbed, test, (), simulated, json.loads(held)))
+def _label(testbed: str, simulated: bool, test: str, conditions: str) -> str:
+    return label_of(Context(testbed, test, (), simulated, json.loads(conditions)))
 
 
 def _estimates(offsets: Numbers, lower: Numbers, upper: Numbers) -> dict[str, Numbers]:

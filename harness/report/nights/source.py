@@ -8,15 +8,15 @@ from typing import Any
 
 import duckdb
 
-from harness.record import RecordError
-from harness.record.opening import open_dataset
-from harness.record.places import Place
-from testbeds import LightrigError, Testbed, load
+from lightrig.harness.quantities import names_in_files
+from lightrig.harness.record import RecordError
+from lightrig.harness.record.dataset import open_dataset, present_names
+from lightrig.harness.record.places import Place
+from lightrig.testbeds import LightrigError, Testbed, load
 
-_ELSEWHERE = """
-CREATE VIEW found AS
+_NUMBERED = """(
 SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number FROM elsewhere
-"""
+)"""
 
 
 class Source:
@@ -40,17 +40,17 @@ class Source:
                 paths = [self._place.path(name) for name in self._files]
                 if self._place.folder is not None and paths:
                     # Twice as fast as what also reads from elsewhere.
-                    connection.execute(f"CREATE VIEW found AS FROM {_parquet(paths)}")
+                    connection.execute(f"CREATE VIEW found AS {present_names(_parquet(paths))}")
                 else:
                     root, files = self._place.path("rows"), self._place.filesystem
                     connection.register("elsewhere", open_dataset(paths, root, files))
-                    connection.execute(_ELSEWHERE)
+                    connection.execute(f"CREATE VIEW found AS {present_names(_NUMBERED)}")
                 yield connection
             except duckdb.Error as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
 
     def descriptions(self, connection: duckdb.DuckDBPyConnection) -> "Descriptions":
-        """What the runs kept of their testbeds; nothing where the results are not a folder."""
+        """Return the testbed descriptions of the runs; none where the results are not a folder."""
         return Descriptions(self, self._headers(connection))
 
     def folder(self, run: str) -> Path | None:
@@ -88,9 +88,9 @@ class Descriptions:
         self._source, self._headers = source, headers
         self._loaded: dict[bytes, Testbed | None] = {}
 
-    def differ(self, testbed: str, run: str, other: str) -> bool:
+    def differ(self, testbed: str, run: str, later: str) -> bool:
         """Whether both runs kept a description, and not the same."""
-        ours, theirs = self._path(testbed, run), self._path(testbed, other)
+        ours, theirs = self._path(testbed, run), self._path(testbed, later)
         if ours is None or theirs is None:
             return False
         return ours.read_bytes() != theirs.read_bytes()
@@ -104,7 +104,7 @@ class Descriptions:
         content = path.read_bytes()
         if content not in self._loaded:
             try:
-                self._loaded[content] = load(path)
+                self._loaded[content] = load(path, quantities=names_in_files())
             except (LightrigError, OSError):
                 self._loaded[content] = None
         return self._loaded[content]

@@ -1,4 +1,4 @@
-"""What a counter's two readings say, and what they do not.
+"""Difference of two readings of a counter, if it can be known.
 
 A counter grows; at its top it wraps to zero or stays there, and a reset starts it anew. Two
 readings therefore do not always tell how much was counted between them. `delta` gives a number
@@ -15,7 +15,7 @@ Reason = Literal["reset", "wrapped or reset", "saturated", "too soon", "too larg
 
 @dataclass(frozen=True, slots=True)
 class CounterKind:
-    """How a counter behaves.
+    """Behaviour of a counter.
 
     Attributes:
         bits: its width.
@@ -35,13 +35,13 @@ class CounterKind:
 
     @property
     def top(self) -> int:
-        """The largest value it can show."""
+        """Its largest value."""
         return (1 << self.bits) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """How much was counted cannot be told; `at_least` is certain, in the counter's scale.
+    """The difference is unknown; `at_least` is certain, in the counter's scale.
 
     `reset`: it fell and cannot have wrapped. `wrapped or reset`: it fell. `saturated`: it stands
     at its top. `too soon`: it may not have been refreshed. `too large`: the value does not fit
@@ -55,7 +55,7 @@ class Unknown:
 def delta(
     before: int, after: int, kind: CounterKind, *, at_most: int | None = None
 ) -> int | Unknown:
-    """What was counted between two readings, in the counter's scale.
+    """Return the difference of two readings, in the counter's scale.
 
     A counter that wraps and fell has wrapped or was reset, and the readings alone do not say
     which. With `at_most`, the most that can have been counted, a fall that a wrap explains is
@@ -83,7 +83,7 @@ KindOf = Callable[[str], CounterKind | None]
 def changes(
     before: Mapping[str, int], after: Mapping[str, int], kind_of: KindOf, *, apart_ns: int
 ) -> dict[str, int | Unknown]:
-    """What every counter of two readings counted; `apart_ns` lies between them.
+    """Return the differences of all counters of two readings that are `apart_ns` apart.
 
     Where one counter shows a reset, all were reset: a driver or firmware that starts anew takes
     them all along.
@@ -140,7 +140,7 @@ _ETHTOOL_FAMILIES = (
 
 
 def ethtool_kind(name: str) -> CounterKind | None:
-    """How a counter of `ethtool -S` behaves, where it is known: those of an mlx5 port.
+    """Return the behaviour of a counter of `ethtool -S`, if known: those of an mlx5 port.
 
     Source: the kernel's documentation of mlx5 counters; `link_down_events_phy` is a 32-bit field
     of the port's physical layer counters. That a link cannot go down more than 1,000 times a
@@ -182,7 +182,7 @@ _INFINIBAND = {
 
 
 def infiniband_kind(name: str) -> CounterKind | None:
-    """How a counter below `/sys/class/infiniband/DEV/ports/N/counters` behaves.
+    """Return the behaviour of a counter below `/sys/class/infiniband/DEV/ports/N/counters` behaves.
 
     The error counters are those of the PortCounters attribute: 4 to 16 bits that stay at their
     top. `port_xmit_data` and `port_rcv_data` count 4 bytes at a time.

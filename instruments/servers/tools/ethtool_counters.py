@@ -2,7 +2,7 @@
 
 import re
 
-from instruments.servers.tools.output import ToolOutputError, whole
+from lightrig.instruments.servers.tools.output import ToolOutputError, whole
 
 TOOL = "ethtool -S"
 
@@ -10,7 +10,7 @@ _HEADER = re.compile(r"(?:NIC|PHY) statistics:|Standard stats for \S+:")
 
 
 def parse(text: str) -> dict[str, int]:
-    """Read what `ethtool -S IF`, also with `--groups`, printed: counters by name.
+    """Parse the output of `ethtool -S IF`, also with `--groups`: counters by name.
 
     What a name means and how the counter behaves is `counters.ethtool_kind`.
 

@@ -8,7 +8,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from instruments.servers.tools.output import ToolOutputError, field, is_json, load, optional, whole
+from lightrig.instruments.servers.tools.output import (
+    ToolOutputError,
+    field,
+    is_json,
+    load,
+    optional,
+    whole,
+)
 
 TOOL = "ethtool --show-fec"
 
@@ -31,7 +38,7 @@ class FecCount:
 
 @dataclass(frozen=True, slots=True)
 class FecBin:
-    """How many code words had from `low` to `high` symbol errors."""
+    """Number of code words with `low` to `high` symbol errors."""
 
     low: int
     high: int
@@ -44,7 +51,7 @@ class FecReading:
 
     Attributes:
         configured: encodings that are configured (on some drivers: supported), such as `RS`.
-        active: the encoding in use; `None` and `Off` are ethtool's words.
+        active: the encoding in use; `None` and `Off` are ethtool's names.
         corrected_blocks: code words with errors, all corrected (IEEE 802.3, 30.5.1.1.17).
         uncorrectable_blocks: code words that could not be corrected (30.5.1.1.18).
         corrected_bits: bits that were corrected.
@@ -61,7 +68,7 @@ class FecReading:
 
 
 def parse(text: str) -> FecReading:
-    """Read what `ethtool [--json] [-I] --show-fec IF` printed.
+    """Parse the output of `ethtool [--json] [-I] --show-fec IF`.
 
     Raises:
         ToolOutputError: it is something else.
@@ -123,30 +130,30 @@ def _of_json(text: str) -> FecReading:
     statistics = optional(TOOL, port, "statistics", dict) or {}
     return FecReading(
         field(TOOL, port, "ifname", str),
-        _words(port, "config"),
-        _words(port, "active"),
+        _names(port, "config"),
+        _names(port, "active"),
         histogram=tuple(map(_bin, optional(TOOL, statistics, "hist", list) or ())),
         **{name: _count(statistics[name]) for name in _COUNTS if name in statistics},
     )
 
 
-def _words(port: Any, key: str) -> tuple[str, ...]:
-    words = field(TOOL, port, key, list)
-    if not all(isinstance(word, str) for word in words):
-        raise ToolOutputError(TOOL, f"words in {key!r}", words)
-    return tuple(words)
+def _names(port: Any, key: str) -> tuple[str, ...]:
+    names = field(TOOL, port, key, list)
+    if not all(isinstance(word, str) for word in names):
+        raise ToolOutputError(TOOL, f"names in {key!r}", names)
+    return tuple(names)
 
 
-def _count(told: Any) -> FecCount:
-    lanes = optional(TOOL, told, "lanes", list) or []
-    counts = [field(TOOL, told, "total", int), *lanes]
+def _count(entry: Any) -> FecCount:
+    lanes = optional(TOOL, entry, "lanes", list) or []
+    counts = [field(TOOL, entry, "total", int), *lanes]
     if not all(type(count) is int and count >= 0 for count in counts):
-        raise ToolOutputError(TOOL, "counts", told)
+        raise ToolOutputError(TOOL, "counts", entry)
     return FecCount(counts[0], tuple(counts[1:]))
 
 
-def _bin(told: Any) -> FecBin:
-    low, high = field(TOOL, told, "bin_low", int), field(TOOL, told, "bin_high", int)
+def _bin(entry: Any) -> FecBin:
+    low, high = field(TOOL, entry, "bin_low", int), field(TOOL, entry, "bin_high", int)
     if not 0 <= low <= high:
-        raise ToolOutputError(TOOL, "bins from low to high", told)
-    return FecBin(low, high, _count(told))
+        raise ToolOutputError(TOOL, "bins from low to high", entry)
+    return FecBin(low, high, _count(entry))

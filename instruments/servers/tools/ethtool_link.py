@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from instruments.servers.tools.output import ToolOutputError, whole
+from lightrig.instruments.servers.tools.output import ToolOutputError, whole
 
 TOOL = "ethtool"
 
@@ -39,7 +39,7 @@ class LinkSettings:
 
 
 def parse(text: str) -> LinkSettings:
-    """Read what `ethtool IF` printed.
+    """Parse the output of `ethtool IF`.
 
     Raises:
         ToolOutputError: it is something else; a speed without a duplex or a report that does

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from instruments.servers.tools import ethtool_module_json
-from instruments.servers.tools.module import (
+from lightrig.instruments.servers.tools import ethtool_module_json
+from lightrig.instruments.servers.tools.module import (
     PER_LANE,
     Alarm,
     Lane,
@@ -24,7 +24,7 @@ from instruments.servers.tools.module import (
     lanes_of,
     plausible,
 )
-from instruments.servers.tools.output import Printed, ToolOutputError, is_json, number
+from lightrig.instruments.servers.tools.output import Printed, ToolOutputError, is_json, number
 
 TOOL = "ethtool -m"
 
@@ -67,7 +67,7 @@ _READ_ONCE = frozenset(
     {"Identifier", "Vendor name", "Vendor PN", "Vendor SN", "Module State", "Laser wavelength"}
     | {"Module temperature", "Module voltage", *_LANE_FLAGS}
 )
-"""Plain keys that are read here, and so must not repeat; others, such as `Option`, may."""
+"""Plain keys that are parsed and so must not repeat; others, such as `Option`, may."""
 
 
 def parse(text: str) -> ModuleReading:
@@ -80,7 +80,7 @@ def parse(text: str) -> ModuleReading:
 
 
 class _Text:
-    """The lines of one reading, sorted by what they are about."""
+    """The lines of one reading, sorted by kind."""
 
     def __init__(self, text: str) -> None:
         self.plain: dict[str, str] = {}
@@ -192,7 +192,7 @@ class _Text:
             raise ToolOutputError(TOOL, str(error)) from error
 
     def _channels(self, count: int) -> range:
-        """The numbers of `count` channels: from 0 where any value is of channel 0."""
+        """Return the numbers of `count` channels: from 0 if any value is of channel 0."""
         first = 0 if any(0 in by_channel for by_channel in self.lanes.values()) else 1
         return range(first, first + count)
 
@@ -214,7 +214,7 @@ class _Text:
         return "oma" if "oma" in self.rx_power_is else "average" if self.rx_power_is else None
 
     def _coded(self, key: str) -> tuple[int | None, str | None]:
-        """A value such as `0x03 (ModuleReady)`."""
+        """Return code and text of a value such as `0x03 (ModuleReady)`."""
         if key not in self.plain:
             return None, None
         match = _CODED.fullmatch(self.plain[key])
@@ -248,10 +248,10 @@ def _flags(text: str, lanes: int) -> list[bool]:
         return [False] * lanes
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError("None, or Yes and No in brackets")
-    words = [word.strip() for word in text[1:-1].split(",")]
-    if not set(words) <= {"Yes", "No"}:
+    parts = [word.strip() for word in text[1:-1].split(",")]
+    if not set(parts) <= {"Yes", "No"}:
         raise ValueError("None, or Yes and No in brackets")
-    return [word == "Yes" for word in words]
+    return [word == "Yes" for word in parts]
 
 
 def _measured(quantity: Quantity, text: str) -> float:

@@ -3,14 +3,14 @@
 The released form repeats keys: `module_temperature` and `module_voltage` are first a measured
 number, then an object of thresholds; a later form renames the former to `..._measurement`. Drafts
 had `..._units` beside the values and the received power under another name. All are accepted,
-told apart by key and type, never by version.
+found apart by key and type, never by version.
 Source: the patch series of ethtool 6.14 and its repair, tests/tools/samples/SOURCES.md.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from instruments.servers.tools.module import (
+from lightrig.instruments.servers.tools.module import (
     LEVELS,
     PER_LANE,
     Alarm,
@@ -23,7 +23,7 @@ from instruments.servers.tools.module import (
     lanes_of,
     plausible,
 )
-from instruments.servers.tools.output import Repeated, ToolOutputError, load_repeating
+from lightrig.instruments.servers.tools.output import Repeated, ToolOutputError, load_repeating
 
 TOOL = "ethtool --json -m"
 
@@ -49,7 +49,7 @@ _UNITS = {
     "transmit_avg_optical_power_units": "mW",
     "rcvr_signal_avg_optical_power_units": "mW",
 }
-_OWN_UNITS: Mapping[Quantity, str] = {
+_QUANTITY_UNITS: Mapping[Quantity, str] = {
     "temperature": "degrees C",
     "voltage": "V",
     "tx_bias": "mA",
@@ -59,7 +59,7 @@ _OWN_UNITS: Mapping[Quantity, str] = {
 
 
 def parse(text: str) -> ModuleReading:
-    """Read what `ethtool --json -m` printed; see `ethtool_module.parse`, which calls this."""
+    """Parse the output of `ethtool --json -m`; see `ethtool_module.parse`, which calls this."""
     document = load_repeating(TOOL, text)
     if (
         not isinstance(document, list)
@@ -139,14 +139,14 @@ class _Module:
         return None if value is None else float(value)
 
     def _module_value(self, quantity: Quantity, key: str) -> float | None:
-        told = [
+        found = [
             value
             for name in (f"{key}_measurement", key)
             if (value := self._number(name)) is not None
         ]
-        if len(told) > 1:
-            raise ValueError(f"one measured {quantity}, not {told}")
-        return plausible(quantity, told[0]) if told else None
+        if len(found) > 1:
+            raise ValueError(f"one measured {quantity}, not {found}")
+        return plausible(quantity, found[0]) if found else None
 
     def _lane_values(self, *keys: str) -> list[float]:
         """Values by lane: a list, or one number for a module of one lane."""
@@ -161,12 +161,12 @@ class _Module:
 
     def _rx_power(self) -> tuple[list[float], RxPowerIs | None]:
         draft = self._lane_values("rcvr_signal_avg_optical_power")
-        told = self._only("rx_power", Repeated)
-        if told is None:
+        found = self._only("rx_power", Repeated)
+        if found is None:
             return draft, "average" if draft else None
         if draft:
             raise ValueError("one received power")
-        inner = _Module(told)
+        inner = _Module(found)
         match inner._only("type", str):
             case "Rcvr signal avg optical power" | "Receiver signal average optical power":
                 kind: RxPowerIs = "average"
@@ -180,8 +180,8 @@ class _Module:
         """A flag of every lane: false or `None` for none, else Yes or No by lane."""
         if key not in self._values:
             return []
-        (value, *others) = self._values[key]
-        if others:
+        (value, *rest) = self._values[key]
+        if rest:
             raise ValueError(f"{key!r} once")
         if value is False or value == "None":
             return [False] * count
@@ -200,13 +200,13 @@ class _Module:
         return raised
 
     def _thresholds(self, key: str, quantity: Quantity) -> dict[Level, float]:
-        told = self._only(key, Repeated)
-        if told is None:
+        found = self._only(key, Repeated)
+        if found is None:
             return {}
-        inner = _Module(told)
+        inner = _Module(found)
         unit = inner._only("units", str)
-        if unit not in (None, _OWN_UNITS[quantity]):
-            raise ValueError(f"thresholds of {key} in {_OWN_UNITS[quantity]}, not {unit!r}")
+        if unit not in (None, _QUANTITY_UNITS[quantity]):
+            raise ValueError(f"thresholds of {key} in {_QUANTITY_UNITS[quantity]}, not {unit!r}")
         return {
             level: _measured(quantity, value)
             for level in LEVELS

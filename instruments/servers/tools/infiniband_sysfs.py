@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from instruments.servers.tools.counters import infiniband_kind
-from instruments.servers.tools.output import ToolOutputError, whole
+from lightrig.instruments.servers.tools.counters import infiniband_kind
+from lightrig.instruments.servers.tools.output import ToolOutputError, whole
 
 TOOL = "/sys/class/infiniband"
 
@@ -117,13 +117,13 @@ def _at_top(name: str, value: int) -> bool:
     return value == kind.top if kind.at_top == "saturates" else value == (1 << 32) - 1
 
 
-def _coded(files: Mapping[str, str], name: str, words: tuple[str, ...]) -> str | None:
+def _coded(files: Mapping[str, str], name: str, parts: tuple[str, ...]) -> str | None:
     """A value such as `4: ACTIVE`, whose number and word must belong together."""
     if name not in files:
         return None
     match = _CODED.fullmatch(files[name])
     code = whole(match[1]) if match else -1
-    if match is None or code >= len(words) or words[code] != match[2]:
+    if match is None or code >= len(parts) or parts[code] != match[2]:
         raise ValueError(f"a code and its word in {name}, such as `4: ACTIVE`, not {files[name]!r}")
     return match[2]
 

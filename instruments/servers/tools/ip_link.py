@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from instruments.servers.tools.output import (
+from lightrig.instruments.servers.tools.output import (
     ToolOutputError,
     field,
     is_json,
@@ -38,7 +38,7 @@ _NAMES = {
     "heartbt": "heartbeat_errors",
     "transns": "carrier_changes",
 }
-"""What text calls a counter, and JSON."""
+"""Name of a counter in text, and in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class IpLink:
 
     @property
     def carrier_changes(self) -> int | None:
-        """How often the carrier came and went since the device exists."""
+        """Number of carrier changes since the device was created."""
         return self.tx.get("carrier_changes")
 
 
 def parse(text: str) -> tuple[IpLink, ...]:
-    """Read what `ip [-j] [-s [-s]] link` printed.
+    """Parse the output of `ip [-j] [-s [-s]] link`.
 
     Raises:
         ToolOutputError: it is something else, or a row has more or fewer counts than names.
@@ -85,30 +85,32 @@ def _of_json(text: str) -> tuple[IpLink, ...]:
     if not isinstance(document, list):
         raise ToolOutputError(TOOL, "a list of devices", type(document).__name__)
     # Some versions put an empty object where a device was filtered out.
-    return tuple(_device(told) for told in document if told != {})
+    return tuple(_device(entry) for entry in document if entry != {})
 
 
-def _device(told: Any) -> IpLink:
-    flags = field(TOOL, told, "flags", list)
+def _device(entry: Any) -> IpLink:
+    flags = field(TOOL, entry, "flags", list)
     if not all(isinstance(flag, str) for flag in flags):
-        raise ToolOutputError(TOOL, "words in 'flags'", flags)
-    statistics = optional(TOOL, told, "stats64", dict) or optional(TOOL, told, "stats", dict) or {}
+        raise ToolOutputError(TOOL, "tokens in 'flags'", flags)
+    statistics = (
+        optional(TOOL, entry, "stats64", dict) or optional(TOOL, entry, "stats", dict) or {}
+    )
     return IpLink(
-        field(TOOL, told, "ifindex", int),
-        field(TOOL, told, "ifname", str),
+        field(TOOL, entry, "ifindex", int),
+        field(TOOL, entry, "ifname", str),
         frozenset(flags),
-        field(TOOL, told, "mtu", int),
-        field(TOOL, told, "operstate", str),
-        optional(TOOL, told, "address", str),
+        field(TOOL, entry, "mtu", int),
+        field(TOOL, entry, "operstate", str),
+        optional(TOOL, entry, "address", str),
         _counts(optional(TOOL, statistics, "rx", dict) or {}),
         _counts(optional(TOOL, statistics, "tx", dict) or {}),
     )
 
 
-def _counts(told: Mapping[str, Any]) -> dict[str, int]:
-    counts: dict[str, int] = {name: field(TOOL, told, name, int) for name in told}
+def _counts(entry: Mapping[str, Any]) -> dict[str, int]:
+    counts: dict[str, int] = {name: field(TOOL, entry, name, int) for name in entry}
     if any(count < 0 for count in counts.values()):
-        raise ToolOutputError(TOOL, "counts", told)
+        raise ToolOutputError(TOOL, "counts", entry)
     return counts
 
 
@@ -128,8 +130,8 @@ def _of_lines(head: str, *lines: str) -> IpLink:
     match = _DEVICE.fullmatch(head.strip())
     if match is None:
         raise ToolOutputError(TOOL, "`N: IF: <FLAGS> ...`", head)
-    words = match[4].split()
-    settings = dict(zip(words[::2], words[1::2], strict=False))
+    tokens = match[4].split()
+    settings = dict(zip(tokens[::2], tokens[1::2], strict=False))
     directions: dict[str, dict[str, int]] = {"RX": {}, "TX": {}}
     names: list[str] = []
     direction = ""

@@ -10,17 +10,18 @@ Source: mstflint's mlxlink, and samples of text and JSON, tests/tools/samples/SO
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
-from instruments.servers.tools.mlxlink_module import module_of
-from instruments.servers.tools.mlxlink_sections import (
+from lightrig.instruments.servers.tools.mlxlink_module import module_of
+from lightrig.instruments.servers.tools.mlxlink_sections import (
     Section,
     read_section,
     read_value,
     sections_of,
-    told,
+    text_of,
 )
-from instruments.servers.tools.module import ModuleReading
-from instruments.servers.tools.output import number, whole
+from lightrig.instruments.servers.tools.module import ModuleReading
+from lightrig.instruments.servers.tools.output import number, whole
 
 _MINUTE_NS = 60_000_000_000
 _NO_ERRORS = 200
@@ -122,7 +123,7 @@ class MlxlinkReport:
 
 
 def parse(text: str) -> MlxlinkReport:
-    """Read what `mlxlink`, with or without `--json`, printed.
+    """Parse the output of `mlxlink`, with or without `--json`.
 
     Raises:
         ToolReportedError: mlxlink says that it could not do what it was asked.
@@ -140,19 +141,19 @@ def parse(text: str) -> MlxlinkReport:
 
 
 def _link(section: Section) -> LinkReport:
-    state = told(section, "State")
+    state = text_of(section, "State")
     if state is None:
         raise ValueError("a state")
-    speed = told(section, "Speed")
+    speed = text_of(section, "Speed")
     return LinkReport(
         state,
-        told(section, "Physical state"),
+        text_of(section, "Physical state"),
         speed,
         _ethernet_rate(speed),
         read_value(section, "Width", _lanes),
-        told(section, "FEC"),
-        told(section, "Loopback Mode"),
-        told(section, "Auto Negotiation"),
+        text_of(section, "FEC"),
+        text_of(section, "Loopback Mode"),
+        text_of(section, "Auto Negotiation"),
     )
 
 
@@ -185,8 +186,13 @@ def _bit_errors(section: Section) -> BitErrors:
 
 
 def _since_clear(section: Section) -> int | None:
-    minutes = read_value(section, "Time Since Last Clear [Min]", lambda text: number(text).value)
-    return None if minutes is None else round(minutes * _MINUTE_NS)
+    return read_value(section, "Time Since Last Clear [Min]", _minutes)
+
+
+def _minutes(text: str) -> int:
+    """Nanoseconds of a decimal number of minutes, which a float does not hold exactly."""
+    number(text)  # narrower than Decimal
+    return round(Decimal(text) * _MINUTE_NS)
 
 
 def _ber(text: str) -> float:
@@ -213,7 +219,7 @@ def _prbs(sections: Mapping[str, Section]) -> PrbsTest | None:
     counted = sections.get("Physical Counters and BER Info (PRBS)", {})
 
     def read(mode: Section) -> PrbsTest:
-        rx, tx = told(mode, "RX PRBS Mode"), told(mode, "TX PRBS Mode")
+        rx, tx = text_of(mode, "RX PRBS Mode"), text_of(mode, "TX PRBS Mode")
         locked = read_value(mode, "Lock Status", _locks)
         if rx is None or tx is None or locked is None:
             raise ValueError("patterns and a lock status")
@@ -223,9 +229,9 @@ def _prbs(sections: Mapping[str, Section]) -> PrbsTest | None:
         return PrbsTest(
             rx,
             tx,
-            told(mode, "RX Lane Rate"),
-            told(mode, "TX Lane Rate"),
-            told(mode, "Tuning Status"),
+            text_of(mode, "RX Lane Rate"),
+            text_of(mode, "TX Lane Rate"),
+            text_of(mode, "Tuning Status"),
             locked,
             errors,
             read_value(counted, "PRBS BER", _ber),
@@ -236,7 +242,7 @@ def _prbs(sections: Mapping[str, Section]) -> PrbsTest | None:
 
 
 def _locks(text: str) -> tuple[bool, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not set(words) <= {"Locked", "Not Locked"}:
+    states = [state.strip() for state in text.split(",")]
+    if not set(states) <= {"Locked", "Not Locked"}:
         raise ValueError(f"Locked or Not Locked by lane, not {text!r}")
-    return tuple(word == "Locked" for word in words)
+    return tuple(state == "Locked" for state in states)

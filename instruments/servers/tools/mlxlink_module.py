@@ -2,9 +2,15 @@
 
 import re
 
-from instruments.servers.tools.mlxlink_sections import Section, read_value, told
-from instruments.servers.tools.module import DARK_DBM, Level, ModuleReading, Quantity, lanes_of
-from instruments.servers.tools.output import number
+from lightrig.instruments.servers.tools.mlxlink_sections import Section, read_value, text_of
+from lightrig.instruments.servers.tools.module import (
+    DARK_DBM,
+    Level,
+    ModuleReading,
+    Quantity,
+    lanes_of,
+)
+from lightrig.instruments.servers.tools.output import number
 
 _DARK_DBM = -40.0
 _MEASURED = re.compile(r"(\S+)(?: \[(\S+?)\.\.(\S+?)\])?")
@@ -29,7 +35,7 @@ def module_of(section: Section) -> ModuleReading | None:
     The firmware gives one low and one high threshold of each quantity; they are taken for
     those of alarms.
     """
-    form = told(section, "Identifier")
+    form = text_of(section, "Identifier")
     if form is None:
         return None
     thresholds: dict[Quantity, dict[Level, float]] = {}
@@ -47,10 +53,10 @@ def module_of(section: Section) -> ModuleReading | None:
     return ModuleReading(
         identifier=None,
         form=form,
-        vendor=told(section, "Vendor Name"),
-        part=told(section, "Vendor Part Number"),
-        serial=told(section, "Vendor Serial Number"),
-        state=told(section, "Module State"),
+        vendor=text_of(section, "Vendor Name"),
+        part=text_of(section, "Vendor Part Number"),
+        serial=text_of(section, "Vendor Serial Number"),
+        state=text_of(section, "Module State"),
         wavelength_nm=read_value(section, "Wavelength [nm]", lambda text: number(text).value),
         temperature_c=temperature[0] if temperature else None,
         voltage_v=voltage[0] if voltage else None,
@@ -67,7 +73,7 @@ def _measured(
     thresholds: dict[Quantity, dict[Level, float]],
 ) -> list[float]:
     """Values such as `1.886,1.989 [-10.41..6]`; the thresholds go where they belong."""
-    value = told(section, key)
+    value = text_of(section, key)
     if value is None:
         return []
     match = _MEASURED.fullmatch(value)
@@ -94,7 +100,7 @@ def _in_our_unit(quantity: Quantity, text: str) -> float:
 
 
 def _flags(text: str) -> list[bool]:
-    words = [word.strip() for word in text.split(",")]
-    if not set(words) <= {"0", "1"}:
+    flags = [flag.strip() for flag in text.split(",")]
+    if not set(flags) <= {"0", "1"}:
         raise ValueError(f"0 or 1 by lane, not {text!r}")
-    return [word == "1" for word in words]
+    return [flag == "1" for flag in flags]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from instruments.servers.tools.output import (
+from lightrig.instruments.servers.tools.output import (
     ToolOutputError,
     ToolReportedError,
     field,
@@ -22,7 +22,7 @@ Section = Mapping[str, str]
 
 
 def sections_of(text: str) -> tuple[dict[str, Section], str | None]:
-    """The sections by title, and what was warned of.
+    """Return the sections by title, and the warnings.
 
     Raises:
         ToolReportedError: mlxlink says that it could not do what it was asked.
@@ -37,7 +37,7 @@ def sections_of(text: str) -> tuple[dict[str, Section], str | None]:
 def read_section(
     sections: Mapping[str, Section], title: str, read: Callable[[Section], T | None]
 ) -> T | None:
-    """What `read` makes of a section; None where it is missing."""
+    """Return `read(section)`; None if the section is missing."""
     if title not in sections:
         return None
     try:
@@ -46,15 +46,15 @@ def read_section(
         raise ToolOutputError(TOOL, f"in {title!r}: {error}") from error
 
 
-def told(section: Section, key: str) -> str | None:
-    """The value of `key`; None where it is missing, blank or N/A."""
+def text_of(section: Section, key: str) -> str | None:
+    """Return the text of `key`; None if it is missing, blank or N/A."""
     value = section.get(key, "")
     return None if value in ("", "N/A") else value
 
 
 def read_value(section: Section, key: str, read: Callable[[str], T]) -> T | None:
-    """What `read` makes of the value of `key`; None where it is not told."""
-    value = told(section, key)
+    """Return `read(text)` of `key`; None if it is missing, blank or N/A."""
+    value = text_of(section, key)
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a transceiver says of itself and of its light, lane by lane."""
+"""Readings of a transceiver: identity, temperature, and optical power by lane."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 DARK_DBM = -math.inf
-"""No light. It compares and subtracts as it should: below every threshold, infinite loss."""
+"""No light: below every threshold, and infinite as a loss."""
 
 LEAST_MW = 0.0001
 """The smallest step of a module's power registers: 0.1 µW (-40 dBm), indistinguishable from none.
@@ -19,20 +19,20 @@ Level = Literal["high_alarm", "low_alarm", "high_warning", "low_warning"]
 LEVELS: tuple[Level, ...] = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 
 PER_LANE: frozenset[Quantity] = frozenset({"tx_bias", "tx_power", "rx_power"})
-"""What a module measures on every lane."""
+"""Quantities that a transceiver measures on every lane."""
 
 RxPowerIs = Literal["average", "oma"]
-"""What a module's received power is: the average, or the modulation amplitude (OMA)."""
+"""Kind of received power: average, or optical modulation amplitude (OMA)."""
 
 
 def dbm_of_milliwatt(milliwatt: float) -> float:
-    """Optical power in dBm; `DARK_DBM` at or below the smallest step."""
+    """Return optical power in dBm; `DARK_DBM` at or below the smallest step."""
     return DARK_DBM if milliwatt <= LEAST_MW else 10 * math.log10(milliwatt)
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One lane of a module; None where the module or the tool does not say.
+    """One lane of a transceiver; None for what it or the tool does not report.
 
     Attributes:
         number: counted from 1.
@@ -71,12 +71,12 @@ class ModuleReading:
 
     Attributes:
         identifier: its SFF-8024 number, such as 0x18.
-        form: what that number stands for, such as `QSFP28`.
+        form: form factor of that number, such as `QSFP28`.
         state: a CMIS module's state, such as `ModuleReady`.
         wavelength_nm: nominal.
-        rx_power_is: what `rx_power_dbm` measures; a module may give OMA instead of the average.
+        rx_power_is: kind of `rx_power_dbm`; some transceivers report OMA instead of the average.
         thresholds: by quantity and level, in °C, V, mA and dBm.
-        alarms: the flags that are on; they latch, so one may speak of the past.
+        alarms: the flags that are on; they latch, so one may be of the past.
         alarms_reported: whether the tool printed flags at all.
     """
 
@@ -100,15 +100,15 @@ _LANE_FIELDS = frozenset(Lane.__dataclass_fields__) - {"number"}
 
 
 def lanes_of(columns: Mapping[str, Sequence[float | bool]]) -> tuple[Lane, ...]:
-    """Lanes from what is known of each, by field of `Lane`; a field may be missing altogether.
+    """Return lanes from columns by field of `Lane`; a column may be missing.
 
-    Raises ValueError where two fields know of different numbers of lanes.
+    Raises ValueError if two columns have different lengths.
     """
     assert columns.keys() <= _LANE_FIELDS
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{length} of {name}" for name, length in lengths.items())
-        raise ValueError(f"as many values of each kind as there are lanes, not {told}")
+        counts = ", ".join(f"{length} of {name}" for name, length in lengths.items())
+        raise ValueError(f"as many values of each kind as there are lanes, not {counts}")
     count = next(iter(lengths.values()), 0)
     return tuple(
         Lane(index + 1, **{name: column[index] for name, column in columns.items()})  # type: ignore[arg-type]
@@ -123,11 +123,11 @@ _PLAUSIBLE: Mapping[Quantity, tuple[float, float]] = {
     "tx_power": (0.0, 100.0),
     "rx_power": (0.0, 100.0),
 }
-"""What the registers of SFF-8472, SFF-8636 and CMIS can hold, in °C, V, mA and mW (rounded up)."""
+"""Ranges of the registers of SFF-8472, SFF-8636 and CMIS, in °C, V, mA and mW (rounded up)."""
 
 
 def plausible(quantity: Quantity, value: float) -> float:
-    """`value` in °C, V, mA or mW; raises ValueError where no module could have said it."""
+    """Return `value` in °C, V, mA or mW; raises ValueError outside the range of the register."""
     least, most = _PLAUSIBLE[quantity]
     if not least <= value <= most:
         raise ValueError(f"a {quantity} from {least:g} to {most:g}, as a module's registers hold")

@@ -1,10 +1,10 @@
-"""What a run of nccl-tests found, and whether its numbers agree with each other."""
+"""Results of a run of nccl-tests, and checks of their consistency."""
 
 import functools
 import math
 from dataclasses import dataclass, replace
 
-from instruments.servers.tools.output import Printed, ToolOutputError
+from lightrig.instruments.servers.tools.output import Printed, ToolOutputError
 
 TOOL = "nccl-tests"
 
@@ -19,7 +19,7 @@ _PLAIN = frozenset({"broadcast", "reduce", "sendrecv"})
 _MOST_RANKS = 1 << 14
 
 COLLECTIVES = _SHARED | _PLAIN | {"all_reduce", "hypercube"}
-"""The tests whose bandwidths are understood here."""
+"""Tests whose bandwidths can be checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class CollectiveRow:
 
     @property
     def measured(self) -> tuple[Measured, ...]:
-        """What was measured, out of place first."""
+        """The measurements, out of place first."""
         return tuple(each for each in (self.out_of_place, self.in_place) if each is not None)
 
 
@@ -118,7 +118,7 @@ def collective_of(program: str) -> str:
 
 
 def bus_factor(collective: str, ranks: int) -> float | None:
-    """Bus by algorithm bandwidth for `ranks`; None for a collective that is not known."""
+    """Return bus by algorithm bandwidth for `ranks`; None for an unknown collective."""
     if collective == "all_reduce":
         return 2 * (ranks - 1) / ranks
     if collective in _SHARED:
@@ -127,7 +127,7 @@ def bus_factor(collective: str, ranks: int) -> float | None:
 
 
 def check(run: CollectiveRun) -> CollectiveRun:
-    """`run` with its factor; raises `ToolOutputError` where its numbers contradict each other."""
+    """Return `run` with its factor; raises `ToolOutputError` if its numbers are inconsistent."""
     for row in run.rows:
         _check_row(row, run)
     factor = _check_factor(run)
@@ -222,8 +222,8 @@ def _check_average(run: CollectiveRun) -> None:
 
 
 def _contradiction(expected: str, row: CollectiveRow) -> ToolOutputError:
-    told = " ".join(
+    shown = " ".join(
         f"{each.time_us.value:g} us {each.algorithm_gbytes.value:g} {each.bus_gbytes.value:g} GB/s"
         for each in row.measured
     )
-    return ToolOutputError(TOOL, expected, f"{row.size} B, {row.count} {row.type}: {told}")
+    return ToolOutputError(TOOL, expected, f"{row.size} B, {row.count} {row.type}: {shown}")

@@ -1,11 +1,11 @@
 """nccl-tests (`all_reduce_perf` and its like): time and bandwidth of a collective, by size.
 
 The table is read by the names in its header, so old and new columns, time stamps (-S) and
-per-iteration columns (-I) all find their place; a row must have as many words as the header
-names. What an MPI launcher puts before each line (`[1,0]<stdout>:`, `0: `) is taken off, and
-lines of NCCL itself in between are passed over.
+per-iteration columns (-I) all find their place; a row must have as many fields as the header
+has names. The prefixes of an MPI launcher (`[1,0]<stdout>:`, `0: `) are removed, and log lines of
+NCCL are skipped.
 
-A table is believed only where it agrees with itself, to the printed digits: size and count
+A table is accepted only if it is consistent to the printed digits: size and count
 with the type, algorithm bandwidth with size and time, bus bandwidth with the factor of the
 collective for its number of ranks, the average with all rows. Source: nccl-tests, src/util.cu
 and each collective's GetBw.
@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from instruments.servers.tools import nccl_tests_json
-from instruments.servers.tools.nccl_results import (
+from lightrig.instruments.servers.tools import nccl_tests_json
+from lightrig.instruments.servers.tools.nccl_results import (
     CollectiveRow,
     CollectiveRun,
     IterationTimes,
@@ -24,7 +24,7 @@ from instruments.servers.tools.nccl_results import (
     check,
     collective_of,
 )
-from instruments.servers.tools.output import Printed, ToolOutputError, number, whole
+from lightrig.instruments.servers.tools.output import Printed, ToolOutputError, number, whole
 
 TOOL = "nccl-tests"
 
@@ -38,16 +38,16 @@ _ROW = re.compile(r"\s*\d+\s")
 _FIRST = ("size", "count", "type", "redop", "root")
 _EACH = ("time", "cputime", "algbw", "busbw", "#wrong", "error")
 _ITERATION = ("i_min", "i_max", "i_p99", "i_cv%")
-_STAMP_WORDS = 2
+_STAMP_TOKENS = 2
 
 
 def parse(text: str, *, collective: str | None = None, ranks: int | None = None) -> CollectiveRun:
-    """Read what a test printed, or the file that it wrote with -J.
+    """Parse the output of a test, or the file that it wrote with -J.
 
     Args:
-        text: all of it; more than one table is an error.
-        collective: which one it was, such as `all_reduce`; newer versions say so themselves.
-        ranks: how many took part, where the list of devices is missing.
+        text: the whole output; more than one table is an error.
+        collective: its name, such as `all_reduce`; newer versions print it.
+        ranks: number of ranks, if the list of devices is missing.
 
     Raises:
         ToolOutputError: it is no such table or contradicts itself. Environment variables,
@@ -65,7 +65,7 @@ def parse(text: str, *, collective: str | None = None, ranks: int | None = None)
 
 
 class _Table:
-    """One table with what stands before and after it."""
+    """One table, with the lines before and after it."""
 
     def __init__(self, text: str) -> None:
         self._columns: list[str] = []
@@ -103,11 +103,11 @@ class _Table:
             raise ToolOutputError(TOOL, str(error), line) from error
 
     def _take_comment(self, line: str) -> None:
-        words = line[1:].split()
-        if words[:2] == ["size", "count"]:
+        tokens = line[1:].split()
+        if tokens[:2] == ["size", "count"]:
             if self._columns:
                 raise ValueError("one table")
-            self._columns = words
+            self._columns = tokens
         elif match := _RANK.match(line):
             self._ranks = max(self._ranks, whole(match[1]) + 1)
             self._hosts.append(match[2])
@@ -126,11 +126,11 @@ class _Table:
 def _row(line: str, columns: list[str]) -> CollectiveRow:
     if not columns:
         raise ValueError("the table's header before its rows")
-    words = line.split()
+    tokens = line.split()
     stamped = columns[-1] == "timestamp"
     named = columns[:-1] if stamped else columns
     if stamped:
-        words, stamp = words[:-_STAMP_WORDS], words[-_STAMP_WORDS:]
+        tokens, stamp = tokens[:-_STAMP_TOKENS], tokens[-_STAMP_TOKENS:]
         if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", " ".join(stamp), re.ASCII):
             raise ValueError("a time stamp at the end")
     split = len([name for name in named if name in _FIRST])
@@ -140,15 +140,15 @@ def _row(line: str, columns: list[str]) -> CollectiveRow:
         raise ValueError(f"columns that are known, not {' '.join(columns)}")
     # Old versions leave redop blank for a collective without one; newer ones may leave out
     # the times out of place altogether.
-    missing = len(named) - len(words)
+    missing = len(named) - len(tokens)
     only_in_place = missing == half
     if missing not in (0, half) and not (missing == 1 and "redop" in named[:split]):
-        raise ValueError(f"{len(named)} words, as the header has names, not {len(words)}")
+        raise ValueError(f"{len(named)} tokens, as the header has names, not {len(tokens)}")
     first = named[:split]
     if missing == 1 and not only_in_place:
         first = [name for name in first if name != "redop"]
-    heads = dict(zip(first, words, strict=False))
-    rest = words[len(first) :]
+    heads = dict(zip(first, tokens, strict=False))
+    rest = tokens[len(first) :]
     return CollectiveRow(
         size=whole(heads["size"]),
         count=whole(heads["count"]),
@@ -167,29 +167,29 @@ def _group_names(names: list[str]) -> list[str]:
     return ["time" if name == "cputime" else name for name in names]
 
 
-def _measured(names: list[str], words: list[str]) -> Measured:
-    told = dict(zip(names, words, strict=True))
+def _measured(names: list[str], tokens: list[str]) -> Measured:
+    values = dict(zip(names, tokens, strict=True))
     return Measured(
-        time_us=number(told["time"]),
-        algorithm_gbytes=number(told["algbw"]),
-        bus_gbytes=number(told["busbw"]),
-        wrong=_wrong(told),
-        iterations=_iterations(told),
+        time_us=number(values["time"]),
+        algorithm_gbytes=number(values["algbw"]),
+        bus_gbytes=number(values["busbw"]),
+        wrong=_wrong(values),
+        iterations=_iterations(values),
     )
 
 
-def _wrong(told: Mapping[str, str]) -> int | None:
-    """How many values were wrong; old versions give the largest error instead."""
-    if "#wrong" not in told or told["#wrong"] == "N/A":
+def _wrong(values: Mapping[str, str]) -> int | None:
+    """Return the number of wrong values; None for old versions, which print the largest error."""
+    if "#wrong" not in values or values["#wrong"] == "N/A":
         return None
-    value = number(told["#wrong"]).value
+    value = number(values["#wrong"]).value
     if value < 0 or value != int(value):
         raise ValueError("a number of wrong values")
     return int(value)
 
 
-def _iterations(told: Mapping[str, str]) -> IterationTimes | None:
-    if "i_min" not in told:
+def _iterations(values: Mapping[str, str]) -> IterationTimes | None:
+    if "i_min" not in values:
         return None
-    least, most, p99, cv = (number(told[name]) for name in _ITERATION)
+    least, most, p99, cv = (number(values[name]) for name in _ITERATION)
     return IterationTimes(least, most, p99, cv)

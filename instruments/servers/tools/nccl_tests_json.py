@@ -3,14 +3,21 @@
 from collections.abc import Iterator
 from typing import Any
 
-from instruments.servers.tools.nccl_results import (
+from lightrig.instruments.servers.tools.nccl_results import (
     CollectiveRow,
     CollectiveRun,
     IterationTimes,
     Measured,
     collective_of,
 )
-from instruments.servers.tools.output import Printed, ToolOutputError, field, load, optional, whole
+from lightrig.instruments.servers.tools.output import (
+    Printed,
+    ToolOutputError,
+    field,
+    load,
+    optional,
+    whole,
+)
 
 TOOL = "nccl-tests -J"
 
@@ -54,47 +61,47 @@ def _collective(document: dict[str, Any]) -> str | None:
     return collective_of(arguments[0])
 
 
-def _row(told: Any) -> CollectiveRow:
-    root = field(TOOL, told, "root", str).strip()
-    redop = field(TOOL, told, "redop", str).strip()
+def _row(entry: Any) -> CollectiveRow:
+    root = field(TOOL, entry, "root", str).strip()
+    redop = field(TOOL, entry, "redop", str).strip()
     try:
         return CollectiveRow(
-            size=_count(told, "size"),
-            count=_count(told, "count"),
-            type=field(TOOL, told, "type", str),
+            size=_count(entry, "size"),
+            count=_count(entry, "count"),
+            type=field(TOOL, entry, "type", str),
             redop=None if redop in ("", "none") else redop,
             root=None if root == "-1" else whole(root),
-            out_of_place=_measured(told, "out_of_place"),
-            in_place=_measured(told, "in_place"),
+            out_of_place=_measured(entry, "out_of_place"),
+            in_place=_measured(entry, "in_place"),
         )
     except ValueError as error:
         raise ToolOutputError(TOOL, str(error), root) from error
 
 
 def _measured(row: Any, placement: str) -> Measured | None:
-    told = optional(TOOL, row, placement, dict)
-    if told is None:
+    entry = optional(TOOL, row, placement, dict)
+    if entry is None:
         return None
-    wrong = told.get("nwrong")
+    wrong = entry.get("nwrong")
     if wrong is not None and (not isinstance(wrong, int | float) or wrong < 0 or wrong % 1):
         raise ToolOutputError(TOOL, "a number of wrong values", wrong)
     return Measured(
-        time_us=_number(told, "cpu_time" if "cpu_time" in told else "time"),
-        algorithm_gbytes=_number(told, "alg_bw"),
-        bus_gbytes=_number(told, "bus_bw"),
+        time_us=_number(entry, "cpu_time" if "cpu_time" in entry else "time"),
+        algorithm_gbytes=_number(entry, "alg_bw"),
+        bus_gbytes=_number(entry, "bus_bw"),
         wrong=None if wrong is None else int(wrong),
         iterations=_iterations(row, f"{placement}_per_iter"),
     )
 
 
 def _iterations(row: Any, key: str) -> IterationTimes | None:
-    told = optional(TOOL, row, key, dict)
-    if told is None:
+    entry = optional(TOOL, row, key, dict)
+    if entry is None:
         return None
     least, most, p99, cv = (
-        _number(told, name) for name in ("min_us", "max_us", "p99_us", "cv_pct")
+        _number(entry, name) for name in ("min_us", "max_us", "p99_us", "cv_pct")
     )
-    times = IterationTimes(least, most, p99, cv, tuple(_times(told)))
+    times = IterationTimes(least, most, p99, cv, tuple(_times(entry)))
     ends = (times.least_us, times.most_us)
     for found, printed in zip((min, max), ends, strict=True):
         if times.each_us and not Printed(found(times.each_us), _HALF).agrees(printed):
@@ -102,20 +109,20 @@ def _iterations(row: Any, key: str) -> IterationTimes | None:
     return times
 
 
-def _times(told: Any) -> Iterator[float]:
-    for time in optional(TOOL, told, "times_us", list) or ():
+def _times(entry: Any) -> Iterator[float]:
+    for time in optional(TOOL, entry, "times_us", list) or ():
         if isinstance(time, bool) or not isinstance(time, int | float) or time < 0:
             raise ToolOutputError(TOOL, "times_us of numbers from 0", time)
         yield float(time)
 
 
-def _number(told: Any, key: str) -> Printed:
+def _number(entry: Any, key: str) -> Printed:
     """A number with six decimals; `nan`, which is a string there, is none."""
-    return Printed(float(field(TOOL, told, key, (int, float))), _HALF)
+    return Printed(float(field(TOOL, entry, key, (int, float))), _HALF)
 
 
-def _count(told: Any, key: str) -> int:
-    count: int = field(TOOL, told, key, int)
+def _count(entry: Any, key: str) -> int:
+    count: int = field(TOOL, entry, key, int)
     if count < 0:
         raise ToolOutputError(TOOL, f"a count in {key!r}", count)
     return count

@@ -1,11 +1,11 @@
-"""What reading a tool's output has in common: errors, printed numbers, JSON that repeats keys."""
+"""Common parts of the parsers: errors, printed numbers, JSON with repeated keys."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from testbeds.errors import LightrigError
+from lightrig.testbeds.errors import LightrigError
 
 _LONGEST = 200
 _NUMBER = re.compile(r"[+-]?\d+(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
@@ -16,12 +16,12 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ToolOutputError(LightrigError):
-    """A tool printed something that cannot be read with certainty.
+    """The output of a tool cannot be parsed with certainty.
 
     Attributes:
         tool: the tool, such as `ethtool -m`.
-        expected: what should have been there.
-        found: the line that was there instead, shortened; empty where it must not be shown.
+        expected: the expected content.
+        found: the line found instead, shortened; empty if it must not be shown.
     """
 
     def __init__(self, tool: str, expected: str, found: object = "", *, where: str = "") -> None:
@@ -36,42 +36,42 @@ class ToolOutputError(LightrigError):
         super().__init__("\n".join(lines))
 
     def at(self, where: str) -> "ToolOutputError":
-        """The same error, told of a server and a command: `server0: ethtool -m ens1f0`."""
+        """Return the same error with its place, such as `server0: ethtool -m ens1f0`."""
         return type(self)(self.tool, self.expected, self.found, where=where)
 
 
 class ToolReportedError(ToolOutputError):
-    """A tool says itself, in its output, that it did not succeed; `found` is what it says."""
+    """A tool reports in its output that it failed; `found` is its message."""
 
     def __init__(self, tool: str, expected: str, found: object = "", *, where: str = "") -> None:
         super().__init__(tool, expected, found, where=where)
-        self.args = (f"{where or tool} did not succeed\n  it says   {self.found}",)
+        self.args = (f"{where or tool} did not succeed\n  printed   {self.found}",)
 
 
 class Printed(NamedTuple):
-    """A number as it was printed: the true one lies within `value` ± `half`."""
+    """A number as printed: the true one is within `value` ± `half`."""
 
     value: float
     half: float
 
-    def agrees(self, other: "Printed", tolerance: float = 1e-9) -> bool:
-        """Whether both can be one number, but for `tolerance` of it (relative)."""
-        slack = self.half + other.half + tolerance * max(abs(self.value), abs(other.value))
-        return abs(self.value - other.value) <= slack
+    def agrees(self, second: "Printed", tolerance: float = 1e-9) -> bool:
+        """Whether both can be the same number, with a relative `tolerance`."""
+        slack = self.half + second.half + tolerance * max(abs(self.value), abs(second.value))
+        return abs(self.value - second.value) <= slack
 
     def times(self, factor: float) -> "Printed":
-        """The same in another unit."""
+        """Return it in another unit."""
         return Printed(self.value * factor, self.half * abs(factor))
 
-    def over(self, other: "Printed") -> "Printed":
-        """The quotient; `other` must be above its own rounding."""
-        value = self.value / other.value
-        least = other.value - other.half
-        return Printed(value, (self.half + abs(value) * other.half) / least)
+    def over(self, second: "Printed") -> "Printed":
+        """Return the quotient; `second` must exceed its rounding."""
+        value = self.value / second.value
+        least = second.value - second.half
+        return Printed(value, (self.half + abs(value) * second.half) / least)
 
 
 def number(text: str) -> Printed:
-    """A decimal number and half a unit of its last digit; raises ValueError for anything else.
+    """Return a decimal number and half a unit of its last digit; raises ValueError otherwise.
 
     Narrower than `float`, which takes `nan`, `1_000` and digits of any script.
     """
@@ -86,19 +86,19 @@ def number(text: str) -> Printed:
 
 
 def whole(text: str) -> int:
-    """A count; raises ValueError for anything else."""
+    """Return a count; raises ValueError otherwise."""
     if not _WHOLE.fullmatch(text) or len(text) > _DIGITS:
         raise ValueError(f"{text!r} is no whole number")
     return int(text)
 
 
 def without_colours(text: str) -> str:
-    """`text` without the codes that colour a terminal."""
+    """Return `text` without ANSI colour codes."""
     return _COLOUR.sub("", text)
 
 
 def is_json(text: str) -> bool:
-    """Whether `text` begins as a JSON list or object does."""
+    """Whether `text` begins like a JSON list or object."""
     return text.lstrip()[:1] in ("[", "{")
 
 
@@ -114,21 +114,21 @@ def _every_value(pairs: list[tuple[str, Any]]) -> Repeated:
 
 
 def load_repeating(tool: str, text: str) -> Any:
-    """`text` as JSON in which keys may repeat: every object is a `Repeated`."""
+    """Parse JSON whose keys may repeat: every object becomes a `Repeated`."""
     return _load(tool, text, _every_value)
 
 
 def load(tool: str, text: str, *, ignored_repeats: frozenset[str] = frozenset()) -> Any:
-    """`text` as JSON in which no key may repeat, but for those of `ignored_repeats`.
+    """Parse JSON in which no key may repeat, except those in `ignored_repeats`.
 
-    json.loads would keep the last value and lose the first in silence.
+    json.loads would silently drop all values but the last.
     """
 
     def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         merged = dict(pairs)
         if len(merged) != len(pairs):
             for key in merged.keys() - ignored_repeats:
-                if sum(key == other for other, _ in pairs) > 1:
+                if sum(key == second for second, _ in pairs) > 1:
                     raise ToolOutputError(tool, "each key once in a JSON object", key)
         return merged
 
@@ -145,7 +145,7 @@ def _load(tool: str, text: str, hook: Any) -> Any:
             parse_int=lambda digits: -whole(digits[1:]) if digits[0] == "-" else whole(digits),
         )
     except (ValueError, RecursionError) as error:
-        # Its own cause is not kept: it holds the whole document, which may hold secrets.
+        # Without the cause: it contains the whole document, which may have secrets.
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise ToolOutputError(tool, f"JSON, but {reason}") from None
 
@@ -155,7 +155,7 @@ def _no_constant(text: str) -> float:
 
 
 def field(tool: str, mapping: object, key: str, kind: type | tuple[type, ...]) -> Any:
-    """`mapping[key]`, which must be there and be of `kind`; a bool is no number."""
+    """Return `mapping[key]`, which must be present and of `kind`; a bool is no number."""
     if not isinstance(mapping, Mapping) or key not in mapping:
         raise ToolOutputError(tool, f"a field {key!r}", _keys(mapping))
     value = mapping[key]
@@ -167,7 +167,7 @@ def field(tool: str, mapping: object, key: str, kind: type | tuple[type, ...]) -
 
 
 def optional(tool: str, mapping: object, key: str, kind: type | tuple[type, ...]) -> Any:
-    """The same for a field that may be missing or null; None then."""
+    """Like `field` for a field that may be missing or null: None then."""
     if isinstance(mapping, Mapping) and mapping.get(key) is None:
         return None
     return field(tool, mapping, key, kind)

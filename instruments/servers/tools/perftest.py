@@ -8,11 +8,11 @@ Source: perftest, src/perftest_parameters.h and .c.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from instruments.servers.tools.output import (
+from lightrig.instruments.servers.tools.output import (
     Printed,
     ToolOutputError,
     field,
@@ -90,11 +90,12 @@ class PerftestReport:
 
 
 def parse(text: str) -> tuple[PerftestReport, ...]:
-    """Read what a test printed, or the file that it wrote with --out_json.
+    """Parse the output of a test, or the file that it wrote with --out_json.
 
     Raises:
-        ToolOutputError: no table with a row is there, or a row contradicts itself: average
-            against size and message rate, peak below average, quantiles out of order.
+        ToolOutputError: no table with a row is there; a row contradicts itself: average
+            against size and message rate, peak below average, quantiles out of order; or sizes
+            that differ, as `-a` runs them, are not powers of two.
     """
     if is_json(text):
         return (_of_json(text),)
@@ -124,10 +125,10 @@ def _tables(text: str) -> list[PerftestReport]:
                 finish()
                 columns, rows = _columns(line), []
             elif columns and (match := _PREFIX.match(line)):
-                words = line[match.end() :].split()
-                if len(words) != len(columns):
+                tokens = line[match.end() :].split()
+                if len(tokens) != len(columns):
                     raise ValueError(f"{len(columns)} values, one below each name")
-                rows.append(dict(zip(columns, words, strict=True)))
+                rows.append(dict(zip(columns, tokens, strict=True)))
             elif not columns:
                 settings |= {key.strip(): value for key, value in _SETTING.findall(line)}
         except ValueError as error:
@@ -148,8 +149,19 @@ def _report(
     test: str | None, settings: Mapping[str, str], rows: list[dict[str, str]]
 ) -> PerftestReport:
     if rows and "t_avg[usec]" in rows[0]:
-        return PerftestReport(test, settings, latencies=tuple(map(_latency, rows)))
-    return PerftestReport(test, settings, bandwidths=tuple(map(_bandwidth, rows)))
+        latencies = tuple(map(_latency, rows))
+        _check_sizes([row.size for row in latencies])
+        return PerftestReport(test, settings, latencies=latencies)
+    bandwidths = tuple(map(_bandwidth, rows))
+    _check_sizes([row.size for row in bandwidths])
+    return PerftestReport(test, settings, bandwidths=bandwidths)
+
+
+def _check_sizes(sizes: Sequence[int]) -> None:
+    """Check that sizes that differ, which only `-a` runs, are powers of two."""
+    for size in sizes if len(set(sizes)) > 1 else ():
+        if size.bit_count() != 1:
+            raise ToolOutputError(TOOL, "powers of two where sizes differ", str(size))
 
 
 def _bandwidth(row: Mapping[str, str]) -> BandwidthRow:
@@ -212,8 +224,8 @@ def _latency(row: Mapping[str, str]) -> LatencyRow:
 
 
 def _checked_latency(row: LatencyRow) -> LatencyRow:
-    told = (row.least_ns, row.typical_ns, row.p99_ns, row.p999_ns, row.most_ns)
-    quantiles = [each for each in told if each is not None]
+    reported = (row.least_ns, row.typical_ns, row.p99_ns, row.p999_ns, row.most_ns)
+    quantiles = [each for each in reported if each is not None]
     if quantiles != sorted(quantiles) or row.average_ns < 0 or (quantiles and quantiles[0] < 0):
         raise ValueError("least, typical, 99 %, 99.9 % and most in this order, from 0")
     if quantiles and not quantiles[0] <= row.average_ns <= quantiles[-1]:

@@ -1,12 +1,12 @@
 """`rdma link`: the state of every RDMA device's ports, as text or JSON (`rdma -j link`).
 
-Text is one port a line: `link DEV/PORT`, then words in pairs; further lines, such as
+Text is one port a line: `link DEV/PORT`, then tokens in pairs; further lines, such as
 capabilities, are indented. Source: iproute2, rdma/link.c, and samples of both forms.
 """
 
 from dataclasses import dataclass
 
-from instruments.servers.tools.output import (
+from lightrig.instruments.servers.tools.output import (
     ToolOutputError,
     field,
     is_json,
@@ -45,7 +45,7 @@ class RdmaLink:
 
 
 def parse(text: str) -> tuple[RdmaLink, ...]:
-    """Read what `rdma [-j] link` printed; nothing at all means that there is no device.
+    """Parse the output of `rdma [-j] link`; nothing at all means that there is no device.
 
     Raises:
         ToolOutputError: it is something else, or a state is none of those that exist.
@@ -62,13 +62,13 @@ def parse(text: str) -> tuple[RdmaLink, ...]:
 
 
 def _of_line(line: str) -> RdmaLink:
-    words = line.split()
-    pairs = dict(zip(words[2::2], words[3::2], strict=False))
-    if words[0] != "link" or len(words) % 2 or 2 * len(pairs) != len(words) - 2:
-        raise ToolOutputError(TOOL, "`link DEV/PORT`, then words in pairs", line)
+    tokens = line.split()
+    pairs = dict(zip(tokens[2::2], tokens[3::2], strict=False))
+    if tokens[0] != "link" or len(tokens) % 2 or 2 * len(pairs) != len(tokens) - 2:
+        raise ToolOutputError(TOOL, "`link DEV/PORT`, then tokens in pairs", line)
     if not pairs.keys() <= _KEYS:
         raise ToolOutputError(TOOL, f"pairs of {', '.join(sorted(_KEYS))}", line)
-    device, _, port = words[1].rpartition("/")
+    device, _, port = tokens[1].rpartition("/")
     try:
         return _checked(
             device,

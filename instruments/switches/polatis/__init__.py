@@ -1,5 +1,5 @@
 """HUBER+SUHNER Polatis 6000 and 7000 optical circuit switches, over each of their four wires."""
 
-from instruments.switches.polatis.switch import Polatis
+from lightrig.instruments.switches.polatis.switch import Polatis
 
 __all__ = ["Polatis"]

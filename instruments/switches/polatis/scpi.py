@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from instruments.capabilities import Identity
-from instruments.clock import Clock, Span
-from instruments.errors import CANNOT, DeniedError, GarbledError, NoReplyError
-from instruments.switches.polatis.session import (
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NoReplyError
+from lightrig.instruments.switches.polatis.session import (
     WINDOWS,
     PatchOperation,
     Readings,
@@ -14,17 +15,17 @@ from instruments.switches.polatis.session import (
     Voa,
     garbled,
     monitored_by_code,
-    staying,
+    not_replaced,
 )
-from instruments.wire.deferred import Deferred, Deferring
-from instruments.wire.framing import Scpi
-from instruments.wire.scpi import ScpiReply, ScpiSession
-from instruments.wire.trace import Trace
-from testbeds import Circuit
+from lightrig.instruments.wire.framing import Scpi
+from lightrig.instruments.wire.pipelined import Pipeline, PipelinedReply
+from lightrig.instruments.wire.scpi import ScpiReply, ScpiSession
+from lightrig.instruments.wire.trace import Trace
+from lightrig.testbeds import Circuit
 
 PORT = 5025
 MOST_READINGS = 256
-"""How many ports one power query may ask for."""
+"""Largest number of ports in one power query."""
 
 _IN_USE = (
     "a port in the command is in use (unconfirmed)",
@@ -38,7 +39,7 @@ _MEANINGS = {
     ),
     -241: ("a port in the command has no power monitor (unconfirmed)", "options: {monitors: ...}"),
 }
-"""What error codes mean at the bench, and what to try."""
+"""Meaning of the error codes at the bench and what to try."""
 
 _LIST = r"\(@([\d,\s]*)\)"
 
@@ -47,10 +48,10 @@ class PolatisScpi:
     """One SCPI session.
 
     A change is one message, `conn:sub` and `conn:add` with their lists, which name the testbed's
-    own ports and no others. `conn:only` would be one command too, but it takes down whatever it
-    does not name: circuits that somebody else has made since the switch was read. Set commands
-    answer nothing, so `*OPC?` stands behind them in the same message and says when they are done;
-    the error queue, cleared before, says whether they were.
+    ports and no others. `conn:only` would be one command too, but it takes down every circuit that
+    it does not name, also those that another program has made since the switch was read. Set
+    commands have no reply, so `*OPC?` follows them in the same message and is answered when they
+    were carried out; the error queue, cleared before, tells whether they were accepted.
 
     There are no published commands for the monitors' averaging, which is taken as stated, and
     for attenuators, which need another wire.
@@ -61,8 +62,7 @@ class PolatisScpi:
     def __init__(
         self,
         name: str,
-        host: str,
-        port: int | None,
+        endpoint: Endpoint,
         clock: Clock,
         *,
         rerouting: bool,
@@ -72,36 +72,36 @@ class PolatisScpi:
         self._clock = clock
         self._rerouting = rerouting
         self._window = WINDOWS[averaging]
-        port = port or PORT
-        self._deferring = Deferring(name, host, port, clock, Scpi())
+        host, port = endpoint.host, endpoint.port or PORT
+        self._pipeline = Pipeline(name, host, port, clock, Scpi())
         self._scpi = ScpiSession(
-            name, self._deferring.open, clock, meanings=_MEANINGS, wire=f"scpi://{host}:{port}"
+            name, self._pipeline.open, clock, meanings=_MEANINGS, wire=f"scpi://{host}:{port}"
         )
-        self._deferring.trace = self._scpi.trace
+        self._pipeline.trace = self._scpi.trace
 
     @property
     def trace(self) -> Trace:
-        """What went over the wire."""
+        """Trace of what went over the wire."""
         return self._scpi.trace
 
     def identity(self) -> Identity:
-        """Ask for product code, serial number and software version."""
-        fields = [field.strip() for field in self._ask("*IDN?").text.split(",")]
+        """Return manufacturer, product code, serial number and software version."""
+        fields = [field.strip() for field in self._query("*IDN?").text.split(",")]
         if len(fields) != 4:
             raise self._garbled(fields, "identity")
         return Identity(*fields)
 
     def size(self) -> tuple[int, int]:
-        """How many ingress and how many egress ports the switch has."""
-        answer = self._ask(":OXC:SWIT:SIZE?").text
+        """Return the numbers of ingress and of egress ports."""
+        answer = self._query(":OXC:SWIT:SIZE?").text
         size = re.fullmatch(r"(\d+)\s*,\s*(\d+)", answer)
         if size is None:
             raise self._garbled(answer, "size")
         return int(size[1]), int(size[2])
 
     def circuits(self) -> frozenset[Circuit]:
-        """Every circuit that the switch reports now."""
-        answer = self._ask(":OXC:SWIT:CONN:STAT?").text
+        """Return every circuit that the switch reports now."""
+        answer = self._query(":OXC:SWIT:CONN:STAT?").text
         lists = re.fullmatch(rf"{_LIST}\s*,\s*{_LIST}", answer)
         sides = [_numbers(side) for side in lists.groups()] if lists else [[], [0]]
         if len(sides[0]) != len(sides[1]):
@@ -109,8 +109,8 @@ class PolatisScpi:
         return frozenset(Circuit(*pair) for pair in zip(*sides, strict=True))
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
-        """Start taking down `remove` and making `add`, in one message."""
-        dropped = staying(remove, add) if self._rerouting else sorted(remove)
+        """Begin to take down `remove` and make `add`, in one message."""
+        dropped = not_replaced(remove, add) if self._rerouting else sorted(remove)
         commands = [
             f":OXC:SWIT:CONN:{what} {_list(pair.ingress for pair in pairs)},"
             f"{_list(pair.egress for pair in pairs)}"
@@ -120,16 +120,16 @@ class PolatisScpi:
         return PatchOperation([self._begin(";".join(commands))] if commands else [], self._clock)
 
     def monitored(self) -> frozenset[int]:
-        """The ports that have a power monitor, by the product code."""
+        """Return the ports that have a power monitor, by the product code."""
         return monitored_by_code(self.identity().model, self.size())
 
     def powers(self, ports: Sequence[int]) -> Readings:
-        """Power at `ports`; a long list takes several queries."""
+        """Return the power at `ports`; a long list takes several queries."""
         dbm: dict[int, float] = {}
         received = self._clock.now()
         for begin in range(0, len(ports), MOST_READINGS):
             some = ports[begin : begin + MOST_READINGS]
-            reply = self._ask(f":PMON:POW? {_list(some)}")
+            reply = self._query(f":PMON:POW? {_list(some)}")
             shown = re.fullmatch(r"\((.*)\)", reply.text)
             try:
                 readings = [float(each) for each in (shown[1] if shown else "?").split(",")]
@@ -140,19 +140,19 @@ class PolatisScpi:
         return Readings(dbm, received)
 
     def windows(self, ports: Sequence[int]) -> Mapping[int, int]:
-        """Over how many ns each monitor averages, as stated: it cannot be asked."""
+        """Return the averaging window of each monitor in ns, as stated: there is no query."""
         return dict.fromkeys(ports, self._window)
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
-        """Whether each shutter is open; one that has failed is not."""
-        answer = self._ask(f":OXC:SWIT:PORT:STAT? {_list(ports)}").text
+        """Return whether each shutter is open; one that has failed is not."""
+        answer = self._query(f":OXC:SWIT:PORT:STAT? {_list(ports)}").text
         states = answer.strip("()").replace(" ", "").split(",")
         if len(states) != len(ports) or not {"E", "D", "F"} >= set(states):
             raise self._garbled(answer, "state of shutters")
         return {port: state == "E" for port, state in zip(ports, states, strict=True)}
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
-        """Open or close."""
+        """Open or close shutters."""
         self._begin(f":OXC:SWIT:PORT:{'ENAB' if is_open else 'DIS'} {_list(ports)}").result()
 
     def voa(self, egress: int) -> Voa:
@@ -167,29 +167,27 @@ class PolatisScpi:
         """End the session."""
         self._scpi.close()
 
-    def _ask(self, query: str) -> ScpiReply:
-        """The answer to `query`; where none comes, the error queue may say why."""
+    def _query(self, query: str) -> ScpiReply:
+        """Return the reply to `query`; where none comes, the error queue may tell why."""
         try:
             return self._scpi.query(query)
         except NoReplyError as silence:
-            self._object(query, silence)
+            self._raise_on_error(query, silence)
             raise
 
     def _begin(self, commands: str) -> "_Acknowledgement":
-        """Send what answers nothing, and have it acknowledged."""
+        """Send commands that have no reply, with `*OPC?` behind them as acknowledgement."""
         message = f"*CLS;{commands};*OPC?"
-        deferred = self._deferring.begin(
-            lambda: self._scpi.write(message), commands, self._scpi.close
-        )
-        return _Acknowledgement(deferred, self._check)
+        reply = self._pipeline.submit(lambda: self._scpi.write(message), commands, self._scpi.close)
+        return _Acknowledgement(reply, self._check)
 
     def _check(self, answer: bytes, commands: str) -> None:
         if answer.strip() != b"1":
             self._scpi.close()
             raise self._garbled(answer.decode("ascii", "backslashreplace"), "acknowledgement")
-        self._object(commands)
+        self._raise_on_error(commands)
 
-    def _object(self, commands: str, cause: Exception | None = None) -> None:
+    def _raise_on_error(self, commands: str, cause: Exception | None = None) -> None:
         """Raise `DeniedError` for the oldest entry of the error queue, if there is one."""
         for code, text in self._scpi.errors()[:1]:
             raise DeniedError(
@@ -215,17 +213,17 @@ class PolatisScpi:
 
 
 class _Acknowledgement:
-    """A message whose `*OPC?` is answered when all of it is done."""
+    """A message whose `*OPC?` is answered when all of it was carried out."""
 
-    def __init__(self, deferred: Deferred, check: Callable[[bytes, str], None]) -> None:
-        self._deferred = deferred
+    def __init__(self, reply: PipelinedReply, check: Callable[[bytes, str], None]) -> None:
+        self._reply = reply
         self._check = check
-        self.sent: Span = deferred.sent
+        self.sent: Span = reply.sent
 
     def result(self) -> Received:
-        """Wait for it, and raise what stands in the error queue."""
-        answer = self._deferred.result()
-        self._check(answer.data, self._deferred.command)
+        """Wait for the reply; raises `DeniedError` for an entry of the error queue."""
+        answer = self._reply.result()
+        self._check(answer.data, self._reply.command)
         return answer
 
 

@@ -1,14 +1,14 @@
-"""What one session with a Polatis can be asked, whichever wire it goes over."""
+"""The interface of a session with a Polatis, the same over every wire."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from instruments.capabilities import Identity
-from instruments.clock import Clock, Span
-from instruments.errors import GarbledError
-from instruments.wire.trace import Trace
-from testbeds import Circuit
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.errors import GarbledError
+from lightrig.instruments.wire.trace import Trace
+from lightrig.testbeds import Circuit
 
 NAMESPACE = "http://www.polatis.com/yang/optical-switch"
 MODULE = "optical-switch"
@@ -18,31 +18,31 @@ WINDOWS = {
 }
 """A monitor's averaging window in ns by its setting, 1 to 8.
 
-The YANG module says that each step doubles the one before, from about 10 ms; a client of the
-vendor's TL1 lists these. The longer is taken: it widens an interval, and never makes one untrue.
+By the YANG module each step doubles the one before, from about 10 ms; a client of the vendor's
+TL1 lists these. The longer is used: it widens an interval and never makes one wrong.
 """
 
 
 class Readings(NamedTuple):
-    """Power in dBm by port, and when the answer was there."""
+    """Power in dBm by port, and when the reply was received."""
 
     dbm: Mapping[int, float]
     received: int
 
 
 class Voa(NamedTuple):
-    """How an egress attenuates: its mode in full, and dBm or dB as the mode means it."""
+    """Attenuation of an egress: the mode's full name, and a level in dBm or dB by the mode."""
 
     mode: str
     level: float
 
 
 class Received(Protocol):
-    """An answer with the moment at which it came."""
+    """A reply with its time."""
 
     @property
     def received(self) -> int:
-        """When it was there."""
+        """When the reply was received."""
 
 
 class Step(Protocol):
@@ -53,11 +53,17 @@ class Step(Protocol):
         """Between which stamps it was written."""
 
     def result(self) -> Received:
-        """Wait for its acknowledgement; raises what the switch objects to."""
+        """Wait for the acknowledgement; raises `DeniedError` where the switch refuses."""
 
 
 class PatchOperation:
-    """A change of circuits under way."""
+    """A change of circuits under way.
+
+    Attributes:
+        sent: the stamps around the writing of its commands. The thread that writes may lose the
+            processor between its write and its second stamp, so that the interval ends later
+            than the acknowledgement that another thread stamps; `done` then shortens it.
+    """
 
     def __init__(self, steps: Sequence[Step], clock: Clock) -> None:
         now = clock.now()
@@ -65,62 +71,64 @@ class PatchOperation:
         self.sent = Span(steps[0].sent.earliest, steps[-1].sent.latest) if steps else Span(now, now)
 
     def done(self) -> Span:
-        """Wait for every step's acknowledgement; when the last of them was there."""
+        """Wait for every step's acknowledgement and return when the last was received."""
         replies = [step.result() for step in self._steps]
         last = max((reply.received for reply in replies), default=self.sent.latest)
+        # A command is written before it is acknowledged.
+        self.sent = Span(self.sent.earliest, min(self.sent.latest, last))
         return Span(last, last)
 
 
 class PolatisSession(Protocol):
-    """One session; it opens with the first question, and again after it was lost.
+    """One session; it connects when first used, and again after it was lost.
 
-    Every method raises `InstrumentError` where the switch refuses, is silent, hangs up, or
-    answers what makes no sense.
+    Every method raises `InstrumentError` where the switch refuses, does not reply, closes the
+    connection, or replies with something that its manual does not allow.
     """
 
     @property
     def trace(self) -> Trace:
-        """What went over the wire."""
+        """Trace of what went over the wire."""
 
     def identity(self) -> Identity:
-        """Maker, product code, serial number and software version."""
+        """Return manufacturer, product code, serial number and software version."""
 
     def size(self) -> tuple[int, int]:
-        """How many ingress and how many egress ports there are."""
+        """Return the numbers of ingress and of egress ports."""
 
     def circuits(self) -> frozenset[Circuit]:
-        """Every circuit that the switch reports now."""
+        """Return every circuit that the switch reports now."""
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
-        """Start taking down `remove` and making `add`, touching no other circuit."""
+        """Begin to take down `remove` and make `add`, without touching any other circuit."""
 
     def monitored(self) -> frozenset[int]:
-        """The ports that have a power monitor."""
+        """Return the ports that have a power monitor."""
 
     def powers(self, ports: Sequence[int]) -> Readings:
-        """Power at `ports`."""
+        """Return the power at `ports`."""
 
     def windows(self, ports: Sequence[int]) -> Mapping[int, int]:
-        """Over how many ns the monitor of each of `ports` averages."""
+        """Return the averaging window of the monitor of each of `ports`, in ns."""
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
-        """Whether the shutter of each of `ports` is open."""
+        """Return whether the shutter of each of `ports` is open."""
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open the shutters of `ports`, or close them."""
 
     def voa(self, egress: int) -> Voa:
-        """How `egress` attenuates."""
+        """Return the attenuation of `egress`."""
 
     def set_voa(self, egress: int, voa: Voa) -> None:
-        """Let `egress` attenuate so; a relative level counts from the circuit's own ingress."""
+        """Set the attenuation of `egress`; a relative level counts from the circuit's ingress."""
 
     def close(self) -> None:
         """End the session."""
 
 
 def garbled(name: str, trace: Trace, answered: object, what: str) -> GarbledError:
-    """The error of an answer that is no `what`."""
+    """Return the error of a reply that is no `what`."""
     return GarbledError(
         name,
         f"answered something that is no {what}",
@@ -133,13 +141,13 @@ def garbled(name: str, trace: Trace, answered: object, what: str) -> GarbledErro
 
 
 def size_of(model: str) -> tuple[int, int] | None:
-    """The size that a product code names: `N-VST-32x32-LU1-DMHNV-701`."""
+    """Return the size that a product code names: `N-VST-32x32-LU1-DMHNV-701`."""
     size = re.search(r"-(\d+)x(\d+)-", model)
     return (int(size[1]), int(size[2])) if size else None
 
 
 def monitored_by_code(model: str, size: tuple[int, int]) -> frozenset[int]:
-    """The ports with monitors by a product code, where the switch cannot be asked (a guess).
+    """Return the ports with monitors by a product code, where there is no query (a guess).
 
     Known are an OST without any and a `...-801` with monitors on both sides; most have them at
     their egress ports.
@@ -150,7 +158,7 @@ def monitored_by_code(model: str, size: tuple[int, int]) -> frozenset[int]:
     return frozenset(range(1, sum(size) + 1)) if model.endswith("-801") else frozenset(egress)
 
 
-def staying(remove: Iterable[Circuit], add: Collection[Circuit]) -> list[Circuit]:
-    """What of `remove` no circuit of `add` moves by itself, in order."""
+def not_replaced(remove: Iterable[Circuit], add: Collection[Circuit]) -> list[Circuit]:
+    """Return the circuits of `remove` that share no port with `add`, in order."""
     moved = {port for circuit in add for port in circuit}
     return sorted(circuit for circuit in remove if moved.isdisjoint(circuit))

@@ -3,20 +3,21 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from instruments.capabilities import Identity
-from instruments.clock import Clock
-from instruments.errors import DeniedError, GarbledError
-from instruments.switches.polatis.session import (
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import DeniedError, GarbledError
+from lightrig.instruments.switches.polatis.session import (
     WINDOWS,
     PatchOperation,
     Readings,
     Voa,
     garbled,
-    staying,
+    not_replaced,
 )
-from instruments.wire.tl1 import Reply, Tl1Session
-from instruments.wire.trace import Trace
-from testbeds import Circuit
+from lightrig.instruments.wire.tl1 import Reply, Tl1Session
+from lightrig.instruments.wire.trace import Trace
+from lightrig.testbeds import Circuit
 
 PORT = 3082
 
@@ -32,7 +33,7 @@ _MEANINGS = {
     "PICC": ("this user may not do that", "log in as a user of the admin group"),
     "PLNA": ("the session is not logged in (unconfirmed)", "does `login:` name a credential?"),
 }
-"""What the switch's error codes mean at the bench, and what to try."""
+"""Meaning of the error codes at the bench and what to try."""
 
 _SHORT = {"RELATIVE": "REL", "ABSOLUTE": "ABS", "CONVERGED": "CONV", "MAXIMUM": "MAX"}
 _FULL = {short: full for full, short in _SHORT.items()} | {"FIX": "FIXED"}
@@ -42,54 +43,59 @@ class PolatisTl1:
     """One TL1 session.
 
     A change is at most one DLT-PATCH and one ENT-PATCH, which name the testbed's own ports and
-    no others; both are on their way before the first is answered.
+    no others; both are sent before the first is answered.
 
     Source: commands as the vendor's own test suite and four independent drivers use them.
-    Unconfirmed: how an attenuator's settings are worded, which two sources spell differently.
+    Unconfirmed: the format of an attenuator's settings, on which two sources differ.
     """
 
     def __init__(
         self,
         name: str,
-        host: str,
-        port: int | None,
+        endpoint: Endpoint,
         clock: Clock,
-        login: tuple[str, str] | None,
         *,
         rerouting: bool,
     ) -> None:
         self._name = name
         self._clock = clock
         self._rerouting = rerouting
-        self._login = login
-        self._tl1 = Tl1Session(name, host, port or PORT, clock, login, meanings=_MEANINGS)
+        self._login = endpoint.login
+        self._tl1 = Tl1Session(
+            name,
+            endpoint.host,
+            endpoint.port or PORT,
+            clock,
+            endpoint.login,
+            meanings=_MEANINGS,
+        )
 
     @property
     def trace(self) -> Trace:
-        """What went over the wire."""
+        """Trace of what went over the wire."""
         return self._tl1.trace
 
     def identity(self) -> Identity:
-        """Ask for product code, serial number and software version."""
-        kind = _first(self._ask("RTRV-NETYPE")).split(",")
-        inventory = " ".join(self._ask("RTRV-INV", "OCS").lines)
+        """Return manufacturer, product code, serial number and software version."""
+        kind = _first(self._command("RTRV-NETYPE")).split(",")
+        inventory = " ".join(self._command("RTRV-INV", "OCS").lines)
         serial = re.search(r"SN=([^,:\s\"]+)", inventory)
         if len(kind) < 4 or serial is None:
             raise self._garbled(f"{kind} and {inventory!r}", "identity")
         return Identity(kind[0], kind[1], serial[1], kind[3])
 
     def size(self) -> tuple[int, int]:
-        """How many ingress and how many egress ports the switch has."""
-        reply = self._ask("RTRV-EQPT", "SYSTEM", "", "", "PARAMETER=SIZE")
+        """Return the numbers of ingress and of egress ports."""
+        reply = self._command("RTRV-EQPT", "SYSTEM", "", "", "PARAMETER=SIZE")
         size = re.search(r"SIZE=(\d+)x(\d+)", _first(reply))
         if size is None:
             raise self._garbled(repr(reply.lines), "size")
         return int(size[1]), int(size[2])
 
     def circuits(self) -> frozenset[Circuit]:
-        """Every circuit that the switch reports now."""
+        """Return every circuit that the switch reports now."""
         circuits = set()
-        for line in self._ask("RTRV-PATCH").lines:
+        for line in self._command("RTRV-PATCH").lines:
             ingress, _, egress = line.partition(",")
             if not ingress.isdigit() or not (egress.isdigit() or not egress):
                 raise self._garbled(repr(line), "circuit")
@@ -98,8 +104,8 @@ class PolatisTl1:
         return frozenset(circuits)
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
-        """Start taking down `remove` and making `add`: one command where the switch allows."""
-        dropped = staying(remove, add) if self._rerouting else sorted(remove)
+        """Begin to take down `remove` and make `add`: one command where the switch allows."""
+        dropped = not_replaced(remove, add) if self._rerouting else sorted(remove)
         steps = []
         if dropped:
             steps.append(self._tl1.submit("DLT-PATCH", _list(c.ingress for c in dropped)))
@@ -111,15 +117,15 @@ class PolatisTl1:
         return PatchOperation(steps, self._clock)
 
     def monitored(self) -> frozenset[int]:
-        """The ports that the switch lists as having a power monitor."""
-        lines = self._ask("RTRV-EQPT", "PMON", "", "", "PARAMETER=CONFIG").lines
+        """Return the ports that the switch lists as having a power monitor."""
+        lines = self._command("RTRV-EQPT", "PMON", "", "", "PARAMETER=CONFIG").lines
         ports = [re.search(r"PORT=(\d+)", line) for line in lines]
         if None in ports:
             raise self._garbled(repr(lines), "list of monitors")
         return frozenset(int(port[1]) for port in ports if port is not None)
 
     def powers(self, ports: Sequence[int]) -> Readings:
-        """Power at `ports`."""
+        """Return the power at `ports`."""
         reply = self._tl1.command("RTRV-PORT-POWER", _list(ports))
         dbm = {}
         for line in reply.lines:
@@ -131,7 +137,7 @@ class PolatisTl1:
         return Readings(dbm, reply.received)
 
     def windows(self, ports: Sequence[int]) -> Mapping[int, int]:
-        """Over how many ns each monitor averages."""
+        """Return the averaging window of each monitor, in ns."""
         windows = {}
         for port, settings in self._by_port("RTRV-PORT-PMON", ports, "monitor setting"):
             step = settings.rpartition(",")[2]
@@ -141,7 +147,7 @@ class PolatisTl1:
         return windows
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
-        """Whether each shutter is open."""
+        """Return whether each shutter is open."""
         states = {}
         for port, state in self._by_port("RTRV-PORT-SHUTTER", ports, "state of a shutter"):
             if state not in {"OPEN", "CLOSED"}:
@@ -150,11 +156,11 @@ class PolatisTl1:
         return states
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
-        """Open or close: to operate a shutter is to close it, to release it opens it."""
-        self._ask("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", _list(ports))
+        """Open or close shutters: operating one closes it, releasing it opens it."""
+        self._command("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", _list(ports))
 
     def voa(self, egress: int) -> Voa:
-        """Mode and level; an answer is `port:mode,level,reference` (unconfirmed)."""
+        """Return mode and level; a reply is `port:mode,level,reference` (unconfirmed)."""
         for port, settings in self._by_port("RTRV-PORT-ATTEN", [egress], "attenuation"):
             mode, _, rest = settings.partition(",")
             level = rest.partition(",")[0].strip("()") or "0"
@@ -166,14 +172,14 @@ class PolatisTl1:
         """Set mode and level; a number stands in parentheses, since it may be negative."""
         level = f",LEVEL=({voa.level:.2f})" if voa.mode in _SHORT and voa.mode != "MAXIMUM" else ""
         mode = _SHORT.get(voa.mode, voa.mode)
-        self._ask("SET-PORT-ATTEN", str(egress), "", "", f"MODE={mode}{level}")
+        self._command("SET-PORT-ATTEN", str(egress), "", "", f"MODE={mode}{level}")
 
     def close(self) -> None:
         """End the session."""
         self._tl1.close()
 
-    def _ask(self, verb: str, aid: str = "", *blocks: str) -> Reply:
-        """One command; where the switch has ended an idle login, log in and ask again."""
+    def _command(self, verb: str, aid: str = "", *blocks: str) -> Reply:
+        """Send one command; where the switch has ended an idle login, log in and repeat it."""
         try:
             return self._tl1.command(verb, aid, *blocks)
         except DeniedError as error:
@@ -183,7 +189,7 @@ class PolatisTl1:
         return self._tl1.command(verb, aid, *blocks)
 
     def _by_port(self, verb: str, ports: Sequence[int], what: str) -> Iterator[tuple[int, str]]:
-        for line in self._ask(verb, _list(ports)).lines:
+        for line in self._command(verb, _list(ports)).lines:
             port, _, rest = line.partition(":")
             if not port.isdigit():
                 raise self._garbled(repr(line), what)

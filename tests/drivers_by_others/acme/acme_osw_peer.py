@@ -1,30 +1,28 @@
-"""Answers like an Acme OSW; written from its manual, and knows nothing of the driver."""
+"""Simulated Acme OSW; written from its manual, never from the driver."""
 
-import re
+from lightrig.instruments.simulated.devices.position_switch import SimulatedTextSwitch
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.framed_device import FrameReply
 
-from instruments.simulated.peers import Surroundings
-from instruments.simulated.selector_peer import Said, SelectorPeer
 
+class AcmeOswPeer(SimulatedTextSwitch):
+    """Lines end with CR LF; every one has a reply."""
 
-class AcmeOswPeer(SelectorPeer):
-    """Lines end with CR LF; every one is answered."""
+    @command(r"ID\?")
+    def query_identity(self) -> FrameReply:
+        return FrameReply(f"ACME OSW-1X{self.outputs} {self.serial} 2.1\r\n".encode())
 
-    def __init__(self, around: Surroundings) -> None:
-        super().__init__(around, can_be_dark=True)
+    @command(r"CH\?")
+    def query_channel(self) -> FrameReply:
+        return FrameReply(f"CH {self.position}\r\n".encode())
 
-    def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """Up to a line feed."""
-        at = buffer.find(b"\n")
-        return None if at < 0 else (buffer[:at].strip(), at + 1)
+    @command(r"CH (\d{1,3})")
+    def select(self, channel: str) -> FrameReply:
+        after = self.go(int(channel))
+        if after is None:
+            return FrameReply(b"ERR 2 no such channel\r\n")
+        return FrameReply(b"OK\r\n", after)
 
-    def carry_out(self, command: bytes) -> Said:
-        """One line."""
-        text = command.decode("ascii", "replace")
-        if text == "ID?":
-            return Said(f"ACME OSW-1X{self.outputs} {self.serial} 2.1\r\n".encode())
-        if text == "CH?":
-            return Said(f"CH {self.position}\r\n".encode())
-        if match := re.fullmatch(r"CH (\d{1,3})", text):
-            after = self.go(int(match[1]))
-            return Said(b"ERR 2 no such channel\r\n") if after is None else Said(b"OK\r\n", after)
-        return Said(b"ERR 1 unknown command\r\n")
+    def unknown_command(self) -> FrameReply:
+        """Return the reply to a line that is no command."""
+        return FrameReply(b"ERR 1 unknown command\r\n")

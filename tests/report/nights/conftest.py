@@ -5,10 +5,10 @@ import re
 import pytest
 from planted_nights import two_testbeds
 
-from harness.report.nights import write_nights
-from harness.report.nights.moved import find_moved
-from harness.report.nights.series import read
-from harness.report.nights.source import Source
+from lightrig.harness.report.nights import write_nights
+from lightrig.harness.report.nights.series import read
+from lightrig.harness.report.nights.series_changes import find_series_changes
+from lightrig.harness.report.nights.source import Source
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def marks_of(history_of):
         history = history_of(root)
         return {
             (lab.testbed, lab.simulated, one.series.quantity, one.series.subject, change.index)
-            for lab, moved in zip(history.labs, find_moved(history.labs), strict=True)
+            for lab, moved in zip(history.labs, find_series_changes(history.labs), strict=True)
             for one in moved
             for change in one.changes
         }

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.record import Context, Journal, Row, write_dataset
-from harness.report.nights.events import events
-from harness.report.nights.series import read
-from harness.report.nights.source import Source
+from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.harness.report.nights.series import read
+from lightrig.harness.report.nights.series_changes import events
+from lightrig.harness.report.nights.source import Source
 
 YAML = """\
 name: bench
@@ -42,8 +42,8 @@ def happened(tmp_path):
         source = Source(tmp_path)
         with source.connected() as connection:
             history = read(connection)
-            kept = source.descriptions(connection)
-            (found,) = events(connection, kept, history.first).values()
+            stored = source.descriptions(connection)
+            (found,) = events(connection, stored, history.first).values()
         return [(event.night, event.kind, event.text) for event in found]
 
     return happened
@@ -59,7 +59,7 @@ def test_a_new_firmware_names_only_what_differs(happened):
     assert found == [(2, "identity", "ocs: firmware 6.7 → 6.8")]
 
 
-def test_the_same_news_of_many_is_said_once(happened):
+def test_equal_changes_of_many_instruments_are_one_event(happened):
     old = [f"server{n}: Linux 6.8, serial {n}, firmware a" for n in range(6)]
     new = [f"server{n}: Linux 6.9, serial {n}, firmware a" for n in range(6)]
     assert happened((old, None), (new, None)) == [
@@ -83,8 +83,8 @@ def test_fibers_that_were_moved(happened):
     moved = YAML.replace("server[0-1].nic0 <-> ocs", "server[1,0].nic0 <-> ocs")
     ((night, kind, told),) = happened(([SWITCH], YAML), ([SWITCH], moved))
     assert (night, kind) == (1, "cabling")
-    assert told.startswith("cabling: 4 fibers gone (server0.nic0 -> ocs.1, ")
-    assert "4 fibers new (" in told
+    assert told.startswith("cabling: 4 fibers removed (server0.nic0 -> ocs.1, ")
+    assert "4 fibers added (" in told
 
 
 def test_a_description_that_changed_otherwise(happened):
@@ -94,7 +94,7 @@ def test_a_description_that_changed_otherwise(happened):
     ]
 
 
-def test_a_description_that_nobody_can_read_any_more(happened):
+def test_an_unreadable_description_is_an_event(happened):
     assert happened(([SWITCH], YAML), ([SWITCH], "name: [")) == [
         (1, "description", "the testbed's description has changed")
     ]

@@ -6,11 +6,19 @@ import re
 import numpy as np
 import pytest
 
-from harness.report.nights.events import Event
-from harness.report.nights.figures import HEIGHT, LEFT, RIGHT, WIDTH, layers, overview, spark, trend
-from harness.report.nights.moved import Moved
-from harness.report.nights.series import History, Series
-from harness.statistics.changes import Change
+from lightrig.harness.report.nights.series import History, Series
+from lightrig.harness.report.nights.series_changes import Event, SeriesChange
+from lightrig.harness.report.nights.trend_figures import (
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    layers,
+    overview,
+    spark,
+    trend,
+)
+from lightrig.harness.statistics.changes import Change
 
 NAN = np.nan
 
@@ -93,12 +101,12 @@ def test_what_was_never_seen_is_cut_at_the_top_not_dropped():
     assert all(0 <= y <= HEIGHT for _, y in band)
 
 
-def test_a_change_stands_before_its_night_with_its_way_and_distance():
+def test_a_change_is_marked_before_its_night_with_direction_and_size():
     one = series([5, 5.1, 5, 7, 7.1, 7])
-    svg = trend(history(6), one, Moved(one, (Change(3, 5, 7, 5, 5, 7, 7, 1e-9),), None))
+    svg = trend(history(6), one, SeriesChange(one, (Change(3, 5, 7, 5, 5, 7, 7, 1e-9),), None))
     (mark,), (line,) = paths(svg, "ln-change"), paths(svg, "lr-line")
     assert line[2][0] < mark[0][0] < line[3][0]
-    tip, left, _ = paths(svg, "ln-way")[0][:3]
+    tip, left, _ = paths(svg, "ln-direction")[0][:3]
     assert tip[1] < left[1]
     assert ">+2 dB<" in svg
     before, after = paths(svg, "ln-level")

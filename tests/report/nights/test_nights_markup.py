@@ -6,9 +6,9 @@ import re
 import pytest
 from planted_nights import CASE, MISSING, Grown, write_nights_of
 
-from harness.record import Context, Journal, Row, write_dataset
-from harness.report.nights import write_nights
-from harness.report.nights.figures import far, letters
+from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.harness.report.nights import write_nights
+from lightrig.harness.report.nights.trend_figures import far, letters
 
 
 def data_of(page):
@@ -35,7 +35,7 @@ def test_changes_link_to_figures_that_are_there(page):
     assert len(re.findall(r' id="([^"]+)"', page)) == len(ids)
 
 
-def test_every_night_links_to_its_run_and_gaps_are_told(page, planted):
+def test_every_night_links_to_its_run_and_gaps_are_marked(page, planted):
     links = set(re.findall(r'href="(runs/[^"]+)"', page))
     assert len(links) == 2 * (30 - len(MISSING))
     assert all((planted / link).is_file() for link in links)
@@ -69,7 +69,7 @@ def test_simulated_is_marked_and_hardware_is_not(page):
 
 
 def test_a_p99_is_shown_where_the_night_allows(page, fold):
-    assert "ln-p99" in fold(page, 0, "reconfiguration.light_back")
+    assert "ln-p99" in fold(page, 0, "reconfiguration.signal_recovered")
     assert "ln-p99" not in fold(page, 0, "insertion_loss")
 
 
@@ -96,9 +96,11 @@ def test_equal_nights_make_equal_pages(planted, page, tmp_path):
 
 def test_names_cannot_break_out_of_the_page(tmp_path):
     evil = '</script><img src=x onerror="1">'
-    held = {**CASE, "note": evil}
+    given = {**CASE, "note": evil}
     # More series than are drawn, so that the script too is told the quantity's name.
-    series = [Grown(evil, f"{evil} {n}", 1.0, 0.1, 0.1, "dB", 8, conditions=held) for n in range(5)]
+    series = [
+        Grown(evil, f"{evil} {n}", 1.0, 0.1, 0.1, "dB", 8, conditions=given) for n in range(5)
+    ]
     write_nights_of(tmp_path, "bench", series, nights=12)
     page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
     assert "<img" not in page
@@ -107,7 +109,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path):
 
 
 def test_a_night_alone_and_a_value_that_never_moves(tmp_path):
-    one = Grown("closure.light_back", "bench", 1.0, 0, 0, "1", 8)
+    one = Grown("closure.signal_recovered", "bench", 1.0, 0, 0, "1", 8)
     write_nights_of(tmp_path, "bench", [one], nights=1)
     assert "closure" in write_nights(tmp_path, tmp_path / "nights.html").read_text()
 
@@ -115,7 +117,7 @@ def test_a_night_alone_and_a_value_that_never_moves(tmp_path):
 LIMITED = """\
 name: bench
 switches: {ocs: {model: polatis, address: tl1://ocs.invalid, size: 4x4}}
-limits: {reconfiguration.light_back: {p99: 47 ms}, insertion_loss: {max: 3 dB}}
+limits: {reconfiguration.signal_recovered: {p99: 47 ms}, insertion_loss: {max: 3 dB}}
 """
 
 
@@ -126,13 +128,13 @@ def test_a_limit_is_drawn_as_the_last_run_s_testbed_states_it(tmp_path, fold):
     header = {"run": "r1", "night": "2026-03-14", "descriptions": {"bench": "lab.yaml"}}
     with Journal(folder / "journal.jsonl", header) as journal:
         for event in range(8):
-            for quantity in ("reconfiguration.light_back", "reconfiguration.acknowledged"):
+            for quantity in ("reconfiguration.signal_recovered", "reconfiguration.acknowledged"):
                 time = 45_000_000 + event * 200_000
                 row = Row("bench", quantity, time, time, time, "ns", event, {"event": event})
                 journal.append(Context("bench", "test_it", ("ocs: x",), True), row)
     write_dataset(folder / "journal.jsonl", tmp_path / "rows")
     page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
-    limited = fold(page, 0, "reconfiguration.light_back")
+    limited = fold(page, 0, "reconfiguration.signal_recovered")
     assert "limit p99 &lt;= 47 ms (95 % confident)" in limited
     assert "lr-rule" in limited
     assert "lr-rule" not in fold(page, 0, "reconfiguration.acknowledged")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from planted_nights import CASE, FIRST, Grown, write_nights_of
 
-from harness.record import Context, Journal, RecordError, Row, write_dataset
-from harness.report.nights import write_nights
-from harness.statistics import NotEnough, quantile
+from lightrig.harness.record import Context, Journal, RecordError, Row, write_dataset
+from lightrig.harness.report.nights import write_nights
+from lightrig.harness.statistics import NotEnough, quantile
 
 
 def measured(root, *rows, night="2026-03-14", run="r1", simulated=True, testbed="bench", **held):
@@ -66,7 +66,7 @@ def test_what_was_never_seen_has_no_bound_and_a_level_all_the_same(tmp_path, his
     assert (series.lower[0], series.upper[0], series.level[0]) == (0, np.inf, 5)
 
 
-def test_a_value_without_bounds_is_its_own(tmp_path, history_of):
+def test_the_bounds_of_a_value_without_bounds_are_the_value(tmp_path, history_of):
     measured(tmp_path, *(("a", 5.0, None, None, "dB", {"event": event}) for event in range(8)))
     (series,) = history_of(tmp_path).labs[0].series
     assert (series.lower[0], series.median[0], series.upper[0]) == (5, 5, 5)
@@ -80,7 +80,7 @@ def test_hardware_and_simulated_are_never_one_series(tmp_path, history_of):
     assert [lab.runs for lab in labs] == [(("r2",),), (("r1",),)]
 
 
-def test_subjects_and_cases_are_series_of_their_own(tmp_path, history_of):
+def test_each_subject_and_case_is_a_series(tmp_path, history_of):
     measured(tmp_path, in_db("a", 1.0), in_db("b", 2.0), moving=4)
     measured(tmp_path, in_db("a", 3.0), run="r2", moving=8)
     (lab,) = history_of(tmp_path).labs

@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from harness.cli.report import report
-from harness.record import Context, Journal, Row
+from lightrig.harness.cli.report import report
+from lightrig.harness.record import Context, Journal, Row
 
 
 @pytest.fixture

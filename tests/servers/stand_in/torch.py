@@ -13,8 +13,8 @@ class Tensor(np.ndarray):
     def float(self):
         return self.astype(np.float32)
 
-    def copy_(self, other):
-        self[...] = other
+    def copy_(self, shape):
+        self[...] = shape
 
     def fill_(self, value):
         self[...] = value
@@ -51,8 +51,8 @@ def _all_reduce(tensor):
     while os.path.exists(os.environ["LIGHTRIG_HANG"]):
         time.sleep(0.05)
     faulty = os.path.exists(os.environ["LIGHTRIG_FAULT"])
-    with open(os.environ["LIGHTRIG_FAILED" if faulty else "LIGHTRIG_DONE"], "ab") as told:
-        told.write(b"!")
+    with open(os.environ["LIGHTRIG_FAILED" if faulty else "LIGHTRIG_DONE"], "ab") as numbers:
+        numbers.write(b"!")
     if faulty:
         raise RuntimeError("Connection closed by peer")
 

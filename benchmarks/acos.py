@@ -1,0 +1,71 @@
+"""How fast ACOS's fabrics are generated, configured and checked, and how much memory they take.
+
+Limit: 32,768 active GPUs with node and rack backups, 41,472 in all, in 60 s, for two
+parallelisms that between them move every kind of adaptation switch. Also, at 4,096 GPUs, every
+single failed rack and a sample of failed nodes, and all pairs of failed nodes in two racks.
+"""
+
+import resource
+import time
+from collections import Counter
+from itertools import product
+
+import numpy as np
+
+from lightrig.harness.systems.acos.claims_mechanisms import rack
+from lightrig.harness.systems.acos.planning.datacentre import Hall, build_hall
+from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
+from lightrig.harness.systems.acos.planning.failures import offset_pairs
+from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
+
+LIMIT_S = 60.0
+LARGEST = Hall(8, (4, 2), node_backups=True, rack_backups=True)
+JOBS = ((8, 8, 64), (4, 4, 16))
+
+
+def main() -> None:
+    before = time.perf_counter()
+    made = build_hall(LARGEST)
+    built = time.perf_counter() - before
+    errors = [hall_errors(made, configure_hall(made, *job)) for job in JOBS]
+    spent = time.perf_counter() - before
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{LARGEST.active:,} active GPUs of {LARGEST.gpus:,}, {made.fabric.switches:,} switches: "
+        f"generated in {built:.2f} s, with {len(JOBS)} jobs checked {spent:.2f} s, "
+        f"{spent / LIMIT_S:.3f} of the limit of {LIMIT_S:.0f} s; {peak:.0f} MiB at most"
+    )
+    if any(errors) or spent > LIMIT_S:
+        raise SystemExit(f"errors: {errors}")
+    failed_racks()
+    failed_nodes()
+
+
+def failed_racks() -> None:
+    """Print what becomes of every single failed rack of 4,096 GPUs."""
+    made = build_hall(Hall(8, rack_backups=True))
+    found: Counter[str] = Counter()
+    for stage, place, pp in product(range(8), range(9), (4, 8)):
+        spare = np.full(8, 8)
+        spare[stage] = place
+        errors = hall_errors(made, configure_hall(made, 8, pp, 64, None, spare))
+        found["; ".join(errors) or "restored"] += 1
+    print(f"4,096 GPUs, a failed rack: {dict(found)}")
+
+
+def failed_nodes() -> None:
+    """Print what becomes of failed nodes: all in one rack, a node in each of two, at random."""
+    made = rack("72")
+    found = Counter(
+        "restored" if not topology_errors(made, configure(made, job, [node])) else "not"
+        for job, node in product(supported(made.spec), range(9))
+    )
+    print(f"72 GPUs, a failed node, every parallelism: {dict(found)}")
+    for tp, free in product((4, 8, 16), (False, True)):
+        directions = "free" if free else "fixed"
+        pairs = offset_pairs(rack("144"), tp, free=free)
+        print(f"144 GPUs, a spare node a rack, TP {tp}, {directions} directions: {pairs}")
+
+
+if __name__ == "__main__":
+    main()

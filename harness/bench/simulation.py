@@ -1,0 +1,91 @@
+"""The simulated part of a bench: one world, and drivers that are connected to its devices.
+
+This is the only module of the bench that imports the simulation, and it is imported only when a
+testbed needs it: a run on hardware loads no simulation module.
+"""
+
+import tempfile
+from pathlib import Path
+
+from lightrig.harness.bench.assembly import (
+    Assembly,
+    Clocks,
+    UnsupportedHostError,
+    open_namespace,
+    open_server,
+    spec_of,
+)
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.registry import open_instrument
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
+from lightrig.instruments.simulated.protocols.listeners import Service
+from lightrig.instruments.simulated.world.world import World
+from lightrig.testbeds import ServerSpec
+
+FIBER_PLANT = "plant"
+"""Name of the namespace between the servers, which holds the fibers as bridges and veth pairs."""
+
+
+def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
+    """Create one world for all instruments in `names` and open their drivers.
+
+    Raises `UnsupportedHostError` if the testbed needs namespaces and this machine has none.
+    """
+    if not names:
+        return None
+    testbed, clock = assembly.testbed, assembly.clock
+    namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
+    pids, links = _namespaces(assembly, namespaces) if namespaces else ({}, None)
+    world = World(testbed, clock, seed, links)
+    assembly.closers.append(world.close)
+    folder = tempfile.TemporaryDirectory(prefix="lightrig-")
+    assembly.closers.append(folder.cleanup)
+    known_hosts = Path(folder.name) / "known_hosts"
+    known_hosts.write_text(
+        "".join(f"{service.known_hosts}\n" for service in world.services.values())
+    )
+    clocks: Clocks = {}
+    for name in names:
+        spec = spec_of(testbed, name)
+        if name in pids:
+            assert isinstance(spec, ServerSpec)
+            assembly.add(name, open_namespace(spec, pids[name], clock, clocks))
+            continue
+        endpoint = endpoint_of(world.services[name], known_hosts)
+        if isinstance(spec, ServerSpec):
+            assembly.add(name, open_server(spec, endpoint, clock, clocks))
+        else:
+            assembly.add(name, open_instrument(spec, endpoint, clock))
+    return world
+
+
+def _namespaces(assembly: Assembly, specs: list[ServerSpec]) -> tuple[dict[str, int], KernelLinks]:
+    testbed = assembly.testbed
+    if reason := kernel.available():
+        raise UnsupportedHostError(f"{testbed.path} needs network namespaces: {reason}")
+    namespaces = kernel.Namespaces([FIBER_PLANT, *(spec.name for spec in specs)])
+    assembly.closers.append(namespaces.close)
+    pids = {spec.name: namespaces.pid(spec.name) for spec in specs}
+    ports = [
+        KernelPort(spec.name, pids[spec.name], port.netdev, port.ip or "", nic.rate_bps)
+        for spec in specs
+        for nic in spec.nics.values()
+        for port in nic.ports
+    ]
+    switches = [s.name for s in testbed.switches.values() if s.kind == "packet"]
+    links = KernelLinks(namespaces.pid(FIBER_PLANT), ports, switches)
+    assembly.closers.append(links.close)
+    return pids, links
+
+
+def endpoint_of(service: Service, known_hosts: Path) -> Endpoint:
+    """Return the endpoint of a simulated device."""
+    return Endpoint(
+        service.scheme,
+        service.host,
+        service.port or None,
+        service.login,
+        known_hosts=known_hosts,
+        resource=service.resource,
+    )

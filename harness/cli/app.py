@@ -1,0 +1,38 @@
+"""The commands as one Typer application, each loaded from the module of its name."""
+
+from importlib import import_module
+
+import typer
+
+from lightrig.harness.cli import COMMANDS
+
+_MODULES = {"schema": "check"}
+"""Modules whose name is not the command's."""
+
+
+def application(*names: str) -> typer.Typer:
+    """Return an application of the commands `names`, or of all where none is named."""
+    app = typer.Typer(
+        help="Measure optical-circuit-switched ML fabrics.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_keep_the_name)
+    for name in names or COMMANDS:
+        command = getattr(import_module(f"lightrig.harness.cli.{_MODULES.get(name, name)}"), name)
+        example = COMMANDS[name].example
+        if "SYSTEM" in example:
+            from lightrig.harness.systems.registry import installed_systems  # noqa: PLC0415
+
+            example = example.replace("SYSTEM", next(iter(installed_systems()), "SYSTEM"))
+        epilog = f"Example: lightrig {name} {example}".rstrip()
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, epilog=epilog)(command)
+    return app
+
+
+def _keep_the_name() -> None:
+    """Make Typer ask for a command's name even where it has only one command."""

@@ -1,0 +1,202 @@
+"""Bit error counting for one test: plan, announce, count, record, and judge gates."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.bit_errors.curves import Curve, fit
+from lightrig.harness.measure.bit_errors.gates import (
+    Counted,
+    GatePlan,
+    NothingCountedError,
+    count_for,
+    count_together,
+    count_until_decided,
+    gate_for,
+    plan_gate,
+)
+from lightrig.harness.measure.bit_errors.light import Arrival, Receiver
+from lightrig.harness.measure.bit_errors.rows import OVER_POWER, RATIO, count_rows
+from lightrig.harness.measure.bit_errors.sweeping import MOST_POINTS, PowerSweep
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics.sequential import SequentialTest
+from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
+from lightrig.testbeds import Limit, format_duration
+
+CONFIDENCE = 0.95
+"""Of gates for a limit that states none."""
+
+DEFAULT_LIMIT = Limit(RATIO, "upper", 1.0, 1e-12, "1", CONFIDENCE)
+"""Limit that plans the gate where the testbed states none."""
+
+KP4_LIMIT = 2.4e-4
+"""The ratio before FEC that RS(544,514) corrects (IEEE 802.3, 121.1.1)."""
+
+_GOOD_BY = 10.0
+"""A sequential test tells the limit from a ratio so many times better."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Destinations of the measurements of one test.
+
+    Attributes:
+        record: takes rows.
+        judged: takes those that limits are to judge.
+        tell: takes progress messages for the console.
+        conditions: current conditions, added to every row.
+        numbers: of the events.
+    """
+
+    record: Callable[[Sequence[Row]], None]
+    judged: Callable[[Iterable[Row]], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
+    conditions: dict[str, Scalar] = field(default_factory=dict)
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+
+class BitErrors:
+    """Counts the errors of one counter.
+
+    Args:
+        bench: where it stands.
+        counter: what counts.
+        book: where rows and sentences go.
+        limit: what is to be shown, and how surely; it plans the gates.
+        receiver: the light at its input, None where it is not known.
+        quantity: what the ratio is called.
+        least: shortest gate, in ns, whatever the limit asks for.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        counter: ErrorCounter,
+        book: Recorder,
+        limit: Limit = DEFAULT_LIMIT,
+        receiver: Receiver | None = None,
+        quantity: str = RATIO,
+        least: int = 0,
+    ) -> None:
+        self.counter = counter
+        self.counts: list[Counted] = []
+        self.quantity = quantity
+        self._bench = bench
+        self._book = book
+        self._receiver = receiver
+        self._last_reported = ""
+        confidence = limit.confidence or CONFIDENCE
+        self.plan: GatePlan = plan_gate(limit.value, confidence, counter.bits_per_second, least)
+
+    def count(self, gates: int = 1) -> None:
+        """Count for `gates` gates that each suffice for a verdict if they see no error.
+
+        Raises `NothingCountedError` for the first one that bounds nothing, once it is recorded.
+        """
+        self.say_plan()
+        for _ in range(gates):
+            light = self._light()
+            self.keep(count_for(self.counter, self.plan), light)
+
+    def until_decided(self) -> None:
+        """Count until it is decided whether the limit, or a tenth of it, is the ratio.
+
+        At the confidence of the limit a channel at the limit is not accepted, nor one of a tenth
+        of it rejected. Raises `NothingCountedError`.
+        """
+        error = 1 - self.plan.confidence
+        test = SequentialTest(self.plan.limit / _GOOD_BY, self.plan.limit, error, error)
+        longest = 2 * gate_for(test.fixed_bits(), self.counter.bits_per_second)
+        shortest = test.bits_without_errors()
+        self._say(
+            f"{self.counter.name}: until {self.plan.limit:g} is decided: {shortest:.3g} bits if "
+            f"none is wrong, {test.expected_bits(test.bad):.3g} in the mean at the limit"
+        )
+        light = self._light()
+        self.keep(count_until_decided(self.counter, test, self._bench.clock, longest), light)
+
+    def over_power(self, attenuator: Attenuator) -> Curve:
+        """The ratio over received power, from the first errors until the pattern is lost.
+
+        Records the sensitivity at the limit and at what FEC corrects, where the counts bound
+        it; else says why they do not.
+        """
+        assert self._receiver is not None
+        name, book = self.counter.name, self._book
+        sweep = PowerSweep(self.counter, self.plan, self._receiver, attenuator)
+        longest = format_duration(self.plan.duration)
+        self._say(
+            f"{name}: over received power, at most {MOST_POINTS} gates of up to {longest} each"
+        )
+        points: list[tuple[Arrival, Counted]] = []
+        for decibel, arrival, counted in sweep.points():
+            light = {"attenuation_db": decibel, **_light_conditions(arrival)}
+            self._record(counted, OVER_POWER, light)
+            if counted.void_reason is None and arrival is not None:
+                points.append((arrival, counted))
+        curve = fit(points, (self.plan.limit, KP4_LIMIT), self.plan.confidence)
+        rows = list(curve.rows(name, next(book.numbers), book.conditions))
+        book.record(rows)
+        book.judged(row for row in rows if row.conditions["target"] == self.plan.limit)
+        for reason in curve.reasons:
+            self._say(f"{name}: {reason}")
+        return curve
+
+    def say_plan(self, many: int = 1) -> None:
+        """Announce the gate duration; `many` counters count at the same time."""
+        name = self.counter.name if many == 1 else f"{many} counters, each"
+        self._say(f"{name}: {self.plan}")
+
+    def keep(self, counted: Counted, light: Mapping[str, Scalar] | None = None) -> None:
+        """Record a count and keep it for the verdict; raises `NothingCountedError`."""
+        light = light or {}
+        self.counts.append(counted)
+        self._record(counted, self.quantity, {**light, "planned_ns": self.plan.duration})
+        if counted.void_reason is not None:
+            raise NothingCountedError(_nothing(counted))
+
+    # --------------------------------------------------------------------------- inside
+
+    def _light(self) -> Mapping[str, Scalar]:
+        return _light_conditions(self._receiver.arrival() if self._receiver else None)
+
+    def _record(self, counted: Counted, quantity: str, light: Mapping[str, Scalar]) -> None:
+        book = self._book
+        row_conditions = {**book.conditions, **light}
+        book.record(list(count_rows(counted, quantity, next(book.numbers), row_conditions)))
+
+    def _say(self, sentence: str) -> None:
+        if sentence != self._last_reported:  # once, not before each of many equal gates
+            self._book.tell(sentence)
+        self._last_reported = sentence
+
+
+def count_all(each: Sequence[BitErrors]) -> None:
+    """Count once with all of them, at the same time.
+
+    Raises `NothingCountedError`, naming all that bound nothing, once all are recorded.
+    """
+    void = []
+    each[0].say_plan(len(each))
+    counts = count_together([(one.counter, one.plan) for one in each])
+    for one, counted in zip(each, counts, strict=True):
+        try:
+            one.keep(counted)
+        except NothingCountedError as error:
+            void.append(str(error))
+    if void:
+        raise NothingCountedError("; ".join(void))
+
+
+def _nothing(counted: Counted) -> str:
+    return f"{counted.counter} counted nothing that bounds a ratio: {counted.void_reason}"
+
+
+def _light_conditions(arrival: Arrival | None) -> dict[str, Scalar]:
+    if arrival is None:
+        return {}
+    text: dict[str, Scalar] = {"received_power_dbm": round(arrival.dbm, 3)}
+    if arrival.oma_dbm is not None:
+        text["oma_dbm"] = round(arrival.oma_dbm, 3)
+    return text

@@ -1,0 +1,125 @@
+"""From what a testbed has to what counts bit errors there: a tester's loop, a NIC port, a link."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.bit_errors.light import Receiver, plan_of_loop
+from lightrig.harness.measure.bit_errors.recorder import (
+    DEFAULT_LIMIT,
+    KP4_LIMIT,
+    BitErrors,
+    Recorder,
+)
+from lightrig.harness.measure.bit_errors.rows import OF_NIC, RATIO
+from lightrig.harness.measure.bit_errors.sources import MissingParameterError, Signal, TesterChannel
+from lightrig.instruments.core.capabilities import (
+    Attenuator,
+    BitErrorTester,
+    ErrorCounter,
+    FecSide,
+    PortErrorCounters,
+)
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.testbeds import LightrigError, Limit, Link, Port, Testbed
+
+PORT_WINDOW = 30_000_000_000
+"""Shortest gate of a NIC port's counters, in ns."""
+
+
+class NoCountersError(LightrigError):
+    """Raised when a server has no bit error counters for its NIC ports."""
+
+
+def on_tester(
+    fabric: Fabric,
+    book: Recorder,
+    tester: BitErrorTester,
+    attenuator: Attenuator | None,
+    channel: int = 1,
+) -> BitErrors:
+    """Make the plan that leads a tester's light back to it, and have the tester follow it.
+
+    The attenuator in front of it, if given, is opened and set to 0 dB. channel: where the light
+    of channel 1 comes back.
+    """
+    bench = fabric.bench
+    spec = bench.testbed.instruments[tester.name]
+    signal = Signal.stated(spec)
+    sender, port = Port(tester.name, "1"), Port(tester.name, str(channel))
+    receiver = Receiver(bench, port, signal.extinction_ratio_db)
+    plan = plan_of_loop(bench.testbed, sender, port)
+    if plan is not None:
+        fabric.apply(plan)
+    if attenuator is not None:
+        in_front = receiver.channel_of(attenuator)
+        attenuator.set_attenuation(in_front, 0.0)
+        attenuator.set_shutter(in_front, is_open=True)
+    counter = TesterChannel(tester, channel, signal)
+    counter.prepare()
+    return BitErrors(bench, counter, book, _limit(bench.testbed, RATIO), receiver)
+
+
+def on_port(bench: Bench, book: Recorder, port: Port, fec: FecSide) -> BitErrors:
+    """Bit errors of a NIC port's counters; raises `NoCountersError` where it has none.
+
+    The driver is queried first, then the NIC's firmware. A gate lasts at least 30 s. The limit is
+    the testbed's; before FEC, where it states none, the ratio that FEC can correct.
+    """
+    server = _counting(bench, port)
+    spec, (_, nic) = bench.testbed.nic_port(port), bench.testbed.nic_of(port)
+    of_driver = server.port_errors(str(port), spec.netdev, fec, nic.rate_bps)
+    by_driver = "before_fec" if fec == "before" else "symbols_after_fec"
+    counters: list[tuple[ErrorCounter, str]] = [(of_driver, f"{OF_NIC}.{by_driver}")]
+    if spec.rdma is not None:
+        of_firmware = server.firmware_errors(str(port), spec.rdma, fec, nic.rate_bps)
+        counters.append((of_firmware, f"{OF_NIC}.{fec}_fec"))
+    refused: list[str] = []
+    for counter, quantity in counters:
+        try:
+            counter.count(duration=0)
+        except DeniedError as error:
+            refused.append(error.text)
+            continue
+        limit = _limit(
+            bench.testbed, quantity, KP4_LIMIT if fec == "before" else DEFAULT_LIMIT.value
+        )
+        return BitErrors(bench, counter, book, limit, None, quantity, PORT_WINDOW)
+    raise NoCountersError(f"{port}: {'; '.join(refused)}")
+
+
+@contextmanager
+def patterns_on(
+    bench: Bench, book: Recorder, links: Iterable[Link], pattern: str = "PRBS31"
+) -> Iterator[list[BitErrors]]:
+    """Have both ends of each link send and check a pattern, for as long as the context lasts.
+
+    The links are down meanwhile, and all ports are given back however the context ends.
+    Raises `MissingParameterError` for a port without RDMA device, which test mode is entered by.
+    """
+    quantity = f"{OF_NIC}.pattern"
+    limit = _limit(bench.testbed, quantity, KP4_LIMIT)
+    with ExitStack() as stack:
+        made = []
+        for port in (port for link in links for port in (link.a, link.b)):
+            server = _counting(bench, port)
+            spec, (_, nic) = bench.testbed.nic_port(port), bench.testbed.nic_of(port)
+            if spec.rdma is None:
+                raise MissingParameterError(f"{port} has no `rdma:` device in {bench.testbed.path}")
+            counter = stack.enter_context(
+                server.pattern_errors(str(port), spec.rdma, pattern, nic.rate_bps)
+            )
+            made.append(BitErrors(bench, counter, book, limit, None, quantity, PORT_WINDOW))
+        yield made
+
+
+def _counting(bench: Bench, port: Port) -> PortErrorCounters:
+    server = bench.servers[port.owner]
+    if not isinstance(server, PortErrorCounters):
+        raise NoCountersError(f"{port.owner} cannot say what its NIC ports have counted")
+    return server
+
+
+def _limit(testbed: Testbed, quantity: str, default: float = DEFAULT_LIMIT.value) -> Limit:
+    stated = testbed.limits.get(quantity)
+    return stated or Limit(quantity, "upper", 1.0, default, "1", DEFAULT_LIMIT.confidence)

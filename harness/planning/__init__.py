@@ -1,0 +1,1 @@
+"""Planning that several systems share: rings and routes."""

@@ -1,0 +1,88 @@
+"""Rings through the servers of a fabric, from the links that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import networkx as nx
+
+from lightrig.testbeds import LightrigError, Link
+
+
+class BrokenRingError(LightrigError):
+    """The links are no ring through all servers.
+
+    Attributes:
+        gaps: pairs of servers between which a link is missing; one link each would close a ring
+            where the links are pieces of one.
+    """
+
+    def __init__(self, problem: str, gaps: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(problem)
+        self.gaps = tuple(gaps)
+
+
+def ring_order(servers: Sequence[str], links: Iterable[Link]) -> tuple[str, ...]:
+    """The servers in an order in which each has a link to the next, and the last to the first.
+
+    It begins with the first of `servers`, and where there is a choice goes to the one that
+    stands first there. Two servers are a ring if they have a link. Many links that are no ring
+    may take a search that grows with the factorial of the servers.
+
+    Raises `BrokenRingError`, which names the links that are missing.
+    """
+    graph = _graph(servers, links)
+    if len(servers) < 2:
+        raise BrokenRingError(f"a ring needs two servers, found {', '.join(servers) or 'none'}")
+    path = _search(graph, [servers[0]], {server: n for n, server in enumerate(servers)})
+    if path is None:
+        raise _broken(graph)
+    return tuple(path)
+
+
+def missing_links(ring: Sequence[str], links: Iterable[Link]) -> list[tuple[str, str]]:
+    """The pairs of neighbours in `ring` that have no link."""
+    joined = {frozenset((link.a.owner, link.b.owner)) for link in links}
+    pairs = zip(ring, [*ring[1:], ring[0]], strict=True)
+    return [pair for pair in pairs if frozenset(pair) not in joined]
+
+
+def _graph(servers: Sequence[str], links: Iterable[Link]) -> nx.Graph:
+    graph = nx.Graph()
+    graph.add_nodes_from(servers)
+    for link in links:
+        if link.a.owner != link.b.owner and {link.a.owner, link.b.owner} <= set(servers):
+            graph.add_edge(link.a.owner, link.b.owner)
+    return graph
+
+
+def _search(graph: nx.Graph, path: list[str], place: dict[str, int]) -> list[str] | None:
+    if len(path) == len(place):
+        return path if graph.has_edge(path[-1], path[0]) else None
+    for server in sorted(set(graph[path[-1]]) - set(path), key=place.__getitem__):
+        found = _search(graph, [*path, server], place)
+        if found is not None:
+            return found
+    return None
+
+
+def _broken(graph: nx.Graph) -> BrokenRingError:
+    """Return the error that names the missing links, where the links are pieces of a ring."""
+    pieces = [_chain(graph, part) for part in nx.connected_components(graph)]
+    if not all(pieces):
+        return BrokenRingError("the links are no ring through all servers, and no pieces of one")
+    chains = sorted(piece for piece in pieces if piece)
+    gaps = [
+        (before[-1], after[0])
+        for before, after in zip(chains, [*chains[1:], chains[0]], strict=True)
+    ]
+    listed = ", ".join(f"{a} and {b}" for a, b in gaps)
+    return BrokenRingError(f"the ring is broken: no link between {listed}", gaps)
+
+
+def _chain(graph: nx.Graph, part: set[str]) -> list[str] | None:
+    """The servers of one piece from end to end; None if it is no chain."""
+    ends = sorted(server for server in part if graph.degree(server) < 2)
+    if not ends or any(graph.degree(server) > 2 for server in part):
+        return None
+    return list(nx.dfs_preorder_nodes(graph, ends[0]))

@@ -1,0 +1,260 @@
+"""The folder of a run: `run.json`, the descriptions of its testbeds, and its publication.
+
+`run.json` has the facts of a run, so that nobody needs to read its rows for them; it is written
+last, when everything else is in place. The descriptions let the report be made again; they name
+where credentials are, never the credentials.
+
+A journal must be on a disk of its machine to survive a kill, and an object store has no
+appending: a run is recorded locally first, and published (copied) when it has ended.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from lightrig.harness.quantities import names_in_files
+from lightrig.harness.record.journal_reading import RunRecord
+from lightrig.harness.record.places import Place, appearing
+from lightrig.harness.record.row import RecordError, RowError, TestOutcome
+from lightrig.testbeds import Testbed, TestbedError, load
+from lightrig.testbeds.baselines import baselines_path
+from lightrig.testbeds.yaml_positions import read
+
+# ------------------------------------------------------------------------------------------- facts
+
+
+FACTS_SCHEMA = 1
+FACTS = "run.json"
+
+State: TypeAlias = Literal["complete", "interrupted", "recovered", "ended", "killed", "running"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Number of rows of a run on one testbed, and whether anything simulated took part."""
+
+    rows: int
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One run in short.
+
+    state: "complete", all tests ended; "interrupted", the run closed its journal before they had,
+        after Ctrl-C or an error of the lab; "recovered", the process was killed. In these three
+        the data set has its rows. "ended" and "killed" are closed and killed runs before that,
+        "running" is before either.
+    torn: whether a row or test was cut short by a kill, and is left out.
+    testbeds: those it was given; None for one that has no rows.
+    tests: how each ended, without details; None if the run is older than such lines.
+    header, summary: as in its journal.
+    """
+
+    state: State
+    torn: bool
+    testbeds: Mapping[str, Measured | None]
+    tests: tuple[TestOutcome, ...] | None
+    header: Mapping[str, Any]
+    summary: Mapping[str, Any] | None
+
+    @property
+    def run(self) -> str:
+        """The run's name; names sort by the time that runs began."""
+        return str(self.header["run"])
+
+    @property
+    def night(self) -> str:
+        """The date that it counts for, YYYY-MM-DD."""
+        return str(self.header["night"])
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(found.rows for found in self.testbeds.values() if found)
+
+    @property
+    def simulated(self) -> bool | None:
+        """Whether anything simulated took part in any row; None without rows."""
+        found = [each.simulated for each in self.testbeds.values() if each]
+        return any(found) if found else None
+
+    @property
+    def duration_s(self) -> float | None:
+        """Duration in seconds; None if the run did not record its end."""
+        duration = (self.summary or {}).get("duration_s")
+        return float(duration) if isinstance(duration, int | float) else None
+
+    def count(self, *outcomes: str) -> int | None:
+        """Return the number of tests with one of `outcomes`, the last of each; None if unknown."""
+        if self.tests is None:
+            return None
+        last = {test.nodeid: test.outcome for test in self.tests}
+        return sum(outcome in outcomes for outcome in last.values())
+
+
+def state_of(summary: Mapping[str, Any] | None) -> State:
+    """The state of a settled run by the closing line of its journal."""
+    if summary is None:
+        return "recovered"
+    return "interrupted" if summary.get("ended") else "complete"
+
+
+def facts_of(record: RunRecord, state: State) -> RunFacts:
+    """Return the facts of a journal."""
+    testbeds: dict[str, Measured | None] = dict.fromkeys(record.header.get("testbeds", {}))
+    for number, context in record.contexts.items():
+        known = testbeds.get(context.testbed) or Measured(0, simulated=False)
+        testbeds[context.testbed] = Measured(
+            known.rows + record.counts[number], known.simulated or context.simulated
+        )
+    tests = None
+    if record.header["schema"] > 1:
+        tests = tuple(TestOutcome(t.nodeid, t.outcome, t.duration_s) for t in record.tests)
+    return RunFacts(state, record.torn, testbeds, tests, record.header, record.summary)
+
+
+def write_facts(facts: RunFacts, folder: Path) -> None:
+    """Write `run.json` into `folder`; raises `RecordError` if that cannot be done."""
+    document = {
+        "schema": FACTS_SCHEMA,
+        "state": facts.state,
+        "torn": facts.torn,
+        "testbeds": {
+            name: found and {"rows": found.rows, "simulated": found.simulated}
+            for name, found in facts.testbeds.items()
+        },
+        "tests": None
+        if facts.tests is None
+        else [[test.nodeid, test.outcome, test.duration_s] for test in facts.tests],
+        "header": facts.header,
+        "summary": facts.summary,
+    }
+    try:
+        with appearing(folder / FACTS) as hidden:
+            hidden.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise RecordError(f"{folder / FACTS}: {error.strerror}") from error
+
+
+def parse_facts(name: str, text: bytes) -> RunFacts:
+    """Read a `run.json`; raises `RecordError` with `name` if it is none."""
+    try:
+        document = json.loads(text)
+        if document["schema"] != FACTS_SCHEMA:
+            raise RecordError(
+                f"{name}: found schema {document['schema']}, expected {FACTS_SCHEMA}; "
+                "read it with the version of Lightrig that wrote it"
+            )
+        tests, state = document["tests"], document["state"]
+        if state == "complete":  # before there was "interrupted", these were not told apart
+            state = state_of(document["summary"] or {})
+        return RunFacts(
+            state,
+            document["torn"],
+            {name: found and Measured(**found) for name, found in document["testbeds"].items()},
+            None if tests is None else tuple(TestOutcome(*test) for test in tests),
+            document["header"],
+            document["summary"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RowError) as error:
+        raise RecordError(f"{name} is damaged: {error!r}") from error
+
+
+# ------------------------------------------------------------------------------------ descriptions
+
+
+def store_descriptions(files: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Copy each testbed's file, the files of its plans and its baselines, below `folder`.
+
+    Returns the path of each file in `folder`, by the name of its testbed. Raises
+    `RecordError` for what cannot be read or copied.
+    """
+    stored = {}
+    for name, file in files.items():
+        path = Path(os.path.abspath(file))
+        try:
+            parts = [path, *_referred_to(path)]
+        except TestbedError as error:
+            raise RecordError(f"{error}, and no run begins without it") from error
+        base = Path(os.path.commonpath([part.parent for part in parts]))
+        into = Path("testbeds", name)
+        for part in parts:
+            _copy(part, folder / into / part.relative_to(base))
+        stored[name] = str(into / path.relative_to(base))
+    return stored
+
+
+def load_descriptions(record: RunRecord) -> dict[str, Testbed]:
+    """The testbeds of a run as they were described when it began, by name.
+
+    One whose copy is missing, or is no description to this version, is left out.
+    """
+    found = {}
+    for name, file in record.header.get("descriptions", {}).items():
+        try:
+            found[name] = load(record.path.parent / file, quantities=names_in_files())
+        except (TestbedError, OSError):
+            continue
+    return found
+
+
+def _referred_to(path: Path) -> Iterator[Path]:
+    if (baselines := baselines_path(path)).exists():
+        yield baselines
+    described = read(path).data
+    plans = described.get("plans") if isinstance(described, dict) else None
+    for plan in plans.values() if isinstance(plans, dict) else ():
+        if isinstance(plan, dict) and isinstance(plan.get("file"), str):
+            yield Path(os.path.abspath(path.parent / plan["file"]))
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        with appearing(target) as hidden:
+            hidden.write_bytes(source.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{source}: {error.strerror}, and no run begins without it") from error
+
+
+# -------------------------------------------------------------------------------------- publishing
+
+
+PUBLISHED = "published"
+"""The file in a run's folder that says where it has been copied to."""
+
+
+def publish(folder: Path, location: str) -> None:
+    """Copy a run, its folder and its part of the data set, to the results at `location`.
+
+    `run.json` comes last: a run that is listed there is there as a whole. Doing it again
+    replaces everything by the same. Raises `RecordError` for what cannot be reached or written.
+    """
+    place = Place(location)
+    results = folder.parent.parent
+    for file in _files(folder):
+        place.put(file, file.relative_to(results).as_posix())
+    try:
+        with appearing(folder / PUBLISHED) as hidden:
+            hidden.write_text(f"{location}\n")
+    except OSError as error:
+        raise RecordError(f"{folder / PUBLISHED}: {error.strerror}") from error
+
+
+def is_published(folder: Path) -> bool:
+    """Whether that was done, for a run that ended by itself or was recovered."""
+    return (folder / PUBLISHED).exists()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    yield from sorted(
+        (folder.parent.parent / "rows").glob(f"testbed=*/night=*/{folder.name}.parquet")
+    )
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            if not name.startswith(".") and name not in (FACTS, PUBLISHED):
+                yield Path(parent, name)
+    yield folder / FACTS

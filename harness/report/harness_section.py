@@ -1,0 +1,187 @@
+"""The harness itself: closure against the ground truth of a simulation, and its own delays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightrig.harness.quantities import declarations, quantity_of
+from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.frames import TestFrame
+from lightrig.harness.report.markup import Value, median_value, p99_value, share_value
+from lightrig.harness.report.sections import (
+    Cell,
+    Check,
+    Column,
+    Section,
+    SectionData,
+    Styled,
+    Table,
+    in_declared_order,
+    of_quantities,
+)
+from lightrig.harness.report.units import shown
+from lightrig.harness.statistics import NotEnough, Quantile, quantile
+from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.testbeds import format_share
+
+# ------------------------------------------------------------------------------- closure
+
+
+@dataclass(frozen=True, slots=True)
+class _Closure:
+    """Closure of one quantity over all simulated tests.
+
+    Attributes:
+        inside, total: intervals that contain the ground truth, and all of them.
+        closed, events: the same of events, all of whose intervals have to contain it.
+        widths: of the intervals, in ns.
+        missed: labels of the tests that missed any.
+    """
+
+    title: str
+    inside: int
+    total: int
+    closed: int
+    events: int
+    widths: list[float]
+    missed: list[str]
+    simulated: bool
+
+
+def _closures(data: SectionData) -> Iterator[_Closure]:
+    for name in in_declared_order(data.frame.quantities("closure")):
+        widths: list[float] = []
+        missed: list[str] = []
+        inside = total = closed = events = 0
+        tests = data.frame.having(name)
+        for test in tests:
+            series = test.series[name]
+            contained = np.rint(series.value * series.count)
+            inside += int(contained.sum())
+            total += int(series.count.sum())
+            closed += int((contained == series.count).sum())
+            events += contained.size
+            if (contained < series.count).any():
+                missed.append(test.label)
+            seen = test.series.get(name.partition(".")[2])
+            if seen is not None:
+                widths.extend((seen.upper - seen.lower).tolist())
+        yield _Closure(
+            quantity_of(name, "1").title,
+            inside,
+            total,
+            closed,
+            events,
+            widths,
+            missed,
+            any(test.simulated for test in tests),
+        )
+
+
+def _closure_verdict(one: _Closure) -> Cell:
+    if one.inside == one.total:
+        return Check(True, "closed")
+    missed = f"{one.total - one.inside:,} missed in {'; '.join(one.missed)}"
+    return Check(False, "not closed"), Styled(missed, "muted")
+
+
+def _closure_share(one: _Closure) -> Cell:
+    # Rounded down, so that only all of them are 100 %.
+    share = float(np.floor(one.inside / max(one.total, 1) * 1e4) / 1e4)
+    return f"{one.inside:,} of {one.total:,}", Styled(f"({format_share(share)})", "muted")
+
+
+def _closure_events(one: _Closure) -> Cell:
+    low, high = clopper_pearson(one.closed, one.events, CONFIDENCE)
+    return share_value(f"{one.closed:,} of {one.events:,}", low, high, one.simulated)
+
+
+def _closure_width(one: _Closure) -> Cell:
+    if not one.widths:
+        return None
+    return Value(
+        shown(float(np.mean(one.widths)), "ns"),
+        (f"mean of {len(one.widths):,}", "simulated" if one.simulated else ""),
+    )
+
+
+_CLOSURE = Table(
+    "Intervals and the ground truth",
+    (
+        Column[_Closure]("stage", lambda one: Styled(one.title, "strong")),
+        Column[_Closure]("verdict", _closure_verdict),
+        Column[_Closure]("intervals with the truth inside", _closure_share),
+        Column[_Closure]("events, all intervals", _closure_events),
+        Column[_Closure]("width", _closure_width),
+    ),
+    rows=_closures,
+    about="Measurement against the ground truth of the simulation. An interval closes "
+    "where the true moment is inside; a wide one closes easily, so its width is shown. The "
+    "interval of the share counts events, since the ports of one event move together.",
+)
+
+
+# --------------------------------------------------------------------------------- delays
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    """A delay that the harness adds: each stamp, or the worst stamp of each event, in ns."""
+
+    quantity: str
+    title: str
+    median: Quantile | NotEnough
+    p99: Quantile | NotEnough
+    samples: int
+    simulated: bool
+
+
+def _delays(data: SectionData) -> Iterator[_Delay]:
+    for name in data.frame.quantities("harness"):
+        tests: list[TestFrame] = [
+            test for test in data.frame.having(name) if test.series[name].unit == "ns"
+        ]
+        if not tests:
+            continue
+        simulated = any(test.simulated for test in tests)
+        each = np.concatenate([test.series[name].upper for test in tests])
+        worst = np.concatenate([test.samples(name)[1] for test in tests])
+        for samples, title in ((each, "each stamp"), (worst, "worst of each event")):
+            # A stamp without an upper bound stays in: it counts as never.
+            low = np.minimum(samples, float(2**63))
+            yield _Delay(
+                name,
+                title,
+                quantile(low, samples, 0.5, CONFIDENCE),
+                quantile(low, samples, 0.99, CONFIDENCE, "upper"),
+                samples.size,
+                simulated,
+            )
+
+
+def _delay_name(one: _Delay) -> Cell:
+    declared = quantity_of(one.quantity, "ns")
+    return Styled(declared.title, "strong"), Styled(declared.meaning, "muted")
+
+
+_DELAYS = Table(
+    "Delays of the harness",
+    (
+        Column[_Delay]("quantity", _delay_name),
+        Column[_Delay]("of", lambda one: f"{one.title} ({one.samples:,})"),
+        Column[_Delay]("median", lambda one: median_value(one.median, one.simulated)),
+        Column[_Delay]("p99", lambda one: p99_value(one.p99, one.simulated)),
+    ),
+    rows=_delays,
+    about="Time from a change to the harness's stamp of it: a resolution that no measurement of "
+    "this run can exceed. Counted is the upper bound of each stamp's delay, from the request "
+    "that caused the change. Stamps of one event are not independent, so the worst of each event "
+    "is judged too.",
+)
+
+CLOSURE = Section(declarations.CLOSURE, parts=(_CLOSURE,), estimates=of_quantities())
+
+HARNESS = Section(declarations.HARNESS, parts=(_DELAYS,), estimates=of_quantities())

@@ -1,0 +1,366 @@
+"""Insertion loss: each circuit as a heat map, faults, the worst ports, and the uncertainty.
+
+The uncertainty consists of repeatability when a circuit is made again, the components of the
+budget of each loss, and, in simulation, closure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from lightrig.harness.quantities import declarations
+from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.figures import Distribution, distribution_plot, heat_map
+from lightrig.harness.report.frames import Series, TestFrame, natural
+from lightrig.harness.report.markup import Value, median_value, share_value
+from lightrig.harness.report.quantity_section import counted, quantity_parts
+from lightrig.harness.report.sections import (
+    Cell,
+    Column,
+    Figure,
+    Figures,
+    Part,
+    Section,
+    SectionData,
+    Styled,
+    Table,
+    of_quantities,
+    sentence,
+)
+from lightrig.harness.report.units import shown, span
+from lightrig.harness.statistics import quantile
+from lightrig.harness.statistics.binomial import clopper_pearson
+
+LOSSES = ("insertion_loss", "insertion_loss.relative")
+_REPEATABILITY = "insertion_loss.repeatability"
+_FAULT, _REMADE, _CLOSURE = "loss.fault", "loss.remade", "loss.closure"
+_BUDGET = "loss.budget."
+_COMBINED = "loss.budget.combined"
+_WORST = 6
+_LEAST_SAMPLES, _DRAWN_ELSEWHERE = 5, 10
+_WITHOUT_SIZE = frozenset(("stuck monitor", "no light"))
+
+
+class _Entry(NamedTuple):
+    """One row of a quantity: its test, series and place in the series."""
+
+    test: TestFrame
+    series: Series
+    at: int
+
+    @property
+    def subject(self) -> str:
+        return self.series.subject[self.at]
+
+    @property
+    def bounds(self) -> tuple[float, float, float]:
+        """Value, lower and upper bound."""
+        return tuple(  # type: ignore[return-value]
+            float(each[self.at])
+            for each in (self.series.value, self.series.lower, self.series.upper)
+        )
+
+
+def _entries(quantity: str) -> Callable[[SectionData], Iterator[_Entry]]:
+    """Return a function that yields all rows of `quantity`; none where no loss was measured."""
+
+    def entries(data: SectionData) -> Iterator[_Entry]:
+        for test in _measured(data):
+            series = test.series.get(quantity)
+            for at in range(len(series.subject) if series else 0):
+                assert series is not None
+                yield _Entry(test, series, at)
+
+    return entries
+
+
+def _measured(data: SectionData) -> list[TestFrame]:
+    """Return the tests that measured a loss."""
+    names = [name for name in LOSSES if name in data.estimates]
+    return [test for test in data.frame.tests if any(name in test.series for name in names)]
+
+
+# --------------------------------------------------------------------------------- faults
+
+
+def _fault_size(one: _Entry) -> Cell:
+    if one.subject.partition(", ")[2] in _WITHOUT_SIZE:
+        return None
+    value, low, high = one.bounds
+    interval = f"95 % interval {span(low, high, 'dB', shown(value, 'dB'))}"
+    return Value(shown(value, "dB"), (interval, "simulated" if one.test.simulated else ""))
+
+
+_FAULTS = Table(
+    "Faults",
+    (
+        Column[_Entry]("where", lambda one: Styled(one.subject.partition(", ")[0], "strong")),
+        Column[_Entry]("fault", lambda one: one.subject.partition(", ")[2]),
+        Column[_Entry]("size", _fault_size),
+        Column[_Entry]("test", lambda one: one.test),
+    ),
+    rows=_entries(_FAULT),
+    about="A loss in all circuits of a port is its connector's; a loss that grows with time is "
+    "the laser's; a monitor whose readings have no noise is stuck.",
+)
+
+
+# ---------------------------------------------------------------------------- worst ports
+
+
+@dataclass(frozen=True, slots=True)
+class _PortLosses:
+    """One port of a switch, and the bounds of the losses of its circuits in dB."""
+
+    test: TestFrame
+    name: str
+    side: str
+    lower: list[float]
+    upper: list[float]
+
+    @property
+    def middle(self) -> float:
+        return float(np.median((np.array(self.lower) + np.array(self.upper)) / 2))
+
+
+def _ports(test: TestFrame, quantity: str) -> Iterator[_PortLosses]:
+    """Yield the ports of the test's grid, if it is close to full."""
+    series = test.series[quantity]
+    ports: dict[tuple[str, str], _PortLosses] = {}
+    circuits = set()
+    for subject, low, high in zip(
+        series.subject, series.lower.tolist(), series.upper.tolist(), strict=True
+    ):
+        found = re.fullmatch(r"(?:(\S+)\s)?(\d+)>(\d+)", subject)
+        if found is None:
+            continue
+        circuits.add(subject)
+        switch = f"{found[1]}." if found[1] else ""
+        for side, number in (("ingress", found[2]), ("egress", found[3])):
+            port = ports.setdefault(
+                (side, number), _PortLosses(test, f"{switch}{number}", side, [], [])
+            )
+            port.lower.append(low)
+            port.upper.append(high)
+    if len(circuits) > len(ports):
+        yield from sorted(ports.values(), key=lambda port: natural(port.name))
+
+
+def _worst_ports(quantity: str, data: SectionData) -> Iterator[_PortLosses]:
+    if quantity in data.estimates:
+        for test in data.frame.having(quantity):
+            yield from sorted(_ports(test, quantity), key=lambda each: -each.middle)[:_WORST]
+
+
+def _port_loss(one: _PortLosses) -> Cell:
+    found = quantile(one.lower, one.upper, 0.5, CONFIDENCE)
+    return median_value(found, one.test.simulated, "dB")
+
+
+def _worst_ports_table(quantity: str) -> Part:
+    return Table(
+        f"Worst ports of {sentence(quantity)}",
+        (
+            Column[_PortLosses]("port", lambda one: Styled(one.name, "strong")),
+            Column[_PortLosses]("side", lambda one: one.side),
+            Column[_PortLosses]("loss of its circuits", _port_loss),
+            Column[_PortLosses]("test", lambda one: one.test),
+        ),
+        rows=partial(_worst_ports, quantity),
+        about="By the median loss of all circuits of a port; the interval counts circuits and "
+        "includes the uncertainty of each measurement.",
+    )
+
+
+# -------------------------------------------------------------------------------- figures
+
+
+def _by_temperature(quantity: str, data: SectionData) -> Iterator[Figure]:
+    """Yield a heat map of circuits over temperatures, where several of both were measured."""
+    if quantity not in data.estimates:
+        return
+    tests = data.frame.having(quantity)
+    cells: dict[tuple[str, float], list[float]] = {}
+    for test in tests:
+        series = test.series[quantity]
+        celsius = series.conditions.get("temperature_c")
+        if celsius is None:
+            continue
+        for subject, at, value in zip(
+            series.subject, np.round(celsius).tolist(), series.value.tolist(), strict=True
+        ):
+            if not math.isnan(at):
+                cells.setdefault((subject, at), []).append(value)
+    circuits = sorted({circuit for circuit, _ in cells}, key=natural)
+    temperatures = sorted({at for _, at in cells})
+    if len(circuits) < 2 or len(temperatures) < 2:
+        return
+    matrix = np.full((len(circuits), len(temperatures)), np.nan)
+    for (circuit, at), values in cells.items():
+        matrix[circuits.index(circuit), temperatures.index(at)] = np.median(values)
+    title = f"{sentence(quantity)} by temperature"
+    drawing = heat_map(
+        *(matrix, circuits, [f"{at:.0f} °C" for at in temperatures], "dB"),
+        label=f"Heat map of {title}",
+        row_name="circuit",
+        column_name="temperature",
+    )
+    each = counted([len(values) for values in cells.values()])
+    simulated = any(test.simulated for test in tests)
+    yield Figure(title, drawing, simulated, f"Median of {each} for each cell.", width="narrow")
+
+
+def _of_all_circuits(quantity: str, data: SectionData) -> Iterator[Figure]:
+    """Yield the distribution over circuits, where the figures of the quantity show none."""
+    if quantity not in data.estimates:
+        return
+    having = data.frame.having(quantity)
+    grids = any(True for test in having for _ in _ports(test, quantity))
+    if grids or all(test.series[quantity].value.size < _DRAWN_ELSEWHERE for test in having):
+        title = "Distribution of all circuits"
+        about = "Share of circuits that lose no more; the band is the measurement's uncertainty."
+        yield from _distribution(data, having, quantity, title, about)
+
+
+def _of_remade_circuits(data: SectionData) -> Iterator[Figure]:
+    tests = [test for test in _measured(data) if _REPEATABILITY in test.series]
+    title = "Deviation of a remade circuit from the mean of its circuit"
+    about = "Share of makings; noise of the readings included."
+    yield from _distribution(data, tests, _REMADE, title, about)
+
+
+def _distribution(
+    data: SectionData, tests: Sequence[TestFrame], quantity: str, title: str, about: str
+) -> Iterator[Figure]:
+    index = {id(test): place for place, test in enumerate(data.frame.tests)}
+    having = [
+        test
+        for test in tests
+        if quantity in test.series and test.series[quantity].value.size >= _LEAST_SAMPLES
+    ]
+    if having:
+        drawn = [Distribution(index[id(t)], *t.samples(quantity)) for t in having]
+        yield Figure(
+            title,
+            distribution_plot(drawn, data.limit(quantity), title, "dB"),
+            any(test.simulated for test in having),
+            about,
+            [(index[id(test)], test.label) for test in having],
+            "narrow",
+        )
+
+
+# ---------------------------------------------------------------------------- uncertainty
+
+
+def _repeatability(one: _Entry) -> Cell:
+    value, low, high = one.bounds
+    made = one.test.series[_REMADE].value.size
+    context = (
+        f"standard deviation of {made:,} makings",
+        f"95 % interval {low:.3f} … {high:.3f}",
+        "simulated" if one.test.simulated else "",
+    )
+    return Value(f"{value:.3f} dB", context)
+
+
+def _budget_columns(data: SectionData) -> list[Column[_Entry]]:
+    """Return the columns of the budget: one for each component, the combined one last."""
+    found = dict.fromkeys(
+        n for test in _measured(data) for n in test.series if n.startswith(_BUDGET)
+    )
+    names = [*(name for name in found if name != _COMBINED), _COMBINED]
+    return [
+        Column("test", lambda one: one.test),
+        Column("switch", lambda one: one.subject.partition(", ")[0]),
+        Column("observer", lambda one: one.subject.partition(", ")[2]),
+        *(
+            Column(sentence(name.removeprefix(_BUDGET)), partial(_component, name))
+            for name in names
+        ),
+    ]
+
+
+def _component(name: str, one: _Entry) -> Cell:
+    series = one.test.series.get(name)
+    if series is None or one.subject not in series.subject:
+        return "none"
+    value, low, high = _Entry(one.test, series, series.subject.index(one.subject)).bounds
+    return Value(f"{value:.3f}", (f"{low:.3f} … {high:.3f}",))
+
+
+class _ClosureOfLosses(NamedTuple):
+    test: TestFrame
+    inside: int
+    total: int
+
+
+def _closures(data: SectionData) -> Iterator[_ClosureOfLosses]:
+    for test in _measured(data):
+        series = test.series.get(_CLOSURE)
+        if series is not None:
+            inside = round(float((series.value * series.count).sum()))
+            yield _ClosureOfLosses(test, inside, int(series.count.sum()))
+
+
+def _closure_share(one: _ClosureOfLosses) -> Cell:
+    low, high = clopper_pearson(one.inside, one.total, CONFIDENCE)
+    return share_value(f"{one.inside:,} of {one.total:,}", low, high, one.test.simulated)
+
+
+_UNCERTAINTY: tuple[Part, ...] = (
+    Table(
+        "Repeatability",
+        (
+            Column[_Entry]("switch", lambda one: Styled(one.subject, "strong")),
+            Column[_Entry]("from making to making", _repeatability),
+            Column[_Entry]("test", lambda one: one.test),
+        ),
+        rows=_entries(_REPEATABILITY),
+        about="The circuits of two settings were made repeatedly; the noise of the readings is "
+        "subtracted.",
+    ),
+    Figures(_of_remade_circuits),
+    Table(
+        "Uncertainty",
+        _budget_columns,
+        rows=_entries(_COMBINED),
+        about="Standard uncertainties (k = 1) of a loss, in dB: the median of all losses, and in "
+        "brackets the least and the greatest. Each covers both sides of a circuit. The intervals "
+        "above are the combined ones times Student's t, for 95 %.",
+    ),
+    Table(
+        "Closure of the losses",
+        (
+            Column[_ClosureOfLosses]("intervals with the truth inside", _closure_share),
+            Column[_ClosureOfLosses]("test", lambda one: one.test),
+        ),
+        rows=_closures,
+        about="Number of 95 % intervals that contain the loss of the simulation. Circuits share "
+        "the errors of their ports, so one run may be off by more than the interval suggests.",
+    ),
+)
+
+
+def _parts() -> Iterator[Part]:
+    yield _FAULTS
+    for quantity in LOSSES:
+        yield from quantity_parts(quantity)
+        yield Figures(partial(_by_temperature, quantity))
+        yield _worst_ports_table(quantity)
+        yield Figures(partial(_of_all_circuits, quantity))
+    yield from _UNCERTAINTY
+
+
+INSERTION_LOSS = Section(
+    declarations.INSERTION_LOSS,
+    estimates=of_quantities(*LOSSES, _REPEATABILITY),
+    parts=tuple(_parts()),
+)

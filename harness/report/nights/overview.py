@@ -1,0 +1,131 @@
+"""The content of the nights' page for one lab, gathered before anything is rendered."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lightrig.harness.quantities import all_quantities, current_name, quantity_of
+from lightrig.harness.report.frames import natural
+from lightrig.harness.report.nights.series import History, Lab, Series
+from lightrig.harness.report.nights.series_changes import (
+    ChangeGroup,
+    Event,
+    SeriesChange,
+    group_changes,
+)
+from lightrig.testbeds import Limit
+
+MOST_MOVED, MOST_WORST = 6, 3
+"""Most series of one quantity that are drawn: those that changed, and others if none did."""
+
+_FAMILIES = ("reconfiguration", "outage")
+_LAST = ("loss", "closure", "harness")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """All series of one quantity at a lab, and those of them that are drawn.
+
+    drawn: those that changed, the farthest first, then the worst of the others.
+    """
+
+    name: str
+    series: tuple[Series, ...]
+    moved: tuple[SeriesChange, ...]
+    drawn: tuple[tuple[Series, SeriesChange | None], ...]
+    limit: Limit | None
+
+    @property
+    def subjects(self) -> list[str]:
+        """Its subjects in natural order."""
+        return sorted({one.subject for one in self.series}, key=natural)
+
+
+@dataclass(frozen=True)
+class Board:
+    """One lab.
+
+    index: its number on the page. reported: its runs whose report exists and can be linked.
+    """
+
+    index: int
+    history: History
+    lab: Lab
+    events: tuple[Event, ...]
+    moved: tuple[SeriesChange, ...]
+    limits: Mapping[str, Limit]
+    reported: frozenset[str]
+
+    @cached_property
+    def change_groups(self) -> list[ChangeGroup]:
+        """Changes of one or of neighbouring nights together, the oldest first."""
+        return group_changes(self.lab, self.moved, self.events)
+
+    @cached_property
+    def quantities(self) -> list[Quantity]:
+        """By family: whole reconfigurations, outages, others, then the harness itself."""
+        by_name: dict[str, list[Series]] = {}
+        for one in self.lab.series:
+            by_name.setdefault(one.quantity, []).append(one)
+        return [self._quantity(name, by_name[name]) for name in sorted(by_name, key=_order)]
+
+    @cached_property
+    def figures(self) -> dict[int, Series]:
+        """The series that have a figure, by its number on the page."""
+        drawn = (series for quantity in self.quantities for series, _ in quantity.drawn)
+        return dict(enumerate(drawn))
+
+    def number(self, series: Series) -> int | None:
+        """Return the number of the series' figure, or None without one."""
+        return self._numbers.get(id(series))
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        return {id(series): number for number, series in self.figures.items()}
+
+    def _quantity(self, name: str, series: Sequence[Series]) -> Quantity:
+        moved = sorted((one for one in self.moved if one.series.quantity == name), key=_distance)
+        found = {id(one.series) for one in moved}
+        unchanged = [one for one in series if id(one) not in found]
+        unchanged.sort(key=_badness, reverse=True)
+        limit = self.limits.get(name)
+        if limit is not None and limit.unit != series[0].unit:
+            limit = None
+        drawn = [(one.series, one) for one in moved[:MOST_MOVED]]
+        worst = unchanged[: 1 if moved else MOST_WORST]
+        return Quantity(
+            name,
+            tuple(series),
+            tuple(moved),
+            (*drawn, *((one, None) for one in worst)),
+            limit,
+        )
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    """Sort whole reconfigurations first, then outages, others, and the harness last."""
+    family = name.partition(".")[0]
+    rank = 2
+    if family in _FAMILIES:
+        rank = _FAMILIES.index(family)
+    elif family in _LAST:
+        rank = 3 + _LAST.index(family)
+    declared = list(all_quantities())
+    present = current_name(name)
+    return rank, declared.index(present) if present in declared else len(declared), name
+
+
+def _distance(moved: SeriesChange) -> float:
+    """Return a sort key: the greatest relative change first, drifts last."""
+    steps = [abs(c.after - c.before) / (abs(c.before) or 1.0) for c in moved.changes]
+    return -max(steps, default=0.0)
+
+
+def _badness(series: Series) -> float:
+    value = float(series.median[series.last])
+    if not np.isfinite(value):
+        return float("inf")
+    higher = quantity_of(series.quantity, series.unit).better == "higher"
+    return -value if higher else value

@@ -1,0 +1,222 @@
+"""Changes between nights: level changes and drifts of series, and events at the lab beside them.
+
+All series of a page are tested, so each has its share of the error (Bonferroni): `ERROR` is the
+probability that a page without any change marks a change anywhere, and the same again for a
+drift. `harness.statistics.changes` states the assumptions. An event (another firmware, another
+cabling) explains nothing by itself; it is shown beside a change so that a person can judge.
+"""
+
+import datetime
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Literal, TypeAlias
+
+import duckdb
+import numpy as np
+
+from lightrig.harness.report.nights.series import Lab, Series
+from lightrig.harness.report.nights.source import Descriptions
+from lightrig.harness.statistics.changes import Change, Trend, find_changes, trend
+from lightrig.testbeds import Testbed
+
+# ------------------------------------------------------------------------------- changes
+
+ERROR = 0.01
+"""Probability of a mark where nothing changed: once for changes, once for drifts."""
+
+
+Kind: TypeAlias = Literal["identity", "cabling", "description"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A difference of the lab from this night on; `text` describes it."""
+
+    night: int
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesChange:
+    """One series with level changes, with a drift, or with both."""
+
+    series: Series
+    changes: tuple[Change, ...]
+    drift: Trend | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeGroup:
+    """Changes of one lab at the same time, and the events of those nights.
+
+    night: the first at the new level, of most of the changes.
+    """
+
+    lab: Lab
+    night: int
+    changes: tuple[tuple[Series, Change], ...]
+    events: tuple[Event, ...]
+
+
+def find_series_changes(labs: Sequence[Lab]) -> list[list[SeriesChange]]:
+    """Return the series of each lab that changed or drift, in the lab's order."""
+    tried = sum(len(lab.series) for lab in labs)
+    return [list(_changes_of(lab.series, ERROR / max(tried, 1))) for lab in labs]
+
+
+def _changes_of(series: Iterable[Series], error: float) -> Iterable[SeriesChange]:
+    for one in series:
+        # Each night is one sample, or none where it has no data.
+        present = np.isfinite(one.level).tolist()
+        nights = [one.level[at : at + size] for at, size in enumerate(present)]
+        changes = tuple(find_changes(nights, error))
+        drift = trend(nights, error, changes)
+        if changes or drift:
+            yield SeriesChange(one, changes, drift)
+
+
+def group_changes(
+    lab: Lab, found: Iterable[SeriesChange], events: Sequence[Event]
+) -> list[ChangeGroup]:
+    """Group changes of one night, or of neighbouring ones."""
+    changes = [(one.series, change) for one in found for change in one.changes]
+    nights = sorted({change.index for _, change in changes})
+    # Consecutive nights have the same difference to their place in the list.
+    together = [
+        [night for _, night in each]
+        for _, each in groupby(enumerate(nights), lambda placed: placed[1] - placed[0])
+    ]
+    result = []
+    for each in together:
+        those = [(series, change) for series, change in changes if change.index in each]
+        night = Counter(change.index for _, change in those).most_common(1)[0][0]
+        near = tuple(event for event in events if each[0] <= event.night <= each[-1])
+        result.append(ChangeGroup(lab, night, tuple(those), near))
+    return result
+
+
+# -------------------------------------------------------------------------------- events
+
+_ANSWERS = """
+SELECT testbed, simulated, night, run, instruments FROM recent WHERE file_row_number = 0
+ORDER BY testbed, simulated, night, run
+"""
+"""The participants of each run: those of its first row, as all rows of a run share them."""
+_MOST_NAMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One run at one lab."""
+
+    night: int
+    run: str
+    answers: Mapping[str, str]
+
+
+def events(
+    connection: duckdb.DuckDBPyConnection, descriptions: Descriptions, first: datetime.date
+) -> dict[tuple[str, bool], tuple[Event, ...]]:
+    """Return the events of each lab, by testbed and whether it was simulated, the oldest first.
+
+    The view `recent` has the rows to look at; `first` is night 0.
+    """
+    visits: dict[tuple[str, bool], list[_Visit]] = {}
+    for testbed, simulated, night, run, instruments in connection.sql(_ANSWERS).fetchall():
+        visit = _Visit((night - first).days, run, _answers(instruments))
+        visits.setdefault((testbed, simulated), []).append(visit)
+    return {
+        lab: tuple(
+            event
+            for before, after in pairwise(found)
+            for event in _between(descriptions, lab[0], before, after)
+        )
+        for lab, found in visits.items()
+    }
+
+
+def _between(
+    descriptions: Descriptions, testbed: str, before: _Visit, after: _Visit
+) -> Iterator[Event]:
+    yield from _identities(before, after)
+    yield from _descriptions(descriptions, testbed, before, after)
+
+
+def _answers(instruments: Sequence[str]) -> dict[str, str]:
+    """Return the identity of each instrument by its name."""
+    found = {}
+    for instrument in instruments:
+        if instrument.startswith("{"):
+            fields = json.loads(instrument)
+            name = str(fields.pop("name", fields.get("serial", fields.get("model", "?"))))
+            found[name] = ", ".join(f"{key} {value}" for key, value in fields.items())
+        else:
+            name, separated, identity = instrument.partition(": ")
+            found[name] = identity if separated else name
+    return found
+
+
+def _identities(before: _Visit, after: _Visit) -> Iterator[Event]:
+    """Yield changed identities, instruments that joined or left; equal changes in one event."""
+    changes: dict[str, list[str]] = {}
+    for name, identity in after.answers.items():
+        old = before.answers.get(name)
+        if old is None:
+            changes.setdefault("joined", []).append(name)
+        elif old != identity:
+            changes.setdefault(_difference(old, identity), []).append(name)
+    left = [name for name in before.answers if name not in after.answers]
+    if left:
+        changes["left"] = left
+    for change, names in changes.items():
+        yield Event(after.night, "identity", f"{_listed(names)}: {change}")
+
+
+def _difference(old: str, new: str) -> str:
+    """Return the parts of an identity that are new, such as "firmware 6.7 → 6.8"."""
+    before, after = old.split(", "), new.split(", ")
+    if len(before) != len(after):
+        return f"{old} → {new}"
+    changed = []
+    for part, now in zip(before, after, strict=True):
+        if part != now:
+            name, _, value = part.rpartition(" ")
+            name_now, _, value_now = now.rpartition(" ")
+            same = name and name == name_now
+            changed.append(f"{name} {value} → {value_now}" if same else f"{part} → {now}")
+    return ", ".join(changed)
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[: _MOST_NAMES - 1])} and {len(names) - _MOST_NAMES + 1} more"
+
+
+def _descriptions(
+    descriptions: Descriptions, testbed: str, before: _Visit, after: _Visit
+) -> Iterator[Event]:
+    """Yield the change of the testbed's description, if both runs stored one."""
+    if not descriptions.differ(testbed, before.run, after.run):
+        return
+    old, new = descriptions.load(testbed, before.run), descriptions.load(testbed, after.run)
+    if old is None or new is None:
+        yield Event(after.night, "description", "the testbed's description has changed")
+    elif cabling := _cabling(old, new):
+        yield Event(after.night, "cabling", cabling)
+    else:
+        changed = "the testbed's description has changed, not its cabling"
+        yield Event(after.night, "description", changed)
+
+
+def _cabling(old: Testbed, new: Testbed) -> str:
+    """Return the fibers that were removed and added as text; empty where there are none."""
+    removed = [str(fiber) for fiber in old.fibers if fiber not in set(new.fibers)]
+    added = [str(fiber) for fiber in new.fibers if fiber not in set(old.fibers)]
+    changes = [f"{len(removed)} fibers removed ({_listed(removed)})"] if removed else []
+    changes += [f"{len(added)} fibers added ({_listed(added)})"] if added else []
+    return "cabling: " + ", ".join(changes) if changes else ""

@@ -1,0 +1,236 @@
+"""Reconfigurations: stages and outages as tables, distributions, and one event on a time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from lightrig.harness.quantities import Quantity, declarations, quantity_of
+from lightrig.harness.report.drawing import Axis, Numbers, Plot, from_zero
+from lightrig.harness.report.estimates import Estimate, estimate, estimates_of
+from lightrig.harness.report.figures import Distribution, distribution_plot
+from lightrig.harness.report.frames import RunFrame, Series, TestbedFrame, TestFrame, natural
+from lightrig.harness.report.markup import median_value, p99_value
+from lightrig.harness.report.sections import (
+    Cell,
+    Column,
+    Estimates,
+    Figure,
+    Figures,
+    Group,
+    Limits,
+    Section,
+    SectionData,
+    Styled,
+    Table,
+    TestLegend,
+    in_declared_order,
+    test_column,
+    verdict_column,
+)
+from lightrig.harness.report.units import shown
+from lightrig.harness.statistics import Quantile
+from lightrig.testbeds import format_duration
+
+_FAMILY = "reconfiguration"
+
+
+def summary_lines(run: RunFrame) -> Iterator[str]:
+    """Yield a line for each test that reconfigured: medians of the main stages, for a terminal."""
+    for frame in run.testbeds:
+        tests = [test for test in frame.tests if test.stages()]
+        if not tests:
+            continue
+        yield f"{frame.name}{' (simulated)' if frame.simulated else ''}, medians after the command"
+        width = max(len(test.label) for test in tests)
+        for test in tests:
+            medians = []
+            for name in in_declared_order(frame.quantities(_FAMILY)):
+                declared = quantity_of(name, "ns")
+                found = estimate(test, name) if declared.terminal == "headline" else None
+                if found is not None and isinstance(found.median, Quantile):
+                    medians.append(f"{declared.title} {format_duration(found.median.value)}")
+            stated = ", ".join(medians) or "not enough data"
+            yield f"  {test.label:<{width}}  {stated} (n = {test.events})"
+
+
+# --------------------------------------------------------------------- tables and panels
+
+
+def _estimates(frame: TestbedFrame, limits: Limits) -> Estimates:
+    """Estimate the stages of whole events; those of single ports are in the timeline."""
+    return estimates_of(frame, in_declared_order(frame.quantities(_FAMILY)), limits)
+
+
+def _events(one: Estimate) -> Cell:
+    if one.n == one.events:
+        return f"{one.n:,}"
+    return Styled(f"{one.n:,} of {one.events:,}", "missing")
+
+
+def _group(one: Estimate) -> Group:
+    declared = quantity_of(one.quantity, one.unit)
+    return Group(declared.title, declared.meaning, one.limit)
+
+
+_COLUMNS = (
+    test_column(),
+    Column[Estimate]("events", _events),
+    Column[Estimate]("median", lambda one: median_value(one.median, one.test.simulated)),
+    Column[Estimate]("p99", lambda one: p99_value(one.p99, one.test.simulated)),
+    Column[Estimate]("known to", lambda one: shown(one.width, "ns")),
+    verdict_column(),
+)
+
+
+def _panels(data: SectionData) -> Iterator[Figure]:
+    """Yield the distribution of each quantity over its tests."""
+    index = {id(test): place for place, test in enumerate(data.frame.tests)}
+    for quantity, each in data.estimates.items():
+        # Too few samples for a median are no distribution, and their steps cross all the others.
+        many = [one for one in each if isinstance(one.median, Quantile)] or each
+        drawn = [Distribution(index[id(one.test)], *one.test.samples(quantity)) for one in many]
+        declared = quantity_of(quantity, each[0].unit)
+        yield Figure(
+            declared.title,
+            distribution_plot(drawn, each[0].limit, f"Distribution of {quantity}"),
+            any(one.test.simulated for one in each),
+            declared.meaning,
+        )
+
+
+# ------------------------------------------------------------------------------ timeline
+
+_LEFT, _RIGHT, _GAP, _LEAST_GROUP = 112.0, 166.0, 6.0, 15.0
+
+
+def _one_event(data: SectionData) -> Iterator[Figure]:
+    """Yield the timeline of the middle event of the test with the most stages."""
+    if not data.estimates:
+        return
+    tests = data.frame.tests
+    index, test = max(enumerate(tests), key=lambda pair: (len(pair[1].stages()), -pair[0]))
+    event = _middle_event(test)
+    if event is not None:
+        yield Figure(
+            "One event",
+            _timeline(test, event, index),
+            test.simulated,
+            f"Event {event} of {test.label}. Each bar is one port, from the earliest to the "
+            "latest possible moment; logarithmic after the first mark.",
+            width="full",
+        )
+
+
+def _middle_event(test: TestFrame) -> int | None:
+    for stage in test.stages():
+        events = np.unique(test.series[f"{_FAMILY}.{stage}"].event)
+        return int(events[events.size // 2])
+    return None
+
+
+def _timeline(test: TestFrame, event: int, index: int) -> str:
+    """Draw every stage of every subject in one event as SVG; the command is at 0.
+
+    A bar runs from the earliest to the latest possible moment and is at least a hair wide. The
+    axis is linear up to its first mark, then logarithmic: milliseconds and seconds are both
+    legible.
+    """
+    groups = _groups(test, event)
+    total = sum(lower.size for lower, _ in groups.values())
+    step = float(np.clip(420 / max(total, 1), 1.8, 4))
+    sizes = {stage: max(step * low.size, _LEAST_GROUP) for stage, (low, _) in groups.items()}
+    height = sum(sizes.values()) + _GAP * len(sizes)
+    ends = np.concatenate([upper for _, upper in groups.values()])
+    ends = ends[np.isfinite(ends) & (ends > 0)]
+    first, last = (float(ends.min()), float(ends.max())) if ends.size else (1e6, 1e6)
+    across = from_zero(first, last * 1.4)
+    marks, top = {}, 0.0
+    for stage, size in sizes.items():
+        marks[stage] = top + size / 2
+        top += size + _GAP
+    # Heights count downwards, in pixels.
+    titles = ((-middle, _declared(stage).title) for stage, middle in marks.items())
+    upright = Axis(-height, 0, tuple(titles))
+    level = Axis(across.low, across.high, across.ticks, "after the command", across.warp)
+    plot = Plot(760, height + 40, level, upright, left=_LEFT, right=_RIGHT, top=6, bottom=34)
+    for stage, (lower, upper) in groups.items():
+        each = sizes[stage] / lower.size
+        heights = -(marks[stage] - sizes[stage] / 2 + each * (np.arange(lower.size) + 0.5))
+        plot.boxes(lower, np.minimum(upper, last * 1.4), heights, each * 0.55, index)
+        whole = test.series[f"{_FAMILY}.{stage}"]
+        plot.beside(-marks[stage], _whole_event(whole, event, stage))
+    return plot.svg(f"Timeline of event {event} of {test.label}", least_width=640)
+
+
+def _declared(stage: str) -> Quantity:
+    return quantity_of(f"{_FAMILY}.{stage}", "ns")
+
+
+def _groups(test: TestFrame, event: int) -> Mapping[str, tuple[Numbers, Numbers]]:
+    """Return the bounds of each subject's stage in ns; the whole event's without subjects."""
+    found = {}
+    for name in in_declared_order(f"{_FAMILY}.{stage}" for stage in test.stages()):
+        stage, whole = name.partition(".")[2], test.series[name]
+        if event not in whole.event:
+            continue
+        series = test.series.get(stage)
+        if series is None or event not in series.event:
+            series = whole
+        at = np.flatnonzero(series.event == event)
+        at = np.array(sorted(at, key=lambda row: natural(series.subject[row])))
+        found[stage] = (series.lower[at], series.upper[at])
+    return found
+
+
+def _whole_event(series: Series, event: int, stage: str) -> str:
+    """Return the whole event's time as text: that of its first or of its last subject."""
+    at = int(np.flatnonzero(series.event == event)[0])
+    width = shown(float(series.upper[at] - series.lower[at]), "ns")
+    end = "first" if _declared(stage).combine == "least" else "last"
+    return f"{end} at {shown(float(series.value[at]), 'ns')}, within {width}"
+
+
+# ------------------------------------------------------------------------------ sections
+
+RECONFIGURATION = Section(
+    declarations.RECONFIGURATION,
+    estimates=_estimates,
+    parts=(
+        TestLegend(),
+        Table(
+            "Stages of a reconfiguration",
+            _COLUMNS,
+            rows=lambda data: data.each(),
+            about="Times after the command, one sample an event. Where several ports take part, "
+            "what comes up counts when the last port has it, what goes down when the first has "
+            "lost it. “Known to” is the mean width of the intervals that the observers give.",
+            group=_group,
+        ),
+        Figures(_one_event),
+        Figures(
+            _panels,
+            "Distributions",
+            "Share of events done by a time after the command. The true curve is inside the "
+            "band, between the curves of the earliest and of the latest possible moments; below, "
+            "in the legend's order, the 95 % intervals of the medians.",
+            panels=True,
+        ),
+    ),
+)
+
+OUTAGE = Section(
+    declarations.OUTAGE,
+    parts=(
+        TestLegend(shown=lambda data: not data.frame.quantities(_FAMILY)),
+        Table(
+            "Outage of the worst port",
+            _COLUMNS,
+            rows=lambda data: data.each(),
+            about="Time without service of the worst port of each event, one sample an event.",
+            group=_group,
+        ),
+        Figures(_panels, panels=True),
+    ),
+)

@@ -1,0 +1,267 @@
+"""The page of one run: measurements of each testbed, then every test; one file, no network.
+
+The tests are embedded as pytest-html serialises them, compressed, and the page's script draws
+those in view: five thousand tests with their logs open in the time of a hundred. A run that was
+killed before pytest-html wrote its page gets one from its journal alone (`write_page`).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from lightrig.harness.record import RunRecord, TestOutcome
+from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
+from lightrig.harness.report.markup import LEGEND, SIMULATED, test_link, text
+from lightrig.harness.report.style import page_style, style
+from lightrig.harness.report.testbed_section import render_testbed
+from lightrig.testbeds import Testbed, format_duration
+
+TITLE = "Lightrig"
+
+_ORDER = ("error", "failed", "rerun", "xpassed", "inconclusive", "xfailed", "skipped", "passed")
+_LEVEL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The tests of a page.
+
+    outcomes: how many tests ended how, by pytest-html's words: "passed", "failed", "error", ...
+    data: JSON as pytest-html keeps it: `tests` by node id, `environment`.
+    added: by node id, what Lightrig knows of a test: `command` repeats it, `why` says in a
+        sentence why it did not pass, `wire` holds the last lines of each instrument's wire,
+        `card` is the id of what it measured on this page. Each may be absent.
+    """
+
+    outcomes: Mapping[str, int]
+    data: str
+    added: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def document(title: str, about: str, body: str, results: Results, css: str = "") -> str:
+    """The page.
+
+    about: a line of markup below the title. body: markup, such as `sections`. css: of the
+    person who asked for the page; it comes last.
+    """
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{text(title)}</title>{page_style(css)}</head>"
+        f'<body class="lr-page"><header class="lr-title"><h1>{text(title)}</h1>'
+        f'<p>{about}</p></header><main class="lr-report">{_overview(results)}{body}'
+        f"{_tests(results)}</main>"
+        f'<script id="lr-data" type="text/plain">{_packed(results)}</script>'
+        f"<script>{_script()}</script></body></html>\n"
+    )
+
+
+def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the additions to the log of a test, from the `details` in the journal."""
+    found = {name: details[name] for name in ("command", "why", "wire") if details.get(name)}
+    if outcome in {"failed", "error"}:
+        found["wrong"] = True
+    return found
+
+
+def _overview(results: Results) -> str:
+    counts = "".join(
+        f'<li><span class="lr-outcome lr-o-{text(outcome)}">{count:,} {text(outcome)}</span></li>'
+        for outcome, count in _counted(results)
+    )
+    wrong = [
+        f'<li><a href="{test_link(name)}">{text(name)}</a> '
+        f'<span class="lr-with">{text(str(added["why"]).partition(chr(10))[0])}</span></li>'
+        for name, added in results.added.items()
+        if added.get("wrong")
+    ]
+    most = 8
+    rest = f"<li>and {len(wrong) - most:,} more</li>" if len(wrong) > most else ""
+    found = f'<ul class="lr-wrong">{"".join(wrong[:most])}{rest}</ul>' if wrong else ""
+    return (
+        '<nav class="lr-overview" aria-label="Outcomes"><ul class="lr-counts">'
+        f'{counts or "<li>No test has ended.</li>"}<li><a href="#lr-tests">to the tests</a></li>'
+        f"</ul>{found}</nav>"
+    )
+
+
+def _counted(results: Results) -> list[tuple[str, int]]:
+    known = {outcome: place for place, outcome in enumerate(_ORDER)}
+    found = [(outcome, count) for outcome, count in results.outcomes.items() if count]
+    return sorted(found, key=lambda pair: known.get(pair[0], -1))
+
+
+def _tests(results: Results) -> str:
+    filters = "".join(
+        f'<label class="lr-filter lr-o-{text(outcome)}"><input type="checkbox" checked '
+        f'data-outcome="{text(outcome)}"> {count:,} {text(outcome)}</label>'
+        for outcome, count in _counted(results)
+    )
+    return (
+        '<section class="lr-card" id="lr-tests"><h2 class="lr-h2">Tests</h2>'
+        "<noscript><p>The list of tests needs JavaScript; all above does not.</p></noscript>"
+        f'<div class="lr-controls"><div class="lr-filters">{filters}</div>'
+        '<label>find <input id="lr-search" type="search" placeholder="part of a name"></label>'
+        '<label>order <select id="lr-order"><option value="outcome">worst first</option>'
+        '<option value="run">as run</option><option value="duration">longest first</option>'
+        '<option value="name">by name</option></select></label>'
+        '<button type="button" id="lr-unfold">unfold or fold all in sight</button>'
+        '<span id="lr-shown" role="status">unpacking</span></div>'
+        '<div id="lr-list"></div><button type="button" id="lr-more" hidden>more</button>'
+        "</section>"
+        '<details class="lr-card"><summary>Environment</summary>'
+        '<dl class="lr-facts" id="lr-environment"></dl></details>'
+    )
+
+
+def _packed(results: Results) -> str:
+    added = json.dumps(results.added, separators=(",", ":"))
+    data = f'{{"html":{results.data},"added":{added}}}'.encode()
+    # Without a time, so that equal runs make equal pages.
+    return base64.b64encode(gzip.compress(data, _LEVEL, mtime=0)).decode()
+
+
+@functools.cache
+def _script() -> str:
+    return (
+        resources.files("lightrig.harness.report").joinpath("page.js").read_text(encoding="utf-8")
+    )
+
+
+# --------------------------------------------------------------- what was measured
+
+
+def sections(
+    record: RunRecord, testbeds: Mapping[str, Testbed], run: RunFrame | None = None
+) -> str:
+    """Return everything that `record` says, for all its testbeds, as one HTML fragment.
+
+    testbeds: the descriptions, by the name that the record uses; one without rows is shown
+    too. run: the record's rows, if they were collected before. The fragment brings its own
+    style, needs no script and nothing from the network. A record that is torn, damaged or
+    has no end is shown as far as it goes, with a warning.
+    """
+    run = run or collect(record)
+    measured = {frame.name: frame for frame in run.testbeds}
+    notes = (record.summary or {}).get("notes", {})
+    cards = []
+    for name, prefix in _prefixes(testbeds, run).items():
+        frame = measured.get(name, TestbedFrame(name, ()))
+        cards.append(render_testbed(frame, testbeds.get(name), prefix, notes.get(name)))
+    plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
+    head = _header(record, run)
+    return f'{style(plans)}<div class="lr-report">{head}{"".join(cards)}</div>'
+
+
+def card_ids(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
+    """Where on the page is what a test measured: the id of a section, by the test's name."""
+    prefixes = _prefixes(testbeds, run)
+    return {test.name: prefixes[frame.name] for frame in run.testbeds for test in frame.tests}
+
+
+def _prefixes(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
+    names = dict.fromkeys([*testbeds, *(frame.name for frame in run.testbeds)])
+    return {name: f"lr-{index}" for index, name in enumerate(names)}
+
+
+def _header(record: RunRecord, run: RunFrame) -> str:
+    header = record.header
+    facts = [("run", header.get("run")), ("night", header.get("night"))]
+    facts += [("instruments", header.get("instruments")), ("seed", header.get("seed"))]
+    tests = sum(len(frame.tests) for frame in run.testbeds)
+    counts = ((run.rows, "row"), (tests, "test"), (len(run.testbeds), "testbed"))
+    record_size = ", ".join(f"{count:,} {one}{'s' * (count != 1)}" for count, one in counts)
+    facts.append(("record", record_size))
+    lines = [
+        f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts if value is not None
+    ]
+    if header.get("command"):
+        command = text(header["command"])
+        lines.append(f'<dt>command</dt><dd class="lr-mono">{command}</dd>')
+    for name, reasons in (record.summary or {}).get("deselected", {}).items():
+        lines.append(f"<dt>not applicable</dt><dd>{text(not_applicable(name, reasons))}</dd>")
+    simulated = any(frame.simulated for frame in run.testbeds)
+    legend = f"<p>{SIMULATED}: {LEGEND}</p>" if simulated else ""
+    return (
+        f'<section class="lr-head"><h2 class="lr-h2">What was measured</h2>{_warnings(record, run)}'
+        f'<dl class="lr-facts">{"".join(lines)}</dl>{legend}</section>'
+    )
+
+
+def not_applicable(testbed: str, reasons: Mapping[str, int]) -> str:
+    """Return the number of tests that a testbed cannot run, with the reasons, in one line."""
+    total = sum(reasons.values())
+    most_first = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    why = "; ".join(f"{reason} ({count})" for reason, count in most_first)
+    return f"{testbed}: {total} test{'s' * (total != 1)} not applicable: {why}"
+
+
+def _warnings(record: RunRecord, run: RunFrame) -> str:
+    found = []
+    if record.torn:
+        found.append(
+            "The journal is torn: its last line was cut short and is left out. The process was "
+            "killed while it wrote."
+        )
+    if not record.complete:
+        found.append(
+            "The record is incomplete: the run did not end by itself, and what it would have "
+            "measured after this is missing."
+        )
+    summary = record.summary or {}
+    if summary.get("ended"):
+        found.append(f"The run ended before its tests did: {summary['ended']}")
+    collected, ended = summary.get("tests"), len(record.tests)
+    if isinstance(collected, int) and 0 < ended < collected:
+        found.append(f"{collected - ended:,} of {collected:,} tests were not run.")
+    if run.damage is not None:
+        found.append(f"The journal is damaged, rows after this are missing: {run.damage}")
+    return "".join(f'<p class="lr-warn" role="alert">{text(one)}</p>' for one in found)
+
+
+# ------------------------------------------------------------------- from a journal alone
+
+
+def write_page(record: RunRecord, testbeds: Mapping[str, Testbed], path: Path) -> None:
+    """Write the page of `record` to `path`: what was measured, and every test that has ended.
+
+    testbeds: the descriptions, by the names that the record uses; one that is missing is said
+    on the page. The file appears whole or not at all. Raises `OSError` if it cannot be written.
+    """
+    run = collect(record)
+    cards = card_ids(testbeds, run)
+    tests: dict[str, list[dict[str, object]]] = {}
+    more = {}
+    for test in record.tests:
+        tests.setdefault(test.nodeid, []).append(_as_pytest_html(test))
+        more[test.nodeid] = added(test.outcome, test.details)
+        if test.nodeid in cards:
+            more[test.nodeid]["card"] = cards[test.nodeid]
+    counts = Counter(test.outcome for test in record.tests)
+    results = Results(counts, json.dumps({"tests": tests, "environment": {}}), more)
+    about = f"run {text(record.header.get('run', '?'))}, made from its journal"
+    page = document(TITLE, about, sections(record, testbeds, run), results)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft.write_text(page, encoding="utf-8", errors="replace")
+    draft.replace(path)
+
+
+def _as_pytest_html(test: TestOutcome) -> dict[str, object]:
+    log = test.details.get("log", "")
+    return {
+        "result": test.outcome.capitalize(),
+        "testId": test.nodeid,
+        "duration": format_duration(test.duration_s * 1e9),
+        "ms": test.duration_s * 1e3,
+        "log": text(log) if isinstance(log, str) else "",
+        "extras": [],
+    }

@@ -1,0 +1,365 @@
+"""Sections of a run's report, declared: titles, tables with their columns, figures.
+
+A section shows the quantities whose declaration names its title (`harness.quantities`), and says
+what its tables and figures consist of; this module renders it. A published system declares its
+sections in the same way:
+
+    SECTIONS = (
+        Section("Failover", parts=(Table("Stages", _COLUMNS, rows=_stages), Figures(_timeline))),
+    )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from lightrig.harness.quantities import all_quantities, in_section
+from lightrig.harness.report.estimates import Estimate, estimates_of
+from lightrig.harness.report.frames import TestbedFrame, TestFrame
+from lightrig.harness.report.markup import (
+    Value,
+    heading,
+    legend,
+    line_key,
+    mark,
+    not_enough,
+    number,
+    row,
+    table,
+    test_link,
+    text,
+    verdict_mark,
+)
+from lightrig.harness.statistics import NotEnough, Verdict
+from lightrig.testbeds import Limit
+
+T = TypeVar("T")
+
+Estimates: TypeAlias = Mapping[str, Sequence[Estimate]]
+"""Estimates by quantity, one for each test."""
+Limits: TypeAlias = Mapping[str, Limit]
+EstimateFunction: TypeAlias = Callable[[TestbedFrame, Limits], Estimates]
+
+
+# ------------------------------------------------------------------------------- contents
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """Text in one style.
+
+    Attributes:
+        kind: "strong", "muted", "missing" for what is expected and absent, "line" for text
+            that is never broken into lines, "few" for the reason why there is no number.
+    """
+
+    text: str
+    kind: Literal["strong", "muted", "missing", "line", "few"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check that is no limit, by sign, word and colour."""
+
+    passed: bool
+    text: str
+
+
+Cell: TypeAlias = (
+    str | Value | Styled | Check | Verdict | NotEnough | TestFrame | Sequence["Cell"] | None
+)
+"""The content of a table's cell; a `TestFrame` is shown by colour, label and link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The line above rows of a table that belong together."""
+
+    title: str
+    meaning: str = ""
+    limit: Limit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SectionData:
+    """The data that a section is rendered from."""
+
+    frame: TestbedFrame
+    estimates: Estimates
+
+    def limit(self, quantity: str) -> Limit | None:
+        """Return the limit of an estimated quantity, if the testbed states one in its unit."""
+        return next((one.limit for one in self.each(quantity)), None)
+
+    def each(self, *quantities: str) -> Iterator[Estimate]:
+        """Yield the estimates of `quantities` in this order; of all where none is named."""
+        for quantity in quantities or self.estimates:
+            yield from self.estimates.get(quantity, ())
+
+    def by_test(self, *quantities: str) -> list[tuple[TestFrame, dict[str, Estimate]]]:
+        """Return the tests with any of `quantities`, each with its estimates by quantity."""
+        found: dict[int, tuple[TestFrame, dict[str, Estimate]]] = {}
+        for one in self.each(*quantities):
+            found.setdefault(id(one.test), (one.test, {}))[1][one.quantity] = one
+        return [found[id(test)] for test in self.frame.tests if id(test) in found]
+
+
+class Column(NamedTuple, Generic[T]):
+    """A column of a table: its title, and the cell of each item."""
+
+    title: str
+    value: Callable[[T], Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """A table with one row for each item; without items it is left out.
+
+    Attributes:
+        columns: the columns, or a function of the data where they depend on it.
+        rows: the items.
+        about: a paragraph above the table, or a function of the data.
+        group: the line above consecutive items with an equal group.
+        quantity: the quantity that decides whether the table is marked as simulated; by
+            default any row of the testbed.
+    """
+
+    title: str
+    columns: Sequence[Column[T]] | Callable[[SectionData], Sequence[Column[T]]]
+    rows: Callable[[SectionData], Iterable[T]]
+    about: str | Callable[[SectionData], str] = ""
+    group: Callable[[T], Group] | None = None
+    quantity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing with its title and what it shows.
+
+    Attributes:
+        drawing: SVG.
+        caption: one or two sentences.
+        legend: number and name of each series.
+        width: "narrow" fills a third of a page, "wide" half of it, "full" all of it.
+    """
+
+    title: str
+    drawing: str
+    simulated: bool
+    caption: str = ""
+    legend: Sequence[tuple[int, str]] = ()
+    width: Literal["narrow", "wide", "full"] = "wide"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures side by side; without any it is left out.
+
+    Attributes:
+        draw: the figures.
+        title, about: a heading above them, where there is a title.
+        panels: whether the figures are small multiples on one grid.
+    """
+
+    draw: Callable[[SectionData], Iterable[Figure]]
+    title: str = ""
+    about: str = ""
+    panels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TestLegend:
+    """The colour of each test; `shown` says whether the section needs it."""
+
+    __test__ = False
+
+    shown: Callable[[SectionData], bool] = lambda _: True
+
+
+Part: TypeAlias = Table[Any] | Figures | TestLegend
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the report; it is left out where none of its parts has content.
+
+    Attributes:
+        title: the `section` of the quantities that it shows.
+        parts: tables and figures in their order.
+        estimates: the estimates of its quantities, with verdicts; by default of all of them.
+    """
+
+    title: str
+    parts: Sequence[Part]
+    estimates: EstimateFunction | None = None
+
+    def data(self, frame: TestbedFrame, limits: Limits) -> SectionData:
+        """Return the data of the section on one testbed."""
+        if self.estimates is not None:
+            return SectionData(frame, self.estimates(frame, limits))
+        names = [declared.name for declared in in_section(self.title)]
+        return SectionData(frame, estimates_of(frame, names, limits))
+
+
+def of_quantities(*names: str) -> EstimateFunction:
+    """Return a function that estimates the quantities `names`."""
+    return lambda frame, limits: estimates_of(frame, names, limits)
+
+
+def in_declared_order(names: Iterable[str]) -> list[str]:
+    """Return each name of a quantity once, in the order of declaration, unknown ones last."""
+    found = dict.fromkeys(names)
+    declared = [name for name in all_quantities() if name in found]
+    return declared + [name for name in found if name not in all_quantities()]
+
+
+# -------------------------------------------------------------------------------- columns
+
+
+def test_column() -> Column[Estimate]:
+    """Return the column that names the test of an estimate."""
+    return Column("test", lambda one: one.test)
+
+
+def verdict_column() -> Column[Estimate]:
+    """Return the column with the verdict of an estimate."""
+    return Column("verdict", lambda one: one.verdict)
+
+
+def sentence(title: str) -> str:
+    """Return a quantity's name as words: "insertion loss.relative"."""
+    return title.replace("_", " ")
+
+
+# ------------------------------------------------------------------------------ rendering
+
+
+def render(section: Section, data: SectionData) -> str:
+    """Return the section as HTML; empty where none of its parts has content."""
+    drawn = [_part(part, data) for part in section.parts]
+    shown = any(
+        markup
+        for part, markup in zip(section.parts, drawn, strict=True)
+        if not isinstance(part, TestLegend)
+    )
+    if not shown:
+        return ""
+    title = f'<h3 class="lr-h3">{text(section.title)} {mark(data.frame.simulated)}</h3>'
+    return title + "".join(drawn)
+
+
+def _part(part: Part, data: SectionData) -> str:
+    if isinstance(part, Table):
+        return _table(part, data)
+    if isinstance(part, Figures):
+        return _figures(part, data)
+    return _test_legend(data.frame) if part.shown(data) else ""
+
+
+def _table(part: Table[Any], data: SectionData) -> str:
+    columns = part.columns(data) if callable(part.columns) else part.columns
+    index = {id(test): place for place, test in enumerate(data.frame.tests)}
+    rows: list[str] = []
+    last: Group | None = None
+    for item in part.rows(data):
+        group = part.group(item) if part.group else None
+        if group is not None and group != last:
+            rows.append(_group(group, len(columns)))
+            last = group
+        rows.append(row(_cell(column.value(item), index) for column in columns))
+    if not rows:
+        return ""
+    about = part.about(data) if callable(part.about) else part.about
+    marked = data.frame.having(part.quantity) if part.quantity else data.frame.tests
+    simulated = any(test.simulated for test in marked)
+    head = (column.title for column in columns)
+    return heading(part.title, simulated, about) + table(head, rows, part.title)
+
+
+def _group(group: Group, width: int) -> str:
+    meaning = f' <span class="lr-with">{text(group.meaning)}</span>' if group.meaning else ""
+    limit = f" · limit <b>{text(str(group.limit).partition(' ')[2])}</b>" if group.limit else ""
+    return (
+        f'<tr class="lr-group"><td colspan="{width}"><b>{text(group.title)}</b>'
+        f"{meaning}{limit}</td></tr>"
+    )
+
+
+_STYLES = {
+    "strong": "<b>{}</b>",
+    "muted": '<span class="lr-with">{}</span>',
+    "missing": '<b class="lr-missing">{}</b>',
+    "line": '<span class="lr-what">{}</span>',
+    "few": '<span class="lr-few">{}</span>',
+}
+
+
+def _cell(cell: Cell, index: Mapping[int, int]) -> str:
+    """Return a cell as markup; `index` is the number of each test, by identity."""
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return text(cell)
+    if isinstance(cell, Value):
+        return number(cell.text, cell.context)
+    if isinstance(cell, Styled):
+        return _STYLES[cell.kind].format(text(cell.text))
+    if isinstance(cell, Check):
+        kind, sign = ("pass", "✓") if cell.passed else ("fail", "✗")
+        return f'<span class="lr-verdict lr-{kind}">{sign} {text(cell.text)}</span>'
+    if isinstance(cell, Verdict):
+        return verdict_mark(cell)
+    if isinstance(cell, NotEnough):
+        return not_enough(cell)
+    if isinstance(cell, TestFrame):
+        return _named(cell, index[id(cell)])
+    return " ".join(filter(None, (_cell(each, index) for each in cell)))
+
+
+def _named(test: TestFrame, index: int) -> str:
+    """Return a test by colour, label, and whether it was simulated."""
+    return (
+        f'<span class="lr-what" title="{text(test.name)}">{line_key(index)} '
+        f'<a href="{test_link(test.name)}">{text(test.label)}</a></span>'
+        f"<br>{mark(test.simulated) or 'hardware'}"
+    )
+
+
+def _figures(part: Figures, data: SectionData) -> str:
+    drawn = "".join((_panel if part.panels else captioned)(figure) for figure in part.draw(data))
+    if not drawn:
+        return ""
+    title = heading(part.title, data.frame.simulated, part.about) if part.title else ""
+    return f'{title}<div class="lr-{"panels" if part.panels else "figures"}">{drawn}</div>'
+
+
+def captioned(figure: Figure) -> str:
+    """Return a figure as markup: its caption, and the drawing in a box that scrolls."""
+    return (
+        f'<figure class="lr-{figure.width}">{_caption(figure)}'
+        f'<div class="lr-scroll" tabindex="0" role="region" aria-label="{text(figure.title)}">'
+        f"{figure.drawing}</div></figure>"
+    )
+
+
+def _panel(figure: Figure) -> str:
+    return f"<figure>{_caption(figure)}{figure.drawing}</figure>"
+
+
+def _caption(figure: Figure) -> str:
+    series = legend(figure.legend) if figure.legend else ""
+    return (
+        f"<figcaption><b>{text(figure.title)}</b> {mark(figure.simulated)} "
+        f"{text(figure.caption)}{series}</figcaption>"
+    )
+
+
+def _test_legend(frame: TestbedFrame) -> str:
+    items = "".join(
+        f'<li title="{text(test.name)}">{line_key(index)} <span>{text(test.label)} '
+        f"{mark(test.simulated)}</span></li>"
+        for index, test in enumerate(frame.tests)
+    )
+    return f'<ul class="lr-legend">{items}</ul>'

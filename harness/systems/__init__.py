@@ -1,0 +1,1 @@
+"""Published systems: one package each, with its planning, computations and claims."""

@@ -1,0 +1,17 @@
+"""ACOS: arrays of cheap optical switches that join into one fabric (Amir et al., 2026)."""
+
+from pathlib import Path
+
+from lightrig.harness.systems.registry import System
+
+_PACKAGE = "lightrig.harness.systems.acos"
+
+SYSTEM = System(
+    name="acos",
+    title="ACOS",
+    published=Path(__file__).parents[3] / "published" / "acos.yaml",
+    claims=f"{_PACKAGE}.claims:COMPUTED",
+    quantities=f"{_PACKAGE}.quantities:QUANTITIES",
+    fixtures=f"{_PACKAGE}.fixtures",
+    generator=f"{_PACKAGE}.generator:generate",
+)

@@ -1,0 +1,41 @@
+"""Fixtures for tests of ACOS: servers that select the ring of each collective."""
+
+# Loaded with every testbed; what a test needs is imported when it needs it.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Fabric
+    from lightrig.harness.bench.collectives import Collectives
+    from lightrig.harness.measure.links import LinkObservation
+    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.systems.acos.measurements.ring_selection import RingSelection
+    from lightrig.testbeds import Testbed
+
+
+def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
+    """Return why the servers of a testbed cannot select rings under traffic."""
+    if fixture == "acos_rings" and not all(
+        server.address.startswith("netns://") for server in testbed.servers.values()
+    ):
+        return "servers that select rings under traffic are namespaces"
+    return None
+
+
+@pytest.fixture
+def acos_rings(
+    fabric: Fabric, collectives: Collectives, links: LinkObservation, measure: Measure
+) -> Iterator[RingSelection]:
+    """The servers with an agent each; failed ones get their light back when the test ends."""
+    from lightrig.harness.systems.acos.measurements.ring_selection import RingSelection
+
+    links.pause()  # the agents observe the carriers themselves
+    rings = RingSelection(fabric, collectives, measure.record)
+    yield rings
+    rings.restore_power()

@@ -1,0 +1,304 @@
+"""Deployments as testbed files: every low-radix switch on its own serial line."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from lightrig.harness.systems.acos.planning.budgets import closing_class, worst_circuit
+from lightrig.harness.systems.acos.planning.optics import (
+    DARK,
+    Array,
+    Fabric,
+    States,
+    selected,
+)
+from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, build
+from lightrig.harness.systems.acos.planning.rack_plans import configure, supported
+from lightrig.harness.systems.acos.planning.server_rings import server_rings
+from lightrig.testbeds import LightrigError
+
+JOBS = {
+    "16": supported(CLUSTERS["16"]),
+    "64": [Degrees(4, 4, 4, 16), Degrees(8, 2, 4, 8)],  # those of Fig. 4
+}
+"""Parallelisms of each size that its file has plans for."""
+
+_RINGS = {"inner": (0, 1, 2, 3, 4), "outer": (0, 2, 4, 1, 3)}
+"""Two rings of five servers without a common link."""
+
+_SELECTION = {"select-transmit": "tx-gpu{}-lane{}", "select-receive": "rx-gpu{}-lane{}"}
+
+_TRUTH = """{acknowledge: {mean: 8 ms, sd: 0.1 ms}, dark: {mean: 0.5 ms, sd: 0.05 ms}, \
+settle: {mean: 7.5 ms, sd: 0.1 ms}, loss: {mean: 0.7 dB, sd: 0.1 dB}}"""
+
+
+class DeploymentError(LightrigError, ValueError):
+    """A deployment that cannot be a testbed file."""
+
+
+def generate(
+    gpus: Annotated[int, typer.Option(help="GPUs of the cluster: 16 or 64.")] = 16,
+    namespaces: Annotated[
+        bool,
+        typer.Option("--namespaces", help="Five servers that are namespaces, in two rings."),
+    ] = False,
+) -> str:
+    """Write a cluster of ACOS: each 1xN and 2x2 switch on its own serial line, with its plans.
+
+    Exit 0, or 2 for sizes that a file cannot have.
+    """
+    return render_rings() if namespaces else render(gpus)
+
+
+def render(gpus: int = 16) -> str:
+    """Return the description of a cluster without backups as YAML, one server for each GPU.
+
+    Raises `DeploymentError` for other sizes.
+    """
+    if str(gpus) not in JOBS:
+        raise DeploymentError(
+            f"found {gpus} GPUs, expected {' or '.join(JOBS)}: 72 GPUs already have 3,136 "
+            "switches, each of them a serial line and some lines of this file; "
+            "`python -m benchmarks acos` builds, sets and checks up to 32,768 GPUs in memory"
+        )
+    rack = build(CLUSTERS[str(gpus)])
+    settings: dict[str, States] = {}
+    for job in JOBS[str(gpus)]:
+        plan = configure(rack, job)
+        for topology, choice in plan.choice.items():
+            states = selected(rack.fabric, plan.states, choice)
+            settings[f"{_name(job)}-on-{topology.lower()}"] = states
+    kind = closing_class(worst_circuit(rack.fabric, settings.values()), rack.lane_count)
+    rate = "400G" if rack.lane_count == 2 else "100G"
+    lanes, last = rack.lane_count, gpus - 1
+    return _render(
+        name="acos" if gpus == 16 else f"acos-{gpus}",
+        about=f"{gpus} GPUs and {rack.fabric.switches:,} low-radix switches, generated"
+        f" (ACOS, {'§5.1' if gpus == 16 else '§5.2'})",
+        fabric=rack.fabric,
+        settings=settings,
+        bench=gpus == 16,
+        servers=[
+            "  # One server a GPU: how many of them share a host does not change the optics.",
+            f"  gpu[0-{last}]:",
+            "    address: ssh://bench@{name}.invalid",
+            "    gpus: {count: 1}",
+            "    nics:",
+            f"      nic0: {{ports: {lanes}, netdev: 'lane{{p}}', rate: {rate}, "
+            f"transceiver: {kind.name.lower()}}}",
+        ],
+        transceiver=(kind.name.lower(), kind.budget_db),
+    )
+
+
+def render_rings() -> str:
+    """Return the description of five namespaces in two orthogonal resilient rings, as YAML."""
+    rings = server_rings(_RINGS)
+    settings = {name: rings.states(name) for name in _RINGS}
+    for name, failed in product(_RINGS, range(rings.fabric.gpus)):
+        settings[f"{name}-without-gpu{failed}"] = rings.states(name, failed)
+    kind = closing_class(worst_circuit(rings.fabric, settings.values()), 2)
+    return _render(
+        name="acos-rings",
+        about="Five namespaces in two rings without a common link, of which each server selects"
+        " one, generated (ACOS, §4.1, §4.3)",
+        fabric=rings.fabric,
+        settings=settings,
+        bench=False,
+        servers=[
+            "  gpu[0-4]:",
+            "    address: netns://{name}",
+            "    nics:",
+            "      nic0: {ports: 2, netdev: 'lane{p}', model: veth, ip: '192.0.2.{k}/24', "
+            f"rate: 200M, transceiver: {kind.name.lower()}}}",
+        ],
+        transceiver=(kind.name.lower(), kind.budget_db),
+    )
+
+
+def _render(
+    *,
+    name: str,
+    about: str,
+    fabric: Fabric,
+    settings: dict[str, States],
+    servers: Sequence[str],
+    transceiver: tuple[str, float],
+    bench: bool,
+) -> str:
+    kind, budget_db = transceiver
+    ports = _Ports(fabric)
+    ends = f"gpu[0-{fabric.gpus - 1}].nic0.p[0-{fabric.lanes - 1}]"
+    first, last = ports.spread("select-transmit", 1), ports.spread("select-receive", ports.receive)
+    lines = [
+        "# yaml-language-server: $schema=schema.json",
+        f"name: {name}",
+        f"about: {about}",
+        "system: acos",
+        "",
+        "# Light enters a 1xN at 1 and leaves at 2 to N+1, or, turned round, enters at 1 to N and",
+        "# leaves at N+1. A 2x2 is in bar with 1>3, 2>4 and in cross with 1>4, 2>3.",
+        "switches:",
+        *(f"  {_switches(array)}" for array in fabric.arrays.values()),
+        *(_PARTS_SWITCHES if bench else ()),
+        "",
+        "servers:",
+        *servers,
+        "",
+        *(_PARTS_INSTRUMENTS if bench else ()),
+        f"transceivers:    # no levels are published: {budget_db:g} dB between them, the weakest",
+        "                 # class that closes over the most switches and connectors of a circuit",
+        f"  {kind}: {{wavelength: 1310 nm, launch: {{min: -2.7 dBm, max: 5.1 dBm}}, "
+        f"receive: {{min: {-2.7 - budget_db:g} dBm, max: 5.1 dBm}}}}",
+        "",
+        "fibers:",
+        f"  - {{fiber: '{ends} -> {first}', loss: 0.25 dB}}",
+        f"  - {{fiber: '{last} -> {ends}', loss: 0.25 dB}}",
+        *(f"  - {{fiber: {fiber}, loss: 0.25 dB}}" for fiber in ports.fibers()),
+        *(_PARTS_FIBERS if bench else ()),
+        "",
+        "plans:",
+    ]
+    for plan, states in settings.items():
+        lines += [f"  {plan}:", "    circuits:"]
+        for array in fabric.arrays.values():
+            shown = ports.lit(array, fabric.of(states, array.name))
+            lines += [f"      {line}" for line in _set(array, shown)]
+    lines += [
+        "",
+        "limits:",
+        *(_PARTS_LIMITS if bench else ()),
+        "  reconfiguration.acknowledged: {p95: 20 ms, confidence: 95 %}",
+        "",
+        "simulation:      # published: 8 ms for low-radix switches (§6); losses are guesses",
+        "  switches:",
+    ]
+    names = [_ranged(array) for array in fabric.arrays.values()]
+    names += ["part-1x2", "part-2x1", "part-2x2"] if bench else []
+    lines += [f"    {names[0]}: &switch {_TRUTH}"]
+    lines += [f"    {each}: *switch" for each in names[1:]]
+    return "\n".join([*lines, ""])
+
+
+_PARTS_SWITCHES = (
+    "  part-1x2: {model: osw-ascii, address: 'serial:///dev/{name}', size: 1x2, loss: {max: 1 dB}}",
+    "  part-2x1: {model: osw-ascii, address: 'serial:///dev/{name}', size: 2x1, loss: {max: 1 dB}}",
+    "  part-2x2: {model: thorlabs-osw, address: 'serial:///dev/{name}', size: 2x2, "
+    "loss: {max: 1 dB}, options: {settling_ms: 10}}",
+)
+_PARTS_INSTRUMENTS = (
+    "instruments:     # a sample of each kind of switch is on a bench, for its loss and its time",
+    "  laser[1-5]: {kind: light_source, model: keysight-n7776c, "
+    "address: 'scpi://{name}.invalid', launch: {max: 3 dBm}}",
+    "  meter1: {kind: power_meter, model: keysight-n7745a, address: 'scpi://{name}.invalid', "
+    "channels: 8, damage: 16 dBm}",
+    "",
+)
+_PARTS_FIBERS = (
+    "  - laser1 -> part-1x2.1",
+    "  - part-1x2.[2-3] -> meter1.[1-2]",
+    "  - laser[2-3] -> part-2x2.[1-2]",
+    "  - part-2x2.[3-4] -> meter1.[3-4]",
+    "  - laser[4-5] -> part-2x1.[1-2]",
+    "  - part-2x1.3 -> meter1.5",
+)
+_PARTS_LIMITS = (
+    "  path_change.end_to_end: {p95: 10 ms, confidence: 95 %}",
+    "  insertion_loss: {max: 1 dB}",
+)
+
+
+@dataclass(frozen=True)
+class _Ports:
+    """Names of a fabric's ports, as a file has them."""
+
+    fabric: Fabric
+
+    @property
+    def receive(self) -> int:
+        """Port where light leaves a selection switch for its receiver."""
+        return int(self.fabric.arrays["select-receive"].inputs.shape[-1]) + 1
+
+    def spread(self, array: str, port: int) -> str:
+        """Return one port of each switch of an array."""
+        return f"{_ranged(self.fabric.arrays[array])}.{port}"
+
+    def lit(self, array: Array, states: States) -> States:
+        """Return `states` with `DARK` for a 1xN that selects a branch without a fiber."""
+        if array.kind == "2x2":
+            return states
+        sinks = self.fabric.sinks()
+        if array.outputs.shape[-1] > 1:
+            laid = sinks[array.outputs] != DARK
+        else:
+            laid = np.isin(array.inputs, sinks)
+        chosen = np.take_along_axis(laid, states[..., None].astype(np.int64), axis=-1)[..., 0]
+        return np.where(chosen, states, DARK).astype(np.int8)
+
+    def fibers(self) -> Iterator[str]:
+        """Every fiber between two switches."""
+        ends = self.fabric.gpus * self.fabric.lanes
+        sinks = self.fabric.sinks()
+        inputs: dict[int, str] = {}
+        for array in self.fabric.arrays.values():
+            for place in np.ndindex(array.inputs.shape):
+                inputs[int(array.inputs[place])] = f"{_named(array, place[:-1])}.{place[-1] + 1}"
+        for array in self.fabric.arrays.values():
+            first = array.inputs.shape[-1] + 1
+            for place in np.ndindex(array.outputs.shape):
+                sink = int(sinks[array.outputs[place]])
+                if sink >= ends and sink != DARK:
+                    source = f"{_named(array, place[:-1])}.{first + place[-1]}"
+                    yield f"{source} -> {inputs[sink]}"
+
+
+def _name(job: Degrees) -> str:
+    parts = {"tp": job.tp, "pp": job.pp, "dp": job.dp, "ep": job.ep}
+    return "-".join(f"{key}{n}" for key, n in parts.items() if n > 1)
+
+
+def _named(array: Array, place: Sequence[object]) -> str:
+    template = _SELECTION.get(array.name)
+    if template is None:
+        template = array.name.lower() + "-{}" * len(array.shape)
+    return template.format(*place)
+
+
+def _ranged(array: Array, fixed: Sequence[int] = ()) -> str:
+    free = [f"[0-{size - 1}]" if size > 1 else "0" for size in array.shape[len(fixed) :]]
+    return _named(array, [*fixed, *free])
+
+
+def _switches(array: Array) -> str:
+    size = f"{array.inputs.shape[-1]}x{array.outputs.shape[-1]}"
+    model, more = "osw-ascii", ""
+    if array.kind == "2x2":
+        # It does not acknowledge: the driver waits, then asks where it is.
+        model, more = "thorlabs-osw", ", options: {settling_ms: 10}"
+    return (
+        f"{_ranged(array)}: {{model: {model}, address: 'serial:///dev/{{name}}', "
+        f"size: {size}, loss: {{max: 1{'.3' if '4' in size else ''} dB}}{more}}}"
+    )
+
+
+def _set(array: Array, states: States, fixed: tuple[int, ...] = ()) -> Iterator[str]:
+    """Lines that set the switches of an array, one line for as many as have the same state."""
+    part = states[fixed]
+    if part.min() == part.max():
+        yield f"{_ranged(array, fixed)}: {_circuits(array, int(part.flat[0]))}"
+        return
+    for index in range(states.shape[len(fixed)]):
+        yield from _set(array, states, (*fixed, index))
+
+
+def _circuits(array: Array, state: int) -> str:
+    ins, outs = array.inputs.shape[-1], array.outputs.shape[-1]
+    if state == DARK:
+        return "[]"
+    if array.kind == "2x2":
+        return '["1>4", "2>3"]' if state else '["1>3", "2>4"]'
+    return f'["1>{state + 2}"]' if outs > 1 else f'["{state + 1}>{ins + 1}"]'

@@ -1,0 +1,1 @@
+"""Topology selection under traffic: its rows and how they come about."""

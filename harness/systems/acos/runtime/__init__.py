@@ -1,0 +1,1 @@
+"""Topology selection by the servers themselves."""

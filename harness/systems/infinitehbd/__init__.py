@@ -1,0 +1,18 @@
+"""InfiniteHBD: rings of transceivers that switch."""
+
+from pathlib import Path
+
+from lightrig.harness.systems.registry import System
+
+_PACKAGE = "lightrig.harness.systems.infinitehbd"
+
+SYSTEM = System(
+    name="infinitehbd",
+    title="InfiniteHBD",
+    published=Path(__file__).parents[3] / "published" / "infinitehbd.yaml",
+    claims=f"{_PACKAGE}.claims:COMPUTED",
+    quantities=f"{_PACKAGE}.quantities:QUANTITIES",
+    fixtures=f"{_PACKAGE}.fixtures",
+    sections=f"{_PACKAGE}.report:SECTIONS",
+    generator=f"{_PACKAGE}.generator:generate",
+)

@@ -1,0 +1,42 @@
+"""Fixtures for tests of InfiniteHBD: a ring of servers that may fail."""
+
+# Loaded with every testbed; what a test needs is imported when it needs it.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Fabric
+    from lightrig.harness.measure.links import LinkObservation
+    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.systems.infinitehbd.measurements.ring_failures import RingFailures
+    from lightrig.testbeds import Testbed
+
+
+def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
+    """Return why no server of a testbed may be made to fail."""
+    if fixture == "infinitehbd_ring" and not all(
+        server.address.startswith("netns://") for server in testbed.servers.values()
+    ):
+        return "a server that is a computer is not made to fail"
+    return None
+
+
+@pytest.fixture
+def infinitehbd_ring(
+    fabric: Fabric, links: LinkObservation, measure: Measure
+) -> Iterator[RingFailures]:
+    """The servers in the ring of the plan `whole`, once it is up, and failures among them.
+
+    Servers that a test leaves without power get it back when the test ends.
+    """
+    from lightrig.harness.systems.infinitehbd.measurements.ring_failures import RingFailures
+
+    ring = RingFailures(fabric, links, measure.record)
+    yield ring
+    ring.power_on_all()

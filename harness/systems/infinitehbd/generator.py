@@ -1,0 +1,230 @@
+"""A testbed of any size, as a file that `lightrig check` accepts."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from lightrig.harness.systems.infinitehbd.planning.bypass import RingManager
+from lightrig.harness.systems.infinitehbd.planning.managers import (
+    ClusterManager,
+    NodeFabricManager,
+    Orders,
+)
+from lightrig.harness.systems.infinitehbd.planning.rings import bundles, circuits
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Wiring, k_hop
+
+MOST = 4096
+"""Names that one range of a testbed's file may stand for."""
+
+_LOOPBACK = 4
+_NAMESPACE = "netdev: 'trx{n}p{p}', model: veth, ip: '192.0.2.{k}/24'"
+_MOST_NAMESPACES = 40
+"""Each has three ports a bundle, and all ports are in one subnet."""
+_TRUTH = """&trx
+      acknowledge: {mean: 75 us, sd: 2 us}
+      dark:        {mean: 5 us, sd: 0.5 us}
+      settle:      {mean: 70 us, sd: 2.5 us}
+      loss:        {mean: 3.3 dB, sd: 0.27 dB}"""
+
+
+def generate(
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes in the row.")] = 8,
+    hops: Annotated[int, typer.Option(help="K: the farthest node that a link reaches.")] = 2,
+    gpus: Annotated[int, typer.Option(help="GPUs of a node.")] = 4,
+    group: Annotated[int, typer.Option(help="Nodes of a ring in the file's plans.")] = 3,
+    line: Annotated[bool, typer.Option("--line", help="Leave the row's ends apart.")] = False,
+    namespaces: Annotated[
+        bool, typer.Option("--namespaces", help="Nodes that are namespaces of this machine.")
+    ] = False,
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="Fixed optics in one ring, as the paper's 32 GPUs.")
+    ] = False,
+) -> str:
+    """Write a ring of nodes whose transceivers switch, each joined to its K next on both sides.
+
+    Exit 0, or 2 for sizes that cannot be built.
+    """
+    if fixed:
+        return render_fixed(nodes, gpus=gpus)
+    return render(nodes, hops=hops, gpus=gpus, group=group, line=line, namespaces=namespaces)
+
+
+def render(
+    nodes: int,
+    *,
+    hops: int = 2,
+    gpus: int = 4,
+    group: int = 3,
+    line: bool = False,
+    namespaces: bool = False,
+) -> str:
+    """The description of a K-hop ring, or line, of `nodes` nodes, as YAML.
+
+    Each bundle of a node is a switch with one module, which stands for all of the bundle's, as
+    they take the same path, and a NIC whose port p0 sends. Light is received by a detector for
+    each path: p0 for external path 1, p1 for path 2, p2 for the loopback.
+
+    Of its plans, "whole" makes rings of `group` nodes, and "bypass" is what nodes are told when
+    the node in the middle of the last ring has failed: where nodes are left over, the ring is
+    made again past it.
+
+    namespaces: the nodes are network namespaces of this machine, of which every circuit is a
+    link of the kernel; "whole" is then one ring through all of them, and "bypass" the ring past
+    the node in the middle. Raises `InfiniteHbdError` for sizes that cannot be.
+    """
+    if nodes > MOST:
+        raise InfiniteHbdError(f"found {nodes} nodes, expected at most {MOST} in one file")
+    if not 2 <= hops <= gpus:
+        raise InfiniteHbdError(f"found {hops} hops, expected 2 to the {gpus} GPUs of a node (§4.2)")
+    wiring = k_hop(nodes, hops, closed=not line)
+    whole, bypass = _one_ring(wiring) if namespaces else _rings(wiring, group)
+    shape, every = "line" if line else "ring", _range(0, nodes - 1)
+    what = "namespaces" if namespaces else f"nodes with {gpus} GPUs each"
+    rate, settings = ("200M", _NAMESPACE) if namespaces else ("800G", "netdev: 'trx{n}p{p}'")
+    return "\n".join(
+        [
+            "# yaml-language-server: $schema=schema.json",
+            f"name: infinitehbd{'' if namespaces else '-'}{nodes}",
+            f"about: A {hops}-hop {shape} of {nodes} {what}, generated"
+            " (InfiniteHBD, SIGCOMM 2025, §4.2)",
+            "system: infinitehbd",
+            "",
+            "# A bundle's one module stands for all of them, which take the same path. It sends",
+            "# from p0 and has a detector a path: p0 external 1, p1 external 2, p2 loopback.",
+            "switches:",
+            *(
+                f"  trx{bundle}-node{every}: {{model: ocstrx, "
+                'address: "serial:///dev/{name}", size: 1x3, loss: {max: 4 dB}}'
+                for bundle in range(hops)
+            ),
+            "",
+            "servers:",
+            f"  node{every}:",
+            *(
+                ["    address: netns://{name}"]
+                if namespaces
+                else ["    address: ssh://bench@{name}.invalid", f"    gpus: {{count: {gpus}}}"]
+            ),
+            "    nics:",
+            f"      trx{_range(0, hops - 1)}: {{ports: 3, {settings}, rate: {rate}, "
+            "transceiver: ocstrx}",
+            "",
+            "transceivers:    # levels are not published: guesses that close over 4 dB",
+            "  ocstrx: {wavelength: 1310 nm, launch: {min: -1 dBm, max: 4 dBm}, "
+            "receive: {min: -6 dBm, max: 4 dBm}}",
+            "",
+            "fibers:",
+            *(f"  - {fiber}" for fiber in _fibers(wiring)),
+            "",
+            "plans:",
+            *_plan("whole", whole),
+            *(_plan("bypass", bypass) if bypass else ()),
+            "",
+            *([] if namespaces else ["limits:", "  insertion_loss: {max: 4 dB}", ""]),
+            "simulation:      # published: 60 to 80 us, 2.5 to 4.0 dB, mean 3.3 dB at 25 °C",
+            "  switches:",
+            *(
+                f"    trx{bundle}-node{node}: {'*trx' if bundle or node else _TRUTH}"
+                for bundle in range(hops)
+                for node in range(nodes)
+            ),
+            "",
+        ]
+    )
+
+
+def render_fixed(nodes: int, *, gpus: int = 4) -> str:
+    """The description of a ring of fixed optics, as the 32 GPUs of §5.2 had it; YAML.
+
+    1536 Gbit/s are 96 lanes of PCIe 4.0, raw. How many nodes held the 32 GPUs is not published.
+    Raises `InfiniteHbdError` for fewer than three nodes.
+    """
+    if not 3 <= nodes <= MOST:
+        raise InfiniteHbdError(f"found {nodes} nodes, expected 3 to {MOST} in a ring")
+    every = _range(0, nodes - 1)
+    return "\n".join(
+        [
+            "# yaml-language-server: $schema=schema.json",
+            f"name: infinitehbd-fixed-{nodes * gpus}",
+            f"about: {nodes * gpus} GPUs in a ring of fixed optics, generated (InfiniteHBD, §5.2)",
+            "system: infinitehbd",
+            "",
+            "switches: {}     # cabled by hand",
+            "",
+            "servers:",
+            f"  node{every}:",
+            "    address: ssh://bench@{name}.invalid",
+            f"    gpus: {{count: {gpus}}}",
+            "    nics:",
+            "      nic[0-1]: {netdev: 'hbd{n}', rate: 1536G, transceiver: pcie-4x96}",
+            "",
+            "transceivers:    # levels are not published: guesses",
+            "  pcie-4x96: {wavelength: 850 nm, launch: {min: -1 dBm, max: 4 dBm}, "
+            "receive: {min: -6 dBm, max: 4 dBm}}",
+            "",
+            "fibers:",
+            f"  - node{_range(0, nodes - 2)}.nic1 <-> node{_range(1, nodes - 1)}.nic0",
+            f"  - node{nodes - 1}.nic1 <-> node0.nic0",
+            "",
+        ]
+    )
+
+
+def _rings(wiring: Wiring, group: int) -> tuple[Orders, Orders]:
+    """Return the orders that make rings of `group`, and those that bypass a failed node."""
+    manager, whole = ClusterManager.start(wiring, group)
+    if not len(manager.groups):
+        raise InfiniteHbdError(
+            f"found {wiring.nodes} nodes, expected at least the {group} of a ring"
+        )
+    _, bypass = manager.failed(int(manager.groups[-1, group // 2]))
+    return whole, bypass
+
+
+def _one_ring(wiring: Wiring) -> tuple[Orders, Orders]:
+    """Return the orders that make one ring, and those that bypass the node in the middle."""
+    if wiring.nodes > _MOST_NAMESPACES:
+        raise InfiniteHbdError(
+            f"found {wiring.nodes} nodes, expected at most {_MOST_NAMESPACES} on one machine"
+        )
+    whole, _ = RingManager.start(wiring)
+    bypass, _ = whole.failed(wiring.nodes // 2)
+    idle = NodeFabricManager.idle(wiring.nodes // 2, len(bundles(wiring)))
+    bypass_paths = {node.node: node.wanted for node in bypass.nodes} | {idle.node: idle.wanted}
+    return {node.node: node.wanted for node in whole.nodes}, bypass_paths
+
+
+def _fibers(wiring: Wiring) -> Iterator[str]:
+    every = _range(0, wiring.nodes - 1)
+    sides = bundles(wiring)
+    detector = {hop: (n, path) for n, pair in enumerate(sides) for path, hop in enumerate(pair)}
+    for bundle in range(len(sides)):
+        yield f"node{every}.trx{bundle}.p0 -> trx{bundle}-node{every}.1"
+        yield f"trx{bundle}-node{every}.{_LOOPBACK} -> node{every}.trx{bundle}.p2"
+    for hop, (bundle, path) in detector.items():
+        far, port = detector[-hop]
+        for first, last, at in _spans(wiring, hop):
+            source, sink = _range(first, last), _range(at, at + last - first)
+            yield f"trx{bundle}-node{source}.{path + 2} -> node{sink}.trx{far}.p{port}"
+
+
+def _spans(wiring: Wiring, hop: int) -> Iterator[tuple[int, int, int]]:
+    """First and last node of a run with a link over `hop`, and where the first one's ends."""
+    last = wiring.nodes - 1
+    yield max(0, -hop), last - max(0, hop), max(0, hop)
+    if wiring.closed:
+        yield (last - hop + 1, last, 0) if hop > 0 else (0, -hop - 1, last + hop + 1)
+
+
+def _plan(name: str, orders: Orders) -> Iterator[str]:
+    yield f"  {name}:"
+    yield "    circuits:"
+    for node, bypass_paths in orders.items():
+        for bundle, path in enumerate(bypass_paths):
+            (circuit,) = circuits(path, 1)
+            yield f'      trx{bundle}-node{node}: ["{circuit}"]'
+
+
+def _range(first: int, last: int) -> str:
+    return f"[{first}-{last}]" if last > first else f"{first}"

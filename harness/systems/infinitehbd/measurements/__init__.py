@@ -1,0 +1,1 @@
+"""Measurements of InfiniteHBD on a bench."""

@@ -1,0 +1,104 @@
+"""Servers of a ring that fail and rejoin, as a test makes and records it."""
+
+from collections.abc import Callable, Iterable
+
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.measure import LINK_TIMEOUT
+from lightrig.harness.planning.rings import ring_order
+from lightrig.harness.record import Row
+from lightrig.harness.systems.infinitehbd.measurements.bypass import (
+    Collective,
+    NodeFailure,
+    bypass_failed_node,
+    failure_rows,
+    rejoin,
+)
+from lightrig.harness.systems.infinitehbd.planning import RingManager, plan_of, wiring_of
+from lightrig.testbeds import Plan
+
+
+class RingFailures:
+    """All servers of a testbed in one ring, with the managers of its nodes.
+
+    Args:
+        fabric: with the plan `whole` in place, whose links are up.
+        links: the observation of the servers' links.
+        record: takes the rows.
+    """
+
+    def __init__(
+        self, fabric: Fabric, links: LinkObservation, record: Callable[[Iterable[Row]], None]
+    ) -> None:
+        self._fabric = fabric
+        self._links = links
+        self._record = record
+        self.servers = list(fabric.testbed.servers)
+        manager, _ = RingManager.start(wiring_of(fabric.testbed))
+        self._manager = manager.switched()
+        self._power_on: dict[str, Callable[[], None]] = {}
+        self._events = 0
+
+    def bypass(self, server: str, collective: Collective | None = None) -> NodeFailure:
+        """Cut `server` off its power and record how the ring closes without it.
+
+        Raises what `bypass_failed_node` does.
+        """
+        world = self._fabric.bench.world
+        assert world is not None, "servers are namespaces, whose light is simulated"
+
+        def power_off() -> None:
+            self._power_on[server] = world.power_off(server)
+
+        def plan_without() -> Plan:  # called once the failure is noticed; its time is measured
+            self._manager, moves = self._manager.failed(self.servers.index(server))
+            return plan_of(f"without {server}", moves)
+
+        found = bypass_failed_node(
+            self._fabric,
+            self._links,
+            self._fabric.plans["whole"],
+            server,
+            power_off,
+            plan_without,
+            collective,
+            timeout=LINK_TIMEOUT,
+        )
+        return self._recorded(found)
+
+    def rejoin(self, server: str, collective: Collective | None = None) -> NodeFailure:
+        """Give `server` its power back and record how the ring takes it in again.
+
+        Raises what `rejoin` does.
+        """
+
+        def plan_with() -> Plan:
+            self._manager, moves = self._manager.repaired(self.servers.index(server))
+            return plan_of(f"again with {server}", moves)
+
+        found = rejoin(
+            self._fabric,
+            self._links,
+            server,
+            self._power_on.pop(server),
+            plan_with,
+            collective,
+            timeout=LINK_TIMEOUT,
+        )
+        return self._recorded(found)
+
+    def order(self, plan: Plan) -> tuple[str, ...]:
+        """Return the servers with power, in the order of the ring that `plan` closes."""
+        healthy = [self.servers[node] for node in self._manager.healthy]
+        return ring_order(healthy, self._fabric.testbed.links(plan))
+
+    def power_on_all(self) -> None:
+        """Give every server its power back."""
+        while self._power_on:
+            self._power_on.popitem()[1]()
+
+    def _recorded(self, found: NodeFailure) -> NodeFailure:
+        self._manager = self._manager.switched()
+        self._record(failure_rows(found, self._events))
+        self._events += 1
+        return found

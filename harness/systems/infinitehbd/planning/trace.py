@@ -1,0 +1,177 @@
+"""Traces of node faults: read, converted to smaller nodes, made up from a trace's statistics."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Mask
+
+Times = npt.NDArray[np.int64]
+Random = np.random.Generator
+
+DAY = 86_400 * 10**9
+"""In ns."""
+_TICK = DAY // 10_000
+"""The production trace states days with four decimals: 8.64 s."""
+
+PRODUCTION_NODES = 400
+"""Nodes of eight GPUs that the production trace was taken from; 169 of them never failed."""
+
+HALF_FAILS = 0.0117 / 0.0233
+"""Probability that a fault of eight GPUs is one of a given four, as the paper rounds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Faults of `nodes` nodes between `begin` and `end`: of which node, from when until when.
+
+    All times are in ns, and a fault is over at its `until`.
+    """
+
+    nodes: int
+    begin: int
+    end: int
+    node: Times
+    since: Times
+    until: Times
+
+    @property
+    def mean_repair(self) -> float:
+        """Mean duration of a fault in ns."""
+        return float((self.until - self.since).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Which nodes are faulty while: one row of `faulty` for each of `durations`, in ns."""
+
+    durations: Times
+    faulty: Mask
+
+    def mean(self, values: npt.ArrayLike) -> float:
+        """The mean over time of one value a state."""
+        return float(np.average(np.asarray(values, dtype=float), weights=self.durations))
+
+    def quantile(self, values: npt.ArrayLike, q: float) -> float:
+        """The least value that is not exceeded for a share `q` of the time."""
+        found = np.asarray(values, dtype=float)
+        order = np.argsort(found, kind="stable")
+        cumulated = np.cumsum(self.durations[order])
+        # A share of the time is a whole number of ns; 0.99 of it need not be.
+        return float(found[order[np.searchsorted(cumulated, q * cumulated[-1] * (1 - 1e-12))]])
+
+
+@cache
+def production_trace() -> Trace:
+    """The public fault trace of a production cluster: 348 days from 30 March 2024.
+
+    It runs from its first event to its last. Source: stepfun-ai/InfiniteHBD-Trace, Apache-2.0;
+    see data/SOURCES.md.
+    """
+    path = files("lightrig.harness.systems.infinitehbd.planning") / "data" / "fault_trace.json"
+    events = json.loads(path.read_text(encoding="utf-8"))
+    names = {name: n for n, name in enumerate(sorted({event["node_id"] for event in events}))}
+    # One node has two faults at a time: the first that began is taken to end first.
+    open_: dict[int, list[int]] = defaultdict(list)
+    faults = []
+    for event in events:
+        node, at = names[event["node_id"]], round(event["event_time"] * 10_000) * _TICK
+        if event["event_type"] == "fault_start":
+            open_[node].append(at)
+        else:
+            faults.append((node, open_[node].pop(0), at))
+    node, since, until = np.array(sorted(faults, key=lambda fault: fault[1]), dtype=np.int64).T
+    return Trace(
+        PRODUCTION_NODES,
+        int(since.min()),
+        int(until.max()),
+        node.copy(),
+        since.copy(),
+        until.copy(),
+    )
+
+
+def states(trace: Trace) -> States:
+    """The trace as states that last until something fails or is repaired."""
+    since = np.clip(trace.since, trace.begin, trace.end)
+    until = np.clip(trace.until, trace.begin, trace.end)
+    edges = np.unique(np.concatenate([[trace.begin, trace.end], since, until]))
+    steps = np.zeros((edges.size, trace.nodes), dtype=np.int16)
+    np.add.at(steps, (np.searchsorted(edges, since), trace.node), 1)
+    np.add.at(steps, (np.searchsorted(edges, until), trace.node), -1)
+    return States(np.diff(edges), np.cumsum(steps, axis=0, out=steps)[:-1] > 0)
+
+
+def subset(trace: Trace, count: int, random: Random) -> Trace:
+    """The faults of `count` nodes, drawn, in a drawn order; raises `InfiniteHbdError`."""
+    if not 0 < count <= trace.nodes:
+        raise InfiniteHbdError(f"found {count} nodes, expected 1 to the trace's {trace.nodes}")
+    place = np.full(trace.nodes, -1)
+    place[random.permutation(trace.nodes)[:count]] = np.arange(count)
+    chosen = place[trace.node] >= 0
+    return replace(
+        trace,
+        nodes=count,
+        node=place[trace.node][chosen],
+        since=trace.since[chosen],
+        until=trace.until[chosen],
+    )
+
+
+def halved(trace: Trace, random: Random, share: float = HALF_FAILS) -> Trace:
+    """The trace for nodes of half the size: node n becomes 2n and 2n + 1 (Appendix A).
+
+    Each half takes each fault with probability `share`, whatever the other does: so a quarter of
+    the faults vanishes and another strikes both halves, as the paper's text says.
+    """
+    takes = random.random((trace.node.size, 2)) < share
+    fault, half = np.nonzero(takes)
+    return replace(
+        trace,
+        nodes=2 * trace.nodes,
+        node=2 * trace.node[fault] + half,
+        since=trace.since[fault],
+        until=trace.until[fault],
+    )
+
+
+def with_fixed_repair(trace: Trace, repair: float | None = None) -> Trace:
+    """The trace with every fault repaired after `repair` ns; None for the trace's mean (§6.2)."""
+    after = round(trace.mean_repair if repair is None else repair)
+    return replace(trace, until=trace.since + after)
+
+
+def synthetic(like: Trace, nodes: int, random: Random, days: float | None = None) -> Trace:
+    """A trace of `nodes` nodes with the rate and the repair times of another.
+
+    Faults strike as a Poisson process, all nodes alike, and each takes a repair time drawn from
+    those of `like`. It begins with no node faulty. In the production trace faults come in
+    bursts and some nodes fail often, so its high quantiles are higher than those made up here.
+    """
+    span = like.end - like.begin
+    length = span if days is None else round(days * DAY)
+    mean = like.node.size / like.nodes * nodes * length / span
+    count = int(random.poisson(mean))
+    since = np.sort(random.integers(0, length, count))
+    repairs = (like.until - like.since)[random.integers(0, like.node.size, count)]
+    return Trace(nodes, 0, length, random.integers(0, nodes, count), since, since + repairs)
+
+
+def independent(nodes: int, share: float, draws: int, random: Random) -> Mask:
+    """`draws` states in which each node is faulty with probability `share`, by itself."""
+    return random.random((draws, nodes)) < share
+
+
+def node_fault_share(gpu_share: float, gpus: int) -> float:
+    """Return the probability that a node of `gpus` GPUs is faulty: 1 - (1 - p)^gpus (App. A)."""
+    return float(-np.expm1(gpus * np.log1p(-gpu_share)))
+
+
+def gpu_fault_share(node_share: float, gpus: int) -> float:
+    """Return the probability that a GPU is faulty, from that of a node of `gpus`."""
+    return float(-np.expm1(np.log1p(-node_share) / gpus))

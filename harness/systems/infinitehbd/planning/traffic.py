@@ -1,0 +1,69 @@
+"""Share of a job's traffic that leaves its ToR, and that of a careless placement.
+
+The paper describes its measure and its baseline in words only (§6.4), so both are defined here;
+figures of ours and of the paper are of different things and cannot be expected to agree.
+"""
+
+import numpy as np
+
+from lightrig.harness.systems.infinitehbd.planning.placement import Placement, place
+from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    FatTree,
+    InfiniteHbdError,
+    Mask,
+    Nodes,
+)
+
+
+def cross_tor_share(tree: FatTree, groups: Nodes) -> float:
+    """The share of a job's ring traffic between its groups that crosses a ToR, from 0 to 1.
+
+    As many consecutive groups as a ToR has nodes form a set (the last may be smaller), in which
+    nodes of the same rank pass their data around a ring: context parallelism in Meta's cluster
+    and in Appendix D. A placement that is aligned puts each of these rings under one ToR, so
+    that nothing crosses. Traffic within groups runs in the high-bandwidth domain and does not
+    count; nor does traffic between sets, which no placement can keep under a ToR.
+    """
+    crossing = passed = 0
+    whole = len(groups) // tree.per_tor * tree.per_tor
+    for part in (groups[:whole].reshape(-1, tree.per_tor, groups.shape[1]), groups[None, whole:]):
+        if part.shape[0] and part.shape[1] > 1:
+            tors = tree.tor(part)
+            away = tors != np.roll(tors, -1, axis=1)
+            crossing, passed = crossing + int(away.sum()), passed + away.size
+    return crossing / passed if passed else 0.0
+
+
+def job_of(tree: FatTree, placement: Placement, groups: int) -> Nodes:
+    """Of a placement, the groups that a job of `groups` takes, in the order of its sets.
+
+    Groups under the same ToRs stand together; those that fill all places of their ToRs go
+    first, so that a job smaller than the placement leaves out what is aligned worst. Raises
+    `InfiniteHbdError` where the placement has too few.
+    """
+    _enough(placement.groups, groups)
+    tors = tree.tor(placement.groups)
+    _, which, counts = np.unique(tors, axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    incomplete = counts[which] < tree.per_tor
+    order = np.lexsort((np.arange(len(which)), which, incomplete))
+    return placement.groups[order[:groups]]
+
+
+def careless(
+    tree: FatTree, faulty: Mask, size: int, reach: int, groups: int, random: np.random.Generator
+) -> Nodes:
+    """A greedy job that knows the high-bandwidth domain alone: our reading of the baseline.
+
+    Groups are cut from the deployed line without constraints, drawn in random order, and the
+    first `groups` are taken as they come. Raises `InfiniteHbdError` where there are too few.
+    """
+    order = tree.order()
+    found = order[place(faulty[order], size, reach)]
+    _enough(found, groups)
+    return random.permutation(found)[:groups]
+
+
+def _enough(found: Nodes, groups: int) -> None:
+    if len(found) < groups:
+        raise InfiniteHbdError(f"found {len(found)} groups, expected at least {groups}")

@@ -1,0 +1,16 @@
+"""MixNet: circuits between servers that follow the demand of a mixture of experts."""
+
+from pathlib import Path
+
+from lightrig.harness.systems.registry import System
+
+_PACKAGE = "lightrig.harness.systems.mixnet"
+
+SYSTEM = System(
+    name="mixnet",
+    title="MixNet",
+    published=Path(__file__).parents[3] / "published" / "mixnet.yaml",
+    claims=f"{_PACKAGE}.claims:COMPUTED",
+    quantities=f"{_PACKAGE}.quantities:QUANTITIES",
+    fixtures=f"{_PACKAGE}.fixtures",
+)

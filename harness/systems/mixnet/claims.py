@@ -1,0 +1,99 @@
+"""Figures of MixNet's paper that arithmetic answers."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from lightrig.harness.claims.computed import Computed, exactly, over_draws
+from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
+from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
+from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
+from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.harness.systems.mixnet.planning.topology import plan_links, plan_links_as_printed
+
+_SWITCH_PORTS = 500
+"""Switching time of the paper's millisecond switch (§4.2), in ns."""
+_NIC_FAILS = 0.057e-2
+"""The chance that a NIC or link fails during a training job (§5.4)."""
+_DRAWS = 20
+
+
+def _circuits() -> Computed:
+    """Links for eight servers with one rank and six optical NICs each, by generated gates."""
+    placement = Placement.even(ranks=8, servers=8)
+    exchanges = Gating(experts=8, layers=1).exchanges(ranks=8, count=_DRAWS, seed=1)
+    demands = [server_demand(tokens, placement) for tokens in exchanges]
+    printed = [plan_links_as_printed(demand, 6).sum() / 2 for demand in demands]
+    return over_draws(
+        [float(plan_links(demand, 6).sum()) / 2 for demand in demands],
+        "Algorithm 1 passing over pairs without free ports, on generated exchanges of eight "
+        f"ranks; as printed it makes {np.mean(printed):.1f} on average. Where all ranks choose "
+        "alike the least loaded server gets no circuit, and there are 21",
+    )
+
+
+def _servers(optical: int) -> Computed:
+    return exactly(
+        _SWITCH_PORTS // optical, f"{_SWITCH_PORTS} ports, {optical} of each server, rounded down"
+    )
+
+
+def _dual_failure() -> Computed:
+    return exactly(_NIC_FAILS**2, "0.057 % squared, if the two fail independently")
+
+
+def _cost(rate: int) -> float:
+    prices = PRICES[rate]
+    return fat_tree_cost(prices) / mixnet_cost(prices)
+
+
+def _mean_cost() -> Computed:
+    return exactly(
+        float(np.mean([_cost(rate) for rate in PRICES])),
+        "Table 4's prices, eight NICs a server, three-tier fat tree, fibers left out; the mean "
+        "over 100 to 800 Gbit/s",
+    )
+
+
+def _cost_400() -> Computed:
+    return exactly(
+        _cost(400), "Table 4's prices, eight NICs a server, three-tier fat tree, fibers left out"
+    )
+
+
+def _nic_price() -> Computed:
+    return exactly(1.5 * PRICES[400].nic, "1.5 times the price of the 400 Gbit/s NIC")
+
+
+def _changes() -> Computed:
+    times = LayerTimes(attention=0, experts=0, attention_backward=0, experts_backward=0)
+    layers = [change.layer for change in calendar(8, times, delay=0)]
+    return exactly(
+        layers.count(3),
+        "in a layer between others; the last one's circuits are still there for its backward pass",
+    )
+
+
+def _blocked() -> Computed:
+    # Any times above the delay hide all that the calendar can hide.
+    times = LayerTimes(*[100_000_000] * 4)
+    blocked = {change.blocked for change in calendar(8, times, delay=25_000_000)}
+    return exactly(
+        max(blocked),
+        "what the calendar leaves exposed of 25 ms, where computation lasts 100 ms: all of the "
+        "first exchange's, nothing of the others'",
+    )
+
+
+COMPUTED: Mapping[str, Callable[[], Computed]] = {
+    "circuits": _circuits,
+    "servers-two": lambda: _servers(2),
+    "servers-six": lambda: _servers(6),
+    "dual-nic-failure": _dual_failure,
+    "cost-mean": _mean_cost,
+    "cost-400": _cost_400,
+    "nic-price-800": _nic_price,
+    "reconfigurations-per-layer": _changes,
+    "blocked": _blocked,
+}
+"""Functions that compute claims, by their names in the file of published values."""

@@ -1,0 +1,72 @@
+"""The quantities that only MixNet records: all-to-alls over its plans, and failovers."""
+
+from lightrig.harness.quantities.quantity import Quantity
+from lightrig.testbeds.baselines import Rule
+
+EXCHANGE = "All-to-all"
+FAILOVER = "Failover"
+
+QUANTITIES = (
+    Quantity(
+        name="exchange.links",
+        unit="1",
+        meaning="optical links of the plan that an all-to-all ran over",
+        combine="none",
+        section=EXCHANGE,
+        baseline=None,
+    ),
+    Quantity(
+        name="exchange.time",
+        unit="ns",
+        meaning="duration of one all-to-all",
+        better="lower",
+        section=EXCHANGE,
+    ),
+    Quantity(
+        name="exchange.speedup",
+        unit="1",
+        meaning="duration of an all-to-all over one plan by that over another",
+        better="higher",
+        section=EXCHANGE,
+        baseline=Rule(minimum=1),
+    ),
+    Quantity(
+        name="failover.survived",
+        unit="1",
+        meaning="1 where every rank continued after the failure, else 0",
+        better="higher",
+        section=FAILOVER,
+        title="survived",
+        baseline=None,
+    ),
+    Quantity(
+        name="failover.noticed",
+        unit="ns",
+        meaning="from the failure until it is detected",
+        better="lower",
+        section=FAILOVER,
+        title="detected",
+    ),
+    Quantity(
+        name="failover.rerouted",
+        unit="ns",
+        meaning="from the failure until packets take the links that are left",
+        better="lower",
+        section=FAILOVER,
+    ),
+    Quantity(
+        name="failover.replanned",
+        unit="ns",
+        meaning="time that planning without the failed component takes",
+        better="lower",
+        section=FAILOVER,
+    ),
+    Quantity(
+        name="failover.first_collective",
+        unit="ns",
+        meaning="from the failure until the first collective operation that began after it is done",
+        better="lower",
+        section=FAILOVER,
+        title="first collective",
+    ),
+)

@@ -1,0 +1,1 @@
+"""MixNet acting on a bench: all-to-alls by its routes."""

@@ -1,0 +1,171 @@
+"""MixNet's all-to-alls among the servers of a bench: ways, lanes, and who runs them."""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence, Set
+from functools import partial
+
+import numpy.typing as npt
+
+from lightrig.flows import Costs, fabric_links
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.collectives import NoCollectivesError
+from lightrig.harness.bench.lanes import Lanes
+from lightrig.harness.systems.mixnet.planning import (
+    Failures,
+    Region,
+    Routing,
+    Shares,
+    diagnose,
+    exchange_time,
+    lane_routes,
+    lane_shares,
+    routing_in,
+)
+from lightrig.instruments.core.collectives import Exchange, ExchangeRunner
+from lightrig.instruments.servers.commands import ToolFailedError
+from lightrig.instruments.servers.gloo import GlooRunner
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.testbeds import LightrigError, Plan, Port, Testbed
+
+TCP = Costs(efficiency=1448 / 1514)
+"""Share of Ethernet frames that TCP leaves to the data."""
+
+
+class Exchanges:
+    """The servers of a bench that are namespaces, as one region of MixNet.
+
+    Raises:
+        NoCollectivesError: a server is no namespace.
+        NoPyTorchError: a namespace's Python has no PyTorch.
+        InstrumentError: a server refused.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self.testbed: Testbed = bench.testbed
+        servers = bench.testbed.servers.values()
+        if len(servers) < 2 or not all(each.address.startswith("netns://") for each in servers):
+            raise NoCollectivesError(f"{bench.testbed.path} has no two servers, all namespaces")
+        self.region = Region.of(bench.testbed)
+        self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
+        self.lanes = Lanes(bench, max(len(server.ports) for server in self.region.servers))
+        first = {name: addresses[0] for name, addresses in self.lanes.addresses.items()}
+        device, *more_devices = self.lanes.devices
+        self._gloo = GlooRunner(
+            self.lanes.servers,
+            first,
+            bench.clock,
+            interface=device,
+            lanes=more_devices,
+        )
+        try:
+            self._gloo.load(list(self.lanes.servers))
+        except LightrigError:
+            self.close()
+            raise
+
+    @property
+    def runner(self) -> ExchangeRunner:
+        """Runs the all-to-alls."""
+        return self._gloo
+
+    def routing(self, plan: Plan, failures: Failures | None = None) -> Routing:
+        """The ways that `plan` leaves, without what failed."""
+        return routing_in(self.testbed, plan, self.region.without(failures or Failures()))
+
+    def route(self, routing: Routing) -> None:
+        """Lead packets by `routing` from now on; raises `InstrumentError`."""
+        self.lanes.route(lane_routes(routing, self.lanes.count))
+
+    def exchange(
+        self, routing: Routing, traffic: npt.ArrayLike, ranks: Sequence[str] = ()
+    ) -> Exchange:
+        """`traffic`, in bytes, shared out on lanes among `ranks`, by default all servers."""
+        ranks = tuple(ranks or self.testbed.servers)
+        return Exchange(ranks, lane_shares(routing, ranks, traffic, self.lanes.count))
+
+    def predicted(self, plan: Plan, routing: Routing, what: Exchange) -> float:
+        """Return the duration of an exchange by the model of flows, in ns."""
+        shares: Shares = what.lanes
+        return exchange_time(self.testbed, plan, routing, what.ranks, shares, TCP)
+
+    def dark(self, ports: Iterable[Port]) -> frozenset[Port]:
+        """Return the NIC ports of `ports` that have no carrier now."""
+        return frozenset(ports) - self._ask_each(LinuxServer.lit, ports)
+
+    def failed(self, plan: Plan) -> Failures:
+        """Return the present failures where `plan` is in place, by the servers' ports."""
+        up = fabric_links(self.testbed, plan)
+        ends = {port for link in up for port in (link.a, link.b)}
+        dark = self.dark(ends & self._netdevs.keys())
+        if not dark:
+            return Failures()
+        # A server that lost one port may have lost those, too, that the plan does not use.
+        owners = {port.owner for port in dark}
+        missing = self._ask_each(LinuxServer.down, (p for p in self._netdevs if p.owner in owners))
+        return diagnose(self.region, up, dark, missing)
+
+    def ended(self) -> Sequence[str]:
+        """The servers whose rank has ended by itself."""
+        return self._gloo.ended()
+
+    def take_down(self, ports: Iterable[Port]) -> Callable[[], None]:
+        """Let NIC ports fail: their servers have them no more, and no light leaves them.
+
+        Returns what undoes that.
+        """
+        ports = sorted(ports)
+        assert self._bench.world is not None
+        light = self._bench.world.darken(ports)
+        for port in ports:
+            self._set(port, "down")
+
+        def undo() -> None:
+            for port in ports:
+                self._set(port, "up")
+                self.lanes.forget(port.owner)
+            light()
+
+        return undo
+
+    def cut(self, ports: Iterable[Port]) -> Callable[[], None]:
+        """Let no light leave ports, of NICs or packet switches; returns what undoes that."""
+        assert self._bench.world is not None
+        return self._bench.world.darken(ports)
+
+    def kill(self, server: str) -> None:
+        """End the program that takes part on `server`, as a GPU that fails does."""
+        self._sh(server, f"kill -9 {self._gloo.process(server)}")
+
+    def close(self) -> None:
+        """Leave the servers as they were found."""
+        try:
+            self._gloo.close()
+        finally:
+            self.lanes.close()
+
+    def _ask_each(
+        self, what: Callable[[LinuxServer, Sequence[str]], Set[str]], ports: Iterable[Port]
+    ) -> frozenset[Port]:
+        """Ask the servers of `ports` side by side, each of its own, and take all answers."""
+        asked: defaultdict[str, dict[str, Port]] = defaultdict(dict)
+        for port in ports:
+            asked[port.owner][self._netdevs[port]] = port
+        answers = self._bench.clock.parallel(
+            *(
+                partial(what, self.lanes.servers[name], list(netdevs))
+                for name, netdevs in asked.items()
+            )
+        )
+        pairs = zip(asked.values(), answers, strict=True)
+        return frozenset(netdevs[netdev] for netdevs, found in pairs for netdev in found)
+
+    def _set(self, port: Port, state: str) -> None:
+        self._sh(port.owner, f"ip link set {self._netdevs[port]} {state}")
+
+    def _sh(self, server: str, line: str) -> None:
+        command = ["sh", "-c", f"PATH=$PATH:/usr/sbin:/sbin; {line}"]
+        result = self.lanes.servers[server].commands.run(command)
+        if result.status:
+            raise ToolFailedError(server, result, shlex.join(command))

@@ -1,0 +1,16 @@
+"""Opus: photonic rails whose circuits follow the phases of training."""
+
+from pathlib import Path
+
+from lightrig.harness.systems.registry import System
+
+_PACKAGE = "lightrig.harness.systems.opus"
+
+SYSTEM = System(
+    name="opus",
+    title="Opus",
+    published=Path(__file__).parents[3] / "published" / "opus.yaml",
+    claims=f"{_PACKAGE}.claims:COMPUTED",
+    quantities=f"{_PACKAGE}.quantities:QUANTITIES",
+    sections=f"{_PACKAGE}.report:SECTIONS",
+)

@@ -1,0 +1,1 @@
+"""Measurements of Opus on a bench."""

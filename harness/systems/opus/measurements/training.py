@@ -1,0 +1,296 @@
+"""Results of a training job on photonic rails, as rows and as plain numbers."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.light import LightWatch, watch_until_complete
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.systems.opus.planning.auditor import Confirmed, Ended, Rewiring
+from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Operation
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
+from lightrig.harness.systems.opus.planning.step_time import exposed
+from lightrig.harness.systems.opus.runtime import Trained, TrainingJob, Wait
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import PowerMonitor
+from lightrig.testbeds import Plan
+
+_LIGHT_TIMEOUT = 500_000_000
+"""Timeout of a change that no reading shows, in ns; ranks wait meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Loss of a step, as a rank printed it, and when."""
+
+    rank: int
+    step: int
+    value: float
+    at: Span
+
+
+def losses(trained: Trained) -> list[Loss]:
+    """The lines `step N loss X` of all ranks, a step after the other."""
+    found = []
+    for rank, lines in trained.printed.items():
+        for at, line in lines:
+            fields = line.split()
+            if len(fields) == 4 and (fields[0], fields[2]) == ("step", "loss"):
+                found.append(Loss(rank, int(fields[1]), float(fields[3]), at))
+    return sorted(found, key=lambda loss: (loss.step, loss.rank))
+
+
+def step_times(trained: Trained) -> list[Span]:
+    """Return the duration of each step but the first, until the last rank had its loss, in ns."""
+    ends: dict[int, list[Span]] = {}
+    for loss in losses(trained):
+        ends.setdefault(loss.step, []).append(loss.at)
+    whole = [
+        Span(max(a.earliest for a in each), max(a.latest for a in each)) for each in ends.values()
+    ]
+    return [
+        Span(after.earliest - before.latest, after.latest - before.earliest)
+        for before, after in itertools.pairwise(whole)
+    ]
+
+
+def reconfigurations(trained: Trained, tables: Sequence[PhaseTable]) -> dict[int, list[int]]:
+    """For each pipeline stage, how often its circuits passed to another parallelism in each step.
+
+    Counted from what the switches confirmed; a step ends with its last operation on the stage.
+    """
+    rails = trained.rails
+    assert rails is not None
+    job = rails.job
+    owners = {
+        circuit: group
+        for wiring in rails.wirings
+        for name, circuits in wiring.of_group.items()
+        for circuit, group in ((circuit, job.groups[name]) for circuit in circuits)
+    }
+    counts: dict[int, list[int]] = {}
+    for stage in range(job.stages):
+        ranks = [rank for rank, one in enumerate(job.stage_of) if one == stage]
+        ends = _step_ends(trained, tables, ranks)
+        counts[stage] = [0] * len(ends)
+        first = tables[ranks[0]].at(0)
+        assert first is not None
+        owner = first.dimension
+        for change, at in _confirmed(trained):
+            made = {
+                owners[circuit].dimension
+                for circuit in change.add
+                if circuit in owners and set(owners[circuit].ranks) & set(ranks)
+            }
+            if made and made != {owner} and (step := _step(ends, at)) is not None:
+                (owner,) = made
+                counts[stage][step] += 1
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The first operations of a phase, as those that took part in each had to wait.
+
+    dimension: what the circuits passed to. flows: for each operation its window and its wait, in
+    ns: from the end of the phase before until its last rank wanted it, and from then until it ran.
+    """
+
+    dimension: int
+    flows: tuple[tuple[int, int], ...]
+
+    @property
+    def waited(self) -> int:
+        """Longest wait, in ns."""
+        return max(wait for _, wait in self.flows)
+
+    def exposed(self, change: int) -> int:
+        """Return the part of a change of `change` ns that no window hides, in ns."""
+        return max(exposed(change, window) for window, _ in self.flows)
+
+
+def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
+    """Every change from one phase to the next; each rank has as many phases as the others."""
+    assert trained.rails is not None
+    journal = trained.rails.journal
+    waits = {(wait.rank, wait.operation): wait for wait in journal.waits}
+    ended = [one for one in journal.events if isinstance(one, Ended)]
+    ends = {(one.rank, one.operation): one.at for one in ended}
+    phases = {rank: _phases(trained, rank, table) for rank, table in enumerate(tables)}
+    found = []
+    for number in range(1, min(map(len, phases.values()))):
+        before = [
+            ends[rank, str(operation)]
+            for rank, of_rank in phases.items()
+            for operation in of_rank[number - 1]
+        ]
+        firsts: dict[str, list[Wait]] = {}
+        for rank, of_rank in phases.items():
+            first = str(of_rank[number][0])
+            firsts.setdefault(first, []).append(waits[rank, first])
+        flows = []
+        for each in firsts.values():
+            came = max(wait.at for wait in each)
+            start = max(wait.at + wait.length for wait in each)
+            flows.append((came - max(before), start - came))
+        found.append(Shift(phases[0][number][0].dimension, tuple(flows)))
+    return found
+
+
+def control(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
+    """Return an upper bound of the control time in each step, in ns.
+
+    That is how long operations waited for their word, on the rank's own clock and with the
+    messages both ways, after their last rank had come: of the rank whose sum is the greatest.
+    """
+    asked: dict[tuple[str, int], list[int]] = {}
+    begun: dict[tuple[str, int], list[int]] = {}
+    for operations in trained.operations.values():
+        for done in operations:
+            key = done.operation.group, done.operation.index
+            asked.setdefault(key, []).append(done.asked.latest)
+            begun.setdefault(key, []).append(done.began.latest)
+    waited = {key: max(begun[key]) - max(asked[key]) for key in asked}
+    sums: dict[int, list[int]] = {}
+    for rank, table in enumerate(tables):
+        before, count = len(table.before), len(table.operations)
+        keys = [(one.operation.group, one.operation.index) for one in trained.operations[rank]]
+        for step, first in enumerate(range(before, len(keys) - count + 1, count)):
+            sums.setdefault(step, []).append(
+                sum(waited[key] for key in keys[first : first + count])
+            )
+    return [max(each) for _, each in sorted(sums.items())]
+
+
+def changes(trained: Trained) -> list[int]:
+    """Return the duration of each change of circuits, from command to restored links, in ns."""
+    return [at - change.at for change, at in _confirmed(trained)]
+
+
+def rows(trained: Trained, about: Mapping[str, Scalar]) -> Iterator[Row]:
+    """`training.loss` of each rank and step, and `training.step` from one to the next."""
+    for loss in losses(trained):
+        at, conditions = loss.at.earliest, {**about, "step": loss.step}
+        value = loss.value
+        yield Row(f"rank {loss.rank}", "training.loss", value, value, value, "1", at, conditions)
+    began = losses(trained)[0].at.earliest
+    for number, took in enumerate(step_times(trained), 1):
+        middle = (took.earliest + took.latest) // 2
+        conditions = {**about, "event": number}
+        yield Row(
+            "job", "training.step", middle, took.earliest, took.latest, "ns", began, conditions
+        )
+
+
+def timeline(trained: Trained, job: TrainingJob) -> Iterator[Row]:
+    """Yield intervals of traffic, switches, light and carriers, from the first of them on.
+
+    `rails.traffic` of a rank's operations, `rails.switch` of a switch's changes, `rails.light` of
+    an egress without light, and `rails.carrier` of a NIC port without carrier.
+    """
+    found: list[tuple[str, str, Span, dict[str, Scalar]]] = []
+    for rank, operations in trained.operations.items():
+        for done in operations:
+            dimension = job.job.groups[done.operation.group].dimension
+            kind = "PP" if dimension == ASYMMETRIC else f"DP {dimension}"
+            between = Span(done.began.latest, done.ended.latest)
+            about: dict[str, Scalar] = {"of": kind, "bytes": done.operation.size}
+            found.append((f"rank {rank}", "rails.traffic", between, about))
+    for change, at in _confirmed(trained):
+        found.append((change.switch, "rails.switch", Span(change.at, at), {}))
+    dark = job.fabric.dark if isinstance(job.fabric, LitFabric) else []
+    found += [(str(port), "rails.carrier", between, {}) for port, between in job.outages()]
+    found += [(egress, "rails.light", between, {}) for egress, between in dark]
+    begun = min(between.earliest for _, kind, between, _ in found if kind == "rails.traffic")
+    for subject, kind, between, conditions in found:
+        if between.latest > begun:
+            length = between.latest - between.earliest
+            start = between.earliest - begun
+            yield Row(
+                subject, kind, length, length, length, "ns", begun, {**conditions, "from_ns": start}
+            )
+
+
+class LitFabric(Fabric):
+    """A fabric that can follow the light of its changes by the switches' own monitors.
+
+    `dark` are the egresses that lost their light while that was so, from when until when. A
+    change takes some windows of the monitors longer then.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        self.dark: list[tuple[str, Span]] = []
+        self._lit = False
+
+    @contextlib.contextmanager
+    def lit(self) -> Iterator[None]:
+        """Meanwhile follow the light."""
+        self._lit, self.dark = True, []
+        try:
+            yield
+        finally:
+            self._lit = False
+
+    def apply(self, plan: Plan, *, check_budget: bool = True) -> None:
+        """See `Fabric.apply`."""
+        if not self._lit:
+            super().apply(plan, check_budget=check_budget)
+            return
+        transition = self.prepare(plan, check_budget=check_budget)
+        watches = {}
+        for name, change in transition.changes.items():
+            switch = self.bench.switches[name]
+            if change.add and isinstance(switch, PowerMonitor):
+                egresses = {circuit.egress for circuit in change.add}
+                leaving = egresses & {circuit.egress for circuit in change.remove}
+                watches[name] = LightWatch(switch, leaving, egresses)
+        for watch in watches.values():
+            watch.take()
+        sent = transition.begin()
+        watch_until_complete(self.bench, list(watches.values()), _LIGHT_TIMEOUT)
+        transition.acknowledged()
+        transition.verify()
+        for name, watch in watches.items():
+            lost = watch.losses_of_signal(sent)
+            for egress, back in watch.recoveries(sent).items():
+                since = lost.get(egress, sent)
+                middle = (since.earliest + since.latest) // 2, (back.earliest + back.latest) // 2
+                self.dark.append((f"{name}.{egress}", Span(middle[0], max(middle))))
+
+
+def _confirmed(trained: Trained) -> Iterator[tuple[Rewiring, int]]:
+    assert trained.rails is not None
+    rewirings: dict[tuple[str, str], Rewiring] = {}
+    for event in trained.rails.journal.events:
+        match event:
+            case Rewiring():
+                rewirings.setdefault((event.switch, event.change), event)
+            case Confirmed():
+                yield rewirings[event.switch, event.change], event.at
+
+
+def _step_ends(trained: Trained, tables: Sequence[PhaseTable], ranks: Sequence[int]) -> list[int]:
+    before, count = (len(each) for each in (tables[ranks[0]].before, tables[ranks[0]].operations))
+    steps = (len(trained.operations[ranks[0]]) - before) // count
+    return [
+        max(trained.operations[rank][before + step * count - 1].ended.latest for rank in ranks)
+        for step in range(1, steps + 1)
+    ]
+
+
+def _step(ends: Sequence[int], at: int) -> int | None:
+    return next((step for step, end in enumerate(ends) if at <= end), None)
+
+
+def _phases(trained: Trained, rank: int, table: PhaseTable) -> list[list[Operation]]:
+    phases: list[list[Operation]] = []
+    for position in range(len(trained.operations[rank])):
+        operation = table.at(position)
+        assert operation is not None
+        if not phases or phases[-1][-1].dimension != operation.dimension:
+            phases.append([])
+        phases[-1].append(operation)
+    return phases

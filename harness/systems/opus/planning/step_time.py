@@ -1,0 +1,71 @@
+"""Duration of a training step when the fabric moves between its phases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lightrig.harness.systems.opus.planning.operations import OpusError
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A collective of a phase: when each rank joins it and when it ends, in ns."""
+
+    starts: Mapping[int, int]
+    end: int
+
+
+def window(before: Sequence[Flow], after: Sequence[Flow]) -> int:
+    """The idle time between two phases in ns (Opus §3.2); negative where they overlap.
+
+    A collective starts when its last rank joins; the window ends with the first one that does.
+    Raises `OpusError` for a phase without collectives.
+    """
+    if not before or not after:
+        raise OpusError("a window is between two phases, found one without collectives")
+    return min(max(flow.starts.values()) for flow in after) - max(flow.end for flow in before)
+
+
+def exposed(reconfiguration: int, window: int) -> int:
+    """Return the part of a reconfiguration that its window does not hide, in ns (Opus §4.2)."""
+    return max(0, reconfiguration - max(0, window))
+
+
+def step_time(native: int, reconfiguration: int, windows: Sequence[int], *, ahead: bool) -> int:
+    """The step time in ns, one reconfiguration a window.
+
+    On demand every one adds its length, T_native + N T_reconfig (Opus §5.2); provisioned ahead
+    only what its window does not hide. It is an estimate: of the phase changes of several
+    stages those count that are on the critical path, and measured steps gain less.
+    """
+    if ahead:
+        return native + sum(exposed(reconfiguration, window) for window in windows)
+    return native + reconfiguration * len(windows)
+
+
+def window_count(
+    stages: int,
+    layers: int,
+    microbatches: int,
+    *,
+    mixed_with_fsdp: bool = True,
+    mixed_with_pipeline: bool = True,
+    two_symmetric: bool = True,
+) -> int:
+    """An upper bound of the windows in a step with FSDP, CP and EP (Opus Eq. 5, Fig. 5).
+
+    stages, layers, microbatches: of the pipeline, of the model, of a global batch.
+    mixed_with_fsdp, mixed_with_pipeline: a job has CP or EP beside them. two_symmetric: it has
+    both CP and EP; that term is by far the greatest. Raises `OpusError` for layers that the
+    stages do not share evenly.
+    """
+    if min(stages, layers, microbatches) < 1 or layers % stages:
+        raise OpusError(f"{layers} layers cannot be shared by {stages} stages evenly")
+    blocks = 2 * layers // stages - 1
+    count = 4 * (stages - 1) + 4
+    if mixed_with_fsdp:
+        count += blocks
+    if mixed_with_pipeline:
+        count += 4 * microbatches
+    if two_symmetric:
+        count += 2 * microbatches * blocks
+    return count

@@ -1,0 +1,28 @@
+"""Opus acting in time, through the bench."""
+
+from lightrig.harness.systems.opus.runtime.emulation import emulate
+from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
+from lightrig.harness.systems.opus.runtime.rails import (
+    Incident,
+    Journal,
+    Rails,
+    RailsLostError,
+    Wait,
+)
+from lightrig.harness.systems.opus.runtime.training import Trained, TrainingJob
+from lightrig.instruments.servers.training import Done, Script
+
+__all__ = [
+    "Done",
+    "FabricRails",
+    "Incident",
+    "Journal",
+    "Rails",
+    "RailsLostError",
+    "Script",
+    "Trained",
+    "TrainingJob",
+    "Wait",
+    "emulate",
+    "fitting_job",
+]

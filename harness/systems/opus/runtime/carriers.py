@@ -1,0 +1,97 @@
+"""Whether links are back once circuits have moved: what a rank waits for besides its switch."""
+
+from collections.abc import Collection, Sequence
+
+from lightrig.harness.bench.bench import Bench
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import LinkEvent, PortWatch, Stage
+from lightrig.testbeds import LightrigError, Port
+
+POLL_PERIOD = 1_000_000
+"""Period at which a server reads its ports' carriers, in ns."""
+
+UNNOTICED = 100_000_000
+"""Time within which a carrier loss is seen, in ns; none is awaited after it."""
+
+LOOK_AGAIN = 10_000_000
+"""After how long a port that is still down is looked at again, in ns."""
+
+BACK = 30_000_000_000
+"""Timeout of carriers that come back, in ns; NIC firmware can take ten seconds."""
+
+
+class CarriersDownError(LightrigError):
+    """Circuits were made and carry no link."""
+
+
+class Carriers:
+    """The carriers of all NIC ports of a bench, watched by their servers until closed.
+
+    `seen` are their changes, in the order in which they were heard of.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
+        self.seen: list[tuple[Port, LinkEvent]] = []
+        self._up: set[Port] = set()
+        self._ports = {(port.owner, netdev): port for port, netdev in self._netdevs.items()}
+        for name, server in bench.servers.items():
+            watched = [
+                PortWatch(netdev, None)
+                for port, netdev in self._netdevs.items()
+                if port.owner == name
+            ]
+            up = server.watch(watched, period=POLL_PERIOD, datagram_period=None)
+            self._up |= {self._ports[name, netdev] for netdev, stage in up if stage == "carrier"}
+
+    def await_back(self, ports: Collection[Port], since: int) -> None:
+        """Wait until `ports` have come up after `since`, when their circuits began to move.
+
+        One that has carrier and that nobody has seen without within `UNNOTICED` is not waited
+        for any longer. Raises `CarriersDownError` after `BACK`.
+        """
+        clock, wanted = self._bench.clock, set(ports)
+        while wanted:
+            left = since + UNNOTICED - clock.now()
+            wanted -= self._risen(wanted, since, max(left, LOOK_AGAIN))
+            if clock.now() >= since + UNNOTICED:
+                wanted -= self._up
+            if wanted and clock.now() >= since + BACK:
+                missing = ", ".join(map(str, sorted(wanted)))
+                raise CarriersDownError(f"no carrier within {BACK / 1e9:g} s: {missing}")
+
+    def _risen(self, ports: Collection[Port], since: int, timeout: int) -> set[Port]:
+        """Ports that have come up after `since`, once `ports` all have or `timeout` has passed."""
+        asked = {port.owner: dict[str, Sequence[Stage]]() for port in ports}
+        for port in ports:
+            asked[port.owner][self._netdevs[port]] = ("carrier",)
+        pending = [
+            (name, self._bench.servers[name].settle(wanted, timeout=timeout))
+            for name, wanted in asked.items()
+        ]
+        risen: set[Port] = set()
+        for name, settlement in pending:
+            for event in settlement.result().events:
+                port = self._ports[name, event.port]
+                self.seen.append((port, event))
+                (self._up.add if event.up else self._up.discard)(port)
+                if event.up and event.at.latest >= since:
+                    risen.add(port)
+        return risen
+
+    def outages(self) -> list[tuple[Port, Span]]:
+        """When each port was seen without carrier and with it again, outages that are over."""
+        down: dict[Port, Span] = {}
+        found = []
+        for port, event in self.seen:
+            if not event.up:
+                down[port] = event.at
+            elif port in down:
+                found.append((port, Span(down.pop(port).latest, event.at.latest)))
+        return found
+
+    def close(self) -> None:
+        """Watch no more."""
+        for server in self._bench.servers.values():
+            server.unwatch()

@@ -1,0 +1,96 @@
+"""Photonic rails on a testbed's switches: where ranks are attached, and what rewires them."""
+
+from lightrig.harness.bench.fabric import Fabric
+from lightrig.harness.systems.opus.planning.messages import Rewire
+from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.topology import Topology
+from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.testbeds import Circuit, Plan, Port, Testbed
+
+
+def fitting_job(testbed: Testbed, name: str) -> Job:
+    """A job of two stages that has a rank on every NIC of a testbed, each NIC number a rail.
+
+    Raises `OpusError` where the servers do not come in pairs, or differ in their NICs.
+    """
+    servers = list(testbed.servers.values())
+    rails = {len(server.nics) for server in servers}
+    if len(servers) < 2 or len(servers) % 2 or len(rails) != 1:
+        raise OpusError(f"testbed {testbed.name} has no pairs of servers with as many NICs each")
+    return Job.grid(name, 2, [len(servers) // 2], rails.pop())
+
+
+class FabricRails:
+    """The rails of a job on a fabric: rank r is on server r / rails, with its NIC r mod rails.
+
+    Each rail is one switch; several rails may share one. Raises `OpusError` where the job does
+    not fit the testbed.
+    """
+
+    def __init__(self, fabric: Fabric, job: Job) -> None:
+        self._fabric = fabric
+        attached = [attachments_of(fabric.testbed, job, rail) for rail in range(job.rails)]
+        self.switches = [switch for switch, _ in attached]
+        self.wirings = [Wiring.of(job, rail, ports) for rail, (_, ports) in enumerate(attached)]
+        self._circuits: dict[str, frozenset[Circuit]] = {}
+
+    def set(self, topology: Topology) -> None:
+        """Bring every rail to `topology`; raises as `Fabric.apply` does."""
+        circuits: dict[str, frozenset[Circuit]] = {}
+        for switch, wiring in zip(self.switches, self.wirings, strict=True):
+            circuits[switch] = circuits.get(switch, frozenset()) | wiring.circuits(topology)
+        self._fabric.apply(Plan(f"topology {topology}", circuits))
+        self._circuits = circuits
+
+    def apply(self, rewire: Rewire) -> None:
+        """Rewire one rail, and read back that it is; raises as `Fabric.apply` does.
+
+        The other rails of its switch are left as they are. One thread at a time for each switch.
+        """
+        switch = self.switches[rewire.rail]
+        wanted = (self._circuits[switch] - rewire.remove) | rewire.add
+        self._fabric.apply(Plan(f"rail {rewire.rail} v{rewire.version}", {switch: wanted}))
+        self._circuits[switch] = wanted
+
+    def cabled_ports(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
+        """The ingress and egress ports of each switch that the job may touch."""
+        ports: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
+        for switch, wiring in zip(self.switches, self.wirings, strict=True):
+            ingress, egress = wiring.ports()
+            more = ports.get(switch, (frozenset(), frozenset()))
+            ports[switch] = ingress | more[0], egress | more[1]
+        return ports
+
+    def circuits(self) -> dict[str, frozenset[Circuit]]:
+        """Return the job's circuits on each switch, as last read back."""
+        return dict(self._circuits)
+
+
+def attachments_of(
+    testbed: Testbed, job: Job, rail: int
+) -> tuple[str, dict[int, tuple[Attachment, ...]]]:
+    """The one switch that a rail is on, and where each rank's NIC ports meet it.
+
+    Raises `OpusError` where the job does not fit the testbed.
+    """
+    servers = list(testbed.servers.values())
+    found: dict[int, tuple[Attachment, ...]] = {}
+    switches: set[str] = set()
+    for rank in job.ranks(rail):
+        place = rank // job.rails
+        if place >= len(servers) or rail >= len(servers[place].nics):
+            raise OpusError(f"{testbed.name} has no NIC for rank {rank} of job {job.name}")
+        server = servers[place]
+        nic = list(server.nics.values())[rail]
+        found[rank] = tuple(_attachment(testbed, end.port, switches) for end in nic.ports)
+    if len(switches) != 1:
+        raise OpusError(f"rail {rail} is on {sorted(switches)}, expected one optical switch")
+    return switches.pop(), found
+
+
+def _attachment(testbed: Testbed, port: Port, switches: set[str]) -> Attachment:
+    into, out = testbed.cabling.ingress_of(port), testbed.cabling.egress_of(port)
+    if into is None or out is None:
+        raise OpusError(f"{port} is on no optical switch")
+    switches |= {into[0], out[0]}
+    return Attachment(into[1], out[1])

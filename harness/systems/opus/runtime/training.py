@@ -1,0 +1,385 @@
+"""A training job on photonic rails: its scripts run on servers, its circuits follow them."""
+
+import itertools
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from lightrig.harness.bench.fabric import Fabric
+from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.planning.routes import Hop, shortest_routes
+from lightrig.harness.systems.opus.planning.controller import Controller
+from lightrig.harness.systems.opus.planning.messages import Rewire
+from lightrig.harness.systems.opus.planning.operations import Job, Operation
+from lightrig.harness.systems.opus.planning.profiling import profiled
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
+from lightrig.harness.systems.opus.planning.shim import Mode, Shim
+from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
+from lightrig.harness.systems.opus.runtime.carriers import Carriers
+from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
+from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
+from lightrig.instruments.clock import Span
+from lightrig.instruments.servers.routes import DEVICE
+from lightrig.instruments.servers.training import Control, Done, Script, TrainingRank, Wanted
+from lightrig.testbeds import Circuit, LightrigError, Plan, Port
+
+_FIRST_PORT = 27_300  # below those that Linux gives to connections
+
+
+@dataclass
+class Trained:
+    """A script that has run on all ranks.
+
+    Attributes:
+        operations: of each rank, in the order in which they were begun.
+        printed: the lines that each rank has printed, and when.
+        rails: the control plane, where there was one.
+        found: what each switch held when that began.
+    """
+
+    operations: Mapping[int, Sequence[Done]]
+    printed: Mapping[int, Sequence[tuple[Span, str]]]
+    rails: Rails | None = None
+    found: Mapping[str, frozenset[Circuit]] = field(default_factory=dict)
+
+
+class TrainingJob:
+    """The ranks of a job on the servers of a fabric, ready to run scripts until closed.
+
+    Control messages take the way by which the harness reaches the servers, never the circuits.
+
+    Raises:
+        NoPyTorchError: a server has none.
+        NotRoutedError: a server is simulated.
+        OpusError: the job does not fit the testbed.
+    """
+
+    def __init__(self, fabric: Fabric, job: Job) -> None:
+        self.fabric, self.job = fabric, job
+        self.on_fabric = FabricRails(fabric, job)
+        self._overlay = Overlay(fabric.bench)
+        self._carriers: Carriers | None = None
+        self._ranks: list[TrainingRank] = []
+        self._ports = itertools.count(_FIRST_PORT)
+        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-")
+        try:
+            self._carriers = Carriers(fabric.bench)
+            servers = list(self._overlay.servers.values())
+            for rank in range(len(job.stage_of)):
+                server = servers[rank // job.rails]
+                self._ranks.append(TrainingRank(rank, server, fabric.bench.clock))
+            (self.pytorch,) = {rank.loaded() for rank in self._ranks}
+        except BaseException:
+            self.close()
+            raise
+
+    def on_plan(self, script: Script, plan: Plan, control: Control = "none") -> Trained:
+        """Run `script` while the switches stay in `plan`; raises what a rank raises."""
+        self._move(plan)
+        self._overlay.route(self.fabric.links(plan))
+        return self._run(script, _Audience(), control)
+
+    def profile(self, script: Script) -> tuple[tuple[PhaseTable, ...], Trained]:
+        """Run a few steps on the giant ring; every rank's phase table, and what was seen.
+
+        Raises `OpusError` for ranks that do not fit together.
+        """
+        self._ring()
+        seen = self._run(script, _Audience(), "watched")
+        groups = {
+            rank: [done.operation.group for done in operations]
+            for rank, operations in seen.operations.items()
+        }
+        return profiled(self.job, groups), seen
+
+    def train(
+        self, script: Script, tables: Sequence[PhaseTable], mode: Mode, *, retries: int = 2
+    ) -> Trained:
+        """Run `script` while the circuits follow its phases, after `tables`.
+
+        Ranks find each other over the giant ring. When all have announced their first operation
+        the rails take the topology that the first rank wants, and the control plane begins.
+
+        Raises `RailsLostError`, `ScheduleError`, and what a rank raises.
+        """
+        self._ring()
+        return self._control(script, tables, mode, self._apply, self._take, retries)
+
+    def emulate(
+        self,
+        script: Script,
+        tables: Sequence[PhaseTable],
+        mode: Mode,
+        plan: Plan,
+        switching: int = 0,
+    ) -> Trained:
+        """The same with logical switches: `plan` joins all, and nothing moves (Opus §5.2).
+
+        switching: what a change takes, in ns.
+        """
+        self._move(plan)
+        self._overlay.route(self.fabric.links(plan))
+
+        def apply(_: Rewire) -> None:
+            self.fabric.bench.clock.sleep(switching)
+
+        def take(topology: Topology) -> Mapping[str, frozenset[Circuit]]:
+            return self._plan(topology).circuits
+
+        return self._control(script, tables, mode, apply, take)
+
+    def _control(
+        self,
+        script: Script,
+        tables: Sequence[PhaseTable],
+        mode: Mode,
+        apply: Applier,
+        take: Callable[[Topology], Mapping[str, frozenset[Circuit]]],
+        retries: int = 2,
+    ) -> Trained:
+        first = tables[0].at(0)
+        assert first is not None
+        begun = TopologyId.uniform(self.job.stages, first.dimension)
+        shims = [
+            Shim(rank, self.job.stage_of[rank], table, mode) for rank, table in enumerate(tables)
+        ]
+        rails = Rails(
+            self.fabric.bench.clock,
+            self.job,
+            shims,
+            self.on_fabric.wirings,
+            apply,
+            self.on_fabric.switches,
+            Controller.of(self.job, begun, retries),
+        )
+        audience = _ControlledRanks(rails, self._ranks, partial(take, begun))
+        trained = self._run(script, audience, "gated", audience)
+        trained.rails, trained.found = rails, audience.found
+        return trained
+
+    def outages(self) -> list[tuple[Port, Span]]:
+        """When NIC ports had no carrier, since the job was made."""
+        assert self._carriers is not None
+        return self._carriers.outages()
+
+    def close(self) -> None:
+        """End all programs, and leave the servers as they were found."""
+        for rank in self._ranks:
+            rank.close()
+        if self._carriers is not None:
+            self._carriers.close()
+        self._overlay.close()
+        self._folder.cleanup()
+
+    # ------------------------------------------------------------------------- ranks
+
+    def _run(
+        self,
+        script: Script,
+        audience: "_Audience",
+        control: Control,
+        controlled: "_ControlledRanks | None" = None,
+    ) -> Trained:
+        groups = {group.name: group.ranks for group in self.job.groups.values()}
+        store = str(Path(self._folder.name) / f"store-{next(self._ports)}")
+        common = {
+            "WORLD_SIZE": str(len(self._ranks)),
+            "MASTER_ADDR": next(iter(self._overlay.addresses.values())),
+            "MASTER_PORT": str(next(self._ports)),
+            "GLOO_SOCKET_IFNAME": DEVICE,
+        }
+        running = [
+            rank.train(
+                script,
+                audience,
+                control,
+                groups,
+                {
+                    **common,
+                    "RANK": str(rank.rank),
+                    "LOCAL_RANK": str(rank.rank % self.job.rails),
+                },
+                "" if control == "none" else store,
+            )
+            for rank in self._ranks
+        ]
+        operations: dict[int, list[Done]] = {}
+        failed: list[LightrigError] = []
+
+        def lose(error: LightrigError) -> None:
+            """End the wait of the remaining ranks."""
+            failed.append(error)
+            if controlled is not None:
+                controlled.lose()
+            for each in self._ranks:
+                each.close()
+
+        def follow(rank: int) -> None:
+            try:
+                operations[rank] = running[rank].result()
+            except LightrigError as error:
+                lose(error)
+
+        def begin() -> None:
+            assert controlled is not None
+            try:
+                controlled.begin()
+            except LightrigError as error:
+                lose(error)
+
+        tasks = [partial(follow, rank) for rank in range(len(running))]
+        if controlled is None:
+            self.fabric.bench.clock.parallel(*tasks)
+        else:
+            controlled.rails.run([*tasks, begin])
+        if failed:
+            raise failed[0]
+        return Trained(operations, {rank: list(lines) for rank, lines in audience.lines.items()})
+
+    # ---------------------------------------------------------------------- circuits
+
+    def _ring(self) -> None:
+        self._move(self._plan(GIANT_RING))
+        self._overlay.route(self.fabric.links(self._plan(GIANT_RING)))
+        self.on_fabric.set(GIANT_RING)
+
+    def _take(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
+        """Leave the giant ring for `topology`; what the switches hold then."""
+        self._move(self._plan(topology))
+        self.on_fabric.set(topology)
+        self._overlay.follow(self._hops_by_server())
+        return self.on_fabric.circuits()
+
+    def _apply(self, rewire: Rewire) -> None:
+        clock = self.fabric.bench.clock
+        began = clock.now()
+        self.on_fabric.apply(rewire)
+        switch = self.on_fabric.switches[rewire.rail]
+        if self.on_fabric.wirings[rewire.rail].giant_ring <= self.on_fabric.circuits()[switch]:
+            self._overlay.route(self.fabric.links(self._plan(GIANT_RING)))
+        self._await_links(Plan("made", {switch: rewire.add}), began)
+
+    def _move(self, plan: Plan) -> None:
+        began = self.fabric.bench.clock.now()
+        transition = self.fabric.prepare(plan)
+        made = {name: change.add for name, change in transition.changes.items()}
+        transition.begin()
+        transition.acknowledged()
+        transition.verify()
+        self._await_links(Plan("made", made), began)
+
+    def _await_links(self, made: Plan, began: int) -> None:
+        assert self._carriers is not None
+        links = self.fabric.links(made)
+        self._carriers.await_back({port for link in links for port in (link.a, link.b)}, began)
+
+    def _plan(self, topology: Topology) -> Plan:
+        controlled: defaultdict[str, frozenset[Circuit]] = defaultdict(frozenset)
+        for switch, wiring in zip(self.on_fabric.switches, self.on_fabric.wirings, strict=True):
+            controlled[switch] |= wiring.circuits(topology)
+        return Plan(f"topology {topology}", dict(controlled))
+
+    def _hops_by_server(self) -> dict[str, dict[str, Hop]]:
+        """The ways of all topologies at once: no two lead to the same neighbour by other ports."""
+        dimensions = {group.dimension for group in self.job.groups.values()}
+        servers = list(self._overlay.servers)
+        hops_by_server: dict[str, dict[str, Hop]] = {server: {} for server in servers}
+        for dimension in sorted(dimensions):
+            topology = TopologyId.uniform(self.job.stages, dimension)
+            links = self.fabric.links(self._plan(topology))
+            for source, hops in shortest_routes(servers, links).items():
+                hops_by_server[source] |= hops
+        return hops_by_server
+
+
+class _Audience:
+    """Keeps what ranks print."""
+
+    def __init__(self) -> None:
+        self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
+
+    def wants(self, rank: int, number: int, operation: Wanted) -> None:
+        """Do nothing: no rank waits."""
+
+    def ended(self, rank: int, number: int) -> None:
+        """Do nothing: no rank waits."""
+
+    def printed(self, rank: int, line: str, at: Span) -> None:
+        """Keep it."""
+        self.lines[rank].append((at, line))
+
+
+class _ControlledRanks(_Audience):
+    """Hands what ranks announce to the control plane, and its word back to them.
+
+    Args:
+        rails: the control plane.
+        ranks: who announce.
+        take: sets the first topology; returns what each switch holds then.
+    """
+
+    def __init__(
+        self,
+        rails: Rails,
+        ranks: Sequence[TrainingRank],
+        take: Callable[[], Mapping[str, frozenset[Circuit]]],
+    ) -> None:
+        super().__init__()
+        self.rails, self._ranks, self._take = rails, ranks, take
+        self.found: Mapping[str, frozenset[Circuit]] = {}
+        self._running: dict[tuple[int, int], Operation] = {}
+        self._first: list[tuple[int, int, Wanted]] = []
+        self._all_waiting = rails.clock.event()
+        self._lost = self._begun = False
+        self._turn = threading.Lock()
+
+    def begin(self) -> None:
+        """Wait for everybody's first operation, set the topology, and let the rails decide."""
+        self._all_waiting.wait()
+        if self._lost:
+            return
+        self.found = self._take()
+        with self._turn:
+            self._begun = True
+            for rank, number, operation in self._first:
+                self._announce(rank, number, operation)
+
+    def lose(self) -> None:
+        """A rank is lost: those that have not begun never will."""
+        self._lost = True
+        self._all_waiting.set()
+
+    def wants(self, rank: int, number: int, operation: Wanted) -> None:
+        """Announce it."""
+        with self._turn:
+            if not self._begun:
+                self._first.append((rank, number, operation))
+                if len(self._first) == len(self._ranks):
+                    self._all_waiting.set()
+                return
+        self._announce(rank, number, operation)
+
+    def ended(self, rank: int, number: int) -> None:
+        """Say so."""
+        self.rails.after(rank, self._running.pop((rank, number)))
+
+    def _announce(self, rank: int, number: int, wanted: Wanted) -> None:
+        dimension = self.rails.job.groups[wanted.group].dimension
+        operation = Operation(wanted.group, wanted.index, dimension)
+        self._running[rank, number] = operation
+        try:
+            self.rails.announce(rank, operation, partial(self._begin, rank, number))
+        except LightrigError as error:
+            self._ranks[rank].go(number, str(error))
+
+    def _begin(self, rank: int, number: int) -> None:
+        refused = None
+        try:
+            self.rails.begin(rank, self._running[rank, number])
+        except RailsLostError as error:
+            refused = str(error)
+        self._ranks[rank].go(number, refused)

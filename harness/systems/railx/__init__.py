@@ -1,0 +1,17 @@
+"""RailX: nodes on rows and columns of circuit switches (Feng et al.)."""
+
+from pathlib import Path
+
+from lightrig.harness.systems.registry import System
+
+_PACKAGE = "lightrig.harness.systems.railx"
+
+SYSTEM = System(
+    name="railx",
+    title="RailX",
+    published=Path(__file__).parents[3] / "published" / "railx.yaml",
+    claims=f"{_PACKAGE}.claims:COMPUTED",
+    fixtures=f"{_PACKAGE}.fixtures",
+    generator=f"{_PACKAGE}.generator:generate",
+    quantities=f"{_PACKAGE}.quantities:QUANTITIES",
+)

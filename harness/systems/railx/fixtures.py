@@ -1,0 +1,70 @@
+"""Fixtures for tests of RailX: packets led by rail, and changes of the X-rails."""
+
+# Loaded with every testbed; what a test needs is imported when it needs it.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.measure.links import LinkObservation
+    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.systems.railx.measurements.rail_links import PhaseChanges
+    from lightrig.harness.systems.railx.measurements.rail_traffic import RailTraffic
+    from lightrig.harness.systems.railx.runtime.rails import Rails
+    from lightrig.testbeds import Testbed
+
+
+def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
+    """Return why a testbed has no rails that packets can be led over."""
+    if fixture != "rails":
+        return None
+    servers = testbed.servers.values()
+    if len(servers) > 1 and all(each.address.startswith("netns://") for each in servers):
+        return None
+    return "no two servers that are namespaces"
+
+
+@pytest.fixture(scope="module")
+def rails(bench: Bench) -> Iterator[Rails]:
+    """The rails of a row of namespaces, over which ranks of Gloo exchange data.
+
+    Addresses, routes and ranks are removed from the servers after the module's last test.
+    """
+    from lightrig.harness.bench.collectives import NoCollectivesError
+    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.harness.systems.railx.runtime.rails import Rails
+    from lightrig.instruments.servers.gloo import NoPyTorchError
+
+    try:
+        opened = Rails(bench)
+    except NoCollectivesError as error:
+        pytest.skip(str(error))
+    except NoPyTorchError:
+        pytest.skip("PyTorch is not installed")
+    yield opened
+    with uninterrupted():
+        opened.close()
+
+
+@pytest.fixture
+def rail_traffic(
+    rails: Rails, fabric: Fabric, links: LinkObservation, measure: Measure
+) -> RailTraffic:
+    """Exchanges over all rails of a plan; recorded for `measure.judge`."""
+    from lightrig.harness.systems.railx.measurements.rail_traffic import RailTraffic
+
+    return RailTraffic(rails, fabric, links, measure.record)
+
+
+@pytest.fixture
+def phase_changes(fabric: Fabric, measure: Measure) -> PhaseChanges:
+    """Changes of the X-rails from one logical dimension to another, recorded."""
+    from lightrig.harness.systems.railx.measurements.rail_links import PhaseChanges
+
+    return PhaseChanges(fabric, measure.reconfiguration, measure.record)

@@ -1,0 +1,1 @@
+"""Measurements that only RailX's testbeds need."""

@@ -1,0 +1,129 @@
+"""Topologies of a RailX fabric as its switches report them, and changes of its X-rails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+
+import networkx as nx
+
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.reconfiguration import Reconfiguration
+from lightrig.harness.record import Row, Scalar
+from lightrig.testbeds import Plan
+
+
+def reported_plan(fabric: Fabric) -> Plan:
+    """Return the circuits that all switches report now, as a plan."""
+    switches = fabric.bench.switches
+    return Plan("reported", {name: switch.circuits() for name, switch in switches.items()})
+
+
+def reported_graph(fabric: Fabric) -> nx.MultiGraph:
+    """Return the servers, and an edge for each link that the reported circuits close."""
+    graph = nx.MultiGraph()
+    graph.add_nodes_from(fabric.testbed.servers)
+    graph.add_edges_from(
+        (link.a.owner, link.b.owner) for link in fabric.testbed.links(reported_plan(fabric))
+    )
+    return graph
+
+
+def topology_row(fabric: Fabric, plan: Plan, matches: bool) -> Row:
+    """Return whether the reported links are the topology asked for, as a row."""
+    value, at = float(matches), fabric.bench.clock.now()
+    return Row(
+        fabric.testbed.name,
+        "rail_topology.isomorphic",
+        value,
+        None,
+        None,
+        "share",
+        at,
+        {"plan": plan.name},
+    )
+
+
+def pair_links_row(fabric: Fabric, plan: Plan) -> Row:
+    """Return the share of node pairs of a line that have two links, as a row.
+
+    Nodes are in one line where their names agree in the column or in the row.
+    """
+    graph, at = reported_graph(fabric), fabric.bench.clock.now()
+    pairs = [pair for pair in combinations(graph, 2) if _in_line(*pair)]
+    twice = sum(graph.number_of_edges(*pair) == 2 for pair in pairs)
+    return Row(
+        fabric.testbed.name,
+        "rail_topology.twice_joined",
+        twice / len(pairs),
+        None,
+        None,
+        "share",
+        at,
+        {"plan": plan.name, "pairs": len(pairs)},
+    )
+
+
+def _in_line(a: str, b: str) -> bool:
+    return any(one == two for one, two in zip(a.split("-"), b.split("-"), strict=True))
+
+
+class PhaseChanges:
+    """Changes of all X-rails from one logical dimension to another, recorded."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        reconfigure: Callable[[Plan], Reconfiguration],
+        record: Callable[[Iterable[Row]], None],
+    ) -> None:
+        self._fabric = fabric
+        self._reconfigure = reconfigure
+        self._record = record
+        self._events = 0
+
+    def change(self, plan: Plan) -> Reconfiguration:
+        """Apply `plan`, which changes X-switches only, and record how long its links take.
+
+        Raises what `Measure.reconfiguration` does.
+        """
+        event = self._reconfigure(plan)
+        number, self._events = self._events, self._events + 1
+        total = event.stages()["first_datagram"]
+        name, time = self._fabric.testbed.name, event.sent.earliest
+        conditions: dict[str, Scalar] = {"event": number, "plan": plan.name}
+        middle = (total.earliest + total.latest) // 2
+        rows = [
+            Row(
+                name,
+                "phase_change.total",
+                middle,
+                total.earliest,
+                total.latest,
+                "ns",
+                time,
+                conditions,
+            )
+        ]
+        outside = [
+            str(spec.port)
+            for spec in self._fabric.testbed.nic_ports
+            if not spec.port.name.startswith("x")
+        ]
+        if outside:
+            lost = {seen.subject for seen in event.seen if seen.stage == "carrier_down"}
+            share = sum(port not in lost for port in outside) / len(outside)
+            rows.append(
+                Row(
+                    name,
+                    "phase_change.unaffected",
+                    share,
+                    None,
+                    None,
+                    "share",
+                    time,
+                    {**conditions, "ports": len(outside)},
+                )
+            )
+        self._record(rows)
+        return event

@@ -1,0 +1,1 @@
+"""RailX acting on a bench: packets led by rail."""

@@ -1,0 +1,89 @@
+"""Published systems, found among the installed entry points (docs/systems.md)."""
+
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+from lightrig.instruments.core.entry_points import entries
+from lightrig.testbeds import LightrigError
+
+GROUP = "lightrig.systems"
+"""Entry points of this group name a `System` each."""
+
+
+class SystemRegistryError(LightrigError):
+    """An entry point of `lightrig.systems` does not name a usable system."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One published system: what the generic parts of the harness may load of it.
+
+    Everything but the name is optional. A part is named as `package.module:attribute` and is
+    imported when it is first needed, so that an installed system costs nothing where it is not
+    used.
+
+    Attributes:
+        name: the name in `lightrig claims NAME`, and in the `system:` of a testbed file.
+        title: how the paper calls itself.
+        published: the file of published values.
+        claims: the mapping of names to functions that compute what the paper prints.
+        sections: the sections of the report that only this system has, a sequence of
+            `lightrig.harness.report.sections.Section`.
+        fixtures: the module with the system's own pytest fixtures, a plugin that is loaded when a
+            testbed is given; it may implement `pytest_lightrig_unavailable` for them.
+        generator: the typer command that `lightrig generate NAME` runs.
+        quantities: the quantities that only this system records.
+    """
+
+    name: str
+    title: str
+    published: Path | None = None
+    claims: str | None = None
+    sections: str | None = None
+    fixtures: str | None = None
+    generator: str | None = None
+    quantities: str | None = None
+
+    def load(self, part: str) -> Any:
+        """Import and return one part, such as `claims`; None where the system has none.
+
+        Raises `SystemRegistryError` where the part is named and cannot be imported.
+        """
+        reference: str | None = getattr(self, part)
+        if reference is None:
+            return None
+        try:
+            return pkgutil.resolve_name(reference)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise SystemRegistryError(
+                f"system {self.name}: {part} {reference!r} cannot be loaded: {error}"
+            ) from error
+
+
+@cache
+def installed_systems() -> Mapping[str, System]:
+    """Return the installed systems by name, in alphabetical order.
+
+    Raises `SystemRegistryError` for an entry point that names no system, or another one.
+    """
+    found = {entry.name: _load(entry) for entry in entries(GROUP).values()}
+    return dict(sorted(found.items()))
+
+
+def _load(entry: EntryPoint) -> System:
+    try:
+        system = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise SystemRegistryError(
+            f"system {entry.name}: {entry.value} cannot be loaded: {error}"
+        ) from error
+    if not isinstance(system, System) or system.name != entry.name:
+        raise SystemRegistryError(
+            f"system {entry.name}: {entry.value} is not a System of this name"
+        )
+    return system

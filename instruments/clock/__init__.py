@@ -1,0 +1,253 @@
+"""Clocks: the only source of time, and the only place to wait.
+
+`SystemClock` is the machine's monotonic clock, for hardware and for servers that are namespaces;
+`clock.virtual.VirtualClock` is for testbeds that are simulated throughout. Code that takes time
+from a `Clock` runs unchanged on both.
+
+All times and durations are integer nanoseconds.
+"""
+
+import datetime as dt
+import heapq
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Action = Callable[[], None]
+
+
+class Span(NamedTuple):
+    """Bounds of a moment or a duration, in ns, both inclusive."""
+
+    earliest: int
+    latest: int
+
+    def shifted(self, by: int) -> "Span":
+        """Return the span moved by `by` ns."""
+        return Span(self.earliest + by, self.latest + by)
+
+    def since(self, origin: "Span") -> "Span":
+        """Return the time from `origin` to this moment; the widths of both add up."""
+        return Span(self.earliest - origin.latest, self.latest - origin.earliest)
+
+
+class Event(Protocol):
+    """A one-shot event; on a virtual clock a waiting thread does not count as running."""
+
+    def set(self) -> None:
+        """Set the event and wake all waiters; no effect the second time."""
+
+    def is_set(self) -> bool:
+        """Whether the event is set."""
+
+    def wait(self, timeout: int | None = None) -> bool:
+        """Wait until the event is set, at most `timeout` ns; False after the timeout."""
+
+
+class Flight(Protocol):
+    """The bytes in flight on one connection, counted by its two ends.
+
+    Virtual time does not move while a byte is in flight: the sender counts it before the write,
+    the receiver discounts it after it has acted on it.
+    """
+
+    def sent(self, count: int) -> None:
+        """Add `count` bytes, before they are written."""
+
+    def landed(self, count: int) -> None:
+        """Subtract `count` bytes, after they were read and acted on."""
+
+    def close(self) -> None:
+        """Subtract all bytes that are left: the connection has ended."""
+
+
+class Scheduled(Protocol):
+    """An action that is due later."""
+
+    def cancel(self) -> None:
+        """Drop the action if it has not run yet."""
+
+
+class Clock(Protocol):
+    """A source of time."""
+
+    @property
+    def virtual(self) -> bool:
+        """Whether this clock's time is simulated."""
+
+    def now(self) -> int:
+        """Return nanoseconds since an arbitrary start; monotonic."""
+
+    def sleep(self, duration: int) -> None:
+        """Wait `duration` ns."""
+
+    def event(self) -> Event:
+        """Return a new event that is not set."""
+
+    def schedule(self, at: int, owner: str, action: Action) -> Scheduled:
+        """Run `action` at time `at`, or at once if that is past.
+
+        `action` must not wait. Actions due at the same time run one after the other, ordered by
+        `owner` and, for one owner, in the order in which they were scheduled.
+        """
+
+    def parallel(self, *tasks: Callable[[], T]) -> list[T]:
+        """Run `tasks` in parallel threads and return their results in order.
+
+        Sections may be nested. If tasks raise, the error of the first one in order is raised
+        after all have ended.
+        """
+
+    def flight(self, connection: Hashable) -> Flight:
+        """Return the byte count of `connection`, the same object for both ends."""
+
+    def close(self) -> None:
+        """End the clock's threads; actions that are not yet due never run."""
+
+
+def wall_time() -> dt.datetime:
+    """Return calendar time in UTC, for names of runs and nights; never for measuring."""
+    return dt.datetime.now(dt.UTC)
+
+
+# ------------------------------------------------------------------------------ system
+
+
+class _NoFlight:
+    """No byte count: system time does not wait for bytes in flight."""
+
+    def sent(self, count: int) -> None:
+        pass
+
+    def landed(self, count: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _SystemEvent:
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.set = self._event.set
+        self.is_set = self._event.is_set
+
+    def wait(self, timeout: int | None = None) -> bool:
+        return self._event.wait(None if timeout is None else timeout / 1e9)
+
+
+class Due:
+    """A scheduled action; for clocks only."""
+
+    __slots__ = ("action", "cancelled")
+
+    def __init__(self, action: Action) -> None:
+        self.action = action
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+Agenda: TypeAlias = list[tuple[int, str, int, Due]]
+"""A heap of scheduled actions, ordered by time, then owner, then age."""
+
+
+class SystemClock:
+    """The machine's monotonic clock (CLOCK_MONOTONIC)."""
+
+    virtual = False
+
+    def __init__(self) -> None:
+        self._agenda: Agenda = []
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._timer: threading.Thread | None = None
+        self._closed = False
+
+    def now(self) -> int:
+        return time.monotonic_ns()
+
+    def sleep(self, duration: int) -> None:
+        if duration > 0:
+            time.sleep(duration / 1e9)
+
+    def event(self) -> Event:
+        return _SystemEvent()
+
+    def schedule(self, at: int, owner: str, action: Action) -> Scheduled:
+        with self._changed:
+            due = Due(action)
+            heapq.heappush(self._agenda, (at, owner, next(self._numbers), due))
+            if self._timer is None:
+                self._timer = threading.Thread(target=self._run, name="clock", daemon=True)
+                self._timer.start()
+            self._changed.notify()
+        return due
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._closed:
+                    wait = (self._agenda[0][0] - self.now()) / 1e9 if self._agenda else None
+                    if wait is not None and wait <= 0:
+                        break
+                    self._changed.wait(wait)
+                if self._closed:
+                    return
+                due = heapq.heappop(self._agenda)[3]
+            if not due.cancelled:
+                try:
+                    due.action()
+                except BaseException:  # reported; the other actions still have to run
+                    threading.excepthook(
+                        threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
+                    )
+
+    def parallel(self, *tasks: Callable[[], T]) -> list[T]:
+        outcomes = Outcomes(tasks)
+        threads = [
+            threading.Thread(target=outcomes.run, args=(index,), daemon=True)
+            for index in range(len(tasks))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return outcomes.results()
+
+    def flight(self, connection: Hashable) -> Flight:
+        return _NoFlight()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._timer is not None and self._timer is not threading.current_thread():
+            self._timer.join()
+
+
+class Outcomes(Generic[T]):
+    """Results and errors of the tasks of one parallel section; for clocks only."""
+
+    def __init__(self, tasks: Sequence[Callable[[], T]]) -> None:
+        self._tasks = tasks
+        self._returned: dict[int, T] = {}
+        self._raised: dict[int, BaseException] = {}
+
+    def run(self, index: int) -> None:
+        """Run task `index` and store its result or error."""
+        try:
+            self._returned[index] = self._tasks[index]()
+        except BaseException as error:  # raised by `results` in the parent thread
+            self._raised[index] = error
+
+    def results(self) -> list[T]:
+        """Return all results in order, or raise the error of the first failed task."""
+        for index in sorted(self._raised):
+            raise self._raised[index]
+        return [self._returned[index] for index in range(len(self._tasks))]

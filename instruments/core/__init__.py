@@ -1,0 +1,1 @@
+"""Instrument base, capabilities, errors, registry and endpoints."""

@@ -1,0 +1,110 @@
+"""Counting of bit errors."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities.instruments import Identified
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """The counts of one gate.
+
+    Attributes:
+        began: between which stamps the gate opened.
+        ended: between which stamps it closed.
+        bits: how many bits were compared.
+        errors: how many of them were wrong.
+        sync_lost: whether synchronization with the pattern was lost; the counts bound nothing then.
+        clock_lost: whether the signal's clock, or the link, was lost.
+        void: why else the counts bound nothing, such as counters that were reset; None if they do.
+    """
+
+    began: Span
+    ended: Span
+    bits: int
+    errors: int
+    sync_lost: bool
+    clock_lost: bool
+    void: str | None = None
+
+
+class PendingCount(Protocol):
+    """A gate that is open."""
+
+    def result(self) -> ErrorCount:
+        """Wait until the gate has closed and read the counts."""
+
+    def now(self) -> ErrorCount:
+        """Return the counts so far; the gate stays open."""
+
+    def stop(self) -> ErrorCount:
+        """Close the gate at once and read the counts."""
+
+
+class BitErrorTester(Identified, Protocol):
+    """A pattern generator and an error detector; its channels are numbered from 1."""
+
+    def prepare(self, channel: int, *, pattern: str, bits_per_second: float) -> None:
+        """Send and expect `pattern` (`PRBS7`, `PRBS13Q`, `PRBS31`, ...) at a bit rate.
+
+        Raises `DeniedError` for a pattern or rate that the tester does not have.
+        """
+
+    def align(self, channel: int) -> None:
+        """Search threshold and phase; raises `NotDoneError` where there are none."""
+
+    def count(self, channel: int, *, duration: int) -> PendingCount:
+        """Open the gate for `duration` ns; returns when the tester has begun."""
+
+
+class ErrorCounter(Protocol):
+    """A receiver that counts bit errors: a channel of a tester, a NIC port."""
+
+    @property
+    def name(self) -> str:
+        """Name of the receiver: `ber.1`, `server0.nic0.p0`."""
+
+    @property
+    def bits_per_second(self) -> float:
+        """Number of bits compared per second; of symbols, the number of symbols."""
+
+    @property
+    def slack(self) -> int:
+        """Part of a gate, in ns, whose bits may be missing since counters update late."""
+
+    def count(self, *, duration: int) -> PendingCount:
+        """Open the gate for `duration` ns; returns when it is open."""
+
+
+FecSide = Literal["before", "after"]
+"""Whether errors are counted before or after forward error correction."""
+
+
+@runtime_checkable
+class PortErrorCounters(Protocol):
+    """A server whose NIC ports count bit errors."""
+
+    def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> ErrorCounter:
+        """Return a counter that reads the port's counters: bits before FEC, symbols after it.
+
+        port: its name in reports. rate_bps: bits per second that it receives.
+        """
+
+    def firmware_errors(
+        self, port: str, device: str, fec: FecSide, rate_bps: float
+    ) -> ErrorCounter:
+        """Return a counter that reads the NIC's firmware, before or after FEC.
+
+        device: the port's RDMA device.
+        """
+
+    def pattern_errors(
+        self, port: str, device: str, pattern: str, rate_bps: float
+    ) -> AbstractContextManager[ErrorCounter]:
+        """Send and check a test pattern for as long as the context lasts; the link is down then.
+
+        device: the port's RDMA device.
+        """

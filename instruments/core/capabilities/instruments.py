@@ -1,0 +1,69 @@
+"""Capabilities that instruments of every kind may have."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from lightrig.instruments.clock import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The identity that an instrument reports."""
+
+    manufacturer: str
+    model: str
+    serial: str
+    firmware: str
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the instrument declares itself simulated, by a serial starting with SIM."""
+        return self.serial.upper().startswith("SIM")
+
+    def __str__(self) -> str:
+        return f"{self.manufacturer} {self.model}, serial {self.serial}, firmware {self.firmware}"
+
+
+class Identified(Protocol):
+    """An instrument with an identity."""
+
+    @property
+    def name(self) -> str:
+        """Name in the testbed."""
+
+    def identity(self) -> Identity:
+        """Query the identity."""
+
+    def wire(self) -> Sequence[str]:
+        """Return the last lines that went over its wire, oldest first, secrets masked."""
+
+    def close(self) -> None:
+        """End every session with it."""
+
+
+@runtime_checkable
+class HasErrorQueue(Protocol):
+    """An instrument with an error queue."""
+
+    def read_errors(self) -> Sequence[str]:
+        """Return the entries of the error queue, oldest first, and empty it."""
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """An instrument whose settings can be saved and restored."""
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Read the settings of `channels`; calling the result restores them."""
+
+
+class Operation(Protocol):
+    """A command that was sent; its completion can be waited for."""
+
+    @property
+    def sent(self) -> Span:
+        """Between which stamps the command was written."""
+
+    def done(self) -> Span:
+        """Wait until the instrument has acknowledged; return between which stamps it did."""

@@ -1,0 +1,121 @@
+"""Servers, and their observation of the links of their NIC ports."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities.instruments import Identified
+
+Stage = Literal["firmware", "carrier", "datagram"]
+"""Stage of a NIC port's link: locked by the firmware, carrier in the kernel, datagrams arrive."""
+
+
+class LinkEvent(NamedTuple):
+    """A NIC port's link went up or down.
+
+    Attributes:
+        port: the port's netdev on its server.
+        stage: which of the link's states changed.
+        up: its new state.
+        at: when, on the bench's clock.
+        source: who observed it: `sysfs`, `netlink` or `udp`.
+    """
+
+    port: str
+    stage: Stage
+    up: bool
+    at: Span
+    source: str
+
+
+class Gap(NamedTuple):
+    """An interruption of the datagrams that a NIC port receives.
+
+    Attributes:
+        port: the receiving port's netdev on its server.
+        last_stream, last_number: the last datagram that arrived: which stream it was of (see
+            `Server.streams`), and its number in it.
+        last_sent: it had not been sent before, on the bench's clock.
+        first_stream, first_number: the first that arrived again.
+        lost_sent: the one before that first one, which did not arrive, was not sent before.
+        received: when the first one was there.
+    """
+
+    port: str
+    last_stream: int
+    last_number: int
+    last_sent: Span
+    first_stream: int
+    first_number: int
+    lost_sent: Span
+    received: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The link events of a server since the last query.
+
+    Attributes:
+        events: all changes, oldest first.
+        missing: netdev and stage of every link that did not come up in time.
+        cross_checks: changes as netlink reported them: delayed by the kernel, for comparison only.
+        datagrams: by netdev, how many were sent and received since the watch began.
+        gaps: interruptions, in the order of their ends.
+    """
+
+    events: tuple[LinkEvent, ...]
+    missing: tuple[tuple[str, Stage], ...]
+    cross_checks: tuple[LinkEvent, ...]
+    datagrams: Mapping[str, tuple[int, int]]
+    gaps: tuple[Gap, ...] = ()
+
+
+class PendingSettlement(Protocol):
+    """A wait for links that was begun."""
+
+    def result(self) -> Settled:
+        """Wait for the reply of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortWatch:
+    """A NIC port to observe.
+
+    Attributes:
+        netdev: the port's network device on its server.
+        rdma: its RDMA device, whose state is that of the firmware, or None.
+    """
+
+    netdev: str
+    rdma: str | None = None
+
+
+class Server(Identified, Protocol):
+    """A computer whose NIC ports are cabled to the fabric."""
+
+    def watch(
+        self, ports: Sequence[PortWatch], *, period: int, datagram_period: int | None
+    ) -> frozenset[tuple[str, Stage]]:
+        """Observe `ports` from now on, every `period` ns; send datagrams if a period is given.
+
+        Returns netdev and stage of what is up already; for datagrams, the first one is awaited.
+        """
+
+    def settle(
+        self, stages: Mapping[str, Sequence[Stage]], *, timeout: int, gaps: bool = False
+    ) -> PendingSettlement:
+        """Begin to wait until every named netdev has gone through every named stage.
+
+        `timeout` is in ns. Without stages the reply comes at once, with the events since the last
+        one. Without `gaps`, interruptions until then are discarded.
+        """
+
+    def streams(self) -> Mapping[int, str]:
+        """Return the netdev of each stream of datagrams that this server sends, by its number."""
+
+    def departures(self, netdev: str, numbers: Sequence[int]) -> Sequence[Span | None]:
+        """Return when each datagram of `netdev` was sent; None where it is unknown."""
+
+    def unwatch(self) -> None:
+        """Stop observing, and stop sending datagrams."""

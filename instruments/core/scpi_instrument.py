@@ -1,0 +1,338 @@
+"""Base class of drivers of SCPI instruments: checked commands, typed queries, declared settings."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    InstrumentError,
+    NoReplyError,
+    NotDoneError,
+)
+from lightrig.instruments.core.instrument import Instrument, line_speed
+from lightrig.instruments.wire.scpi import IDENTITY, scpi_session
+from lightrig.instruments.wire.session import DEFAULT_TIMEOUT
+
+if TYPE_CHECKING:  # see `query_floats`
+    import numpy as np
+    import numpy.typing as npt
+
+V = TypeVar("V", bound=float)  # float or bool
+
+ErrorMeanings = Mapping[int, tuple[str, str]]
+"""Meaning of an instrument's error codes at the bench and what to try, by code."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+class ScpiInstrument(Instrument):
+    """A driver of an instrument that speaks SCPI over scpi:// (TCP), serial:// or visa://.
+
+    An instrument that objects to a query does not answer it and says why only in its error
+    queue. So where a reply fails to come, the queue is read before the error is raised.
+
+    Attributes:
+        error_query: reads the oldest entry of the error queue.
+        error_meanings: meaning of the codes in it.
+        default_port: TCP port where the address names none.
+        channels: the channels that there are; None where only the instrument knows.
+    """
+
+    error_query: ClassVar[str] = ":SYST:ERR?"
+    error_meanings: ClassVar[ErrorMeanings] = {}
+    default_port: ClassVar[int] = 5025
+    channels: ClassVar[Sequence[int] | None] = None
+    baud = line_speed(9600)
+
+    def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
+        super().__init__(name, endpoint, clock, **options)
+        self.session = scpi_session(
+            name,
+            endpoint,
+            clock,
+            port=self.default_port,
+            baud=self.baud,
+            meanings=self.error_meanings,
+            error_query=self.error_query,
+        )
+        self.sessions = (self.session,)
+
+    def identity(self) -> Identity:
+        """Return manufacturer, model, serial number and firmware, as `*IDN?` reports them."""
+        fields = [field.strip() for field in self.query(IDENTITY).split(",")]
+        if len(fields) != 4 or not all(fields[:3]):
+            raise self.garbled(IDENTITY, ",".join(fields), "identity")
+        return Identity(*fields)
+
+    # ------------------------------------------------------------------------ commands
+
+    def write(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Span:
+        """Send `command` and check the error queue; return when its acceptance was known.
+
+        Raises `DeniedError` where the instrument refuses; waits at most `timeout` ns.
+        """
+        return self.session.do(command, timeout)
+
+    def write_unchecked(self, command: str) -> Span:
+        """Send `command` and return at once; `raise_on_error` checks the error queue later."""
+        return self.session.write(command)
+
+    def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> str:
+        """Return the reply to `command` as text, within `timeout` ns.
+
+        Raises `DeniedError` where the error queue tells why none came.
+        """
+        try:
+            return self.session.query(command, timeout).text
+        except NoReplyError as silence:
+            self.raise_on_error(command, silence)
+            raise
+
+    def query_number(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> float:
+        """Return the reply as a number, in the instrument's own unit; see `query`."""
+        text = self.query(command, timeout)
+        if _NUMBER.fullmatch(text) is None:
+            raise self.garbled(command, text, "number")
+        return float(text)
+
+    def query_bool(self, command: str) -> bool:
+        """Return whether the reply is 1 (not 0), with or without a sign; see `query`."""
+        text = self.query(command)
+        if text.lstrip("+") not in {"0", "1"}:
+            raise self.garbled(command, text, "0 or 1")
+        return text.endswith("1")
+
+    def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
+        """Return the bytes of a definite-length block (IEEE 488.2); see `query`."""
+        try:
+            return self.session.query_block(command, timeout)
+        except NoReplyError as silence:
+            self.raise_on_error(command, silence)
+            raise
+
+    def query_floats(
+        self, command: str, count: int, timeout: int = DEFAULT_TIMEOUT
+    ) -> "npt.NDArray[np.float64]":
+        """Return a block of `count` little-endian 4-byte floats, shape (count,); see `query`."""
+        import numpy as np  # noqa: PLC0415 - `lightrig check` imports drivers, not numpy
+
+        data = self.query_block(command, timeout)
+        if len(data) != 4 * count:
+            raise self.garbled(command, f"{len(data)} bytes", f"block of {count} 4-byte floats")
+        values = np.frombuffer(data, dtype="<f4").astype(np.float64)
+        if np.isnan(values).any():
+            raise self.garbled(command, "values that are no numbers (NaN)", "block of floats")
+        return values
+
+    # --------------------------------------------------------------------- error queue
+
+    def read_error_queue(self) -> list[tuple[int, str]]:
+        """Return code and text of every entry of the error queue, oldest first, and empty it."""
+        return self.session.errors()
+
+    def read_errors(self) -> list[str]:
+        """Return the entries of the error queue as text, oldest first, and empty it."""
+        return [f"{code} {text}" for code, text in self.read_error_queue()]
+
+    def raise_on_error(self, command: str, cause: Exception | None = None) -> None:
+        """Empty the error queue; raise `DeniedError` for its oldest entry, if there is one."""
+        for code, text in self.read_error_queue()[:1]:
+            raise self.queued_error(command, code, text) from cause
+
+    def queued_error(self, command: str, code: int, text: str) -> DeniedError:
+        """Return the error of an entry of the error queue, with its meaning."""
+        return self.denied(command, str(code), text, *self.error_meanings.get(code, ()))
+
+    def failed(
+        self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
+    ) -> InstrumentError:
+        """Return an error of this instrument; after a garbled reply the session resynchronizes."""
+        return self.session.failed(kind, problem, command, *details)
+
+    # ------------------------------------------------------------------------ channels
+
+    def address_of(self, channel: int) -> int:
+        """Return the number of `channel` in the instrument's commands.
+
+        Raises `DeniedError` for a channel that does not exist.
+        """
+        if self.channels is not None and channel not in self.channels:
+            first, last = self.channels[0], self.channels[-1]
+            existing = f"there are {first} to {last}" if last > first else "there is only 1"
+            raise self.refused(f"no channel {channel}; {existing}")
+        return channel
+
+    def settled(self, channel: int, command: str) -> None:
+        """Wait until `command` has taken effect at `channel`; by default nothing is waited for."""
+
+
+class Setting(Generic[V]):
+    """A setting that a command sets and the query of the same name reads, once per channel.
+
+    On an instrument it is a `BoundSetting`. `node` may name `{channel}` and attributes of the
+    driver: ":SENS{channel}:POW:WAV", ":SOUR{driver.slot}:WAV".
+
+    Args:
+        kind: float or bool.
+        node: the command without its argument.
+        about: what is set, for messages and documentation.
+        unit: unit of the value.
+        argument: how a float is written: "{:.4f}NM".
+        written: how a bool is written, off and on.
+        selector: first argument of command and query, where the node takes one.
+        scale: value in `unit` by what the query reads.
+        tolerance: largest difference between two values that count as the same.
+        timeout: how long the command may take, in ns.
+        verified: whether every change is read back and compared.
+        advice: what to try where the value read back is another.
+        gates_light: whether light passes only while it is on: restored first where it is to
+            be off, and last where it is to be on, so that nothing is lit meanwhile.
+        read: reads the value instead of the query.
+        check: raises `DeniedError` for a value that must not be sent.
+    """
+
+    def __init__(
+        self,
+        kind: type[V],
+        node: str,
+        about: str,
+        *,
+        unit: str = "",
+        argument: str = "{:g}",
+        written: tuple[str, str] = ("0", "1"),
+        selector: str = "",
+        scale: float = 1.0,
+        tolerance: float = 0.0,
+        timeout: int = DEFAULT_TIMEOUT,
+        verified: bool = False,
+        advice: str = "",
+        gates_light: bool = False,
+        read: Callable[[Any, int], V] | None = None,
+        check: Callable[[Any, V], None] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.node = node
+        self.about = about
+        self.unit = unit
+        self.argument = argument
+        self.written = written
+        self.selector = selector
+        self.scale = scale
+        self.tolerance = tolerance
+        self.timeout = timeout
+        self.verified = verified
+        self.advice = advice
+        self.gates_light = gates_light
+        self.read = read
+        self.check = check
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: ScpiInstrument, owner: type) -> "BoundSetting[V]": ...
+    def __get__(self, instance: ScpiInstrument | None, owner: type) -> "Self | BoundSetting[V]":
+        return self if instance is None else BoundSetting(self, instance)
+
+
+class BoundSetting(Generic[V]):
+    """A setting of one instrument."""
+
+    def __init__(self, setting: Setting[V], driver: ScpiInstrument) -> None:
+        self.setting = setting
+        self._driver = driver
+
+    def get(self, channel: int = 1) -> V:
+        """Return the value that is set at `channel`, in the setting's unit."""
+        setting, driver = self.setting, self._driver
+        node, selector = self._address(channel)
+        if setting.read is not None:
+            return setting.read(driver, channel)
+        query = f"{node}? {selector}".rstrip()
+        if setting.kind is bool:
+            return setting.kind(driver.query_bool(query))
+        return setting.kind(driver.query_number(query) * setting.scale)
+
+    def set(self, value: V, channel: int = 1) -> None:
+        """Set `channel` to `value` and check that the instrument accepted it.
+
+        Raises `DeniedError`, and `NotDoneError` where a verified setting reads back differently.
+        """
+        setting, driver = self.setting, self._driver
+        node, selector = self._address(channel)
+        if setting.check is not None:
+            setting.check(driver, value)
+        if setting.kind is bool:
+            argument = setting.written[bool(value)]
+        else:
+            argument = setting.argument.format(value)
+        command = f"{node} {','.join(filter(None, (selector, argument)))}"
+        driver.write(command, setting.timeout)
+        driver.settled(channel, command)
+        if setting.verified and not self.same(found := self.get(channel), value):
+            advice = [("try", setting.advice)] if setting.advice else []
+            raise driver.failed(
+                NotDoneError,
+                f"accepted {self._shown(value)} as {setting.about} of channel {channel}, but "
+                f"reports {self._shown(found)}",
+                command,
+                *advice,
+            )
+
+    def same(self, first: V, second: V) -> bool:
+        """Whether two values differ by no more than the setting's tolerance."""
+        return abs(first - second) <= self.setting.tolerance
+
+    def node(self, channel: int) -> str:
+        """Return the command without its value; the same for channels that share the setting."""
+        return " ".join(self._address(channel))
+
+    def _address(self, channel: int) -> tuple[str, str]:
+        names = {"channel": self._driver.address_of(channel), "driver": self._driver}
+        return self.setting.node.format(**names), self.setting.selector.format(**names)
+
+    def _shown(self, value: V) -> str:
+        if self.setting.kind is bool:
+            return "on" if value else "off"
+        return f"{value:g} {self.setting.unit}".rstrip()
+
+
+class RestorableScpiInstrument(ScpiInstrument):
+    """A SCPI instrument whose declared settings can be saved and restored."""
+
+    def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
+        """Read every declared setting of `channels`; calling the result restores them.
+
+        Only what differs then is set. What gates light is switched off first and on last.
+        """
+        saved: dict[str, tuple[BoundSetting[Any], int, Any]] = {}
+        for channel in channels:
+            for setting in self.settings():
+                if (node := setting.node(channel)) not in saved:
+                    saved[node] = (setting, channel, setting.get(channel))
+
+        def restore() -> None:
+            gates = [entry for entry in saved.values() if entry[0].setting.gates_light]
+            ungated = [entry for entry in saved.values() if not entry[0].setting.gates_light]
+            closed = [entry for entry in gates if not entry[2]]
+            opened = [entry for entry in gates if entry[2]]
+            for setting, channel, value in (*closed, *ungated, *opened):
+                if not setting.same(setting.get(channel), value):
+                    setting.set(value, channel)
+            self.restored()
+
+        return restore
+
+    def settings(self) -> list[BoundSetting[Any]]:
+        """Return the settings that the driver declares, in the order of their declaration."""
+        bases = reversed(type(self).__mro__)
+        members = {name: member for base in bases for name, member in vars(base).items()}
+        return [
+            BoundSetting(member, self) for member in members.values() if isinstance(member, Setting)
+        ]
+
+    def restored(self) -> None:
+        """Forget what the driver knew of the settings; called after they were restored."""

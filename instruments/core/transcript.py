@@ -1,0 +1,134 @@
+"""Recording of the wires of one instrument, as a file that can be replayed (docs/traces.md).
+
+JSON lines: first a description, then the pieces in the order of their times, and between them
+more of the description, as it became known.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from lightrig.testbeds import LightrigError
+
+FORMAT = "lightrig trace"
+VERSION = 1
+
+Kind = Literal[">", "<", "!", "open", "end"]
+"""To the instrument, from it, a note of the wire layer; the session was opened, or it ended."""
+
+_PLAIN = re.compile(rb"[\t\r\n -~]*")
+
+
+class TranscriptError(LightrigError):
+    """Raised for a file that is no transcript."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of a recording.
+
+    Attributes:
+        at: nanoseconds of the bench's clock.
+        session: which of the instrument's sessions it belongs to, from 1.
+        kind: its direction, or an event of the session.
+        data: the bytes, or the text of a note.
+    """
+
+    at: int
+    session: int
+    kind: Kind
+    data: bytes
+
+    def line(self) -> str:
+        """Return the line of a file."""
+        head = {"at": self.at, "session": self.session, "kind": self.kind}
+        if _PLAIN.fullmatch(self.data):
+            return json.dumps(head | {"text": self.data.decode()})
+        return json.dumps(head | {"base64": base64.b64encode(self.data).decode()})
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A recording of one instrument.
+
+    Attributes:
+        about: `instrument`, `when` (calendar time), `clock` (`system` or `virtual`), and where
+            known `model`, `identity`, `wire` (its address).
+        pieces: oldest first.
+    """
+
+    about: Mapping[str, str]
+    pieces: tuple[Piece, ...]
+
+
+def printed(stdout: str, stderr: str, status: int) -> bytes:
+    """Encode output and exit status of a program, as the reply to its command line."""
+    return json.dumps({"status": status, "stdout": stdout, "stderr": stderr}).encode()
+
+
+def read_printed(answer: bytes) -> tuple[str, str, int]:
+    """Decode the result of `printed`; raises `TranscriptError`."""
+    try:
+        found = json.loads(answer)
+        return str(found["stdout"]), str(found["stderr"]), int(found["status"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TranscriptError(f"{answer[:80]!r} is no output of a program") from error
+
+
+def first_line(about: Mapping[str, str]) -> str:
+    """Return the first line of a file."""
+    return json.dumps({FORMAT: VERSION, **about})
+
+
+def about_line(about: Mapping[str, str]) -> str:
+    """Return a line that adds to the description."""
+    return json.dumps({"about": dict(about)})
+
+
+def read(path: Path) -> Transcript:
+    """Read a file; ignore a last line that was cut short, as by a kill.
+
+    Raises:
+        TranscriptError: it is no transcript; names the line.
+        OSError: it cannot be read.
+    """
+    about: dict[str, str] = {}
+    pieces: list[Piece] = []
+    lines = path.read_bytes().split(b"\n")
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+            if number == 1:
+                about |= _header(line)
+            elif "about" in line:
+                about |= line["about"]
+            else:
+                pieces.append(_piece(line))
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines) and number > 1:
+                break
+            raise TranscriptError(f"{path}:{number}: no line of a trace: {error}") from error
+    if not about:
+        raise TranscriptError(f"{path}:1: no line of a trace: the file is empty")
+    return Transcript(about, tuple(pieces))
+
+
+def _header(line: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if line.get(FORMAT) != VERSION:
+        raise ValueError(f"the first line says no {FORMAT!r} of version {VERSION}")
+    return ((key, str(value)) for key, value in line.items() if key != FORMAT)
+
+
+def _piece(line: dict[str, Any]) -> Piece:
+    kind = line["kind"]
+    if kind not in get_args(Kind):
+        raise ValueError(f"unknown kind {kind!r}")
+    text = line.get("text")
+    data = base64.b64decode(line["base64"], validate=True) if text is None else text.encode()
+    return Piece(int(line["at"]), int(line["session"]), kind, data)

@@ -1,0 +1,1 @@
+"""Network namespaces: holder processes and the program that they run."""

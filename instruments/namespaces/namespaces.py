@@ -1,0 +1,76 @@
+"""Linux network and mount namespaces that live as long as the program that made them.
+
+`Namespaces` starts one holder process per name, each in a network and a mount namespace of its
+own, with a fresh sysfs on /sys so that /sys/class/net shows that namespace's devices. A namespace
+has no name in the file system: it disappears with the last process in it. A keeper process stands
+between the program and the holders; it ends them, and everything else that still runs in their
+namespaces, as soon as the program's pipe closes, however the program ends.
+
+A user without the privilege to make namespaces gets them inside one user namespace, shared by all
+holders, in which that user is mapped to root.
+
+Only namespaces made here are ever changed.
+"""
+
+import functools
+import sys
+from collections.abc import Sequence
+
+from lightrig.instruments.namespaces import agent
+from lightrig.instruments.namespaces.agent_process import AgentError, AgentProcess
+from lightrig.testbeds.errors import LightrigError
+
+# Run as a file, without site packages: it needs none, and starts ten times sooner.
+_PROGRAM = (sys.executable, "-I", "-S", agent.__file__)
+
+
+class NamespaceError(LightrigError):
+    """Raised where namespaces cannot be made, and for the name of one that does not exist."""
+
+
+class Namespaces(AgentProcess):
+    """One network and mount namespace per name, until closed or until this program ends.
+
+    `names` are the caller's; the kernel does not know them. Raises `NamespaceError` when
+    namespaces cannot be made, with the step that was refused.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        if len(set(names)) != len(names):
+            raise NamespaceError(f"namespaces need different names, got {', '.join(names)}")
+        super().__init__([*_PROGRAM, "keep", str(len(names))], "the keeper process")
+        try:
+            pids: list[int] = self.read_reply()["pids"]
+        except AgentError as error:
+            self.close()
+            raise NamespaceError(f"network namespaces cannot be made here: {error}") from error
+        self._pids = dict(zip(names, pids, strict=True))
+
+    def pid(self, name: str) -> int:
+        """Return the process id of the holder of `name`; raise `NamespaceError`."""
+        try:
+            return self._pids[name]
+        except KeyError:
+            known = ", ".join(self._pids)
+            raise NamespaceError(f"no namespace is called {name}; there are {known}") from None
+
+
+def enter_command(pid: int, argv: Sequence[str]) -> list[str]:
+    """Return the command that runs `argv` in the user, network and mount namespaces of `pid`.
+
+    The command replaces itself by `argv`: same process, same pipes, same working directory. It
+    ends with status 126 and a message on stderr when the namespaces cannot be entered.
+    """
+    return [*_PROGRAM, "enter", str(pid), "--", *argv]
+
+
+@functools.cache
+def available() -> str | None:
+    """Return why namespaces cannot be made here, after trying to make one; None if they can."""
+    if sys.platform != "linux":
+        return "network namespaces need Linux"
+    try:
+        Namespaces(["trial"]).close()
+    except NamespaceError as error:
+        return str(error)
+    return None

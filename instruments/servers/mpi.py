@@ -1,0 +1,263 @@
+"""Collectives by MPICH between namespaces of this machine: `mpiexec`, and one program per rank.
+
+MPICH and mpi4py come as wheels. One `mpiexec` starts every rank in its namespace; a rank takes
+requests over a Unix socket, which network namespaces share.
+"""
+
+import contextlib
+import importlib
+import importlib.metadata
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.collectives import CollectiveFailedError
+from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.servers.program import Program, ProgramRun
+from lightrig.instruments.servers.rank_programs import OPERATION_TIMEOUT, RankProgram, RankPrograms
+from lightrig.instruments.servers.routes import DEVICE
+from lightrig.instruments.wire.shell import LineListener, end_of_stderr
+from lightrig.instruments.wire.trace import Trace
+from lightrig.testbeds.errors import LightrigError
+
+MPI = Program("lightrig-mpi", "the rank's program", 1, "mpi_program.py", "mpich and mpi4py")
+
+STARTING = 30_000_000_000
+"""Time allowed for all ranks to start, in ns."""
+
+_LOOK_AGAIN_S = 0.2
+_END_S = 2.0
+
+_ATTACH = (
+    "import os,socket;s=socket.socket(socket.AF_UNIX);s.connect({path!r});"
+    "os.dup2(s.fileno(),0);os.dup2(s.fileno(),1);s.close();"
+)
+"""First action of a rank: connect stdin and stdout; mpiexec connects the stdin of rank 0 only."""
+
+
+class NoMpiError(LightrigError):
+    """MPI is unavailable on this machine."""
+
+
+def mpiexec() -> Path:
+    """Return the path of MPICH's launcher; `NoMpiError` names what to install."""
+    advice = "try pip install 'lightrig[mpi]'"
+    try:
+        importlib.import_module("mpi4py")
+        importlib.metadata.version("mpich")
+    except ImportError as error:
+        raise NoMpiError(f"there is no MPI ({error}); {advice}") from error
+    found = Path(sys.executable).with_name("mpiexec")
+    if not found.exists():
+        raise NoMpiError(f"MPICH has no launcher at {found}; {advice}")
+    return found
+
+
+class MpiRunner(RankPrograms):
+    """Collectives among namespaces of this machine; see `CollectiveRunner` and `TrafficSource`.
+
+    Traffic survives links that are down for a while: TCP retransmits. If an operation takes longer
+    than `OPERATION_TIMEOUT`, its ranks give up and are ended.
+
+    Args:
+        servers: by name.
+        clock: the bench's clock.
+        interface: the network device with each server's address.
+
+    Raises `NoMpiError` if MPI is missing, or a server is not on this machine.
+    """
+
+    def __init__(
+        self, servers: Mapping[str, LinuxServer], clock: Clock, *, interface: str = DEVICE
+    ) -> None:
+        super().__init__(clock)
+        self._mpiexec = mpiexec()
+        if remote := [name for name, server in servers.items() if server.local_shell() is None]:
+            raise NoMpiError(f"{', '.join(remote)} are not on this machine")
+        self._servers = servers
+        self._job: _Job | None = None
+        self._settings = {
+            # Otherwise ranks of one machine communicate through shared memory.
+            "MPIR_CVAR_NOLOCAL": "1",
+            "MPIR_CVAR_CH4_NETMOD": "ofi",
+            "FI_PROVIDER": "tcp",
+            "FI_TCP_IFACE": interface,
+            # Each rank sends only to its neighbour in the ring: circuits join no others.
+            "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_ring",
+        }
+
+    def close(self) -> None:
+        """End all ranks."""
+        super().close()
+        job, self._job = self._job, None
+        if job is not None:
+            job.close()
+
+    def _join(self, ranks: tuple[str, ...]) -> None:
+        """Form one group of `ranks` in this order; processes of the same servers are reused."""
+        if any(worker.over for worker in self._workers.values()):
+            self.close()
+        if ranks == self._joined:
+            return
+        if self._workers.keys() != set(ranks):
+            self.close()
+            self._start_ranks(ranks)
+        self._joined = ()
+        self._request_all(
+            ranks,
+            "join",
+            lambda rank: {"rank": ranks.index(rank), "timeout_ns": OPERATION_TIMEOUT},
+            2 * OPERATION_TIMEOUT,
+        )
+        self._joined = ranks
+
+    def _start_ranks(self, ranks: tuple[str, ...]) -> None:
+        self._job = job = _Job(
+            self._mpiexec, [self._servers[rank] for rank in ranks], self._settings, self._clock
+        )
+        try:
+            sockets = job.connections(STARTING)
+        except CollectiveFailedError:
+            self.close()
+            raise
+        for rank, connection in zip(ranks, sockets, strict=True):
+            clocks = ClockMap()
+            run = ProgramRun(
+                rank, _Connected(connection), self._clock, Trace(self._clock), clocks, MPI
+            )
+            self._workers[rank] = RankProgram(run, clocks)
+        here = this_boot_id()
+        for rank, answer in zip(
+            ranks, self._request_all(ranks, "hello", lambda _: {}, STARTING), strict=True
+        ):
+            self._workers[rank].clocks.same_clock = answer.get("boot") == here
+            self._workers[rank].pid = int(answer.get("pid", 0))
+            self._tool = str(answer.get("mpi"))
+
+
+class _Job:
+    """One `mpiexec` and the sockets of its ranks."""
+
+    def __init__(
+        self,
+        launcher: Path,
+        servers: Sequence[LinuxServer],
+        settings: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self._names = [server.name for server in servers]
+        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-mpi-")
+        self._listening = []
+        command = [str(launcher), "-launcher", "fork"]
+        for number, server in enumerate(servers):
+            path = str(Path(self._folder.name) / str(number))
+            listening = socket.socket(socket.AF_UNIX)
+            listening.bind(path)
+            listening.listen(1)
+            self._listening.append(listening)
+            shell = server.local_shell()
+            assert shell is not None
+            start = _ATTACH.format(path=path) + MPI.bootstrap
+            rank = [shell.python, "-u", "-c", start, MPI.name, str(MPI.version)]
+            command += [*([":"] if number else []), "-n", "1", *shell.local_command(rank)]
+        self._output = open(Path(self._folder.name) / "output", "w+b")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **settings},
+            # Ranks end with their sockets: Ctrl-C reaches this program first.
+            start_new_session=True,
+        )
+
+    def connections(self, timeout: int) -> list[socket.socket]:
+        """Wait for the socket of each rank; raises `CollectiveFailedError`."""
+        deadline = self._clock.now() + timeout
+        found: list[socket.socket] = []
+        for listening in self._listening:
+            listening.settimeout(_LOOK_AGAIN_S)
+            while len(found) < len(self._listening):
+                try:
+                    found.append(listening.accept()[0])
+                    break
+                except TimeoutError:
+                    if self._process.poll() is None and self._clock.now() < deadline:
+                        continue
+                for each in found:
+                    each.close()
+                raise CollectiveFailedError(
+                    ", ".join(self._names),
+                    f"did not start {len(self._names)} ranks of MPI",
+                    details=[("mpiexec", line) for line in self._tail().splitlines()],
+                )
+        return found
+
+    def close(self) -> None:
+        """End `mpiexec`, and with it ranks that have not ended yet."""
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for listening in self._listening:
+            listening.close()
+        self._output.close()
+        self._folder.cleanup()
+
+    def _tail(self) -> str:
+        self._output.seek(0)
+        return end_of_stderr(self._output.read().decode("utf-8", "backslashreplace"))
+
+
+class _Connected:
+    """A `Shell` for one program that runs already and has connected to a socket."""
+
+    python = sys.executable
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def start(self, command: Sequence[str], listener: LineListener) -> "_SocketChannel":
+        return _SocketChannel(self._connection, listener)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _SocketChannel:
+    """Lines over a connected socket; see `LineChannel`."""
+
+    status: int | None = None
+    stderr = ""
+
+    def __init__(self, connection: socket.socket, listener: LineListener) -> None:
+        self._connection = connection
+        self._listener = listener
+        self._reader = threading.Thread(target=self._read, name="mpi rank", daemon=True)
+        self._reader.start()
+
+    def send(self, text: str) -> None:
+        self._connection.sendall(text.encode() + b"\n")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._reader.join()
+        self._connection.close()
+
+    def _read(self) -> None:
+        with self._connection.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+            for line in lines:
+                self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
+        self._listener.ended("the rank's program ended")

@@ -1,0 +1,1 @@
+"""Simulated devices, each with the protocol and the behaviour of one model."""

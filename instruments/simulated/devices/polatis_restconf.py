@@ -1,0 +1,249 @@
+"""A simulated Polatis over RESTCONF (RFC 8040); knows nothing of any driver.
+
+Below /api/data are the paths of the published YANG module, with or without the module's name:
+with it answers are wrapped in it, without it they are bare, as the vendor's own web page reads
+them. Not confirmed, and therefore chosen: the statuses of refusals, decimals as JSON numbers,
+and that If-Match is honoured.
+"""
+
+import json
+import urllib.parse
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lxml import etree
+
+from lightrig.instruments.simulated.devices.polatis_yang import (
+    CONTAINERS,
+    MODULE,
+    NAMESPACE,
+    Edit,
+    Leaves,
+    Operation,
+    PolatisYang,
+    YangError,
+    add_leaves,
+)
+from lightrig.instruments.simulated.protocols.device_server import DeviceConnection
+from lightrig.instruments.simulated.protocols.http_server import (
+    HttpRequest,
+    HttpResponse,
+    HttpServerSession,
+)
+
+JSON, XML = "application/yang-data+json", "application/yang-data+xml"
+_ERRORS = "urn:ietf:params:xml:ns:yang:ietf-restconf"
+_ALWAYS = {"Server": "", "Cache-Control": "private, no-cache, must-revalidate"}
+_STATUS = {
+    "in-use": 409,
+    "data-exists": 409,
+    "data-missing": 404,
+    "operation-not-supported": 405,
+    "operation-failed": 412,
+}
+"""The status of an error tag (RFC 8040, section 7); any other is 400."""
+
+_EDITS: Mapping[str, Operation] = {
+    "PUT": "replace",
+    "POST": "create",
+    "PATCH": "merge",
+    "DELETE": "delete",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """Resource of a path below /api/data: a container, the list in it, or an entry of that."""
+
+    container: str
+    listed: bool
+    key: int | None
+    qualified: bool
+
+    @classmethod
+    def parse(cls, path: list[str]) -> "_Resource":
+        module, colon, name = path[0].rpartition(":")
+        container = CONTAINERS.get(name)
+        if container is None or (colon and module != MODULE) or len(path) > 2:
+            raise YangError("data-missing", f"no resource {'/'.join(path)}")
+        entry, equals, key = path[1].rpartition(":")[2].partition("=") if path[1:] else ("",) * 3
+        if entry != (container.entry if path[1:] else "") or (equals and not key.isdigit()):
+            raise YangError("invalid-value", f"no resource {'/'.join(path)}")
+        return cls(name, bool(entry), int(key) if key else None, bool(colon))
+
+
+class PolatisRestconf:
+    """The resources of one switch, for any number of connections."""
+
+    def __init__(self, tree: PolatisYang, login: tuple[str, str]) -> None:
+        self._tree = tree
+        self._login = login
+
+    def session(self, connection: DeviceConnection, index: int) -> HttpServerSession:
+        """Open the connection of a new client."""
+        box = self._tree.box
+        return HttpServerSession(connection, box.clock, f"{box.name}/{index:04d}", self.handle)
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Return the response to one request."""
+        if request.login() != self._login:
+            stranger = YangError("access-denied", "Authentication required")
+            realm = {"WWW-Authenticate": 'Basic realm="api"'}
+            return _refusal(request, stranger, 401, realm)
+        path = urllib.parse.unquote(request.target.partition("?")[0]).strip("/").split("/")
+        try:
+            if path[:2] == ["api", "data"] and len(path) > 2:
+                return self._data(request, _Resource.parse(path[2:]))
+            if path[:2] == ["api", "operations"] and len(path) == 3:
+                return self._operation(request, path[2].removeprefix(f"{MODULE}:"))
+            raise YangError("data-missing", f"no resource {request.target}")
+        except YangError as error:
+            return _refusal(request, error, _STATUS.get(error.tag, 400))
+
+    def _data(self, request: HttpRequest, resource: _Resource) -> HttpResponse:
+        match request.method:
+            case "GET" | "HEAD":
+                version = {"ETag": self._version(resource)}
+                return _response(request, 200, *self._value(resource), version)
+            case "OPTIONS":
+                allowed = ", ".join(("GET", "HEAD", "OPTIONS", *_EDITS))
+                return HttpResponse(200, b"", {**_ALWAYS, "Allow": allowed})
+            case method if method in _EDITS:
+                return self._edit(request, resource, _EDITS[method])
+        raise YangError("operation-not-supported", f"no method {request.method}")
+
+    def _value(self, resource: _Resource) -> tuple[Any, Any]:
+        """Return the content of a resource, for JSON and for XML."""
+        name, container = resource.container, CONTAINERS[resource.container]
+        root = etree.Element(f"{{{NAMESPACE}}}{name}", nsmap={None: NAMESPACE})
+        if not container.entry:
+            leaves = self._tree.leaves(name)
+            add_leaves(root, leaves)
+            return {f"{MODULE}:{name}": leaves} if resource.qualified else leaves, root
+        keys = None if resource.key is None else {resource.key}
+        entries = self._tree.entries(name, keys)
+        if keys and not entries:
+            raise YangError("data-missing", f"no {container.entry} {resource.key} in {name}")
+        for entry in entries:
+            add_leaves(etree.SubElement(root, f"{{{NAMESPACE}}}{container.entry}"), entry)
+        listed = [_rounded(entry) for entry in entries]
+        if resource.qualified and resource.listed:
+            return {f"{MODULE}:{container.entry}": listed}, root
+        if resource.qualified:
+            return {f"{MODULE}:{name}": {container.entry: listed}}, root
+        if resource.listed:
+            return listed[0] if keys else listed, root
+        return {container.entry: listed}, root
+
+    def _version(self, resource: _Resource) -> str:
+        """An ETag: the same as long as what can be configured there is the same."""
+        if not CONTAINERS[resource.container].writable:
+            return '"0"'
+        state = json.dumps(self._tree.entries(resource.container), sort_keys=True)
+        return f'"{zlib.crc32(state.encode()):08x}"'
+
+    def _edit(self, request: HttpRequest, resource: _Resource, how: Operation) -> HttpResponse:
+        if request.headers.get("if-match", "*") not in {"*", self._version(resource)}:
+            raise YangError("operation-failed", "the resource has changed meanwhile")
+        name, container = resource.container, CONTAINERS[resource.container]
+        entries = [] if how == "delete" else _entries(request, name)
+        edits: list[Edit] = []
+        if resource.key is not None:
+            for entry in entries:
+                if entry.get(container.key, str(resource.key)) != str(resource.key):
+                    raise YangError("invalid-value", "the key is not the one that the path names")
+                entry[container.key] = str(resource.key)
+            edits += [Edit(name, "delete", resource.key)] if how == "delete" else []
+        elif how in {"replace", "delete"}:
+            edits.append(Edit(name, how))
+        of_entry: Operation = "merge" if resource.key is None and how == "replace" else how
+        for entry in entries:
+            key = entry.pop(container.key, "")
+            if not key.isdigit():
+                raise YangError("missing-element", f"{container.entry} needs a {container.key}")
+            edits.append(Edit(name, of_entry, int(key), entry))
+        new = resource.key is not None and not self._tree.entries(name, {resource.key})
+        done = self._tree.edit(edits)
+        created = how == "create" or (how == "replace" and new)
+        return HttpResponse(201 if created else 204, b"", _ALWAYS, done.after, done.then)
+
+    def _operation(self, request: HttpRequest, name: str) -> HttpResponse:
+        if name != "port-set-state":
+            raise YangError("data-missing", f"no operation {name}")
+        if request.method != "POST":
+            raise YangError("operation-not-supported", f"no method {request.method}")
+        content = _parsed(request)
+        ports: dict[str, list[str]] = {"port-enab": [], "port-disab": []}
+        if isinstance(content, Mapping):
+            given = content.get(f"{MODULE}:input", content.get("input"))
+            for leaf in ports if isinstance(given, Mapping) else ():
+                listed = given.get(leaf, [])
+                ports[leaf] = [str(port) for port in listed] if isinstance(listed, list) else [""]
+        elif not isinstance(content, list):
+            for element in content.iterchildren("*"):
+                ports.get(etree.QName(element).localname, []).append(element.text or "")
+        if wrong := [port for listed in ports.values() for port in listed if not port.isdigit()]:
+            raise YangError("invalid-value", f"{wrong[0]!r} is no port")
+        opened, shut = ([int(port) for port in listed] for listed in ports.values())
+        done = self._tree.set_port_states(opened, shut)
+        return HttpResponse(204, b"", _ALWAYS, done.after, done.then)
+
+
+def _parsed(request: HttpRequest) -> Any:
+    """Return the body, parsed from JSON, or as an XML element; raise `YangError`."""
+    try:
+        if "xml" in request.headers.get("content-type", ""):
+            return etree.fromstring(request.body)
+        return json.loads(request.body)
+    except (ValueError, etree.XMLSyntaxError) as error:
+        raise YangError("malformed-message", f"the body cannot be read: {error}") from error
+
+
+def _entries(request: HttpRequest, name: str) -> list[dict[str, str]]:
+    """Return the list entries of a body, whatever they are wrapped in."""
+    content, entry = _parsed(request), CONTAINERS[name].entry
+    if not isinstance(content, Mapping | list):
+        elements = (
+            [content] if etree.QName(content).localname == entry else content.iterchildren("*")
+        )
+        return [
+            {etree.QName(leaf).localname: (leaf.text or "").strip() for leaf in each}
+            for each in elements
+        ]
+    for wrapper in (name, entry):
+        if isinstance(content, Mapping):
+            content = content.get(f"{MODULE}:{wrapper}", content.get(wrapper, content))
+    found = content if isinstance(content, list) else [content] if content else []
+    if not all(isinstance(each, Mapping) for each in found):
+        raise YangError("invalid-value", f"the body holds no {entry}")
+    return [{leaf: str(value) for leaf, value in each.items()} for each in found]
+
+
+def _rounded(leaves: Leaves) -> Leaves:
+    return {k: round(v, 2) if isinstance(v, float) else v for k, v in leaves.items()}
+
+
+def _response(
+    request: HttpRequest, status: int, value: Any, element: Any, headers: Mapping[str, str]
+) -> HttpResponse:
+    """`value` in JSON, or `element` in XML where the client prefers that."""
+    if "xml" in request.headers.get("accept", ""):
+        media, body = XML, etree.tostring(element)
+    else:
+        media, body = JSON, json.dumps(value).encode()
+    return HttpResponse(status, body, {**_ALWAYS, "Content-Type": media, **headers})
+
+
+def _refusal(
+    request: HttpRequest, error: YangError, status: int, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    content = {"error-type": "application", "error-tag": error.tag, "error-message": error.message}
+    element = etree.Element(f"{{{_ERRORS}}}errors", nsmap={None: _ERRORS})
+    inner = etree.SubElement(element, f"{{{_ERRORS}}}error")
+    for name, text in content.items():
+        etree.SubElement(inner, f"{{{_ERRORS}}}{name}").text = text
+    return _response(
+        request, status, {"ietf-restconf:errors": {"error": [content]}}, element, headers or {}
+    )

@@ -1,0 +1,348 @@
+"""A simulated Polatis over TL1, its native protocol.
+
+Codes and texts are those of the vendor's test suite. Not confirmed, and therefore chosen: the
+code for a port in use (SRCN) and for a missing login (PLNA), how an attenuator's settings are
+listed, and the words for a monitor at an ingress and at an egress.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+
+from lightrig.instruments.simulated.devices.polatis_box import (
+    MANUFACTURER,
+    SOFTWARE,
+    BoxError,
+    PolatisBox,
+    Reason,
+    VoaMode,
+    VoaSetting,
+)
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.device_server import DeviceConnection
+from lightrig.instruments.simulated.protocols.tl1_device import (
+    Tl1Denial,
+    Tl1Device,
+    Tl1Reply,
+    Tl1Request,
+    Tl1ServerSession,
+    split_quoted,
+    time_of_day,
+    unquoted,
+)
+from lightrig.testbeds import Circuit
+
+_SECONDS = 1_000_000_000
+_CODES: dict[Reason, str] = {
+    "port": "IDNV",
+    "monitor": "IDNV",
+    "busy": "SRCN",
+    "value": "IPNV",
+    "list": "IIAC",
+}
+_MODES: tuple[VoaMode, ...] = (
+    "NONE",
+    "RELATIVE",
+    "ABSOLUTE",
+    "CONVERGED",
+    "MAXIMUM",
+    "FIXED",
+)
+_LEVELLED = {"RELATIVE", "ABSOLUTE", "CONVERGED"}
+_SHORT = {"RELATIVE": "REL", "ABSOLUTE": "ABS", "CONVERGED": "CONV", "MAXIMUM": "MAX"}
+
+
+class PolatisTl1(Tl1Device):
+    """The TL1 commands of one switch."""
+
+    def __init__(self, box: PolatisBox, login: tuple[str, str]) -> None:
+        super().__init__(box.name, box.clock, login)
+        self._box = box
+        self._timeouts = {"ADMIN": 0, "USER": 0, "VIEW": 0}
+        self._boot = "RESTORE"
+        self._lists: dict[str, list[int]] = {}
+
+    def session(self, connection: DeviceConnection, index: int) -> Tl1ServerSession:
+        """Open the session of a new client, which hears of what happens at the switch."""
+        session = super().session(connection, index)
+        self._box.listeners.append(session.report)
+        return session
+
+    def execute(self, request: Tl1Request) -> Tl1Reply:
+        """Carry out one command; a session that was idle for too long must log in again."""
+        session, allowed = request.session, self._timeouts["ADMIN"] * 60 * _SECONDS
+        idle = self.clock.now() - session.last_command
+        if allowed and idle > allowed and request.verb != self.login_verb:
+            session.user = None
+        try:
+            return super().execute(request)
+        except BoxError as error:
+            raise Tl1Denial(_CODES[error.reason], error.text) from error
+
+    # -------------------------------------------------------------------------- session
+
+    def log_in(self, request: Tl1Request) -> Tl1Reply:
+        """Log the user of a session in; raise `Tl1Denial`."""
+        if request.session.user is not None:
+            raise Tl1Denial("PICC", "Already logged in")
+        if len(request.blocks) < 2 or not request.blocks[1]:
+            raise Tl1Denial("IPMS", "Too few parameters (0/1) in block 1")
+        if (unquoted(request.aid), unquoted(request.blocks[1])) != self.login:
+            raise Tl1Denial("PICC", "Authentication failure")
+        request.session.user = request.aid
+        return Tl1Reply()
+
+    @command("CANC-USER")
+    def _log_out(self, request: Tl1Request) -> Tl1Reply:
+        if request.aid != request.session.user:
+            raise Tl1Denial("PICC", " Permission denied ")
+        request.session.user = None
+        return Tl1Reply()
+
+    @command("OPR-ARC-EQPT", "RLS-ARC-EQPT")
+    def _inhibit_reports(self, request: Tl1Request) -> Tl1Reply:
+        request.session.reports = request.verb.startswith("RLS")
+        return Tl1Reply()
+
+    @command("RTRV-ARC-EQPT")
+    def _retrieve_inhibition(self, request: Tl1Request) -> Tl1Reply:
+        return Tl1Reply([f"REPMGR:{'' if request.session.reports else 'IND'},,"])
+
+    @command("SET-SID")
+    def _set_sid(self, request: Tl1Request) -> Tl1Reply:
+        name = unquoted(request.blocks[1]) if len(request.blocks) > 1 else ""
+        if not 1 <= len(name) <= 20:
+            raise Tl1Denial("IPNV", "Parameter not valid")
+        request.session.sid = self.sid = name
+        return Tl1Reply()
+
+    @command("RTRV-HDR")
+    def _keep_alive(self, _: Tl1Request) -> Tl1Reply:
+        return Tl1Reply()
+
+    # ------------------------------------------------------------------------ equipment
+
+    @command("RTRV-NETYPE")
+    def _retrieve_type(self, _: Tl1Request) -> Tl1Reply:
+        return Tl1Reply([f"{MANUFACTURER},{self._box.product},OCS,{SOFTWARE}"])
+
+    @command("RTRV-INV")
+    def _retrieve_inventory(self, _: Tl1Request) -> Tl1Reply:
+        return Tl1Reply([f"OCS::SN={self._box.serial}"])
+
+    @command("RTRV-EQPT")
+    def _retrieve_equipment(self, request: Tl1Request) -> Tl1Reply:
+        asked = request.blocks[-1].upper() if request.blocks else ""
+        match request.aid.upper(), asked.removeprefix("PARAMETER="):
+            case "SYSTEM", "SIZE":
+                size = f"{len(self._box.ingress_ports)}x{len(self._box.egress_ports)}"
+                return Tl1Reply([f"SYSTEM:SIZE={size}"])
+            case "PMON", "CONFIG":
+                first = self._box.egress_ports.start
+                return Tl1Reply(
+                    [
+                        f"PMON::PORT={port},MODE={'OUTPUT' if port >= first else 'INPUT'}"
+                        for port in self._box.monitored
+                    ]
+                )
+            case "ATTEN", "CONFIG":
+                return Tl1Reply(["ATTEN:CONFIG=RELATIVE"])
+            case "TIMEOUT", group if group in self._timeouts:
+                return Tl1Reply([f"TIMEOUT:{group}={self._timeouts[group]}"])
+            case "BOOT", "MODE":
+                return Tl1Reply([f"BOOT:MODE={self._boot}"])
+        raise Tl1Denial("IDNV", "Bad parameter value")
+
+    @command("ED-EQPT")
+    def _edit_equipment(self, request: Tl1Request) -> Tl1Reply:
+        settings = _settings(request)
+        for key, value in settings.items():
+            match request.aid.upper(), key:
+                case "TIMEOUT", group if group in self._timeouts:
+                    if not value.isdigit() or int(value) > 60:
+                        raise Tl1Denial("IPNV", "Parameter not valid")
+                    self._timeouts[group] = int(value)
+                case "BOOT", "MODE":
+                    if value.upper() not in {"DARK", "RESTORE"}:
+                        raise Tl1Denial("IDNV", f"Invalid value {value}")
+                    self._boot = value.upper()
+                case _:
+                    raise Tl1Denial("IPNV", f"Unexpected parameter {key.lower()} in block 2")
+        return Tl1Reply()
+
+    @command("RTRV-TOD")
+    def _retrieve_time(self, _: Tl1Request) -> Tl1Reply:
+        now = time_of_day(self.clock.now() // _SECONDS)
+        return Tl1Reply([f"{now:%Y,%m,%d,%H,%M,%S}"])
+
+    @command("INIT-SYS")
+    def _initialise(self, request: Tl1Request) -> Tl1Reply:
+        if request.aid.upper() != "SYSTEM" or request.blocks[1:2] not in (("0",), ("1",)):
+            raise Tl1Denial("IDNV", "Bad parameter value")
+        took = self._box.disconnect(list(self._box.matrix.egress_of))
+        return Tl1Reply((), max(took, self._box.shut(self._box.ports, shut=False)))
+
+    @command("RTRV-ALM-EQPT", "RTRV-ALM-ENV", "RTRV-ALM-ALL")
+    def _retrieve_alarms(self, request: Tl1Request) -> Tl1Reply:
+        if request.aid.upper() != "ALL":
+            raise Tl1Denial("IIAC", "Bad AID")
+        return Tl1Reply()
+
+    # ------------------------------------------------------------------------- circuits
+
+    @command("RTRV-PATCH")
+    def _retrieve_circuits(self, request: Tl1Request) -> Tl1Reply:
+        every = not request.aid or request.aid.upper() == "ALL"
+        wanted = None if every else self._ports(request.aid)
+        return Tl1Reply(
+            [
+                f"{ingress},{egress}"
+                for ingress, egress in sorted(self._box.matrix.egress_of.items())
+                if wanted is None or ingress in wanted or egress in wanted
+            ]
+        )
+
+    @command("ENT-PATCH")
+    def _connect(self, request: Tl1Request) -> Tl1Reply:
+        sides = request.aid.split(",")
+        if len(sides) != 2:
+            raise Tl1Denial("IIAC", f"Too few parameters ({len(sides)}/2)")
+        ingress, egress = (self._ports(side) for side in sides)
+        if not ingress or len(ingress) != len(egress):
+            raise Tl1Denial("IIAC", "Empty parameters" if not ingress else "Unequal lists")
+        circuits = [Circuit(*pair) for pair in zip(ingress, egress, strict=True)]
+        return Tl1Reply((), self._box.connect(circuits), self._box.acknowledge)
+
+    @command("DLT-PATCH")
+    def _disconnect(self, request: Tl1Request) -> Tl1Reply:
+        every = not request.aid or request.aid.upper() == "ALL"
+        ports = list(self._box.matrix.egress_of) if every else self._ports(request.aid)
+        return Tl1Reply((), self._box.disconnect(ports), self._box.acknowledge)
+
+    # ---------------------------------------------------------------------------- ports
+
+    @command("OPR-PORT-SHUTTER", "RLS-PORT-SHUTTER")
+    def _shutters(self, request: Tl1Request) -> Tl1Reply:
+        ports = self._some(request.aid, self._box.ports)
+        return Tl1Reply((), self._box.shut(ports, shut=request.verb.startswith("OPR")))
+
+    @command("RTRV-PORT-SHUTTER")
+    def _retrieve_shutters(self, request: Tl1Request) -> Tl1Reply:
+        ports = self._some(request.aid, self._box.ports)
+        return Tl1Reply([f"{p}:{'CLOSED' if self._box.is_shut(p) else 'OPEN'}" for p in ports])
+
+    @command("RTRV-PORT-POWER")
+    def _retrieve_power(self, request: Tl1Request) -> Tl1Reply:
+        ports = self._some(request.aid, self._box.monitored)
+        readings = zip(ports, self._box.powers(ports), strict=True)
+        return Tl1Reply([f"{port}:{dbm:.2f}" for port, dbm in readings])
+
+    @command("RTRV-PORT-PMON")
+    def _retrieve_monitors(self, request: Tl1Request) -> Tl1Reply:
+        lines = []
+        for port in self._some(request.aid, self._box.monitored):
+            setting = self._box.monitor(port)
+            lines.append(f"{port}:{setting.wavelength:.1f},{setting.offset:.2f},{setting.step}")
+        return Tl1Reply(lines)
+
+    @command("SET-PORT-PMON")
+    def _set_monitors(self, request: Tl1Request) -> Tl1Reply:
+        settings = _settings(request)
+        if unknown := settings.keys() - {"WAVE", "OFFSET", "ATIME"}:
+            raise Tl1Denial("IPNV", f"Unexpected parameter {min(unknown).lower()} in block 2")
+        wave, offset, step = (_number(settings.get(key)) for key in ("WAVE", "OFFSET", "ATIME"))
+        for port in self._some(request.aid, self._box.monitored):
+            self._box.set_monitor(port, wave, offset, None if step is None else round(step))
+        return Tl1Reply()
+
+    @command("RTRV-PORT-ATTEN")
+    def _retrieve_attenuators(self, request: Tl1Request) -> Tl1Reply:
+        lines = []
+        for port in self._some(request.aid, self._box.egress_ports):
+            setting = self._box.voa_of(port)
+            level = f"{setting.level:.2f}" if setting.mode in _LEVELLED else ""
+            reference = str(setting.reference) if setting.mode == "RELATIVE" else ""
+            lines.append(f"{port}:{_SHORT.get(setting.mode, setting.mode)},{level},{reference}")
+        return Tl1Reply(lines)
+
+    @command("SET-PORT-ATTEN")
+    def _attenuate(self, request: Tl1Request) -> Tl1Reply:
+        settings = _settings(request)
+        word = settings.get("MODE", "").upper()
+        mode = next((mode for mode in _MODES if len(word) > 2 and mode.startswith(word)), None)
+        if mode is None:
+            raise Tl1Denial("IPMS" if not word else "IDNV", f"Invalid value {word}")
+        level = _number(settings.get("LEVEL"))
+        if level is None and mode in _LEVELLED:
+            raise Tl1Denial("IPMS", "Too few parameters (1/2) in block 2")
+        ports = self._some(request.aid, self._box.egress_ports)
+        references = self._ports(settings.get("REFS", "")) or [0] * len(ports)
+        if len(references) != len(ports):
+            raise Tl1Denial("IIAC", "Unequal lists")
+        for port, reference in zip(ports, references, strict=True):
+            self._box.set_voa(port, VoaSetting(mode, level or 0.0, reference))
+        return Tl1Reply()
+
+    @command("ED-PORT-LABEL")
+    def _label(self, request: Tl1Request) -> Tl1Reply:
+        block = request.blocks[-1] if request.blocks else ""
+        key, _, texts = block.partition("=")
+        labels = [unquoted(text) for text in split_quoted(texts, "&")]
+        ports = self._some(request.aid, self._box.ports)
+        if key.upper() != "LABEL" or len(labels) not in (1, len(ports)):
+            raise Tl1Denial("IPNV", "Parameter not valid")
+        for port, label in zip(ports, labels * (len(ports) // len(labels)), strict=True):
+            self._box.label(port, label)
+        return Tl1Reply()
+
+    @command("RTRV-PORT-LABEL")
+    def _retrieve_labels(self, request: Tl1Request) -> Tl1Reply:
+        ports = self._some(request.aid, self._box.ports)
+        return Tl1Reply([f"{port}:{self._box.labels.get(port, '')}" for port in ports])
+
+    @command("DLT-PORT-LABEL")
+    def _remove_labels(self, request: Tl1Request) -> Tl1Reply:
+        for port in self._some(request.aid, self._box.ports):
+            self._box.labels.pop(port, None)
+        return Tl1Reply()
+
+    def _some(self, aid: str, every: Collection[int]) -> list[int]:
+        """Return the ports that an AID lists, or all of `every` where it lists none."""
+        return self._ports(aid) if aid and aid.upper() != "ALL" else [*every]
+
+    def _ports(self, aid: str) -> list[int]:
+        if aid not in self._lists:
+            if len(self._lists) > 1000:
+                self._lists.clear()
+            self._lists[aid] = self._parse_ports(aid)
+        return self._lists[aid]
+
+    def _parse_ports(self, aid: str) -> list[int]:
+        ports: list[int] = []
+        for item in filter(None, re.split(r"(?<!&)&(?!&)", aid)):
+            first, separator, last = item.partition("&&")
+            for bound in (first, last) if separator else (first,):
+                if not bound.isdigit() or int(bound) not in self._box.ports:
+                    raise Tl1Denial("IDNV", f"Invalid OXC port: {bound}")
+            ports.extend(range(int(first), int(last if separator else first) + 1))
+        return ports
+
+
+def _settings(request: Tl1Request) -> Mapping[str, str]:
+    """Return the `KEY=value` pairs of the last block."""
+    settings = {}
+    for part in split_quoted(request.blocks[-1] if request.blocks else "", ","):
+        key, equals, value = part.strip().partition("=")
+        if not equals:
+            raise Tl1Denial("IPMS", "Too few parameters (0/1) in block 2")
+        settings[key.upper()] = unquoted(value)
+    return settings
+
+
+def _number(text: str | None) -> float | None:
+    """Parse a number; a negative one may stand in parentheses."""
+    if text is None:
+        return None
+    try:
+        return float(text.strip("()"))
+    except ValueError:
+        raise Tl1Denial("IDNV", f"Invalid value {text}") from None

@@ -1,0 +1,59 @@
+"""A simulated Polatis on its four wires."""
+
+from collections.abc import Mapping
+
+from lightrig.instruments.simulated.devices.polatis_box import PolatisBox
+from lightrig.instruments.simulated.devices.polatis_netconf import PolatisNetconf
+from lightrig.instruments.simulated.devices.polatis_restconf import PolatisRestconf
+from lightrig.instruments.simulated.devices.polatis_scpi import PolatisScpi
+from lightrig.instruments.simulated.devices.polatis_tl1 import PolatisTl1
+from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
+from lightrig.instruments.simulated.protocols.device_server import SessionFactory
+from lightrig.instruments.simulated.registry import DeviceContext
+from lightrig.testbeds import SwitchSpec
+
+
+class SimulatedPolatis(PolatisTl1):
+    """One simulated switch: a change over one wire is visible on the others.
+
+    Its options: `rerouting`, whether connecting a port in use moves it or is denied (TL1,
+    SCPI); `monitors` (`egress`, `both`, `none`), where power monitors are fitted;
+    `openflow_errors`, whether NETCONF replies contain the errors that one lab has seen.
+    """
+
+    def __init__(self, context: DeviceContext) -> None:
+        spec = context.spec
+        assert isinstance(spec, SwitchSpec)
+        assert context.matrix is not None
+        box = PolatisBox(
+            spec.name,
+            (spec.ingress_count, spec.egress_count),
+            spec.options,
+            context.matrix,
+            context.clock,
+            context.truth,
+            context.serial,
+        )
+        super().__init__(box, context.login)
+        self._options = spec.options
+
+    def wires(self) -> Mapping[str, SessionFactory]:
+        """Return the factories of TL1, SCPI and RESTCONF on TCP, and of NETCONF's SSH subsystem."""
+        return wires(self, self._box, self.login, self._options)
+
+
+def wires(
+    tl1: PolatisTl1,
+    box: PolatisBox,
+    login: tuple[str, str],
+    options: Mapping[str, bool | int | float | str],
+) -> dict[str, SessionFactory]:
+    """Return the session factories of one box, by wire."""
+    tree = PolatisYang(box)
+    spurious = bool(options.get("openflow_errors", False))
+    return {
+        "tl1": tl1.session,
+        "scpi": PolatisScpi(box).session,
+        "netconf": PolatisNetconf(tree, openflow_errors=spurious).session,
+        "restconf": PolatisRestconf(tree, login).session,
+    }

@@ -1,0 +1,158 @@
+"""Simulated Thorlabs PM100D power meter with a photodiode sensor.
+
+Commands are those that several independent drivers use. Not confirmed, and therefore chosen:
+its replies without a sensor, and to zeroing with light on the sensor; how long zeroing takes.
+"""
+
+import math
+
+from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice
+from lightrig.instruments.simulated.protocols.scpi_values import (
+    PLAIN,
+    WATTS,
+    Choice,
+    Flag,
+    Number,
+    ScpiError,
+)
+from lightrig.instruments.simulated.registry import DeviceContext
+from lightrig.instruments.simulated.world.detector import Detector, Photodiode
+
+SAMPLE = 3_000_000
+"""Time of one sample in ns; several drivers state 3 ms."""
+ZEROING = 2_000_000_000
+GREATEST_W = 3e-3
+"""End of the simulated sensor's range."""
+NO_VALUE = "9.90000000E+37"
+"""Reply for infinity (SCPI-99): here, for too much light."""
+
+_TOO_BRIGHT_TO_ZERO_MW = 1e-5
+_LOWEST_RANGE_W = 10e-9
+
+
+class SimulatedThorlabsPm100d(ScpiDevice):
+    """One power meter console; its option `sensor: false` leaves the sensor unplugged."""
+
+    schemes = ("scpi", "serial")
+
+    wavelength = Number(
+        "[SENSe:]CORRection:WAVelength",
+        default=1550.0,
+        minimum=800.0,
+        maximum=1700.0,
+        units={"": 1.0, "NM": 1.0},
+    )
+    count = Number("[SENSe:]AVERage[:COUNt]", default=1, minimum=1, maximum=10_000)
+    range = Number(
+        "[SENSe:]POWer[:DC]:RANGe[:UPPer]",
+        default=GREATEST_W,
+        minimum=_LOWEST_RANGE_W,
+        maximum=GREATEST_W,
+        units={**PLAIN, **WATTS},
+    )
+    automatic = Flag("[SENSe:]POWer[:DC]:RANGe:AUTO", "[SENSe:]RANGe:AUTO", default=True)
+    unit = Choice("[SENSe:]POWer[:DC]:UNIT", default="W", names=("W", "DBM"))
+
+    def __init__(self, context: DeviceContext) -> None:
+        name, serial = context.spec.name, context.serial
+        super().__init__(name, context.clock, f"Thorlabs,PM100D,{serial},2.4.0")
+        self._light = context.light
+        # Name, serial number, calibration, type, subtype, flags (power, wavelength settable).
+        self._sensor = f"S154C,{serial},04-Mar-2026,1,2,33"
+        self._has_sensor = bool(context.spec.options.get("sensor", True))
+        self._detector = Detector(
+            f"{name}.1", context.chance, Photodiode(noise_w=2e-11, offset_w=5e-10, gain_db=0.1)
+        )
+        self._zeroing = False
+        self._last: str | None = None
+        context.light.on_arrival(1, self._on_light)
+
+    def _on_light(self, at: int) -> None:
+        self._detector.lit(at, self._light.level(1))
+
+    def reset(self) -> None:
+        """Set all parameters to their defaults and discard the last reading."""
+        super().reset()
+        self._last = None
+
+    @command("SYSTem:SENSor:IDN?")
+    def _query_sensor(self) -> str:
+        return self._sensor if self._has_sensor else "no sensor"
+
+    @command("[SENSe:]CORRection:COLLect:ZERO[:INITiate]")
+    def _zero(self) -> None:
+        def finish() -> None:
+            self._zeroing = False
+            if self._detector.level > _TOO_BRIGHT_TO_ZERO_MW:
+                self.errors.put(-200, "Execution error")
+            else:
+                self._detector.zero(ZEROING)
+
+        self._zeroing = True
+        self.clock.schedule(self.clock.now() + ZEROING, f"{self.name}/zero", finish)
+
+    @command("[SENSe:]CORRection:COLLect:ZERO:STATe?")
+    def _query_zeroing(self) -> str:
+        return str(int(self._zeroing))
+
+    @command("CONFigure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]")
+    def _ignore(self) -> None:
+        """Power is all that this sensor measures, and nobody hears the beeper."""
+
+    @command("CONFigure?")
+    def _query_configuration(self) -> str:
+        return "POW"
+
+    # ------------------------------------------------------------------------ readings
+
+    @command("MEASure[:SCALar][:POWer]?", "READ?")
+    def _read(self) -> DelayedReply:
+        if not self._has_sensor:
+            raise ScpiError(-241, "Hardware missing")
+        averaging = round(self.count) * SAMPLE
+        exposure = self._detector.expose(self.clock.now())
+
+        def finish() -> str:
+            self._detector.end(exposure)
+            self._last = self._format(float(exposure.means(averaging, 1)[0]), averaging)
+            return self._last
+
+        return DelayedReply(averaging, finish)
+
+    @command("INITiate[:IMMediate]")
+    def _trigger(self) -> DelayedReply:
+        reading = self._read()
+
+        def finish() -> None:
+            reading.finish()
+
+        return DelayedReply(reading.after, finish)
+
+    @command("FETCh?")
+    def _fetch(self) -> str:
+        if self._last is None:
+            raise ScpiError(-230, "Data corrupt or stale")
+        return self._last
+
+    def _format(self, milliwatt: float, averaging: int) -> str:
+        upper = self._upper_w(milliwatt * 1e-3)
+        if milliwatt * 1e-3 > upper:
+            return NO_VALUE
+        watt = self._detector.reading(
+            milliwatt,
+            averaging=averaging,
+            wavelength_nm=self.wavelength,
+            full_scale_w=upper,
+        )
+        if self.unit == "W":
+            return f"{watt:.8E}"
+        return f"{10 * math.log10(watt * 1e3):.8E}" if watt > 0 else f"-{NO_VALUE}"
+
+    def _upper_w(self, watt: float) -> float:
+        """Return the end of the range in use; ranges are decades up to the sensor's end."""
+        wanted = watt if self.automatic else self.range
+        upper = _LOWEST_RANGE_W
+        while upper < wanted and upper < GREATEST_W:
+            upper *= 10
+        return min(upper, GREATEST_W)

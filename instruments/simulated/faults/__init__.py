@@ -1,0 +1,1 @@
+"""Fault injection on wires and in the lab, and replay of recorded traces."""

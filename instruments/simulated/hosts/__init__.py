@@ -1,0 +1,1 @@
+"""Simulated servers: their files, ports, programs and probe."""

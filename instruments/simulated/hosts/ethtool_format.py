@@ -1,0 +1,233 @@
+"""Output of ethtool for a simulated port, from the port's registers."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+
+from lightrig.instruments.simulated.hosts.host_ports import Registers, SimulatedPort
+
+_WIDTH = 41
+_FORMS = {1: (0x03, "SFP"), 4: (0x11, "QSFP28")}
+_CMIS = (0x18, "QSFP-DD Double Density 8X Pluggable Transceiver (INF-8628)")
+_LEVELS = ("high alarm", "low alarm", "high warning", "low warning")
+
+Limits = dict[str, tuple[int, int, int, int]]
+"""By quantity, in its register's unit, the four levels in their order."""
+
+
+def settings(port: SimulatedPort) -> str:
+    """`ethtool IF`."""
+    up = port.is_up("carrier")
+    mbps = port.spec.rate_bps // 1_000_000
+    mode = f"{mbps}baseLR{port.spec.lanes}_ER{port.spec.lanes}/Full"
+    lines = [
+        f"Settings for {port.spec.netdev}:",
+        "\tSupported ports: [ FIBRE ]",
+        "\tSupported link modes:   10000baseLR/Full ",
+        f"\t                        {mode} ",
+        "\tSupported pause frame use: Symmetric",
+        "\tSupports auto-negotiation: Yes",
+        "\tSupported FEC modes: RS",
+        f"\tAdvertised link modes:  {mode} ",
+        "\tAdvertised auto-negotiation: Yes",
+        f"\tSpeed: {mbps}Mb/s" if up else "\tSpeed: Unknown!",
+        f"\tLanes: {port.spec.lanes}" if up else "",
+        "\tDuplex: Full" if up else "\tDuplex: Unknown! (255)",
+        "\tAuto-negotiation: on",
+        "\tPort: FIBRE",
+        "\tPHYAD: 0",
+        "\tTransceiver: internal",
+        "\tLink detected: yes" if up else "\tLink detected: no (No signal)",
+    ]
+    return _lines(filter(None, lines))
+
+
+def statistics(port: SimulatedPort) -> str:
+    """`ethtool -S IF`, by the names of mlx5."""
+    port.accrue()
+    counts = {
+        "rx_packets": 0,
+        "tx_packets": 0,
+        "rx_bits_phy": port.bits,
+        "rx_pcs_symbol_err_phy": port.symbol_errors,
+        "rx_corrected_bits_phy": port.corrected_bits,
+        "rx_crc_errors_phy": port.uncorrectable_blocks,
+        "rx_symbol_err_phy": port.symbol_errors,
+        "link_down_events_phy": port.link_downs,
+        "module_unplug": 0,
+        **{f"rx_err_lane_{lane}_phy": count for lane, count in enumerate(port.raw_errors[:4])},
+    }
+    return _lines(["NIC statistics:", *(f"     {name}: {count}" for name, count in counts.items())])
+
+
+def fec(port: SimulatedPort, *, counted: bool, as_json: bool) -> str:
+    """`ethtool [--json] [-I] --show-fec IF`."""
+    port.accrue()
+    active = "RS" if port.is_up("firmware") else "None"
+    counts = {
+        "corrected_blocks": port.corrected_blocks,
+        "uncorrectable_blocks": port.uncorrectable_blocks,
+    }
+    if as_json:
+        document: dict[str, object] = {
+            "ifname": port.spec.netdev,
+            "config": ["Auto", "RS"],
+            "active": [active],
+        }
+        if counted:
+            document["statistics"] = {name: {"total": count} for name, count in counts.items()}
+        return json.dumps([document]) + "\n"
+    lines = [
+        f"FEC parameters for {port.spec.netdev}:",
+        "Supported/Configured FEC encodings: Auto RS",
+        f"Active FEC encoding: {active}",
+    ]
+    if counted:
+        lines += ["Statistics:", *(f"  {name}: {count}" for name, count in counts.items())]
+    return _lines(lines)
+
+
+# ------------------------------------------------------------------------------- module
+
+
+def limits(port: SimulatedPort) -> Limits:
+    """The thresholds in a transceiver's memory: a warning at what it is built for."""
+    kind = port.limits
+
+    def power(dbm: float) -> int:
+        return round(10 ** (dbm / 10) * 1e4)
+
+    def context(low: float, high: float) -> tuple[int, int, int, int]:
+        return power(high + 1), power(low - 1), power(high), power(low)
+
+    return {
+        "temperature": (80 * 256, -10 * 256, 70 * 256, 0),
+        "voltage": (35000, 31000, 34650, 31350),
+        "bias": (65000, 2500, 60000, 5000),
+        "tx": context(kind.launch_min_dbm, kind.launch_max_dbm),
+        "rx": context(kind.receive_min_dbm, kind.receive_max_dbm),
+    }
+
+
+def module(port: SimulatedPort) -> str:
+    """`ethtool -m IF`."""
+    lanes = port.spec.lanes
+    now, levels = port.registers(), limits(port)
+    lines = [*_identity_lines(port)]
+    if lanes > 1:
+        lines.append(("Rx loss of signal", _flag_names(port.signal_lost(now))))
+        lines += [(f"{what}", "None") for what in ("Tx loss of signal", "Tx fault")]
+    if lanes == 8:
+        lines += [
+            ("Module State", "0x03 (ModuleReady)"),
+            ("LowPwrAllowRequestHW", "On"),
+            ("LowPwrRequestSW", "Off"),
+        ]
+    if lanes == 1:
+        lines.append(("Optical diagnostics support", "Yes"))
+        lines += _lane_lines(port, now)
+    lines.append(("Module temperature", _temperature(now.temperature)))
+    lines.append(("Module voltage", f"{now.voltage / 1e4:.4f} V"))
+    if lanes != 8:
+        lines.append(("Alarm/warning flags implemented", "Yes"))
+    if lanes > 1:
+        lines += _lane_lines(port, now)
+    lines += _flag_lines(lanes, now, levels)
+    for name, key, show in (
+        ("Laser bias current", "bias", _current),
+        ("Laser output power", "tx", _power),
+        ("Module temperature", "temperature", _temperature),
+        ("Module voltage", "voltage", lambda value: f"{value / 1e4:.4f} V"),
+        ("Laser rx power", "rx", _power),
+    ):
+        lines += [
+            (f"{name} {level} threshold", show(value))
+            for level, value in zip(_LEVELS, levels[key], strict=True)
+        ]
+    return _lines(f"\t{key:<{_WIDTH}} : {value}" for key, value in lines)
+
+
+def _identity_lines(port: SimulatedPort) -> list[tuple[str, str]]:
+    code, form = _FORMS.get(port.spec.lanes, _CMIS)
+    return [
+        ("Identifier", f"0x{code:02x} ({form})"),
+        ("Connector", "0x07 (LC)"),
+        ("Laser wavelength", f"{port.limits.wavelength_nm:.3f}nm"),
+        ("Vendor name", "Lightrig"),
+        ("Vendor OUI", "00:00:00"),
+        ("Vendor PN", port.limits.name.upper()),
+        ("Vendor rev", "A0"),
+        ("Vendor SN", port.serial),
+    ]
+
+
+def _lane_lines(port: SimulatedPort, now: Registers) -> list[tuple[str, str]]:
+    if port.spec.lanes == 1:
+        return [
+            ("Laser bias current", _current(now.bias[0])),
+            ("Laser output power", _power(now.tx_power[0])),
+            ("Receiver signal average optical power", _power(now.rx_power[0])),
+        ]
+    # SFF-8636 leaves no blank before the bracket of the received power, CMIS does.
+    received = "Rcvr signal avg optical power" + (" " if port.spec.lanes == 8 else "")
+    return [
+        (f"{name}(Channel {lane})", show(value))
+        for name, values, show in (
+            ("Laser tx bias current ", now.bias, _current),
+            ("Transmit avg optical power ", now.tx_power, _power),
+            (received, now.rx_power, _power),
+        )
+        for lane, value in enumerate(values, 1)
+    ]
+
+
+def _flag_lines(lanes: int, now: Registers, levels: Limits) -> list[tuple[str, str]]:
+    named = [
+        (f"{name} {level}", "On" if on else "Off")
+        for name, value, key in (
+            ("Module temperature", now.temperature, "temperature"),
+            ("Module voltage", now.voltage, "voltage"),
+        )
+        for level, on in zip(_LEVELS, crossed(value, levels[key]), strict=True)
+    ]
+    for name, values, key, word in (
+        ("Laser bias current", now.bias, "bias", "Chan"),
+        ("Laser output power" if lanes == 1 else "Laser tx power", now.tx_power, "tx", "Channel"),
+        ("Laser rx power", now.rx_power, "rx", "Channel"),
+    ):
+        for lane, value in enumerate(values, 1):
+            for level, on in zip(_LEVELS, crossed(value, levels[key]), strict=True):
+                where = "" if lanes == 1 else f" ({word} {lane})"
+                named.append((f"{name} {level:<12}".rstrip() + where, "On" if on else "Off"))
+    return named
+
+
+def crossed(value: int, levels: Sequence[int]) -> tuple[bool, bool, bool, bool]:
+    """Which of the four levels a value is beyond."""
+    high_alarm, low_alarm, high_warning, low_warning = levels
+    return value > high_alarm, value < low_alarm, value > high_warning, value < low_warning
+
+
+def _temperature(register: int) -> str:
+    celsius = register / 256
+    return f"{celsius:.2f} degrees C / {celsius * 1.8 + 32:.2f} degrees F"
+
+
+def _current(register: int) -> str:
+    return f"{register / 500:.3f} mA"
+
+
+def _power(register: int) -> str:
+    milliwatt = register / 1e4
+    dbm = f"{10 * math.log10(milliwatt):.2f}" if register else "-inf"
+    return f"{milliwatt:.4f} mW / {dbm} dBm"
+
+
+def _flag_names(flags: list[bool]) -> str:
+    if not any(flags):
+        return "None"
+    return "[ " + ", ".join("Yes" if flag else "No" for flag in flags) + " ]"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,314 @@
+"""NIC ports of a simulated server: light, errors, test patterns.
+
+Counters are computed when they are read, from the time that the link was up since the last
+reading and from the bit error ratio of the bits that came meanwhile.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks
+from lightrig.instruments.simulated.world.randomness import Chance, Stream
+from lightrig.testbeds import Port, TransceiverSpec
+
+SYMBOL_BITS = 10
+"""Bits in a symbol of the Reed-Solomon codes of IEEE 802.3."""
+
+_LOS_BELOW_DB = 3.0
+_FEW = 30.0
+_DEFAULT_LIGHT = TransceiverSpec("unnamed", 1310.0, -4.3, 4.5, -10.6, 4.5, None)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """One NIC port of a server, as the testbed describes it.
+
+    Attributes:
+        transceiver: None for an empty cage.
+        ber: its latent bit error ratio before FEC; None to draw one.
+    """
+
+    port: Port
+    netdev: str
+    rdma: str | None
+    rate_bps: int
+    transceiver: TransceiverSpec | None
+    ber: float | None = None
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the light: one up to 25 Gb/s, four up to 200 Gb/s, else eight."""
+        return 1 if self.rate_bps <= 25e9 else 4 if self.rate_bps <= 200e9 else 8
+
+
+@dataclass(frozen=True, slots=True)
+class PortLight:
+    """The world's light at a port.
+
+    Attributes:
+        received: what comes to a port now, in mW; 0.0 for none.
+        launched: what its transmitter sends, in mW.
+        origin: the port whose light comes.
+    """
+
+    received: Callable[[Port], float]
+    launched: Callable[[Port], float]
+    origin: Callable[[Port], Port | None]
+
+
+@dataclass(slots=True)
+class Prbs:
+    """A test pattern under way: what is sent and looked for, and the errors by lane."""
+
+    rx_pattern: str
+    tx_pattern: str
+    tuned: bool
+    since: int
+    errors: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """A transceiver's measurements as its memory holds them.
+
+    Attributes:
+        temperature: in 1/256 °C.
+        voltage: in 100 µV.
+        bias: by lane, in 2 µA.
+        tx_power: by lane, in 0.1 µW.
+        rx_power: by lane, in 0.1 µW.
+    """
+
+    temperature: int
+    voltage: int
+    bias: tuple[int, ...]
+    tx_power: tuple[int, ...]
+    rx_power: tuple[int, ...]
+
+
+class SimulatedPort:
+    """The state of one port.
+
+    Args:
+        spec: what the testbed says of it.
+        links: what its link does.
+        light: the world's light.
+        roster: all ports of the world by name, for who sends a pattern to whom.
+    """
+
+    def __init__(
+        self,
+        spec: HostPort,
+        links: NicLinks,
+        light: PortLight,
+        clock: Clock,
+        chance: Chance,
+        roster: Mapping[Port, "SimulatedPort"],
+    ) -> None:
+        self.spec = spec
+        self.prbs: Prbs | None = None
+        self.bits = 0
+        self.raw_errors = [0] * spec.lanes
+        self.corrected_blocks = 0
+        self.uncorrectable_blocks = 0
+        self.link_downs = 0
+        self.carrier_changes = 0
+        self.cleared = clock.now()
+        self._links = links
+        self._light = light
+        self._clock = clock
+        self._roster = roster
+        self._draws = chance.stream(f"{spec.port}/nic")
+        normal = self._draws.normal
+        self.ber = 10 ** (-8 + 0.5 * normal()) if spec.ber is None else spec.ber
+        self.serial = f"SIM-{spec.port.owner}-{spec.port.name}".upper()
+        self._temperature = 45 + 3 * normal()
+        self._voltage = 3.3 + 0.01 * normal()
+        self._bias = [40 + 2 * normal() for _ in range(spec.lanes)]
+        self._tx_share = [10 ** (0.02 * normal()) for _ in range(spec.lanes)]
+        self._rx_share = [10 ** (0.03 * normal()) for _ in range(spec.lanes)]
+        self._timeline: LinkTimeline = links.timeline(spec.port)
+        self._timeline.listeners.append(self._link_changed)
+        self._until = clock.now()
+        self._up_since: int | None = None
+        self._uncounted = 0
+
+    # ------------------------------------------------------------------------- state
+
+    def is_up(self, stage: str) -> bool:
+        """Whether the link is up in `stage` now."""
+        return self.prbs is None and self._timeline.is_up(stage, self._clock.now())
+
+    @property
+    def limits(self) -> TransceiverSpec:
+        """Power limits of its transceiver."""
+        return self.spec.transceiver or _DEFAULT_LIGHT
+
+    @property
+    def lane_rate(self) -> float:
+        """Bits a second on one lane."""
+        return self.spec.rate_bps / self.spec.lanes
+
+    @property
+    def code(self) -> tuple[int, int]:
+        """Symbols in a code word of the FEC in use, and how many of them it can correct."""
+        return (544, 15) if self.lane_rate > 26e9 else (528, 7)
+
+    def registers(self) -> Registers:
+        """Return the measurements of the transceiver now."""
+        port, normal = self.spec.port, self._draws.normal
+        launched, received = self._light.launched(port), self._light.received(port)
+
+        def of_lanes(milliwatt: float, shares: list[float], noise_db: float) -> tuple[int, ...]:
+            levels = (milliwatt * share * 10 ** (noise_db * normal() / 10) for share in shares)
+            return tuple(min(round(level * 1e4), 0xFFFF) for level in levels)
+
+        return Registers(
+            round((self._temperature + 0.1 * normal()) * 256),
+            round(self._voltage * 1e4),
+            tuple(round(bias * 500) if launched else 0 for bias in self._bias),
+            of_lanes(launched, self._tx_share, 0.01),
+            of_lanes(received, self._rx_share, 0.02),
+        )
+
+    def signal_lost(self, registers: Registers) -> list[bool]:
+        """Return by lane whether the receiver has lost its signal."""
+        least = 10 ** ((self.limits.receive_min_dbm - _LOS_BELOW_DB) / 10)
+        return [power / 1e4 < least for power in registers.rx_power]
+
+    def locked(self) -> bool:
+        """Whether the checker has found the pattern: the port whose light comes must send it."""
+        origin = self._light.origin(self.spec.port)
+        sender = self._roster.get(origin) if origin is not None else None
+        return (
+            self.prbs is not None
+            and sender is not None
+            and sender.prbs is not None
+            and sender.prbs.tx_pattern == self.prbs.rx_pattern
+        )
+
+    def nanoseconds_since(self, moment: int) -> int:
+        """Return the time since a moment, in ns."""
+        return self._clock.now() - moment
+
+    # ----------------------------------------------------------------------- counters
+
+    def accrue(self) -> None:
+        """Count the bits and errors since the last call."""
+        before = self._until
+        self._follow_link()
+        up, self._uncounted = self._uncounted, 0
+        if self.prbs is not None:
+            if self.locked():
+                bits = self.lane_rate * (self._until - before) / 1e9
+                for lane in range(self.spec.lanes):
+                    self.prbs.errors[lane] += poisson(self._draws, self.ber * bits)
+            return
+        bits = self.spec.rate_bps * up / 1e9
+        self.bits += round(bits)
+        errors = [poisson(self._draws, self.ber * bits / self.spec.lanes) for _ in self.raw_errors]
+        self.raw_errors = [sum(pair) for pair in zip(self.raw_errors, errors, strict=True)]
+        symbols, correctable = self.code
+        codewords = bits / (symbols * SYMBOL_BITS)
+        touched, lost = word_errors(self.ber, symbols, correctable)
+        self.corrected_blocks += min(
+            poisson(self._draws, codewords * (touched - lost)), sum(errors)
+        )
+        self.uncorrectable_blocks += poisson(self._draws, codewords * lost)
+
+    @property
+    def corrected_bits(self) -> int:
+        """Bits that FEC corrected: all errors but those of uncorrectable words."""
+        return max(sum(self.raw_errors) - self.symbol_errors, 0)
+
+    @property
+    def symbol_errors(self) -> int:
+        """Symbol errors left after FEC: as many as make a word uncorrectable, in each."""
+        return self.uncorrectable_blocks * (self.code[1] + 1)
+
+    def clear(self) -> None:
+        """Restart the counts of bits and errors."""
+        self.accrue()
+        self.cleared = self._clock.now()
+        self.bits = self.corrected_blocks = self.uncorrectable_blocks = 0
+        self.raw_errors = [0] * self.spec.lanes
+        if self.prbs is not None:
+            self.prbs.errors = [0] * self.spec.lanes
+            self.prbs.since = self.cleared
+
+    def enter_test_mode(self, rx_pattern: str, tx_pattern: str) -> None:
+        """Send a pattern instead of frames: the link goes down at both ends."""
+        self._accrue_all()
+        now = self._clock.now()
+        self._links.hears(self.spec.port, None, now)
+        self.prbs = Prbs(rx_pattern, tx_pattern, False, now, [0] * self.spec.lanes)
+
+    def leave_test_mode(self) -> None:
+        """Send frames again; the link comes up as after any loss of light."""
+        self._accrue_all()
+        self.prbs = None
+        now = self._clock.now()
+        self._links.hears(self.spec.port, self._light.origin(self.spec.port), now)
+
+    def _accrue_all(self) -> None:
+        """Finish the error counts of all ports before this transmitter changes its pattern."""
+        for port in {self.spec.port: self, **self._roster}.values():
+            port.accrue()
+
+    def _link_changed(self) -> None:
+        """Note changes before the timeline drops them; errors are drawn when counters are read."""
+        if self.prbs is None:
+            self._follow_link()
+        else:
+            self.accrue()
+
+    def _follow_link(self) -> None:
+        """Count link downs, carrier changes and up time since the last call."""
+        before, now = self._until, self._clock.now()
+        self._until = now
+        for at, stage, up, _ in self._timeline.transitions:
+            if not before < at <= now:
+                continue
+            if stage == "carrier":
+                self.carrier_changes += 1
+            elif stage == "firmware":
+                self._count_up_time(at)
+                self._up_since = at if up else None
+                self.link_downs += not up
+        self._count_up_time(now)
+
+    def _count_up_time(self, until: int) -> None:
+        if self._up_since is not None:
+            self._uncounted += until - self._up_since
+            self._up_since = until
+
+
+def poisson(draws: Stream, mean: float) -> int:
+    """Return a Poisson deviate: by inversion where `mean` is small, else from a normal one."""
+    if mean <= 0:
+        return 0
+    if mean > _FEW:
+        return max(round(mean + math.sqrt(mean) * draws.normal()), 0)
+    left = (1 + math.erf(draws.normal() / math.sqrt(2))) / 2
+    count, probability = 0, math.exp(-mean)
+    while left > probability and count < 10 * _FEW:
+        left -= probability
+        count += 1
+        probability *= mean / count
+    return count
+
+
+@functools.cache
+def word_errors(ber: float, symbols: int, correctable: int) -> tuple[float, float]:
+    """Return the probabilities of any symbol error in a word, and of more than `correctable`."""
+    wrong = -math.expm1(SYMBOL_BITS * math.log1p(-ber)) if ber < 1 else 1.0
+    none = math.exp(symbols * math.log1p(-wrong)) if wrong < 1 else 0.0
+    most = min(symbols, correctable + 60)
+    lost = sum(
+        math.comb(symbols, errors) * wrong**errors * (1 - wrong) ** (symbols - errors)
+        for errors in range(correctable + 1, most + 1)
+    )
+    return 1 - none, lost

@@ -1,0 +1,272 @@
+"""Programs of a simulated server: each prints what the real one does, from the ground truth.
+
+Independent of the parsers that will read them: formats are those of ethtool, mlxlink, rdma, ip
+and sysfs as their sources and samples have them.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.hosts import (
+    ethtool_format,
+    ethtool_json_format,
+    host_files,
+    iproute_format,
+    mlxlink_format,
+)
+from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
+from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
+from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
+from lightrig.instruments.simulated.world.links import NicLinks
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Distribution, Port
+
+TOOLS = frozenset({"ethtool", "mlxlink", "rdma", "ip"})
+"""Programs that a server has by default; cat, grep and uname it always has."""
+
+ModuleJson = Literal["none", "repeating", "renamed"]
+"""Version of `ethtool --json -m`: before it existed, as first released, as repaired."""
+
+_MS = 1_000_000
+_TOOK = {"module": 60 * _MS, "mlxlink": 350 * _MS, "ethtool": 2 * _MS}
+"""Run times in ns; guesses: reading a module's memory is slow, mlxlink slower."""
+
+_ERROR = "\x1b[31m \n\x1b[0m \n"
+
+
+class _Failure(Exception):  # noqa: N818 - what a program says before it ends, not a fault of ours
+    def __init__(self, status: int, stderr: str, stdout: str = "") -> None:
+        super().__init__(stderr)
+        self.outcome = ProgramOutcome(stdout, stderr, status)
+
+
+@dataclass(frozen=True, slots=True)
+class HostSoftware:
+    """Programs that are installed on a server, and their versions."""
+
+    tools: Collection[str] = TOOLS
+    module_json: ModuleJson = "repeating"
+    mlxlink_json: bool = True
+    kernel: str = "6.8.0"
+
+
+_NO_DELAY = Distribution(0)
+_SOFTWARE = HostSoftware()
+
+
+class HostTools:
+    """One server's programs.
+
+    Args:
+        name: the server.
+        ports: its NIC ports.
+        links: what their links do.
+        light: the world's light.
+        roster: all servers' ports, which this server's are added to.
+        delay: one way through the management network.
+        software: what is installed.
+        laser: switches a port's laser on or off, as bringing its device up or down does.
+        traffic: the programs that send traffic over the fabric.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ports: Sequence[HostPort],
+        links: NicLinks,
+        light: PortLight,
+        clock: Clock,
+        chance: Chance,
+        roster: dict[Port, SimulatedPort],
+        *,
+        delay: Distribution[int] = _NO_DELAY,
+        software: HostSoftware = _SOFTWARE,
+        laser: Callable[[Port, bool], None] = lambda port, on: None,
+        traffic: TrafficTools | None = None,
+    ) -> None:
+        self.ports = [SimulatedPort(port, links, light, clock, chance, roster) for port in ports]
+        roster.update({port.spec.port: port for port in self.ports})
+        self._name = name
+        self._software = software
+        self._delay = delay
+        self._laser = laser
+        self._written = traffic.files if traffic else {}
+        self._draws = chance.stream(f"{name}/tools")
+        self._programs: dict[str, Callable[[Sequence[str]], ProgramOutcome]] = {
+            "ethtool": self._ethtool,
+            "mlxlink": self._mlxlink,
+            "mstlink": self._mlxlink,
+            "rdma": self._rdma,
+            "ip": self._ip,
+            "cat": self._cat,
+            "grep": self._grep,
+            "uname": self._uname,
+            "command": self._command,
+            **(traffic.programs() if traffic else {}),
+        }
+
+    def run(self, argv: Sequence[str]) -> ProgramOutcome:
+        """Run a program to its end; return its output and its run time."""
+        name = self._installed(argv[0])
+        if name is None:
+            return self._delayed(no_such_program(argv))
+        try:
+            outcome = self._programs[name](argv[1:])
+        except _Failure as failure:
+            outcome = failure.outcome
+        return self._delayed(outcome)
+
+    def _installed(self, program: str) -> str | None:
+        name = program.rpartition("/")[2]
+        optional = name in TOOLS or name == "mstlink"
+        if name not in self._programs or (optional and name not in self._software.tools):
+            return None
+        return name
+
+    def _delayed(self, outcome: ProgramOutcome) -> ProgramOutcome:
+        network = self._draws.duration(self._delay) + self._draws.duration(self._delay)
+        return outcome._replace(took=outcome.took + network)
+
+    # ------------------------------------------------------------------------- ethtool
+
+    def _ethtool(self, arguments: Sequence[str]) -> ProgramOutcome:
+        options = [each for each in arguments if each.startswith("-")]
+        netdevs = [each for each in arguments if not each.startswith("-")]
+        as_json = not {"--json", "-j"}.isdisjoint(options)
+        asked = [each for each in options if each not in ("--json", "-j", "-I")]
+        if len(netdevs) != 1 or len(asked) > 1:
+            raise _Failure(
+                1, "ethtool: bad command line argument(s)\nFor more information run ethtool -h\n"
+            )
+        port = self._by_netdev(netdevs[0])
+        match asked[0] if asked else "":
+            case "":
+                return ProgramOutcome(ethtool_format.settings(port), took=_TOOK["ethtool"])
+            case "-m" | "--module-info":
+                return ProgramOutcome(self._module(port, as_json=as_json), took=_TOOK["module"])
+            case "-S" | "--statistics":
+                return ProgramOutcome(ethtool_format.statistics(port), took=_TOOK["ethtool"])
+            case "--show-fec":
+                text = ethtool_format.fec(port, counted="-I" in options, as_json=as_json)
+                return ProgramOutcome(text, took=_TOOK["ethtool"])
+            case unknown:
+                raise _Failure(1, f"ethtool: bad command line argument(s) {unknown}\n")
+
+    def _by_netdev(self, netdev: str) -> SimulatedPort:
+        for port in self.ports:
+            if port.spec.netdev == netdev:
+                return port
+        raise _Failure(75, "netlink error: No such device\n")
+
+    def _module(self, port: SimulatedPort, *, as_json: bool) -> str:
+        if port.spec.transceiver is None:
+            raise _Failure(1, "netlink error: Input/output error\n")
+        if as_json and self._software.module_json != "none":
+            repeating = self._software.module_json == "repeating"
+            return ethtool_json_format.module(port, repeating=repeating)
+        return ethtool_format.module(port)
+
+    # ------------------------------------------------------------------------- mlxlink
+
+    def _mlxlink(self, arguments: Sequence[str]) -> ProgramOutcome:
+        options, flags = _options(arguments)
+        as_json = "--json" in flags
+        if as_json and not self._software.mlxlink_json:
+            raise _Failure(1, "-E- failed to parse arguments. Unknown flag: json\n", _ERROR)
+        port = self._by_rdma(options.get("-d", options.get("--device", "")))
+        configured = self._configure(port, options, flags)
+        sections = mlxlink_format.report(port, module="-m" in flags, counters="-c" in flags)
+        if as_json:
+            text = mlxlink_format.as_json(sections, configured)
+        else:
+            lines = "".join(f"\n{line}...\n" for line in configured)
+            text = lines + mlxlink_format.as_text(sections)
+        return ProgramOutcome(text, took=_TOOK["mlxlink"])
+
+    def _by_rdma(self, device: str) -> SimulatedPort:
+        for port in self.ports:
+            if device and port.spec.rdma == device:
+                return port
+        raise _Failure(
+            1, f'-E- Failed to open device: "{device}", No such file or directory\n', _ERROR
+        )
+
+    def _configure(
+        self, port: SimulatedPort, options: Mapping[str, str], flags: Collection[str]
+    ) -> list[str]:
+        if "--pc" in flags:
+            port.clear()
+        match options.get("--test_mode"):
+            case "EN":
+                rx, tx = (options.get(f"--{side}_prbs", "PRBS31") for side in ("rx", "tx"))
+                port.enter_test_mode(rx, tx)
+                return ["Configuring Port to Physical Test Mode"]
+            case "DS":
+                if port.prbs is not None:
+                    port.leave_test_mode()
+                return ["Configuring Port to Regular Operation"]
+            case "TU" if port.prbs is not None:
+                port.prbs.tuned = True
+                return ["Performing Tuning"]
+            case "TU":
+                raise _Failure(
+                    1,
+                    "-E- Port is not configured for physical test mode. Please see help\n",
+                    _ERROR,
+                )
+        return []
+
+    # ----------------------------------------------------------------- the kernel's own
+
+    def _rdma(self, arguments: Sequence[str]) -> ProgramOutcome:
+        return ProgramOutcome(iproute_format.rdma(self.ports, as_json="-j" in arguments))
+
+    def _ip(self, arguments: Sequence[str]) -> ProgramOutcome:
+        tokens = [each for each in arguments if not each.startswith("-")]
+        if tokens[:3] == ["link", "set", "dev"] and tokens[4:] in (["up"], ["down"]):
+            self._laser(self._by_netdev(tokens[3]).spec.port, tokens[4] == "up")
+            return ProgramOutcome("")
+        if "-j" not in arguments or tokens[:1] != ["link"]:
+            raise _Failure(255, f'Object "{" ".join(tokens)}" is unknown, try "ip help".\n')
+        wanted = tokens[tokens.index("dev") + 1] if "dev" in tokens else None
+        text = iproute_format.ip(self.ports, wanted, detailed=arguments.count("-s") > 1)
+        if text is None:
+            raise _Failure(1, f'Device "{wanted}" does not exist.\n')
+        return ProgramOutcome(text)
+
+    def _cat(self, paths: Sequence[str]) -> ProgramOutcome:
+        return ProgramOutcome(
+            *host_files.cat({**host_files.files(self.ports), **self._written}, paths)
+        )
+
+    def _grep(self, arguments: Sequence[str]) -> ProgramOutcome:
+        flags, pattern, *paths = arguments
+        if (flags, pattern) != ("-rHs", "."):
+            raise _Failure(2, "grep: this simulated one knows `-rHs .` only\n")
+        return ProgramOutcome(*host_files.grep(host_files.files(self.ports), paths))
+
+    def _uname(self, arguments: Sequence[str]) -> ProgramOutcome:
+        if list(arguments) != ["-a"]:
+            return ProgramOutcome("Linux\n")
+        return ProgramOutcome(
+            f"Linux SIM-{self._name} {self._software.kernel} #1 SMP x86_64 GNU/Linux\n"
+        )
+
+    def _command(self, arguments: Sequence[str]) -> ProgramOutcome:
+        """`command -v TOOL`, which a shell answers itself."""
+        found = self._installed(arguments[-1])
+        return ProgramOutcome(f"/usr/sbin/{found}\n") if found else ProgramOutcome("", status=127)
+
+
+def _options(arguments: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+    """Options with a value, and flags: an option has a value if no other option follows."""
+    options, flags = {}, set()
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        if argument.startswith("-"):
+            if following.startswith("-"):
+                flags.add(argument)
+            else:
+                options[argument] = following
+    return options, flags

@@ -1,0 +1,438 @@
+"""Simulated probe program of a server (docs/probe.md), on simulated links.
+
+Its stamps are those of a polling program on a server whose clock is not the harness's:
+a transition is bracketed by the polls before and after it, both by the server's clock.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lightrig.instruments.clock import Clock, Scheduled
+from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks, Transition
+from lightrig.instruments.simulated.world.randomness import Stream
+from lightrig.testbeds import Distribution, NicPortSpec, Port
+
+SILENT_PERIODS = 5
+"""After how many datagram periods without a datagram a port is declared silent."""
+
+_SHORTEST_SILENCE = 5_000_000
+_LONGEST_PERIOD = 1_000_000_000
+_STAGES = ("carrier", "firmware", "datagram")
+
+
+class _Grid(NamedTuple):
+    """Times of a periodic action, in ns of the harness's clock."""
+
+    phase: int
+    period: int
+
+    def last_before(self, at: int) -> int:
+        return self.phase + (at - 1 - self.phase) // self.period * self.period
+
+    def number(self, at: int) -> int:
+        """Counted from 1."""
+        return (at - self.phase) // self.period + 1
+
+    def moment(self, number: int) -> int:
+        return self.phase + (number - 1) * self.period
+
+
+class _Observed(NamedTuple):
+    """A transition as the probe sees it: when it learns of it, and what it reports.
+
+    For a first datagram, `first` says from whom it is, and `last` who was heard until when before.
+    """
+
+    known: int
+    event: list[Any]
+    first: Port | None = None
+    last: tuple[Port, int] | None = None
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One port: `heard` is its partner at the beginning of the watch."""
+
+    timeline: LinkTimeline
+    stages: tuple[str, ...]
+    polls: _Grid
+    heard: Port | None
+
+
+@dataclass(slots=True)
+class _Settling:
+    """A pending settle request, and the time of its reply by the present plans."""
+
+    number: int
+    received: int
+    wanted: dict[str, list[str]]
+    deadline: Scheduled
+    answer: Scheduled | None = None
+
+
+class _Refusal(Exception):  # noqa: N818 - a reply, not a failure of ours
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def _whole(value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r} is no whole number from {least} to {most}")
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return value
+
+
+class SimulatedProbe:
+    """One probe on one simulated server, for the length of one connection.
+
+    Args:
+        server: the server's name.
+        ports: what is cabled to it, by netdev.
+        links: what its ports' links do.
+        clock: the bench's clock.
+        draws: its chance, for the network's delays.
+        write: sends one line to the harness.
+        offset: the server's clock minus the harness's, in ns, when the world began.
+        skew_ppm: by how many ppm the server's clock runs faster.
+        delay: one way through the management network.
+        roster: the probes of all servers by name, whose datagrams this one receives.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        ports: Mapping[str, NicPortSpec],
+        links: NicLinks,
+        clock: Clock,
+        draws: Stream,
+        write: Callable[[str], None],
+        offset: int,
+        skew_ppm: float,
+        delay: Distribution[int],
+        roster: dict[str, "SimulatedProbe"],
+    ) -> None:
+        self._server = server
+        self._ports = ports
+        self._links = links
+        self._clock = clock
+        self._draws = draws
+        self._write = write
+        self._first_offset = offset
+        self._skew_ppm = skew_ppm
+        self._delay = delay
+        self._roster = roster
+        self._watched: dict[str, _Watched] = {}
+        self.datagrams: _Grid | None = None
+        self._began = 0
+        self._reported = 0
+        self._news: dict[str, list[_Observed]] = {}
+        self._settling: _Settling | None = None
+        self._client_left = False
+        roster[server] = self
+
+    @property
+    def offset(self) -> int:
+        """Return the server's clock minus the harness's now, in ns."""
+        if not self._skew_ppm:
+            return self._first_offset
+        return self._first_offset + round(self._clock.now() * self._skew_ppm / 1e6)
+
+    @property
+    def boot(self) -> str:
+        """Boot id of the server: no two servers share a clock."""
+        return f"simulated-{self._server}"
+
+    def token(self, netdev: str) -> int:
+        """Return the token that identifies the datagrams of one of its ports."""
+        return zlib.crc32(f"{self._server}.{netdev}".encode())
+
+    def sender(self, port: Port) -> tuple[int, str]:
+        """Return token and boot id of the datagrams that are sent from `port`, one of its ports."""
+        netdev = next(name for name, spec in self._ports.items() if spec.port == port)
+        return self.token(netdev), self.boot
+
+    # -------------------------------------------------------------------------- wire
+
+    def line(self, text: str) -> None:
+        """Take one line from the harness; it arrives after the network's delay."""
+        arrives = self._clock.now() + self._draws.duration(self._delay)
+        self._clock.schedule(arrives, self._server, lambda: self._handle(text))
+
+    def close(self) -> None:
+        """End, since the harness has left."""
+        self._client_left = True
+
+    def _handle(self, text: str) -> None:
+        received = self._clock.now()
+        number = None
+        try:
+            request = json.loads(text)
+            number = request["id"]
+            verb = getattr(self, f"_do_{request['do']}", None)
+            if verb is None:
+                raise _Refusal("unknown_request", f"nothing is called {request['do']!r}")
+            answer = verb(request, received)
+        except _Refusal as refusal:
+            self._refuse(number, received, refusal.kind, str(refusal))
+        except json.JSONDecodeError as error:
+            self._refuse(number, received, "bad_json", str(error))
+        except (ValueError, KeyError, TypeError) as error:
+            self._refuse(number, received, "bad_request", repr(error))
+        else:
+            if answer is not None:
+                self._reply(number, received, {"ok": answer})
+
+    def _refuse(self, number: int | None, received: int, kind: str, text: str) -> None:
+        self._reply(number, received, {"error": {"kind": kind, "text": text}})
+
+    def _reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
+        now = self._clock.now()
+        at = [received + self.offset, now + self.offset]
+        text = json.dumps({"id": number, "at": at, **body}, separators=(",", ":"))
+        arrives = now + self._draws.duration(self._delay)
+        self._clock.schedule(arrives, self._server, lambda: self._send(text))
+
+    def _send(self, text: str) -> None:
+        if not self._client_left:
+            self._write(text)
+
+    # ---------------------------------------------------------------------- requests
+
+    def _do_hello(self, _: dict[str, Any], __: int) -> dict[str, Any]:
+        return {
+            "probe": 1,
+            "host": f"SIM-{self._server}",
+            "python": "3.11.7",
+            "kernel": "6.8.0",
+            "boot": self.boot,
+            "netlink": False,
+        }
+
+    def _do_ports(self, _: dict[str, Any], now: int) -> dict[str, Any]:
+        return {
+            netdev: {
+                "carrier": self._links.timeline(spec.port).is_up("carrier", now),
+                "carrier_changes": None,
+                "speed_mbps": None,
+                "driver": "simulated",
+                "mac": None,
+            }
+            for netdev, spec in self._ports.items()
+        }
+
+    def _do_watch(self, request: dict[str, Any], now: int) -> dict[str, Any]:
+        if self._watched:
+            raise _Refusal("already_watching", "unwatch first")
+        period = _whole(request["period_ns"], 1, _LONGEST_PERIOD)
+        ports = _mapping(request["ports"])
+        datagrams = request.get("datagrams")
+        if datagrams is not None:
+            _whole(_mapping(datagrams)["udp_port"], 1, 65_535)
+            every = _whole(datagrams["period_ns"], 1, _LONGEST_PERIOD)
+        for netdev, what in ports.items():
+            if not isinstance(_mapping(what).get("rdma"), str | None):
+                raise TypeError("rdma is no name of a device")
+            if netdev not in self._ports:
+                raise _Refusal("unknown_port", f"there is no {netdev}")
+        if datagrams is not None:
+            self.datagrams = _Grid(now + every * 37 // 100, every)
+        self._began = self._reported = now
+        self._news.clear()
+        state = {}
+        for index, (netdev, what) in enumerate(ports.items()):
+            timeline = self._links.timeline(self._ports[netdev].port)
+            stages = tuple(
+                stage
+                for stage in _STAGES
+                if (stage != "firmware" or what["rdma"]) and (stage != "datagram" or datagrams)
+            )
+            heard = timeline.partner if timeline.is_up("datagram", now) else None
+            polls = _Grid(now + index * period // len(ports), period)
+            self._watched[netdev] = _Watched(timeline, stages, polls, heard)
+            timeline.listeners.append(self._plans_changed)
+            state[netdev] = {
+                "carrier": timeline.is_up("carrier", now),
+                "firmware": timeline.is_up("firmware", now) if what["rdma"] else None,
+            }
+        tokens = {netdev: self.token(netdev) for netdev in ports} if datagrams else {}
+        return {"state": state, "tokens": tokens}
+
+    def _do_departures(self, request: dict[str, Any], now: int) -> dict[str, Any]:
+        if not self._watched:
+            raise _Refusal("not_watching", "watch first")
+        grid = self.datagrams
+        if request["port"] not in self._watched or grid is None:
+            raise _Refusal("unknown_port", f"no datagrams are sent from {request['port']}")
+        moments = [
+            grid.moment(_whole(number, -(1 << 62), 1 << 62)) for number in request["numbers"]
+        ]
+        return {"at": [at + self.offset if grid.phase <= at <= now else None for at in moments]}
+
+    def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
+        if not self._watched:
+            raise _Refusal("not_watching", "watch first")
+        for watched in self._watched.values():
+            watched.timeline.listeners.remove(self._plans_changed)
+        self._watched.clear()
+        self.datagrams = None
+        self._news.clear()
+        if settling := self._end_settling():
+            self._refuse(settling.number, settling.received, "not_watching", "unwatched meanwhile")
+        return {}
+
+    def _do_settle(self, request: dict[str, Any], now: int) -> dict[str, Any] | None:
+        wanted = {n: list(stages) for n, stages in _mapping(request["ports"]).items()}
+        timeout = _whole(request["timeout_ns"], 0, 1 << 62)
+        if not self._watched:
+            raise _Refusal("not_watching", "watch first")
+        for netdev, stages in wanted.items():
+            watched = self._watched.get(netdev)
+            if watched is None or not set(stages) <= set(watched.stages):
+                raise _Refusal("unknown_stage", f"{netdev}: {stages} are not all watched")
+        if not any(wanted.values()):
+            return self._settled([])
+        give_up = self._clock.schedule(now + timeout, self._server, self._answer)
+        self._settling = _Settling(request["id"], now, wanted, give_up)
+        self._plans_changed()
+        return None
+
+    # ------------------------------------------------------------------ observations
+
+    def _plans_changed(self) -> None:
+        """Reschedule the reply to the pending request."""
+        self._news.clear()
+        settling = self._settling
+        if settling is None:
+            return
+        if settling.answer is not None:
+            settling.answer.cancel()
+            settling.answer = None
+        moments = self._first_ups(settling)
+        if None not in moments.values():
+            due = max(filter(None, moments.values()))
+            settling.answer = self._clock.schedule(due, self._server, self._answer)
+
+    def _first_ups(self, settling: _Settling) -> dict[tuple[str, str], int | None]:
+        """Return when each wanted port and stage is first known to be up, by the present plans."""
+        moments: dict[tuple[str, str], int | None] = {
+            (netdev, stage): None for netdev, stages in settling.wanted.items() for stage in stages
+        }
+        for netdev in settling.wanted:
+            for known, event, *_ in self._observations(netdev):
+                key = (netdev, event[1])
+                if event[2] and key in moments and moments[key] is None:
+                    moments[key] = known
+        return moments
+
+    def _observations(self, netdev: str) -> list[_Observed]:
+        """Return the unreported transitions of one port, planned ones included."""
+        if netdev in self._news:
+            return self._news[netdev]
+        watched = self._watched[netdev]
+        newest = self._news[netdev] = []
+        silent_since = self._began
+        last: tuple[Port, int] | None = None
+        every = self.datagrams.period if self.datagrams else 0
+        notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
+        reported_long_ago = self._reported - notice
+        transitions = watched.timeline.transitions
+        if watched.heard is not None:
+            first = Transition(self._began, "datagram", True, watched.heard)
+            transitions = [first, *transitions]
+        for at, stage, up, partner in transitions:
+            if stage not in watched.stages or (up and at < reported_long_ago):
+                continue
+            if stage == "datagram":
+                observed = self._datagram(netdev, partner, at, up, silent_since, last)
+                if not up and observed is not None:
+                    silent_since = observed.event[3] - self.offset
+                    last = partner, at
+            else:
+                before = watched.polls.last_before(at)
+                after = before + watched.polls.period
+                stamps = before + self.offset, after + self.offset
+                observed = _Observed(after, [netdev, stage, up, *stamps, "sysfs"])
+            if observed is not None and observed.known > self._reported:
+                newest.append(observed)
+        return newest
+
+    def _datagram(
+        self,
+        netdev: str,
+        partner: Port,
+        at: int,
+        up: bool,
+        silent_since: int,
+        last: tuple[Port, int] | None,
+    ) -> _Observed | None:
+        """Return silence, or the first datagram after it; None if no port sends."""
+        sender = self._roster.get(partner.owner)
+        grid = sender.datagrams if sender is not None else None
+        if sender is None or grid is None:
+            return None
+        before = grid.last_before(at)
+        if not up:
+            declared = before + max(SILENT_PERIODS * grid.period, _SHORTEST_SILENCE)
+            stamps = before + self.offset, declared + self.offset
+            return _Observed(declared, [netdev, "datagram", False, *stamps, "udp"])
+        arrived = before + grid.period
+        stamps = silent_since + self.offset, arrived + self.offset
+        event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, before + sender.offset]]
+        return _Observed(arrived, event, partner, last)
+
+    def _gap(self, observed: _Observed) -> list[Any] | None:
+        """Return the datagrams lost before the first one that arrives again."""
+        if observed.first is None or observed.last is None:
+            return None
+        partner, at = observed.last
+        old, new = self._roster[partner.owner], self._roster[observed.first.owner]
+        if old.datagrams is None or new.datagrams is None:
+            return None
+        sent, lost = old.datagrams.last_before(at), new.datagrams.last_before(observed.known)
+        if sent < old.datagrams.phase:
+            return None
+        last = [*old.sender(partner), old.datagrams.number(sent), sent + old.offset]
+        number = new.datagrams.number(observed.known)
+        first = [*new.sender(observed.first), number, lost + new.offset]
+        return [observed.event[0], last, first, observed.event[4]]
+
+    def _answer(self) -> None:
+        if settling := self._end_settling():
+            now = self._clock.now()
+            missing = [
+                [netdev, stage]
+                for (netdev, stage), known in self._first_ups(settling).items()
+                if known is None or known > now
+            ]
+            self._reply(settling.number, settling.received, {"ok": self._settled(missing)})
+
+    def _end_settling(self) -> _Settling | None:
+        settling, self._settling = self._settling, None
+        if settling is not None:
+            settling.deadline.cancel()
+            if settling.answer is not None:
+                settling.answer.cancel()
+        return settling
+
+    def _settled(self, missing: list[list[str]]) -> dict[str, Any]:
+        now = self._clock.now()
+        known = [o for netdev in self._watched for o in self._observations(netdev)]
+        known = sorted((o for o in known if o.known <= now), key=lambda o: o.known)
+        self._reported = now
+        self._news.clear()
+        return {
+            "settled": not missing,
+            "missing": missing,
+            "events": [observed.event for observed in known],
+            "gaps": [gap for gap in map(self._gap, known) if gap is not None],
+            "datagrams": {},
+        }

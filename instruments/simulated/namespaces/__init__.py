@@ -1,0 +1,1 @@
+"""Kernel links between namespaces that follow the light of a simulated switch."""

@@ -1,0 +1,102 @@
+"""An SSH service on loopback: one user with a password, and a host key made for it.
+
+Simulated hosts and NETCONF servers differ in what a session may ask for; the rest is here.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+import paramiko
+
+_DISABLED_LOG = "lightrig.simulated.ssh"
+logging.getLogger(_DISABLED_LOG).disabled = True  # clients that hang up are nothing to report
+
+CLIENT_LEFT = (paramiko.SSHException, EOFError, OSError)
+"""Errors of a connection whose client is no longer there."""
+
+
+class SshListener:
+    """Accepts SSH connections until closed.
+
+    Args:
+        name: name of its thread.
+        serve: makes the service of an accepted connection.
+        port: TCP port, 0 for any free one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        serve: Callable[[socket.socket], paramiko.ServerInterface],
+        port: int = 0,
+    ) -> None:
+        self._serve = serve
+        self._host_key = paramiko.ECDSAKey.generate()
+        self._transports: list[paramiko.Transport] = []
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self._accepting = threading.Thread(target=self._accept, name=name, daemon=True)
+        self._accepting.start()
+
+    def known_hosts_line(self) -> str:
+        """Return the line of a client's known_hosts file that trusts this server."""
+        host, port = self.address
+        return f"[{host}]:{port} {self._host_key.get_name()} {self._host_key.get_base64()}"
+
+    def close(self) -> None:
+        """Close every connection and stop listening."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+        for transport in self._transports:
+            transport.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            transport = paramiko.Transport(connection)
+            transport.set_log_channel(_DISABLED_LOG)
+            transport.add_server_key(self._host_key)
+            self._transports.append(transport)
+            try:
+                # With an event this does not wait for the client's key exchange, so that one
+                # client that connects and says nothing does not keep the others out.
+                transport.start_server(threading.Event(), self._serve(connection))
+            except CLIENT_LEFT:
+                transport.close()
+
+
+class SshService(paramiko.ServerInterface):
+    """One connection: accepts one user by password, and sessions.
+
+    Args:
+        login: user and password that are accepted.
+        connection: its addresses identify its bytes in flight to the clock.
+    """
+
+    def __init__(self, login: tuple[str, str], connection: socket.socket) -> None:
+        self._login = login
+        self.ends = frozenset((connection.getsockname(), connection.getpeername()))
+
+    def get_allowed_auths(self, username: str) -> str:
+        """Allow passwords only."""
+        return "password"
+
+    def check_auth_password(self, username: str, password: str) -> int:
+        """Accept the one user."""
+        accepted = (username, password) == self._login
+        return int(paramiko.AUTH_SUCCESSFUL if accepted else paramiko.AUTH_FAILED)
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        """Accept sessions."""
+        accepted = kind == "session"
+        refusal = paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        return int(paramiko.OPEN_SUCCEEDED if accepted else refusal)

@@ -1,0 +1,1 @@
+"""The simulated world: light, links, traffic, ground truth."""

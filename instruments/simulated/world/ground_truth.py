@@ -1,0 +1,50 @@
+"""Ground truth of a simulated world, from which closure is computed.
+
+Only closure may read it; drivers and measurements never do.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+
+from lightrig.instruments.clock import Span
+
+
+class _Moments:
+    """Moments of one kind, oldest first, and beside them what they are searched by."""
+
+    __slots__ = ("latest", "spans")
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.latest: list[int] = []
+
+
+class GroundTruth:
+    """When each thing went up or down, by its name and stage.
+
+    Subjects are what the testbed calls them: `ocs.35` for the light at an egress,
+    `server0.nic0.p1` for a NIC port's link. Stages are `light`, `firmware`, `carrier`,
+    `datagram` and, for a switch, `acknowledged`. A moment that the simulation itself knows
+    only within bounds, such as a change in the kernel, is a span with a width.
+    """
+
+    def __init__(self) -> None:
+        self._moments: defaultdict[tuple[str, str, bool], _Moments] = defaultdict(_Moments)
+
+    def note(self, subject: str, stage: str, *, up: bool, at: Span) -> None:
+        """Record that `subject` went up or down in `stage` at `at`."""
+        moments = self._moments[subject, stage, up]
+        moments.spans.append(at)
+        moments.latest.append(at.latest)
+
+    def withdraw(self, subject: str, stage: str, *, up: bool) -> None:
+        """Remove the last such moment: it was planned, and will not happen."""
+        moments = self._moments[subject, stage, up]
+        moments.spans.pop()
+        moments.latest.pop()
+
+    def first(self, subject: str, stage: str, *, up: bool, since: int) -> Span | None:
+        """Return the first such moment not before `since`, or None."""
+        moments = self._moments[subject, stage, up]
+        index = bisect_left(moments.latest, since)
+        return moments.spans[index] if index < len(moments.spans) else None

@@ -1,0 +1,304 @@
+"""Optics of a simulated matrix switch: mirrors that move, losses, power monitors."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lightrig.instruments.clock import Clock, Scheduled, Span
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.simulated.world.light import LightTrace
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Circuit, Distribution, SimulatedSwitch
+
+DARK_DBM = -60.0
+"""Reading of a monitor without light: the end of its range."""
+
+_DARK_MW = 10 ** (DARK_DBM / 10)
+_LEAST_LOSS_DB = 0.3
+_SOON_DARK_NS = 2_000_000
+
+_HOUR_NS = 3_600_000_000_000
+
+OnLight = Callable[[int, int | None, int], None]
+"""Called with an egress, the ingress whose light now leaves there (None: dark), and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortFaults:
+    """Faults at a switch's ports: excess loss in dB by port, and stuck monitors."""
+
+    losses: Mapping[int, float] = field(default_factory=dict)
+    stuck: frozenset[int] = frozenset()
+
+
+class Matrix:
+    """The mirrors and monitors of one simulated switch.
+
+    Args:
+        name: the switch's name; its egress ports are subjects of the ground truth.
+        truth_of: the true delays and losses.
+        launch: returns the power in dBm that enters at an ingress, None without a cable.
+        on_light: called at every change of light at an egress.
+        arriving: mean power in mW at an ingress between two times, for monitors there.
+        faults: lab faults at its ports.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        truth_of: SimulatedSwitch,
+        clock: Clock,
+        chance: Chance,
+        truth: GroundTruth,
+        launch: Callable[[int], float | None],
+        on_light: OnLight,
+        arriving: Callable[[int, int, int], float] = lambda ingress, start, end: 0.0,
+        faults: PortFaults = PortFaults(),
+    ) -> None:
+        self.name = name
+        self.egress_of: dict[int, int] = {}
+        self.ingress_of: dict[int, int] = {}
+        self._truth_of = truth_of
+        self._clock = clock
+        self._chance = chance
+        self._delays = chance.stream(f"{name}/delays")
+        self._noise = chance.stream(f"{name}/noise")
+        self._truth = truth
+        self._launch = launch
+        self._on_light = on_light
+        self._arriving = arriving
+        self._attenuation: dict[int, float] = {}
+        self._ceilings: dict[int, Callable[[float], float]] = {}
+        self._settles: dict[int, int] = {}
+        self.shut: set[int] = set()
+        self._traces: dict[int, LightTrace] = {}
+        self._planned: dict[int, list[Scheduled]] = {}
+        self._losses: dict[Circuit, float] = {}
+        self._windows: dict[int, int] = {}
+        self._faults = faults
+        self._made = chance.stream(f"{name}/made")
+        self._made_db: dict[int, float] = {}
+        monitor = truth_of.monitor
+        self._faithful = not (monitor.offset_db or monitor.drift_db or faults.stuck)
+        self._offsets: dict[int, tuple[float, float]] = {}
+        self._stuck_at: dict[int, float] = {}
+
+    # ------------------------------------------------------------------------ mirrors
+
+    def set_switching_time(self, duration: int) -> None:
+        """Let every change take `duration` ns from now on, for the light and the reply."""
+        soon = Distribution(min(duration // 4, _SOON_DARK_NS))
+        whole = Distribution(duration)
+        self._truth_of = replace(self._truth_of, acknowledge=whole, settle=whole, dark=soon)
+
+    def connect(self, circuits: Collection[Circuit]) -> int:
+        """Begin to make `circuits`; return the time to the acknowledgement, in ns.
+
+        A port in use is moved: the circuit that it was part of goes dark.
+        """
+        now = self._clock.now()
+        for circuit in circuits:
+            if self.egress_of.get(circuit.ingress) == circuit.egress:
+                continue
+            for port in circuit:
+                self._part(port, now)
+        for circuit in circuits:
+            if self.egress_of.get(circuit.ingress) == circuit.egress:
+                continue
+            if self._truth_of.ports.repeatability_db:
+                made_db = self._truth_of.ports.repeatability_db * self._made.normal()
+                self._made_db[circuit.egress] = made_db
+            at = now + self._delays.duration(self._truth_of.settle, len(circuits))
+            # The old light must have left this egress before the new one arrives: its loss is
+            # planned for a drawn time, which may be later than the drawn settling time.
+            at = max(at, self._trace(circuit.egress).settled)
+            self._settles[circuit.egress] = at
+            # Only now: in real time the light of a switch before this one may come at any moment,
+            # on the clock's thread, and needs to know when these mirrors have settled.
+            self.egress_of[circuit.ingress] = circuit.egress
+            self.ingress_of[circuit.egress] = circuit.ingress
+            power = self._output(circuit)
+            if power is not None:
+                self._plan(circuit.egress, circuit.ingress, at, power)
+        return self._delays.duration(self._truth_of.acknowledge, len(circuits))
+
+    def disconnect(self, ports: Iterable[int]) -> int:
+        """Begin to disconnect the circuits at `ports`; return the ns to the acknowledgement."""
+        now = self._clock.now()
+        parted = sum(self._part(port, now) for port in ports)
+        return self._delays.duration(self._truth_of.acknowledge, parted)
+
+    def loss(self, circuit: Circuit) -> float:
+        """Return the insertion loss of `circuit` in dB, always the same for one seed.
+
+        Repeatability adds a small deviation each time that the circuit is made.
+        """
+        if circuit not in self._losses:
+            draw = self._chance.stream(f"{self.name}/loss/{circuit}").normal()
+            loss = self._truth_of.loss.mean + self._truth_of.loss.sd * draw
+            ports = self._truth_of.ports
+            for port, sd in zip(circuit, (ports.ingress_db, ports.egress_db), strict=True):
+                if sd:
+                    loss += sd * self._chance.stream(f"{self.name}.{port}/loss").normal()
+            faulty = sum(self._faults.losses.get(port, 0.0) for port in circuit)
+            self._losses[circuit] = max(loss, _LEAST_LOSS_DB) + faulty
+        return self._losses[circuit]
+
+    def relight(self, ingress: int) -> None:
+        """Update the light after a change of the power that enters at `ingress`."""
+        egress = self.egress_of.get(ingress)
+        if egress is not None:
+            self._relight(Circuit(ingress, egress))
+
+    def shutter(self, port: int, *, shut: bool) -> None:
+        """Close the shutter of a port, or open it."""
+        (self.shut.add if shut else self.shut.discard)(port)
+        self._relight_at(port)
+
+    def attenuate(self, egress: int, decibel: float) -> None:
+        """Attenuate what leaves at `egress`."""
+        self._attenuation[egress] = decibel
+        self._relight_at(egress)
+
+    def attenuation(self, egress: int) -> float:
+        """Return the attenuation at `egress`, in dB."""
+        return self._attenuation.get(egress, 0.0)
+
+    def limit(self, egress: int, ceiling: Callable[[float], float] | None) -> None:
+        """Limit the power at `egress` to `ceiling` of the power that enters its circuit, in dBm."""
+        if ceiling is None:
+            self._ceilings.pop(egress, None)
+        else:
+            self._ceilings[egress] = ceiling
+        self._relight_at(egress)
+
+    def entering(self, ingress: int) -> float | None:
+        """Return the power that enters at `ingress` now, in dBm; None in the dark."""
+        return self._launch(ingress)
+
+    def level(self, egress: int) -> float:
+        """Return the power that leaves at `egress` now, in mW."""
+        now = self._clock.now()
+        return self._trace(egress).mean(now, now)
+
+    def _relight_at(self, port: int) -> None:
+        ingress = port if port in self.egress_of else self.ingress_of.get(port)
+        if ingress is not None:
+            self.relight(ingress)
+
+    def _relight(self, circuit: Circuit) -> None:
+        """Bring the light of a made circuit up to date, once its mirrors have settled."""
+        # While mirrors still move, the change is due when they have settled; the arrival that
+        # was planned for that moment is replaced, or the light would be announced twice.
+        at = max(self._clock.now(), self._settles[circuit.egress])
+        trace = self._trace(circuit.egress)
+        if trace.settled >= at and self._planned.get(circuit.egress) and trace.last > 0:
+            trace.forget_plans(at - 1)
+            self._planned[circuit.egress].pop().cancel()
+        power = self._output(circuit)
+        if power is not None:
+            self._plan(circuit.egress, circuit.ingress, at, power)
+        elif trace.last > 0:
+            self._plan(circuit.egress, None, at, None)
+
+    def _output(self, circuit: Circuit) -> float | None:
+        """Return the power that `circuit` delivers to its egress, in dBm; None for no light."""
+        power = self._launch(circuit.ingress)
+        if power is None or not self.shut.isdisjoint(circuit):
+            return None
+        leaving = power - self.loss(circuit) - self.attenuation(circuit.egress)
+        leaving -= self._made_db.get(circuit.egress, 0.0)
+        ceiling = self._ceilings.get(circuit.egress)
+        return leaving if ceiling is None else min(leaving, ceiling(power))
+
+    def _part(self, port: int, now: int) -> bool:
+        ingress = port if port in self.egress_of else self.ingress_of.get(port)
+        if ingress is None:
+            return False
+        egress = self.egress_of.pop(ingress)
+        del self.ingress_of[egress]
+        self._trace(egress).forget_plans(now)
+        for planned in self._planned.pop(egress, ()):
+            planned.cancel()
+        if self._trace(egress).mean(now, now) > 0:
+            self._plan(egress, None, now + self._delays.duration(self._truth_of.dark), None)
+        return True
+
+    def _plan(self, egress: int, ingress: int | None, at: int, dbm: float | None) -> None:
+        self._trace(egress).plan(at, 0.0 if dbm is None else 10 ** (dbm / 10))
+
+        def act() -> None:
+            moment = Span(at, at)
+            self._truth.note(f"{self.name}.{egress}", "light", up=ingress is not None, at=moment)
+            self._on_light(egress, ingress, at)
+
+        self._planned.setdefault(egress, []).append(
+            self._clock.schedule(at, f"{self.name}.{egress:05d}", act)
+        )
+        del self._planned[egress][:-4]  # older ones have happened: no more than four are pending
+
+    # ----------------------------------------------------------------------- monitors
+
+    @property
+    def averaging(self) -> int:
+        """Averaging window of the monitors, in ns."""
+        return self._truth_of.monitor.averaging_ns
+
+    def average(self, port: int, window: int) -> None:
+        """Set the averaging window of one port's monitor, in ns."""
+        self._windows[port] = window
+
+    def window(self, port: int) -> int:
+        """Return the averaging window of the monitor of `port`, in ns."""
+        return self._windows.get(port, self._truth_of.monitor.averaging_ns)
+
+    def readings(self, egresses: Iterable[int], ingresses: Iterable[int] = ()) -> list[float]:
+        """Return the readings of the monitors of `egresses`, then of `ingresses`, now, in dBm."""
+        now = self._clock.now()
+        usual = self._truth_of.monitor.averaging_ns
+        windows = self._windows
+        noise, normal = self._truth_of.monitor.noise_db, self._noise.normal
+        shown = []
+        egresses, ingresses = tuple(egresses), tuple(ingresses)
+        powers = [
+            self._trace(egress).mean(now - windows.get(egress, usual), now) for egress in egresses
+        ]
+        powers += [
+            self._arriving(ingress, now - windows.get(ingress, usual), now) for ingress in ingresses
+        ]
+        for power in powers:
+            if power <= _DARK_MW:
+                shown.append(DARK_DBM)
+            else:
+                shown.append(max(10 * math.log10(power) + noise * normal(), DARK_DBM))
+        if self._faithful:
+            return shown
+        return [
+            self._with_errors(port, dbm)
+            for port, dbm in zip((*egresses, *ingresses), shown, strict=True)
+        ]
+
+    def offset(self, port: int) -> float:
+        """Return the error of the monitor of `port` now, in dB."""
+        if port not in self._offsets:
+            draws = self._chance.stream(f"{self.name}.{port}/monitor")
+            monitor = self._truth_of.monitor
+            self._offsets[port] = (
+                monitor.offset_db * draws.normal(),
+                monitor.drift_db * draws.normal(),
+            )
+        offset, drift = self._offsets[port]
+        return offset + drift * self._clock.now() / _HOUR_NS
+
+    def _with_errors(self, port: int, dbm: float) -> float:
+        """Apply the errors of a monitor to a reading that has noise only."""
+        if dbm > DARK_DBM:
+            dbm = max(dbm + self.offset(port), DARK_DBM)
+            if port in self._faults.stuck:
+                self._stuck_at.setdefault(port, dbm)
+        return self._stuck_at.get(port, dbm)
+
+    def _trace(self, egress: int) -> LightTrace:
+        if egress not in self._traces:
+            self._traces[egress] = LightTrace()
+        return self._traces[egress]

@@ -1,0 +1,65 @@
+"""References that a person would have measured in a simulated lab, with a calibrated meter.
+
+It stands for manual work that no wire does: moving a patch cord from port to port. Every value
+has an error with the standard deviation of `simulation.references`.
+"""
+
+import math
+from collections.abc import Mapping
+
+from lightrig.instruments.simulated.world.light import LightField
+from lightrig.instruments.simulated.world.optics import Matrix
+from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.testbeds import Port
+
+
+class ReferenceBook:
+    """References of a world's switches; the same for one seed in whatever order.
+
+    Attributes:
+        uncertainty_db: standard deviation of each value's error, in dB.
+
+    Args:
+        lost_since: excess loss of fibers since then, in dB, by the port that they end at.
+    """
+
+    def __init__(
+        self,
+        matrices: Mapping[str, Matrix],
+        light: LightField,
+        chance: Chance,
+        uncertainty_db: float,
+        lost_since: Mapping[Port, float],
+    ) -> None:
+        self.uncertainty_db = uncertainty_db
+        self._matrices = matrices
+        self._light = light
+        self._chance = chance
+        self._lost_since = lost_since
+
+    def launch(self, switch: str, ingress: int) -> float | None:
+        """Return the power in dBm measured at the end of an ingress port's fiber; None if dark.
+
+        It was measured before any lab fault of the fiber.
+        """
+        port = Port(switch, str(ingress))
+        milliwatt = self._light.level(port)
+        if not milliwatt:
+            return None
+        found = 10 * math.log10(milliwatt) + self._lost_since.get(port, 0.0)
+        return found + self._error(f"{port}/launch reference")
+
+    def offset(self, switch: str, port: int) -> float:
+        """Return the measured error of a port's monitor, in dB."""
+        found = self._matrices[switch].offset(port)
+        return found + self._error(f"{switch}.{port}/monitor reference")
+
+    def plugged(self, source: Port, sink: Port) -> float:
+        """Return the connector loss of the fiber at `source` when plugged into `sink`.
+
+        Relative to the mean of all pluggings, in dB, so it may be negative.
+        """
+        return self._error(f"{source}>{sink}/plugged")
+
+    def _error(self, name: str) -> float:
+        return self.uncertainty_db * self._chance.stream(name).normal()

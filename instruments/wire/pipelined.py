@@ -1,0 +1,350 @@
+"""Several commands in flight on one session: replies matched by tag, or by order.
+
+`TaggedSession` is for protocols whose replies repeat the tag of their command (TL1, NETCONF):
+a reply is never taken for another command's, however late it comes.
+
+`Pipeline` is for protocols without tags (SCPI, HTTP/1.1), over a `QuerySession`. A switch takes
+its time over a change of circuits, and the arrival of its acknowledgement is a measurement. So
+the thread that reads the connection stamps it, not the caller who collects it later, and the
+caller can observe something else meanwhile.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from lightrig.instruments.clock import Clock, Event, Span
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+    NoReplyError,
+)
+from lightrig.instruments.wire.framing import Framing, FramingError
+from lightrig.instruments.wire.session import DEFAULT_TIMEOUT as QUERY_TIMEOUT
+from lightrig.instruments.wire.session import Answer
+from lightrig.instruments.wire.stream import StreamClosedError, ThreadedStream
+from lightrig.instruments.wire.tcp import TcpConnection, connect
+from lightrig.instruments.wire.trace import Trace
+
+R = TypeVar("R")
+
+DEFAULT_TIMEOUT = 10_000_000_000
+"""Time allowed for a reply, in ns; real switches give some only after seconds."""
+
+
+# ------------------------------------------------------------------------------- by tag
+
+
+class Pending(Generic[R]):
+    """A command whose reply is recognised by its tag.
+
+    Attributes:
+        command: its text in errors.
+        tag: repeated by the reply.
+        sent: stamps before and after it was written.
+    """
+
+    def __init__(self, session: "TaggedSession[R]", command: str, tag: str, clock: Clock) -> None:
+        self._session = session
+        self.command = command
+        self.tag = tag
+        self.sent = Span(0, 0)
+        self._answered = clock.event()
+        self._outcome: R | InstrumentError | None = None
+
+    def resolve(self, outcome: R | InstrumentError) -> None:
+        """Hand the reply, or the error, to the thread that waits; for the session only."""
+        self._outcome = outcome
+        self._answered.set()
+
+    def result(self, timeout: int = DEFAULT_TIMEOUT) -> R:
+        """Wait for the reply, at most `timeout` ns.
+
+        Raises:
+            DeniedError: the switch refused.
+            NoReplyError: nothing came in time; a later reply is discarded.
+            DisconnectedError: the session ended first.
+            GarbledError: the reply violates the protocol.
+        """
+        if not self._answered.wait(timeout):
+            # Either this call takes the command out of the session and resolves it, or the
+            # reader has taken it out just now and is about to: both ways the event gets set.
+            self._session.cancel(self, timeout)
+            self._answered.wait()
+        assert self._outcome is not None
+        if isinstance(self._outcome, InstrumentError):
+            raise self._outcome
+        return self._outcome
+
+
+class TaggedSession(Generic[R]):
+    """Commands in flight by tag, and the errors that end them.
+
+    Args:
+        instrument: its name in error messages.
+        clock: the bench's clock.
+        meanings: meaning and remedy of codes of refusal, by code.
+
+    Attributes:
+        trace: all traffic.
+        reports: the newest messages that the instrument sent without a command.
+    """
+
+    _advice = ""
+    """Remedy in the error of a reply that does not come."""
+
+    def __init__(
+        self, instrument: str, clock: Clock, meanings: Mapping[str, tuple[str, str]] | None
+    ) -> None:
+        self.instrument = instrument
+        self.trace = Trace(clock, instrument)
+        self.reports: deque[str] = deque(maxlen=1000)
+        self._clock = clock
+        self._meanings = meanings or {}
+        self._lock = threading.Lock()
+        self._pending: dict[str, Pending[R]] = {}
+
+    def cancel(self, pending: Pending[R], waited: int) -> bool:
+        """Resolve `pending` with a timeout after `waited` ns; False if its reply just came."""
+        if self._pop(pending.tag) is None:
+            return False
+        problem = f"did not answer within {waited / 1e9:g} s"
+        because, advice = ("because", self._what_came()), ("try", self._advice)
+        pending.resolve(self._error(NoReplyError, problem, pending, because, advice))
+        return True
+
+    def _what_came(self) -> str:
+        """Describe the bytes that came instead of a whole reply."""
+        return "nothing came"
+
+    def _pop(self, tag: str) -> Pending[R] | None:
+        """Take the command with that tag out of the session: who pops it resolves it."""
+        with self._lock:
+            return self._pending.pop(tag, None)
+
+    def _pop_all(self) -> list[Pending[R]]:
+        """Take out all commands; with the session's lock acquired."""
+        lost = [*self._pending.values()]
+        self._pending.clear()
+        return lost
+
+    def _fail(
+        self,
+        lost: Iterable[Pending[R]],
+        kind: type[InstrumentError],
+        problem: str,
+        *details: tuple[str, str],
+    ) -> None:
+        for pending in lost:
+            pending.resolve(self._error(kind, problem, pending, *details))
+
+    def _denied(
+        self, pending: Pending[R], code: str, text: str, answered: str | None = None
+    ) -> DeniedError:
+        return DeniedError(
+            self.instrument,
+            code=code,
+            text=text,
+            command=pending.command,
+            answered=answered,
+            details=list(zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)),
+            trace=self.trace.tail(),
+        )
+
+    def _error(
+        self,
+        kind: type[InstrumentError],
+        problem: str,
+        pending: Pending[R],
+        *details: tuple[str, str],
+    ) -> InstrumentError:
+        return kind(
+            self.instrument,
+            problem,
+            command=pending.command,
+            details=details,
+            trace=self.trace.tail(),
+        )
+
+
+# ----------------------------------------------------------------------------- by order
+
+
+class Pipeline:
+    """Opens the TCP streams of a query session, and takes the replies that it does not wait for.
+
+    Args:
+        instrument: its name in error messages.
+        host: name or address.
+        port: TCP port.
+        clock: the bench's clock.
+        framing: finds the end of a reply.
+
+    Attributes:
+        trace: the session's; replies are noted in it as they come.
+    """
+
+    def __init__(
+        self, instrument: str, host: str, port: int, clock: Clock, framing: Framing
+    ) -> None:
+        self.trace: Trace | None = None
+        self.instrument = instrument
+        self.clock = clock
+        self.framing = framing
+        self._address = (host, port)
+        # The stream learns from this whether the bytes that it is about to write are a
+        # submitted command. By thread, since the session's lock lets one thread write at a time
+        # while others may be on their way to it.
+        self._submitting: dict[int, _ExpectedReply] = {}
+
+    def open(self) -> "_PipelinedStream":
+        """Open a stream for the session; raises `UnreachableError`."""
+        return _PipelinedStream(self, *self._address)
+
+    def submit(
+        self, write: Callable[[], Span], command: str, drop: Callable[[], None]
+    ) -> "PipelinedReply":
+        """Have the session `write` a command, and return at once.
+
+        `drop` closes the session's stream, in case the reply does not come as it should.
+        """
+        thread, expected = threading.get_ident(), _ExpectedReply(self.clock.event())
+        self._submitting[thread] = expected
+        try:
+            return PipelinedReply(self, command, write(), expected, drop)
+        finally:
+            self._submitting.pop(thread, None)
+
+    def submitted(self) -> "_ExpectedReply | None":
+        """Return the reply to expect for what this thread is about to write; for the stream."""
+        return self._submitting.pop(threading.get_ident(), None)
+
+    def note(self, message: bytes, data: bytes) -> None:
+        """Note a reply and its bytes in the trace; for the stream."""
+        if self.trace is not None:
+            self.trace.received(self.framing.show(message), data)
+
+
+class PipelinedReply:
+    """The reply to a command that was submitted to a `Pipeline`.
+
+    Attributes:
+        command: its text in errors.
+        sent: stamps before and after it was written.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        command: str,
+        sent: Span,
+        expected: "_ExpectedReply",
+        drop: Callable[[], None],
+    ) -> None:
+        self.command = command
+        self.sent = sent
+        self._pipeline = pipeline
+        self._expected = expected
+        self._drop = drop
+
+    def result(self, timeout: int = QUERY_TIMEOUT) -> Answer:
+        """Wait for the reply, at most `timeout` ns; raises what `QuerySession.query` raises."""
+        expected = self._expected
+        if not expected.resolved.wait(timeout):
+            expected.resolve(TimeoutError(), self._pipeline.clock.now())
+        outcome = expected.outcome
+        if isinstance(outcome, bytes):
+            return Answer(outcome, self.sent, expected.at)
+        # Without tags a late reply would be taken for the next command's.
+        self._drop()
+        raise self._error(outcome, timeout) from outcome
+
+    def _error(self, outcome: Exception | None, timeout: int) -> InstrumentError:
+        kind: type[InstrumentError] = DisconnectedError
+        problem, because = "closed the connection before it had answered", str(outcome)
+        if isinstance(outcome, TimeoutError):
+            kind, problem = NoReplyError, f"did not answer within {timeout / 1e9:g} s"
+            because = "nothing came, or no whole answer"
+        elif isinstance(outcome, FramingError):
+            kind, problem = GarbledError, "answered something that its protocol does not allow"
+        trace = self._pipeline.trace
+        return kind(
+            self._pipeline.instrument,
+            problem,
+            command=self.command,
+            details=[("because", because)],
+            trace=trace.tail() if trace is not None else (),
+        )
+
+
+class _ExpectedReply:
+    """A reply that a submitted command will get: its bytes and stamp, or an error."""
+
+    def __init__(self, resolved: Event) -> None:
+        self.resolved = resolved
+        self.outcome: bytes | Exception | None = None
+        self.at = 0
+        self._lock = threading.Lock()
+
+    def resolve(self, outcome: bytes | Exception, at: int) -> None:
+        """Set the outcome; the first one counts, as a timeout and a reply may coincide."""
+        with self._lock:
+            if self.outcome is None:
+                self.outcome, self.at = outcome, at
+        self.resolved.set()
+
+
+class _PipelinedStream(ThreadedStream):
+    """A stream whose reader keeps back the replies of submitted commands.
+
+    The session never sees those. An instrument replies in order, so whatever the session asks
+    meanwhile is answered after them: as long as one is expected, nothing is readable.
+    """
+
+    def __init__(self, pipeline: Pipeline, host: str, port: int) -> None:
+        self._pipeline = pipeline
+        self._expected: deque[_ExpectedReply] = deque()
+        clock = pipeline.clock
+        connection = connect(pipeline.instrument, host, port, 3.0, clock)
+        super().__init__(clock, lambda reader: TcpConnection(connection, reader, clock))
+
+    def send(self, data: bytes) -> None:
+        """Write `data`; raises `StreamClosedError`."""
+        expected = self._pipeline.submitted()
+        if expected is not None:
+            with self._lock:  # before the write: the reply may come before it returns
+                self._expected.append(expected)
+        super().send(data)
+
+    def close(self) -> None:
+        """Close the stream; replies that are still expected become errors."""
+        super().close()
+        self.disconnected("the connection was given up")
+
+    @property
+    def _readable(self) -> bool:
+        return self._end is not None or bool(self._buffer and not self._expected)
+
+    def _intercept(self) -> None:
+        while self._expected and self._resolve(self._expected[0]):
+            self._expected.popleft()
+
+    def _resolve(self, expected: _ExpectedReply) -> bool:
+        """Resolve the oldest expected reply; False while it has not come whole and still may."""
+        try:
+            cut = self._pipeline.framing.cut(self._buffer) if self._buffer else None
+        except FramingError as error:
+            expected.resolve(error, self._clock.now())
+            return True
+        if cut is None:
+            if self._end is not None:
+                expected.resolve(StreamClosedError(self._end), self._clock.now())
+            return self._end is not None
+        message, taken = cut
+        self._pipeline.note(message, self._buffer[:taken])
+        self._buffer = self._buffer[taken:]
+        expected.resolve(message, self._clock.now())
+        return True

@@ -1,0 +1,1 @@
+"""Lightrig: a pytest-native test harness for optical-circuit-switched ML fabrics."""

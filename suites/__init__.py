@@ -1,0 +1,1 @@
+"""Suites: what is measured, by quantity; `claims/` by published system."""

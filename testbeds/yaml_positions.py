@@ -1,0 +1,193 @@
+"""YAML as plain data with the position of each value and key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from lightrig.testbeds.errors import Problem, TestbedError
+
+Keys = tuple[str | int, ...]
+"""Path to a value: keys of mappings and indices of lists, from the top."""
+
+MOST_DIGITS = 40
+"""Largest number of digits of a whole number; no quantity of a testbed has more."""
+
+_BARE_DASH = re.compile(r"^( *)-(?=[A-Za-z_\"'\[])(.*?) *(?:#.*)?$", re.MULTILINE)
+"""A list item whose dash has no space after it: its indent and its text."""
+
+MOST_VALUES = 100_000
+"""Largest number of values of a file with aliases expanded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Position of a value; both count from 1.
+
+    `text` is the column where the text of a scalar starts, after an opening quote.
+    """
+
+    line: int
+    column: int
+    text: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A YAML file as plain data, with the places of its values and keys."""
+
+    file: str
+    data: Any
+    values: Mapping[Keys, Place]
+    keys: Mapping[Keys, Place]
+    problems: tuple[Problem, ...] = ()
+
+    def place(self, keys: Keys, *, of_key: bool = False) -> Place:
+        """Return where the value at `keys` stands, or its key, or the nearest thing around it."""
+        for end in range(len(keys), 0, -1):
+            near = keys[:end]
+            if of_key and near in self.keys:
+                return self.keys[near]
+            if near in self.values:
+                return self.values[near]
+        return self.values.get((), Place(1, 1, 1))
+
+
+def read(path: Path) -> Located:
+    """Read a YAML file; duplicate keys become `Located.problems`.
+
+    Raises `TestbedError` where nothing can be read: no file, no text, no YAML, nothing in it.
+    """
+    file = str(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TestbedError([Problem(file, 1, 1, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        column = error.start - error.object.rfind(b"\n", 0, error.start)
+        message = f"found the byte 0x{error.object[error.start]:02x}, expected text in UTF-8"
+        raise TestbedError([Problem(file, line, column, message)]) from None
+    try:
+        root = YAML(typ="rt").compose(text)
+    except RecursionError:
+        raise TestbedError([Problem(file, 1, 1, "is nested too deeply to be read")]) from None
+    except (YAMLError, ValueError, NotImplementedError) as error:
+        # ruamel lets a few errors escape: ValueError from an impossible escape in a string,
+        # NotImplementedError from a comment before a list item without a space after its dash.
+        raise TestbedError([_syntax(file, text, error)]) from None
+    if root is None:
+        raise TestbedError([Problem(file, 1, 1, "is empty, expected e.g. 'name: mine'")])
+    reader = _Reader(file)
+    data = reader.plain(root, ())
+    return Located(file, data, reader.values, reader.keys, tuple(reader.problems))
+
+
+def _syntax(file: str, text: str, error: Exception) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    found = getattr(error, "problem", None) if isinstance(error, MarkedYAMLError) else None
+    if isinstance(error, ReaderError):
+        before = text[: error.position] if isinstance(error.position, int) else ""
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        found = "found a character that YAML does not allow"
+    hint = ""
+    if dash := _BARE_DASH.search(text):
+        hint = f"; a list item needs a space after its dash, e.g. {'- ' + dash[2][:40]!r}"
+        if isinstance(error, NotImplementedError):
+            line, column = text.count("\n", 0, dash.start(2)) + 1, len(dash[1]) + 1
+            found = f"found {'-' + dash[2][:40]!r}"
+    elif found and "'{'" in found and "',' or '}'" in found:
+        hint = '; text with { } inside braces needs quotes, e.g. netdev: "ens{n}"'
+    return Problem(file, line, column, f"is not YAML: {found or 'it cannot be parsed'}{hint}")
+
+
+@dataclass(slots=True)
+class _Reader:
+    file: str
+    values: dict[Keys, Place] = field(default_factory=dict)
+    keys: dict[Keys, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    _open: list[int] = field(default_factory=list)
+
+    def plain(self, node: Node, keys: Keys) -> Any:
+        """Return the plain value of `node`, and note its place and those below it."""
+        place = _place(node)
+        self.values[keys] = place
+        if len(self.values) > MOST_VALUES:
+            raise TestbedError([self._problem(place, f"has more than {MOST_VALUES} values")])
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, place)
+        if id(node) in self._open:
+            raise TestbedError([self._problem(place, "this alias contains itself")])
+        self._open.append(id(node))
+        plain: Any
+        if isinstance(node, SequenceNode):
+            plain = [self.plain(item, (*keys, i)) for i, item in enumerate(node.value)]
+        else:
+            assert isinstance(node, MappingNode)
+            plain = self._mapping(node, keys)
+        self._open.pop()
+        return plain
+
+    def _mapping(self, node: MappingNode, keys: Keys) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            place = _place(key_node)
+            if not isinstance(key_node, ScalarNode):
+                self.problems.append(self._problem(place, "a key must be plain text"))
+                continue
+            key = str(key_node.value)
+            below = (*keys, key)
+            if key in plain:
+                first = self.keys[below]
+                message = f"the key {key!r} stands here twice, first in line {first.line}"
+                self.problems.append(self._problem(place, message))
+                continue
+            self.keys[below] = place
+            plain[key] = self.plain(value_node, below)
+        return plain
+
+    def _scalar(self, node: ScalarNode, place: Place) -> object:
+        text = str(node.value)
+        kind = str(node.tag).rpartition(":")[2]
+        try:
+            match kind:
+                case "null":
+                    return None
+                case "bool":
+                    return text.lower() in {"true", "yes", "on"}
+                case "int" if len(text) > MOST_DIGITS:
+                    message = f"found a number of {len(text):,} digits, expected at most"
+                    self.problems.append(self._problem(place, f"{message} {MOST_DIGITS}"))
+                    return 0
+                case "int":
+                    return int(text.replace("_", ""), 0 if text[:2] in {"0x", "0o"} else 10)
+                case "float":
+                    return float(
+                        text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan")
+                    )
+                case "str" | "timestamp":
+                    return text
+        except ValueError:
+            self.problems.append(self._problem(place, f"found {text[:40]!r}, which is no {kind}"))
+            return text
+        self.problems.append(self._problem(place, f"the YAML tag {node.tag} is not used here"))
+        return text
+
+    def _problem(self, place: Place, message: str) -> Problem:
+        return Problem(self.file, place.line, place.column, message)
+
+
+def _place(node: Node) -> Place:
+    line, column = node.start_mark.line + 1, node.start_mark.column + 1
+    quoted = getattr(node, "style", None) in {"'", '"'}
+    return Place(line, column, column + quoted)

@@ -1,0 +1,41 @@
+"""A run on hardware loads no simulation module."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIND = """
+import sys
+from lightrig.harness.bench import Fabric, LabUnavailableError, bind, bind_switches
+import lightrig.harness.doctor
+import lightrig.harness.measure
+import lightrig.harness.plugin.collection
+import lightrig.harness.plugin.fixtures
+import lightrig.harness.plugin.session
+from lightrig.testbeds import load
+
+for opening in (lambda found: bind(found, "hardware"), bind_switches):
+    try:
+        opening(load(sys.argv[1]))
+    except LabUnavailableError as error:
+        assert "did not answer" in str(error)
+    else:
+        raise AssertionError("instruments of this file are placeholders")
+print(*(name for name in sys.modules if name.startswith("lightrig.instruments.simulated")))
+"""
+
+
+@pytest.mark.parametrize("testbed", ["opus", "infinitehbd"])
+def test_a_bench_on_hardware_loads_no_simulation(testbed):
+    file = ROOT / "testbeds" / f"{testbed}.yaml"
+    ended = subprocess.run(
+        [sys.executable, "-c", BIND, str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert ended.stdout.split() == []

@@ -1,0 +1,75 @@
+"""Report pages in Chromium, driven by Playwright."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, ConsoleMessage, Page
+
+READY = "document.documentElement.dataset.ready === 'yes'"
+PHONE = 390
+"""Width of a telephone, in CSS pixels."""
+
+
+@dataclass
+class PageView:
+    """An open page, with the errors and the requests that it has caused."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def note_console(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "assert"}:
+            self.errors.append(message.text)
+
+    def elements_beyond_edge(self) -> list[str]:
+        """Return what reaches beyond the page's right edge outside of a scrolling box."""
+        found: list[str] = self.page.evaluate(_BEYOND_EDGE)
+        return found
+
+    def broken_images(self) -> list[str]:
+        """Return the sources of images that show nothing."""
+        found: list[str] = self.page.evaluate(
+            "[...document.images].filter(one => one.src && !(one.complete && one.naturalWidth))"
+            ".map(one => one.src.slice(0, 80))"
+        )
+        return found
+
+
+@contextlib.contextmanager
+def opened_page(
+    browser: Browser, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False
+) -> Iterator[PageView]:
+    """Open a file on a screen of that size, and wait until its script is ready."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        is_mobile=width <= PHONE,
+        color_scheme="dark" if dark else "light",
+    )
+    with contextlib.closing(context):
+        view = PageView(context.new_page())
+        view.page.on("pageerror", lambda error: view.errors.append(str(error)))
+        view.page.on("console", view.note_console)
+        view.page.on("request", lambda request: view.requests.append(request.url))
+        view.page.goto(path.resolve().as_uri())
+        view.page.wait_for_function(READY)
+        yield view
+
+
+_BEYOND_EDGE = """() => {
+    const width = document.documentElement.clientWidth;
+    const inside = one => {
+        for (let up = one.parentElement; up; up = up.parentElement)
+            if (["auto", "scroll", "hidden", "clip"]
+                .includes(getComputedStyle(up).overflowX)) return true;
+        return false;
+    };
+    const out = [...document.body.querySelectorAll("*")]
+        .filter(one => one.getClientRects().length && !inside(one)
+            && one.getBoundingClientRect().right > width + 1)
+        .map(one => `${one.tagName}.${one.getAttribute("class")}`);
+    if (document.documentElement.scrollWidth > width) out.push("the page itself");
+    return out;
+}"""

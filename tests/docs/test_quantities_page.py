@@ -1,0 +1,72 @@
+"""docs/quantities.md: its example runs, and its table lists every declared quantity.
+
+Run as a program, it writes the table anew.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from lightrig.harness.quantities import declarations
+from lightrig.harness.systems.registry import installed_systems
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "quantities.md"
+HEADING = "## All quantities\n\n"
+
+
+def table() -> str:
+    lines = [
+        "| quantity | unit | better | meaning | former names |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    declared = list(declarations.DECLARED)
+    for system in installed_systems().values():
+        declared += system.load("quantities") or ()
+    for one in declared:
+        former = ", ".join(f"`{alias}`" for alias in one.aliases)
+        lines.append(
+            f"| `{one.name}` | {one.unit} | {one.better or ''} | {one.meaning} | {former} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def test_the_table_lists_every_quantity():
+    written = PAGE.read_text(encoding="utf-8").partition(HEADING)[2]
+    assert written == table(), f"run: python {Path(__file__).relative_to(ROOT)}"
+
+
+def test_the_example_declares_records_and_judges(tmp_path):
+    page = PAGE.read_text(encoding="utf-8")
+    for name, text in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (limit,) = re.findall(r"limits:\n(  isolation: .*)\n", page)
+    testbed = (ROOT / "testbeds" / "opus.yaml").read_text(encoding="utf-8")
+    testbed = testbed.replace("file: opus/", f"file: {ROOT}/testbeds/opus/")
+    testbed = testbed.replace("limits:\n", f"limits:\n{limit}\n")
+    (tmp_path / "mine.yaml").write_text(testbed, encoding="utf-8")
+    lightrig = [str(Path(sys.executable).with_name("lightrig")), "check", "mine.yaml"]
+    refused = subprocess.run(lightrig, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "no quantity 'isolation' is declared" in refused.stderr
+    checked = subprocess.run(
+        [*lightrig, "--declarations", "conftest.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    options = ("--testbed", "mine.yaml", "--instruments", "simulated", "--results", "results")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "test_isolation.py", *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout
+    assert "isolation 35 dB" in run.stdout
+    (report,) = (tmp_path / "results").glob("runs/*/report.html")
+    assert "Isolation" in report.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
+    PAGE.write_text(page + HEADING + table(), encoding="utf-8")

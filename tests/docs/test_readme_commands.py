@@ -1,0 +1,163 @@
+"""Every command of the README is run, in a folder that looks like a checkout, without a lab."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lightrig.testbeds import load
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PROGRAMS = Path(sys.executable).parent
+FEW = ("--samples", "2", "--seed", "1")
+
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for line in re.sub(r"```.*?```", "", README, flags=re.DOTALL).splitlines()
+    if re.match(r"    (lightrig|pytest|make|pip|\.) ", line)
+]
+
+RULES = (
+    # Minutes long, and other tests and CI run it: only that there is such a target.
+    (r"make \w+", "make"),
+    # Makes the others findable; here they are started by their paths.
+    (r"\. \.venv/bin/activate", "activate"),
+    # Wants PyTorch and minutes of namespaces: only that it is collected.
+    (r"pytest suites/claims/test_opus_training\.py .*", "collect"),
+    # Wants instruments that answer: ends by naming those that do not.
+    (r"lightrig (doctor|apply) .*", "hardware"),
+    (r"pytest .* --instruments hardware", "hardware"),
+    (r"pytest suites --testbed testbeds/mine\.yaml", "measure"),
+    (r"lightrig serve .*", "serve"),
+    (r"lightrig (check|plan|restore) .*", "run"),
+    # Read what was measured before.
+    (r"lightrig (results list|report)", "read"),
+    # Exit 1 where a claim differs, as one may after so few samples.
+    (r"lightrig claims \w+", "compare"),
+)
+"""Rule for a command, by the first pattern that it matches in full."""
+
+
+def kind_of(command):
+    found = next((kind for pattern, kind in RULES if re.fullmatch(pattern, command)), None)
+    assert found is not None, f"no rule for the README's command {command!r}"
+    return found
+
+
+def block(language):
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """The suites and testbeds of this checkout, and the README's testbed beside them."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "suites").symlink_to(ROOT / "suites")
+    shutil.copytree(
+        ROOT / "testbeds", folder / "testbeds", ignore=shutil.ignore_patterns("*.py", "__pyc*")
+    )
+    (folder / "testbeds" / "mine.yaml").write_text(block("yaml"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(checkout, tmp_path_factory):
+    state = tmp_path_factory.mktemp("state")
+    environment = {**os.environ, "XDG_STATE_HOME": str(state), "COLUMNS": "200"}
+
+    def run(command, *more):
+        program, *words = command.split()
+        return subprocess.run(
+            [PROGRAMS / program, *words, *more],
+            cwd=checkout,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def measured(run):
+    """The end of the README's own run of all suites on its own testbed."""
+    return run("pytest suites --testbed testbeds/mine.yaml", *FEW)
+
+
+@pytest.fixture
+def serve(checkout):
+    def serve(command):
+        program, *words = command.split()
+        with subprocess.Popen(
+            [PROGRAMS / program, *words, "--port", "0"],
+            cwd=checkout,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as serving:
+            assert serving.stdout is not None
+            for line in serving.stdout:
+                if "served.yaml" in line:
+                    break
+            serving.send_signal(signal.SIGINT)
+            serving.communicate(timeout=60)
+        return serving.returncode
+
+    return serve
+
+
+def test_there_are_commands():
+    assert {kind_of(command) for command in COMMANDS} == {kind for _, kind in RULES}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_readme_does_as_it_says(command, run, serve, checkout, request):
+    kind = kind_of(command)
+    if kind == "make":
+        target = command.split()[1]
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif kind == "activate":
+        printed = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin")
+        assert command in printed
+    elif kind == "serve":
+        assert serve(command) == 0
+        assert load(checkout / "served.yaml").switches["ocs"].address.startswith("tl1://127.0.0.1")
+    elif kind == "measure":
+        ended = request.getfixturevalue("measured")
+        assert ended.returncode == 0, ended.stdout
+        assert "simulated" in ended.stdout
+        assert not re.search(r"\d+ (failed|errors?)\b", ended.stdout), ended.stdout
+    elif kind == "collect":
+        ended = run(command, "--collect-only", "-q")
+        assert ended.returncode == 0, ended.stdout
+        assert "test_losses_are_those_of_a_mesh[" in ended.stdout
+    elif kind == "hardware":
+        ended = run(command)
+        assert ended.returncode != 0
+        assert "did not answer at ocs.invalid" in ended.stdout + ended.stderr
+    else:
+        if kind in ("read", "compare"):
+            request.getfixturevalue("measured")
+        ended = run(command)
+        allowed = (0, 1) if kind == "compare" else (0,)
+        assert ended.returncode in allowed, ended.stdout + ended.stderr
+        assert ended.stdout
+        assert not ended.stderr
+
+
+def test_the_python_block_runs_as_a_suite(run, checkout):
+    suite = checkout / "test_readme_block.py"
+    suite.write_text(block("python").replace("def test_between", "def test_block_between"))
+    ended = run(f"pytest {suite.name} --testbed testbeds/mine.yaml --instruments simulated", *FEW)
+    assert ended.returncode == 0, ended.stdout
+    assert "found no collectors" not in ended.stdout
+    assert re.search(r"[1-9]\d* (passed|skipped|inconclusive)", ended.stdout), ended.stdout

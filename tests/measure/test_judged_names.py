@@ -1,0 +1,64 @@
+"""Judging by limits: unknown names, and one sample an event by the quantity's direction."""
+
+import pytest
+
+from lightrig.harness.measure.judged import Judged, LimitExceededError
+from lightrig.harness.quantities import UnknownQuantityError
+from lightrig.harness.record import Row
+from lightrig.testbeds import parse_limit
+
+
+@pytest.mark.parametrize(
+    ("family", "suggestion"),
+    [
+        ("reconfigurations", "did you mean 'reconfiguration'?"),
+        ("reconfiguration.signal_recovred", "did you mean 'reconfiguration.signal_recovered'?"),
+        ("typo", "expected one of "),
+        ("", "expected one of "),
+    ],
+)
+def test_unknown_quantity_is_an_error_with_a_suggestion(family, suggestion):
+    with pytest.raises(UnknownQuantityError) as caught:
+        Judged({}).judge(family)
+    assert suggestion in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["reconfiguration", "rdma.recovered", "module_power", "bypass"])
+def test_known_quantity_without_a_limit_passes(family):
+    Judged({}).judge(family)
+
+
+def test_quantity_of_a_limit_is_known():
+    limit = parse_limit("jitter", {"max": "3 ms"})
+    with pytest.raises(Exception, match="no samples"):
+        Judged({"jitter": limit}).judge("jitter")
+
+
+class Judging(Judged):
+    """Judges rows without a fabric."""
+
+    def __init__(self, quantity: str, body: dict[str, object]) -> None:
+        super().__init__({quantity: parse_limit(quantity, body)})
+        self.quantity = quantity
+
+    def take(self, unit: str, *values: tuple[int, float]) -> None:
+        self._take(
+            Row(f"port{n}", self.quantity, value, None, None, unit, 0, {"event": event})
+            for n, (event, value) in enumerate(values)
+        )
+
+
+def test_the_subjects_of_one_event_are_one_sample():
+    judged = Judging("outage.carrier", {"p99": "70 ms"})
+    judged.take("ns", *((event, 1e6 * port) for event in range(298) for port in range(2)))
+    ((_, verdict),) = judged.verdicts("outage")
+    assert (verdict.outcome, verdict.n) == ("not enough data", 298)
+    judged.take("ns", (298, 1e6))
+    judged.judge("outage")
+
+
+def test_a_lower_limit_is_on_the_least_subject():
+    judged = Judging("collective.utilization", {"min": "50 %"})
+    judged.take("share", (0, 0.35), (0, 0.60))
+    with pytest.raises(LimitExceededError, match=r"collective\.utilization min"):
+        judged.judge("collective")

@@ -1,0 +1,79 @@
+"""The wheel holds all that the commands and the suites need outside a checkout."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.long  # building a wheel fetches setuptools
+
+TESTBED = next(
+    block
+    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    if "name: mine" in block
+)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's content and nothing of the checkout."""
+    if importlib.util.find_spec("pip") is None:
+        pytest.skip("pip is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True)
+    (wheel,) = folder.glob("*.whl")
+    target = folder / "site"
+    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    return target
+
+
+@pytest.fixture
+def run(installed: Path, tmp_path: Path):
+    """Run a module of the installed wheel in an empty folder; the checkout is not on its path."""
+    (tmp_path / "mine.yaml").write_text(TESTBED)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+
+    def run(*arguments: str) -> str:
+        ended = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env={**clean, "PYTHONPATH": str(installed)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        assert ended.returncode in (0, 1), ended.stdout + ended.stderr
+        return ended.stdout
+
+    return run
+
+
+def test_the_package_is_the_one_in_the_wheel(run, installed):
+    found = run("-c", "import lightrig.harness as h; print(h.__file__)").strip()
+    assert Path(found).is_relative_to(installed)
+
+
+@pytest.mark.parametrize("system", ["acos", "infinitehbd", "mixnet", "opus", "railx"])
+def test_claims_of_every_system_are_computed(run, system):
+    program = "from lightrig.harness.cli import main; main()"
+    assert "agrees" in run("-c", program, "claims", system, "--results", "none")
+
+
+def test_a_testbed_file_is_checked(run):
+    program = "from lightrig.harness.cli import main; main()"
+    assert "straight (4 circuits, 2 links)" in run("-c", program, "check", "mine.yaml")
+
+
+def test_suites_run_from_the_package(run):
+    options = ("--testbed", "mine.yaml", "--instruments", "simulated", "--samples", "5")
+    ended = run("-m", "pytest", "--pyargs", "lightrig.suites", *options)
+    assert "test_reconfiguration.py::test_between_plans[mine/straight-to-crossed]" in ended
+    assert " failed" not in ended

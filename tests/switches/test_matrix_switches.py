@@ -1,0 +1,174 @@
+"""Matrix switches of other makers: what is asked is made, read back, nobody else's is touched."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from lightrig.harness.bench import Bench, bind
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.simulated.devices.simulated_calient_s import PAGE
+from lightrig.instruments.simulated.world.world import World
+from lightrig.testbeds import Circuit, load
+
+N = 24
+MODELS = {"calient-s": "tl1", "sonic-ocs": "ssh", "dicon-gp600": "scpi"}
+FILE = """
+name: matrix
+switches:
+  ocs: {{model: {model}, address: "{scheme}://ocs.invalid", size: 24x24, options: {{{options}}}}}
+"""
+
+
+@contextmanager
+def bench(folder: Path, model: str, options: str = "") -> Iterator[Bench]:
+    path = folder / "matrix.yaml"
+    path.write_text(FILE.format(model=model, scheme=MODELS[model], options=options))
+    bound = bind(load(path), "simulated", seed=4)
+    try:
+        yield bound
+    finally:
+        bound.close()
+
+
+def set_to(bound: Bench, wanted: set[Circuit]) -> None:
+    switch = bound.switches["ocs"]
+    held = switch.circuits()
+    operation = switch.change(held - wanted, wanted - held)
+    assert operation.done().latest >= operation.sent.earliest
+
+
+permutations = st.permutations(range(1, N + 1)).flatmap(
+    lambda order: st.integers(0, N).map(
+        lambda count: {Circuit(i + 1, N + order[i]) for i in range(count)}
+    )
+)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@settings(max_examples=4)
+@given(sequence=st.lists(permutations, min_size=2, max_size=3))
+def test_requested_circuits_are_made(
+    tmp_path_factory: pytest.TempPathFactory, model: str, sequence: list[set[Circuit]]
+) -> None:
+    with bench(tmp_path_factory.mktemp("matrix"), model) as bound:
+        for wanted in sequence:
+            set_to(bound, wanted)
+            assert bound.switches["ocs"].circuits() == wanted
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_identity_is_complete(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model) as bound:
+        identity = bound.identities["ocs"]
+        assert identity.simulated
+        assert identity.model
+        assert identity.firmware
+
+
+@pytest.mark.parametrize("model", ["calient-s", "sonic-ocs"])
+def test_a_busy_port_is_denied_with_the_switchs_text(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model) as bound:
+        set_to(bound, {Circuit(1, N + 2)})
+        with pytest.raises(DeniedError) as denied:
+            bound.switches["ocs"].change(set(), {Circuit(3, N + 2)}).done()
+        assert "ocs" in str(denied.value)
+        assert "in use" in denied.value.text or "Not Idle" in denied.value.text
+        set_to(bound, {Circuit(3, N + 2)})
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_port_that_does_not_exist_is_denied(tmp_path: Path, model: str) -> None:
+    with bench(tmp_path, model) as bound, pytest.raises(DeniedError):
+        bound.switches["ocs"].change(set(), {Circuit(1, 2 * N + 1)}).done()
+
+
+def test_dicon_makes_a_whole_change_in_one_write(tmp_path: Path) -> None:
+    with bench(tmp_path, "dicon-gp600") as bound:
+        wanted = {Circuit(i, N + i) for i in range(1, N + 1)}
+        bound.switches["ocs"].change(set(), wanted).done()
+        asked = [line for line in bound.switches["ocs"].wire() if "X1 CH 1 1" in line]
+        assert len(asked) == 1
+        assert "X1 CH 24 24" in asked[0]
+
+
+# ------------------------------------------------------------------------------- Calient
+
+
+def test_calient_pages_a_long_answer(tmp_path: Path) -> None:
+    with bench(tmp_path, "calient-s") as bound:
+        wanted = {Circuit(i, N + i) for i in range(1, PAGE + 4)}
+        set_to(bound, wanted)
+        assert bound.switches["ocs"].circuits() == wanted
+
+
+def test_calient_leaves_half_of_a_two_way_connection(tmp_path: Path) -> None:
+    with bench(tmp_path, "calient-s") as bound:
+        assert bound.world is not None
+        service = bound.world.services["ocs"]
+        session = bound.switches["ocs"]
+        session.circuits()
+        commands = session._commands
+        commands.command("ENT-CRS", "1.1.1,1.1.2", "", "THEIRS,2WAY")
+        commands.command("ACT-CRS", "1.1.1,1.1.2", "", "1.1.1-1.1.2,THEIRS")
+        both = {Circuit(1, N + 2), Circuit(2, N + 1)}
+        assert session.circuits() == both
+        with pytest.raises(DeniedError, match="group THEIRS"):
+            session.change({Circuit(1, N + 2)}, set())
+        assert session.circuits() == both
+        session.change(both, set()).done()
+        assert session.circuits() == frozenset()
+        assert service.port
+
+
+def test_calient_shows_no_power_as_none(tmp_path: Path) -> None:
+    with bench(tmp_path, "calient-s") as bound:
+        reading = bound.switches["ocs"].power([1, N + 1])
+        assert dict(reading.dbm) == {1: -60.0, N + 1: -60.0}
+
+
+def test_tl1_typed_at_a_calient(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.yaml"
+    path.write_text(FILE.format(model="calient-s", scheme="tl1", options=""))
+    clock = SystemClock()
+    world = World(load(path), clock, 1)
+    try:
+        service = world.services["ocs"]
+        line = socket.create_connection((service.host, service.port), timeout=30)
+        user, password = service.login
+        line.sendall(f"ACT-USER::{user}:1::{password};RTRV-NE:::2:;".encode())
+        text = ""
+        while text.count("\r\n;") < 2:
+            text += line.recv(4096).decode()
+        assert f'"{user}:{user},2"' in text
+        assert "SERIALNUMBER=SIM-ocs,SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S320" in text
+        line.close()
+    finally:
+        world.close()
+        clock.close()
+
+
+# ---------------------------------------------------------------------------- SONiC OCS
+
+
+def test_sonic_takes_down_what_only_the_hardware_has(tmp_path: Path) -> None:
+    with bench(tmp_path, "sonic-ocs", 'stale: "5A-6B,7A-8B"') as bound:
+        switch = bound.switches["ocs"]
+        stale = {Circuit(5, N + 6), Circuit(7, N + 8)}
+        assert switch.circuits() == stale
+        set_to(bound, {Circuit(5, N + 7), Circuit(7, N + 8)})
+        assert switch.circuits() == {Circuit(5, N + 7), Circuit(7, N + 8)}
+
+
+def test_sonic_is_done_when_all_is_tuned(tmp_path: Path) -> None:
+    with bench(tmp_path, "sonic-ocs") as bound:
+        operation = bound.switches["ocs"].change(set(), {Circuit(1, N + 1)})
+        done = operation.done()
+        assert done.earliest >= operation.sent.latest
+        shown = [line for line in bound.switches["ocs"].wire() if "update" in line]
+        assert "sudo -n config ocs cross-connect add 1A-1B update" in shown[0]

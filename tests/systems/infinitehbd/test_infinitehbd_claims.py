@@ -1,0 +1,95 @@
+"""What the paper's figures come to when they are computed again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lightrig.harness.claims import check_claims, load_published
+from lightrig.harness.claims.published import PUBLISHED
+from lightrig.harness.record import Results
+from lightrig.harness.systems.infinitehbd.claims import COMPUTED
+from lightrig.harness.systems.infinitehbd.planning.figures import CHARTS
+from lightrig.harness.systems.infinitehbd.planning.theory import (
+    MODEL_USE,
+    PcieFraming,
+    ring_utilisation,
+    waste_bound,
+)
+
+DIFFER = {
+    "faulty-nodes-p99",
+    "half-faults",
+    "node-faults-p99",
+    "power-nvl-36x2",
+    "cost-share-tpuv4",
+    "cost-share-nvl-72",
+}
+"""Where the figure as printed does not follow from what it is said to follow from."""
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory):
+    published = load_published(PUBLISHED / "infinitehbd.yaml")
+    empty: Path = tmp_path_factory.mktemp("empty")
+    return {one.claim.name: one for one in check_claims(published, Results(empty))}
+
+
+def test_all_that_is_computed_answers_a_claim_and_is_never_called_measured(checked):
+    kinds = {name: one.kind for name, one in checked.items() if one.claim.computed}
+    assert set(kinds) >= set(COMPUTED)
+    assert set(kinds.values()) == {"computed"}
+
+
+def test_what_differs_is_known_and_says_why(checked):
+    differ = {name for name, one in checked.items() if one.outcome == "differs"}
+    assert differ == DIFFER
+    for name in differ:
+        assert checked[name].claim.erratum or checked[name].claim.note
+
+
+def test_the_figures_of_the_trace(checked):
+    assert checked["faulty-nodes"].ours.value == pytest.approx(0.0234, abs=0.00005)
+    assert checked["faulty-nodes-p99"].ours.value == 0.0775
+    waste = checked["waste-3-hop"].ours
+    assert (waste.n, waste.lower < 0.0053 < waste.upper) == (20, True)
+    assert checked["waste-3-hop"].outcome == "agrees"
+
+
+def test_the_tables_are_those_printed_but_for_one_cell(checked):
+    assert checked["power-nvl-36x2"].ours.value == pytest.approx(152.125)
+    assert checked["cost-infinitehbd-2"].ours.value == pytest.approx(2626.80)
+    for row in MODEL_USE.values():
+        tp, pp, dp = row.parallel
+        assert tp * pp * dp == row.gpus
+    assert waste_bound(2, 4, 32, 0.0367) == pytest.approx(0.0754, abs=0.00005)
+
+
+def test_a_ring_s_utilisation_tends_to_the_wire_s_whatever_its_ranks():
+    wire = PcieFraming().efficiency
+    for ranks in (2, 16, 32):
+        large = ring_utilisation(ranks, 1 << 40, 1536e9, wire, 2_000)
+        assert large == pytest.approx(wire, rel=1e-3)
+        assert ring_utilisation(ranks, 1 << 20, 1536e9, wire, 2_000) < large
+    assert PcieFraming(answers=0).efficiency == pytest.approx(128 / 152 * 128 / 130)
+
+
+@pytest.mark.parametrize("name", ["waste-over-faults", "cross-tor-traffic"])
+def test_a_chart_s_lines_lie_in_their_bands_and_its_shares_are_shares(name):
+    chart = CHARTS[name]()
+    for one in chart.series:
+        assert one.x.size == one.y.size == one.low.size == one.high.size
+        # A mean can leave the band of 95 % of a few draws, but not the draws.
+        assert (one.y >= 0).all()
+        assert (one.y <= 1 + 1e-9).all()
+        assert (one.low <= one.high).all()
+
+
+def test_a_distribution_over_time_climbs_to_one():
+    chart = CHARTS["waste-distribution"]()
+    for one in chart.series:
+        assert (np.diff(one.y) >= -1e-12).all()
+    lines = {one.name: one for one in chart.series}
+    assert lines["InfiniteHBD (K=3)"].y[-1] == pytest.approx(1)
+    best, worst = lines["Big-Switch"], lines["SiP-Ring"]
+    assert (best.y >= worst.y).all()

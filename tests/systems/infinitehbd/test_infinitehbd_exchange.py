@@ -1,0 +1,63 @@
+"""All-to-all by binary exchange: every item arrives, and only over links that are there."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, powers_of_two
+from lightrig.harness.systems.infinitehbd.planning.exchange import (
+    Round,
+    exchange,
+    exchange_ns,
+    largest_parallelism,
+    rounds,
+)
+
+RANKS = st.integers(0, 5).map(lambda power: 1 << power)
+
+
+@given(RANKS)
+def test_everybody_gets_what_all_had_for_them(ranks):
+    data = np.arange(ranks * ranks).reshape(ranks, ranks)
+    assert (exchange(data) == data.T).all()
+
+
+@pytest.mark.parametrize("ranks", [4, 8, 16])
+def test_with_the_printed_mask_data_goes_missing(ranks, monkeypatch):
+    printed = [Round(r.distance, r.partner, r.partner & r.distance) for r in rounds(ranks)]
+    monkeypatch.setattr(
+        "lightrig.harness.systems.infinitehbd.planning.exchange.rounds", lambda _: printed
+    )
+    data = np.arange(ranks * ranks).reshape(ranks, ranks)
+    assert (exchange(data) != data.T).any()
+
+
+@given(RANKS)
+def test_partners_are_a_power_of_two_apart_and_mutual(ranks):
+    hops = powers_of_two(2 * ranks, max(1, int(math.log2(ranks)))).hops
+    for turn in rounds(ranks):
+        rank = np.arange(ranks)
+        assert turn.distance in hops
+        assert (abs(turn.partner - rank) == turn.distance).all()
+        assert (turn.partner[turn.partner] == rank).all()
+        # What is handed over is for the half that the partner is in.
+        assert ((turn.sent <= turn.partner) & (turn.partner < turn.sent + turn.distance)).all()
+
+
+def test_its_time_is_the_formula_s():
+    ours = exchange_ns(16, 1 << 20, 800e9, 70_000)
+    assert ours == pytest.approx(math.log2(16) * (70_000 + 8e9 * (8 << 20) / 800e9))
+    assert exchange_ns(1, 1, 1, 1) == 0
+
+
+def test_the_reach_of_a_node_s_bundles():
+    assert (largest_parallelism(4), largest_parallelism(8)) == (64, 2048)
+
+
+def test_only_a_power_of_two_can_exchange():
+    for ranks in (0, 3, 12):
+        with pytest.raises(InfiniteHbdError, match=f"found {ranks} ranks"):
+            rounds(ranks)

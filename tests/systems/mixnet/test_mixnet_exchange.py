@@ -1,0 +1,145 @@
+"""What happens to every byte of an all-to-all, and to every value of an all-reduce."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightrig.harness.systems.mixnet.planning import (
+    Failures,
+    Gpu,
+    Region,
+    RegionError,
+    Routing,
+    all_reduce,
+    all_to_all,
+    nic_loads,
+    plan_region,
+)
+from lightrig.testbeds import Link, Port
+
+
+@st.composite
+def networks(draw):
+    """A small region, part of which may have failed, with links for some demand."""
+    servers = draw(st.integers(2, 4))
+    region = Region.uniform(servers, draw(st.integers(1, 3)), draw(st.integers(1, 2)), gpus=4)
+    gone = draw(st.sets(st.sampled_from([p for s in region.servers for p in s.ports]), max_size=2))
+    left = region.without(Failures(nics=frozenset(gone)))
+    demand = np.zeros((servers, servers))
+    count = servers * (servers - 1) // 2
+    sizes = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
+    demand[np.triu_indices(servers, 1)] = sizes
+    return Routing(left, plan_region(left, demand))
+
+
+def reachable(routing, a, b):
+    try:
+        routing.route(a, b)
+    except RegionError:
+        return False
+    return True
+
+
+@settings(max_examples=40)
+@given(networks(), st.data())
+def test_every_byte_arrives_and_none_is_made_up(routing, data):
+    gpus = [Gpu(n, g) for n, s in enumerate(routing.region.servers) for g in s.gpus]
+    flows = st.tuples(st.sampled_from(gpus), st.sampled_from(gpus))
+    drawn = data.draw(st.dictionaries(flows, st.integers(0, 50), max_size=12))
+    demand = {f: n for f, n in drawn.items() if reachable(routing, f[0].server, f[1].server)}
+    held = {flow: Counter({flow[0]: size}) for flow, size in demand.items()}
+    stages = defaultdict(list)
+    for transfer in all_to_all(demand, routing):
+        stages[transfer.stage].append(transfer)
+    for _, transfers in sorted(stages.items()):
+        for one in transfers:  # everything leaves before anything of the stage arrives
+            held[one.flow][one.source] -= one.size
+            assert held[one.flow][one.source] >= 0
+        for one in transfers:
+            held[one.flow][one.sink] += one.size
+    for flow, size in demand.items():
+        assert +held[flow] == Counter({flow[1]: size} if size else {})
+
+
+@settings(max_examples=40)
+@given(networks())
+def test_transfers_use_what_their_medium_joins(routing):
+    gpus = [Gpu(n, g) for n, s in enumerate(routing.region.servers) for g in s.gpus]
+    demand = {
+        (a, b): 7 for a in gpus for b in gpus if a != b and reachable(routing, a.server, b.server)
+    }
+    packet = {port for server in routing.region.servers for port in server.packet}
+    for one in all_to_all(demand, routing):
+        if one.ports is None:
+            assert one.source.server == one.sink.server
+            assert one.medium == "nvlink"
+            continue
+        assert [routing.delegate(port) for port in one.ports] == [one.source, one.sink]
+        if one.medium == "optical":
+            assert Link(*one.ports) in routing.links
+        else:
+            assert set(one.ports) <= packet
+
+
+def test_parallel_links_share_to_within_a_byte():
+    region = Region.uniform(2, optical=3)
+    links = tuple(Link(Port("server0", f"nic{n}"), Port("server1", f"nic{n}")) for n in range(3))
+    demand = {(Gpu(0, a), Gpu(1, b)): 10 + a * b for a in range(8) for b in range(8)}
+    loads = nic_loads(all_to_all(demand, Routing(region, links)))
+    sent = [loads[Port("server0", f"nic{n}"), "sent"] for n in range(3)]
+    assert sum(sent) == sum(demand.values())
+    assert max(sent) - min(sent) <= 1
+    assert (Port("server0", "nic3"), "sent") not in loads
+
+
+def test_what_stays_in_a_server_never_waits_for_a_gather():
+    demand = {(Gpu(0, 0), Gpu(0, 5)): 3, (Gpu(0, 1), Gpu(0, 1)): 9}
+    (only,) = all_to_all(demand, Routing(Region.uniform(2, optical=1), ()))
+    assert (only.step, only.size) == ("local", 3)
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(1, 5), st.integers(1, 3), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9)
+)
+def test_every_gpu_holds_the_sum(servers, packet, gpus, elements, seed):
+    region = Region.uniform(servers, optical=1, packet=packet, gpus=gpus)
+    random = np.random.default_rng(seed)
+    values = {
+        Gpu(n, g): random.integers(0, 9, elements)
+        for n, server in enumerate(region.servers)
+        for g in server.gpus
+    }
+    total = sum(values.values())
+    moves = all_reduce(elements, Routing(region, ()), range(servers))
+    for stage in sorted({move.stage for move in moves}):
+        now = [move for move in moves if move.stage == stage]
+        sent = [values[move.source][move.start : move.stop].copy() for move in now]
+        for move, what in zip(now, sent, strict=True):
+            part = values[move.sink][move.start : move.stop]
+            values[move.sink][move.start : move.stop] = part + what if move.how == "add" else what
+    assert all(np.array_equal(held, total) for held in values.values())
+
+
+def test_a_ring_sends_as_much_as_a_ring_must():
+    region = Region.uniform(4, optical=1, packet=2)
+    moves = all_reduce(800, Routing(region, ()), range(4))
+    sent = Counter()
+    for move in moves:
+        if move.source.server != move.sink.server:
+            sent[move.source] += move.stop - move.start
+    assert set(sent.values()) == {2 * 3 * 400 // 4}
+    assert len(sent) == 2 * 4
+
+
+def test_a_server_without_packet_nics_still_takes_part():
+    region = Region.uniform(3, optical=1)
+    left = region.without(Failures(nics=frozenset({Port("server1", "nic1")})))
+    moves = all_reduce(30, Routing(left, ()), range(3))
+    assert Gpu(1, 0) in {move.sink for move in moves}
+    nothing = region.without(Failures(gpus=frozenset(("server1", g) for g in range(8))))
+    with pytest.raises(RegionError, match="server1 has no working GPU"):
+        all_reduce(30, Routing(nothing, ()), range(3))

@@ -1,0 +1,141 @@
+"""G1, G2 and O1 hold, and nobody waits for ever, whatever order things happen in.
+
+A hundred thousand random schedules are tried by `LIGHTRIG_SCHEDULES=100000 pytest
+tests/systems/opus/test_opus_interleavings.py`; by default fewer.
+"""
+
+import os
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from systems.opus import opus_schedules
+from systems.opus.opus_schedules import a_step, apart, at_random, every_one, out_and_back
+
+from lightrig.harness.systems.opus.planning.controller import Barrier, Controller
+from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.planning.shim import Mode, Shim
+from lightrig.harness.systems.opus.planning.topology import TopologyId
+
+SCHEDULES = int(os.environ.get("LIGHTRIG_SCHEDULES", "150"))
+LONG = SCHEDULES >= 10_000
+PARTS = 4
+JOBS = (
+    Job.grid("pairs", 2, [2]),
+    Job.grid("three stages", 3, [2]),
+    Job.grid("pipeline", 3, [1]),
+    Job.grid("odd rings", 2, [3]),
+    Job.grid("two rails", 2, [1], rails=2),
+    Job.grid("four rings, two rails", 2, [2], rails=2),
+)
+MODES: tuple[Mode, ...] = ("default", "provisioning")
+
+
+@pytest.mark.timeout(120 + SCHEDULES // PARTS // 4)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_schedules_with_faults(part: int) -> None:
+    ends: Counter[str] = Counter()
+    for seed in range(part, SCHEDULES, PARTS):
+        job, mode = JOBS[seed // PARTS % 6], MODES[seed // PARTS // 6 % 2]
+        faults, steps = (0, 3, 10)[seed // PARTS // 12 % 3], 1 + (seed % 11 == 0)
+        ended, broken = at_random(job, mode, seed, faults, steps)
+        assert not broken, f"{job.name}, {mode}, seed {seed}: {broken}"
+        assert ended != "stuck", f"{job.name}, {mode}, seed {seed}"
+        assert faults or ended == "done", f"{job.name}, {mode}, seed {seed}: {ended}"
+        ends[ended] += 1
+    assert ends["done"] > ends["told that no rail is left"]
+    assert ends["done on a ring"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", [out_and_back, a_step] if LONG else [out_and_back])
+def test_every_schedule_of_two_ranks_with_a_fault(
+    mode: Mode, program: opus_schedules.Program
+) -> None:
+    _, ends, broken = every_one(Job.grid("two", 2, [1]), mode, program, faults=1)
+    assert not broken
+    assert ends["done"] > 0
+    assert not ends["stuck"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.parametrize("mode", MODES if LONG else MODES[1:])
+def test_every_schedule_of_four_ranks(mode: Mode) -> None:
+    program = a_step if LONG else out_and_back
+    states, ends, broken = every_one(Job.grid("four", 2, [2]), mode, program, most=2_000_000)
+    assert not broken
+    assert ends == {"done": 1}
+    assert states > 10_000
+
+
+class GroupAlone(Controller):
+    """As printed: a group that is ready moves its stages, whoever else is on them."""
+
+    __slots__ = ()
+
+    def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
+        return True
+
+
+class BlindToHolders(Controller):
+    """Waits for who wants a change, not for who loses a link by it."""
+
+    __slots__ = ()
+
+    def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
+        nobody = replace(self, holding=(0,) * len(self.holding))
+        return Controller._may_change(nobody, rail, topology, target)
+
+
+class Hasty(Controller):
+    """Grants what is being changed."""
+
+    __slots__ = ()
+
+    def _is_served(self, barrier: Barrier) -> bool:
+        rails = tuple(
+            replace(rail, topology=rail.target or rail.topology, target=None) for rail in self.rails
+        )
+        return Controller._is_served(replace(self, rails=rails), barrier)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "width", "promise"),
+    [(GroupAlone, 2, "G2"), (BlindToHolders, 1, "G2")],
+    ids=["group alone", "blind to holders"],
+)
+def test_a_controller_that_is_wrong_is_found(
+    monkeypatch: pytest.MonkeyPatch, wrong: type[Controller], width: int, promise: str
+) -> None:
+    monkeypatch.setattr(opus_schedules, "Controller", wrong)
+    _, _, broken = every_one(Job.grid("few", 2, [width]), "default", out_and_back)
+    assert broken
+    assert broken[0].startswith(promise)
+
+
+def test_granting_what_is_being_changed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a third stage, whose message comes in between."""
+    monkeypatch.setattr(opus_schedules, "Controller", Hasty)
+    seen = {line for seed in range(40) for line in at_random(JOBS[2], "default", seed, 0)[1]}
+    assert any(line.startswith("under reconfiguration") for line in seen)
+    assert any(line.startswith("G1") for line in seen)
+
+
+def test_starting_on_what_was_granted_before_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shim, "_is_granted", property(lambda self: self.granted is not None))
+    _, _, broken = every_one(Job.grid("two", 2, [1]), "default", out_and_back)
+    assert broken
+    assert broken[0].startswith("G1")
+
+
+def test_without_releases_everybody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The printed default mode has none: who has sent says nothing until it asks again."""
+    job = Job.grid("two", 2, [1])
+    assert every_one(job, "default", apart)[1] == {"done": 1}
+
+    def silent(self: Shim) -> tuple[Shim, tuple[()]]:
+        return replace(self, granted=None), ()
+
+    monkeypatch.setattr(Shim, "_give_back", silent)
+    assert every_one(job, "default", apart)[1]["stuck"] > 0

@@ -1,0 +1,186 @@
+"""Opus acting in time: emulated ranks on a clock, on nothing, and on a simulated Polatis."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from systems.opus.opus_world import attachments
+
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.systems.opus.measurements.rewiring import rows
+from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
+from lightrig.harness.systems.opus.planning.controller import Controller
+from lightrig.harness.systems.opus.planning.messages import Rewire
+from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.shim import Mode, Shim
+from lightrig.harness.systems.opus.planning.steps import phase_tables
+from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
+from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.runtime import (
+    FabricRails,
+    Rails,
+    RailsLostError,
+    emulate,
+    fitting_job,
+)
+from lightrig.harness.systems.opus.runtime.on_fabric import attachments_of
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.testbeds import LightrigError, load
+
+HOME = Path(__file__).parents[3] / "testbeds"
+MS = 1_000_000
+JOB = Job.grid("llama", 2, [2], rails=2)
+
+
+class Switches:
+    """Takes `delay` ns for each change; refuses those that `refuses` names, as often as it says."""
+
+    def __init__(self, clock: VirtualClock, delay: int = 50 * MS, **refuses: int) -> None:
+        self.clock, self.delay, self.refuses = clock, delay, refuses
+        self.done: list[Rewire] = []
+
+    def apply(self, rewire: Rewire) -> None:
+        self.clock.sleep(self.delay)
+        left = self.refuses.get(f"rail{rewire.rail}", 0)
+        if left:
+            self.refuses[f"rail{rewire.rail}"] = left - 1
+            raise LightrigError(f"ocs{rewire.rail} denied a command\nwith details")
+        self.done.append(rewire)
+
+
+def rails_on(switches: Switches, mode: Mode, steps: int = 2) -> tuple[Rails, dict[int, list]]:
+    tables = phase_tables(JOB, steps, microbatches=2, gathers=3)
+    shims = [Shim(rank, JOB.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
+    wirings = [Wiring.of(JOB, rail, attachments(JOB, rail)) for rail in range(2)]
+    rails = Rails(switches.clock, JOB, shims, wirings, switches.apply, ["ocs0", "ocs1"])
+    return rails, {rank: table.all() for rank, table in enumerate(tables)}
+
+
+def violations(rails: Rails, *pardoned: str) -> list[str]:
+    begun = TopologyId("00")
+    found = {
+        f"ocs{rail}": Wiring.of(JOB, rail, attachments(JOB, rail)).circuits(begun)
+        for rail in range(2)
+    }
+    return [str(v) for v in audit(rails.journal.events, found) if v.rule not in pardoned]
+
+
+def test_provisioning_hides_switching_behind_what_ranks_compute(clock: VirtualClock) -> None:
+    took = {}
+    for mode in ("default", "provisioning"):
+        rails, programs = rails_on(Switches(clock), mode)
+        began = clock.now()
+        emulate(rails, programs, transfer=20 * MS, compute=100 * MS)
+        took[mode] = clock.now() - began
+        assert violations(rails) == []
+    operations = len(programs[0])
+    assert took["provisioning"] < took["default"]
+    assert took["provisioning"] >= operations * 120 * MS
+
+
+@pytest.mark.parametrize("mode", ["default", "provisioning"])
+def test_without_delay_the_control_plane_costs_no_time(clock: VirtualClock, mode: Mode) -> None:
+    rails, programs = rails_on(Switches(clock, delay=0), mode)
+    began = clock.now()
+    emulate(rails, programs, transfer=20 * MS)
+    assert violations(rails) == []
+    waits = [wait.length for wait in rails.journal.waits if wait.rank == 0]
+    assert clock.now() - began >= len(programs[0]) * 20 * MS
+    assert len(waits) == len(programs[0])
+
+
+def test_a_refusal_is_tried_again(clock: VirtualClock) -> None:
+    rails, programs = rails_on(Switches(clock, rail0=2), "default")
+    emulate(rails, programs, transfer=20 * MS)
+    assert violations(rails) == []
+    assert [one.what for one in rails.journal.incidents] == [
+        "attempt 2 at version 1", "attempt 3 at version 1"
+    ]  # fmt: skip
+    assert {one.why for one in rails.journal.incidents} == {"ocs0 denied a command"}
+    assert rails.controller.rails[0].topology != GIANT_RING
+
+
+def test_a_rail_that_keeps_refusing_becomes_a_giant_ring(clock: VirtualClock) -> None:
+    rails, programs = rails_on(Switches(clock, rail0=3), "provisioning")
+    emulate(rails, programs, transfer=20 * MS)
+    assert violations(rails) == []
+    assert isinstance(rails.controller.rails[0].topology, GiantRing)
+    assert isinstance(rails.controller.rails[1].topology, TopologyId)
+    reached = [one for one in rails.journal.incidents if one.what == "giant ring reached"]
+    assert [one.rail for one in reached] == [0]
+    assert "after the job began: giant ring reached" in str(reached[0])
+    assert "ocs0 denied a command" in str(reached[0])
+
+
+def test_a_dead_rail_is_carried_by_the_other(clock: VirtualClock) -> None:
+    rails, programs = rails_on(Switches(clock, rail0=6), "default")
+    emulate(rails, programs, transfer=20 * MS)
+    assert violations(rails, "never confirmed") == []
+    assert rails.controller.rails[0].state == "dead"
+    assert set(rails.controller.carrier) == {1}
+    assert isinstance(rails.controller.rails[1].topology, GiantRing)
+
+
+def test_without_a_rail_everybody_is_told(clock: VirtualClock) -> None:
+    rails, programs = rails_on(Switches(clock, rail0=99, rail1=99), "default")
+    with pytest.raises(RailsLostError, match=r"no rail is left: ocs. denied|lost rank"):
+        emulate(rails, programs, transfer=20 * MS)
+
+
+def test_rows_say_how_long_and_why(clock: VirtualClock) -> None:
+    rails, programs = rails_on(Switches(clock, rail0=3), "default")
+    emulate(rails, programs, transfer=20 * MS)
+    kept = list(rows(rails.journal))
+    rewirings = [row for row in kept if row.quantity == "opus.rewiring"]
+    assert {row.value for row in rewirings if row.subject == "ocs1"} == {50 * MS}
+    incidents = [row for row in kept if row.quantity == "opus.incident"]
+    assert incidents[-1].conditions == {
+        "what": "giant ring reached",
+        "why": "ocs0 denied a command",
+    }
+    waits = [row for row in kept if row.quantity == "opus.wait"]
+    assert len(waits) == sum(map(len, programs.values()))
+
+
+def test_the_system_clock_will_do() -> None:
+    clock = SystemClock()
+    rails, programs = rails_on(Switches(clock, delay=0), "provisioning", steps=1)
+    emulate(rails, programs, transfer=0)
+    clock.close()
+    assert violations(rails) == []
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    bound = bind(load(HOME / "opus.yaml"), "simulated", 1)
+    yield bound
+    bound.close()
+
+
+def test_on_a_simulated_polatis(bench: Bench) -> None:
+    fabric = Fabric(bench)
+    found = bench.switches["ocs"].circuits()
+    job = fitting_job(bench.testbed, "llama")
+    on_fabric = FabricRails(fabric, job)
+    on_fabric.set(TopologyId("00"))
+    tables = phase_tables(job, 1, microbatches=2)
+    shims = [Shim(rank, job.stage_of[rank], table) for rank, table in enumerate(tables)]
+    rails = Rails(
+        bench.clock, job, shims, on_fabric.wirings, on_fabric.apply, on_fabric.switches,
+        Controller.of(job, TopologyId("00")),
+    )  # fmt: skip
+    held = on_fabric.circuits()
+    emulate(rails, {r: t.all() for r, t in enumerate(tables)}, transfer=MS)
+    assert audit(rails.journal.events, held, on_fabric.cabled_ports()) == []
+    rewirings = [one for one in rails.journal.events if isinstance(one, Rewiring)]
+    # A stage of two ranks alone, or both of a rail's; never the other rail's.
+    assert {len(one.add) for one in rewirings} <= {4, 8}
+    assert bench.switches["ocs"].circuits() == on_fabric.circuits()["ocs"]
+    fabric.restore()
+    assert bench.switches["ocs"].circuits() == found
+
+
+def test_a_job_that_does_not_fit() -> None:
+    with pytest.raises(OpusError, match="no NIC for rank 4"):
+        attachments_of(load(HOME / "opus.yaml"), Job.grid("large", 4, [2]), 0)

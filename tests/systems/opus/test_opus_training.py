@@ -1,0 +1,113 @@
+"""A training job on four namespaces: its ranks find their circuits, with a stand-in for PyTorch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.systems.opus.measurements.training import (
+    changes,
+    control,
+    losses,
+    reconfigurations,
+    rows,
+    shifts,
+    step_times,
+)
+from lightrig.harness.systems.opus.planning.auditor import audit
+from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.training import TrainingFailedError
+from lightrig.testbeds import load
+
+STAND_IN = Path(__file__).parents[2] / "servers" / "stand_in_training"
+STEP = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+group = dist.new_group([0, 1]) or dist.new_group([2, 3])
+pair = dist.new_group([0, 2]) or dist.new_group([1, 3])
+ten = [torch.Tensor([1.0] * 10)]
+for step in range(int(sys.argv[1])):
+    group.allreduce(ten, None).wait()
+    if rank == int(sys.argv[2]) and step == 1:
+        group.allreduce(ten, None).wait()
+    pair.send(ten, 1 if rank < 2 else 0, 0).wait()
+    if rank > 1:
+        print("step", step, "loss", 1.0 / (step + 1))
+dist.destroy_process_group()
+"""
+NO_LISTENER = "-1"
+
+
+@pytest.fixture(scope="module")
+def job() -> Iterator[TrainingJob]:
+    """Ranks for the tests below, of which the last one ends them."""
+    if reason := kernel.available():
+        pytest.skip(reason)
+    bench = bind(load("testbeds/rails4.yaml"), "simulated", 1)
+    fabric = Fabric(bench)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(STAND_IN))
+        made = TrainingJob(fabric, fitting_job(bench.testbed, "llama"))
+    yield made
+    made.close()
+    fabric.restore()
+    bench.close()
+
+
+def script(steps: int, odd: str = NO_LISTENER) -> Script:
+    return Script(STEP, "step.py", (str(steps), odd))
+
+
+def test_circuits_follow_a_script_that_knows_nothing_of_them(job: TrainingJob) -> None:
+    tables, seen = job.profile(script(2))
+    assert [len(table.operations) for table in tables] == [2] * 4
+    assert {table.shifts for table in tables} == {2}
+    assert [loss.value for loss in losses(seen)] == [1.0, 1.0, 0.5, 0.5]
+    trained = job.train(script(3), tables, "default")
+    assert trained.rails is not None
+    # To whom server0 is joined, in one topology or the other, there is a hop of one link.
+    server = job.fabric.bench.servers["server0"]
+    assert isinstance(server, LinuxServer)
+    shown = server.commands.run(["ip", "route"]).stdout.splitlines()
+    ways = {line.split()[0]: line for line in shown if line.startswith("198.18")}
+    assert sorted(ways) == ["198.18.0.2", "198.18.0.3"]
+    assert not any("via" in way for way in ways.values())
+    own = job.on_fabric.cabled_ports()
+    assert not audit(trained.rails.journal.events, trained.found, own)
+    assert not trained.rails.journal.incidents
+    assert [loss.step for loss in losses(trained)] == [0, 0, 1, 1, 2, 2]
+    # From data to the pipeline in every step, and back in all but the first.
+    assert reconfigurations(trained, tables) == {0: [1, 2, 2], 1: [1, 2, 2]}
+    assert len(changes(trained)) == 3 + 2 * 2
+    assert len(step_times(trained)) == 2
+    assert len(list(rows(trained, {}))) == 6 + 2
+    found = shifts(trained, tables)
+    assert [shift.dimension for shift in found] == [0, 1, 0, 1, 0]
+    assert all(shift.waited > 0 and shift.exposed(10**9) > 0 for shift in found)
+
+
+def test_logical_switches_move_nothing(job: TrainingJob) -> None:
+    mesh = job.fabric.plans["mesh"]
+    tables, _ = job.profile(script(2))
+    trained = job.emulate(script(2), tables, "provisioning", mesh)
+    assert len(losses(trained)) == 4
+    took = control(trained, tables)
+    assert len(took) == 2
+    assert min(took) > 0
+    present = job.fabric.bench.switches["ocs"].circuits()
+    assert present == mesh.circuits["ocs"]
+
+
+def test_a_rank_that_does_something_else_ends_the_job(job: TrainingJob) -> None:
+    tables, _ = job.profile(script(2))
+    with pytest.raises(TrainingFailedError, match="server2 failed as rank 2") as failed:
+        job.train(script(3, odd="2"), tables, "default")
+    assert "rank 2 issued r0.d1.s1.0#2, expected r0.pp0-1.0#1" in str(failed.value)

@@ -1,0 +1,11 @@
+"""Figures of the paper that arithmetic answers."""
+
+from carousel.planning import rotation
+from lightrig.harness.claims.computed import Computed, exactly
+
+
+def _matchings() -> Computed:
+    return exactly(len(rotation(4)), "four servers, as in the prototype")
+
+
+COMPUTED = {"matchings": _matchings}

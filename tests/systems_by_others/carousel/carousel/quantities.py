@@ -1,0 +1,13 @@
+"""The quantities that only Carousel records."""
+
+from lightrig.harness.quantities.quantity import Quantity
+
+QUANTITIES = (
+    Quantity(
+        name="carousel.cycle",
+        unit="ns",
+        meaning="duration of one turn through all matchings",
+        better="lower",
+        section="Carousel",
+    ),
+)
