@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bench.served_lab import STRAIGHT, ServedLab, describe
 from real_time import over_soon
+from unused_ports import unused_ports
 
 from lightrig.harness.bench import Bench, LabUnavailableError, bind
 from lightrig.harness.modes import Mode
@@ -51,12 +52,8 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def closed_ports() -> dict[str, str]:
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in ALL]
-        return {
-            name: f"127.0.0.1:{listener.getsockname()[1]}"
-            for name, listener in zip(sorted(ALL), taken, strict=True)
-        }
+    ports = unused_ports(len(ALL))
+    return {name: f"127.0.0.1:{port}" for name, port in zip(sorted(ALL), ports, strict=True)}
 
 
 def test_placeholders_are_all_named_and_never_looked_up(

@@ -1,6 +1,5 @@
 """`lightrig serve` as a process of its own: what it says, writes and answers, and how it ends."""
 
-import contextlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from unused_ports import unused_ports
 
 from lightrig.harness.bench import bind
 from lightrig.harness.cli.app import application
@@ -51,17 +51,6 @@ def begin(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def first_of(count: int) -> int:
-    """A port that is free now, as are those after it."""
-    while True:
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            first: int = taken.getsockname()[1]
-            for port in range(first + 1, first + count):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
-
-
 @dataclass
 class Served:
     """The rack on loopback, and what was said and written of it."""
@@ -84,7 +73,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(rack: Path) -> Iterator[Served]:
-    file, port = rack.with_name("served.yaml"), first_of(len(NAMES))
+    file, port = rack.with_name("served.yaml"), unused_ports(len(NAMES))[0]
     with begin(rack, "--port", port, "--write", file, "--json") as process:
         try:
             assert process.stdout is not None

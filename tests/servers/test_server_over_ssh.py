@@ -16,6 +16,7 @@ import paramiko
 import pytest
 from real_time import over_soon
 from ssh_host import LOGIN, SshHost
+from unused_ports import unused_ports
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.capabilities import PortWatch
@@ -320,8 +321,7 @@ def test_the_password_is_in_no_trace(server: LinuxServer, host: SshHost) -> None
 
 
 def test_closed_port_error_names_the_address(open_shell: Callable[..., SshShell]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (port,) = unused_ports()
     with pytest.raises(UnreachableError, match=f"127.0.0.1:{port} after"):
         open_shell(port=port)
 

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from real_time import over_soon
+from unused_ports import unused_ports
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -68,8 +69,7 @@ def test_connections_are_counted_by_port(echoes):
 
 def test_it_listens_on_loopback_at_the_given_port(echoes):
     _, _, server = echoes
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = unused_ports()
     assert server.listen(Echo, port) == ("127.0.0.1", port)
 
 

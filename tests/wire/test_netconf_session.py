@@ -8,6 +8,7 @@ import time
 import pytest
 from real_time import LONG, over_soon, until
 from scripted_netconf import HELLO, LOGIN, NC, scripted_netconf
+from unused_ports import unused_ports
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -277,8 +278,7 @@ def test_non_ssh_server_is_unreachable(system_clock, tmp_path, monkeypatch):
 
 
 def test_missing_server_is_unreachable(system_clock):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    (port,) = unused_ports()
     for host, message in (("127.0.0.1", "refused"), ("ocs.invalid", "never looked up")):
         session = NetconfSession("ocs", host, port, system_clock, LOGIN)
         with pytest.raises(UnreachableError, match=message):

@@ -5,6 +5,7 @@ import socket
 import threading
 
 import pytest
+from unused_ports import unused_ports
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -37,8 +38,7 @@ def test_placeholders_are_never_looked_up(host, system_clock):
 
 
 def test_closed_port_error_names_address_and_time(system_clock):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    (port,) = unused_ports()
     session = Tl1Session("ocs", "127.0.0.1", port, system_clock)
     for _ in range(2):
         with pytest.raises(UnreachableError) as raised:

@@ -2,12 +2,12 @@
 
 import contextlib
 import gc
-import socket
 import time
 
 import pytest
 from faulty import MS, Fault, Faulty, Lines
 from real_time import LONG, over_soon, slack
+from unused_ports import unused_ports
 from vxi11_instrument import CLEAR, CLOSE, DESTROY_LINK, HALF, vxi11_instrument
 
 from lightrig.instruments.clock import SystemClock
@@ -171,8 +171,7 @@ def test_hislip_stamps_are_reproducible():
     ],
 )
 def test_missing_instrument_is_unreachable(opened, resource, why):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = unused_ports()
     with over_soon(), pytest.raises(UnreachableError, match=why):
         opened(Endpoint("visa", resource=resource.format(port=port))).query("*IDN?")
     gc.collect()  # sockets that were left open would be warned of here
