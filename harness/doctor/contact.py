@@ -1,10 +1,12 @@
 """Contact with each instrument: identity, round trip and error queue."""
 
 import statistics
+from collections.abc import Sequence
 
 from lightrig.harness.doctor.connect import ConnectedLab
 from lightrig.harness.doctor.findings import Findings
 from lightrig.instruments.core.capabilities import HasErrorQueue, Identified
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.model import Identity as Expected
 
@@ -27,6 +29,7 @@ def contact(lab: ConnectedLab, findings: Findings) -> None:
     for name, instrument in instruments.items():
         _identify(name, lab, testbed, findings)
         _round_trip(name, instrument, lab, findings)
+        _unconfirmed_facts(name, instrument, testbed, findings)
         if isinstance(instrument, HasErrorQueue):
             _error_queue(name, instrument, findings)
 
@@ -74,6 +77,23 @@ def _round_trip(name: str, instrument: Identified, lab: ConnectedLab, findings: 
     middle, low, high = statistics.median(took), min(took), max(took)
     text = f"{middle:.2f} ms (median of {len(took)}; {low:.2f} ... {high:.2f})"
     findings.ok(name, "round trip", text)
+
+
+def _unconfirmed_facts(
+    name: str, instrument: Identified, testbed: Testbed, findings: Findings
+) -> None:
+    """Note what the driver relies on on this wire and no source confirms."""
+    facts: Sequence[WireFact] = getattr(instrument, "wire_facts", ())
+    spec = testbed.switches.get(name) or testbed.instruments.get(name)
+    scheme = (spec.address or "").partition("://")[0] if spec is not None else ""
+    unconfirmed = [f.text for f in facts if f.is_about(scheme) and not f.confirmed]
+    if unconfirmed:
+        findings.note(
+            name,
+            "unconfirmed",
+            f"no source confirms what the driver does about: {'; '.join(unconfirmed)}",
+            "compare a trace with the manual of this unit (docs/devices.md)",
+        )
 
 
 def _error_queue(name: str, instrument: HasErrorQueue, findings: Findings) -> None:

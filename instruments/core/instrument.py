@@ -11,6 +11,7 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, InstrumentError
 from lightrig.instruments.core.registry import Spec
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Framing, Lines
 from lightrig.instruments.wire.session import DEFAULT_TIMEOUT, QuerySession, Resync
 from lightrig.instruments.wire.stream import Stream, serial_stream, tcp_stream
@@ -124,12 +125,15 @@ class Instrument:
         schemes: the wires that the driver supports, as addresses name them.
         shared_options: names under `options:` that only measurements or the simulated device read.
         options: all names that the testbed file may use under `options:`.
+        wire_facts: what the driver relies on, confirmed by a source or not; `lightrig doctor`
+            lists those that are not.
         sessions: the sessions with the instrument; they connect when first used.
     """
 
     schemes: ClassVar[Collection[str]] = ()
     shared_options: ClassVar[Collection[str]] = ()
     options: ClassVar[Collection[str]] = ()
+    wire_facts: ClassVar[Sequence[WireFact]] = ()
     sessions: Sequence[Session] = ()
 
     def __init_subclass__(cls) -> None:

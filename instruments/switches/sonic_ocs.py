@@ -1,24 +1,39 @@
 """SONiC on an optical circuit switch, through its command line over SSH."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.capabilities import Identity, Operation
+from lightrig.instruments.core.capabilities import FactoryLoss, Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.errors import DeniedError, NotDoneError
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    GarbledError,
+    InstrumentError,
+    NotDoneError,
+)
 from lightrig.instruments.core.instrument import Instrument, Option
 from lightrig.instruments.core.position_switch import PendingMove
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.servers.commands import CommandResult, Commands, Started
 from lightrig.testbeds import Circuit
 
 if TYPE_CHECKING:  # paramiko takes long to load; see `_connected`
     from lightrig.instruments.wire.ssh import SshShell
 
+_HLD = "SONiC OCS High Level Design, revision 0.5"
 _CONFIG = ("show", "ocs", "cross-connect", "config")
 _STATUS = ("show", "ocs", "cross-connect", "status")
-_ID = re.compile(r"(\d+)A-(\d+)B")
+_FACTORY_LOSS = ("show", "ocs", "factory-insertion-loss")
+_CONFIG_HEAD = ("id", "a_side", "b_side")
+_STATUS_HEAD = (*_CONFIG_HEAD, "a_side_status", "b_side_status")
+_FACTORY_LOSS_HEAD = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
+_PORT = r"(?:(\d+)-)?(\d+)"
+_ID = re.compile(rf"{_PORT}A-{_PORT}B")
+_DONE = frozenset({"tuned", "connected"})
+# Not `blocked`: a port that has just been given a cross-connect may report it still.
+_BROKEN = frozenset({"failed", "powered-off", "powered_off"})
 _POLL = 20_000_000
 _TUNING = 10_000_000_000
 _COMMANDS = 60_000_000_000
@@ -27,18 +42,38 @@ _COMMANDS = 60_000_000_000
 class SonicOcs(Instrument):
     """A switch whose ports have a side A, where light enters, and a side B, where it leaves.
 
-    Ingress i is iA, egress N + j is jB. A circuit exists where the hardware status shows it,
-    configured or not. An entry that only the hardware has cannot be deleted: it is added to the
-    configuration first. All of a change is one command line for a shell; it is done when every
-    new cross-connect is tuned on both sides.
+    Ingress i is iA, egress N + j is jB; in a chassis with `slot_ports` ports in each slot, port
+    i is the port `(i - 1) % slot_ports + 1` of its slot, as in `2-1A-1-3B`. A circuit exists where
+    the hardware status shows it, configured or not. An entry that only the hardware has cannot be
+    deleted: it is added to the configuration first.
 
-    Source: the commands and tables that SONiC's own test framework uses. The format of an error
-    is not documented, so any exit status other than zero is one.
+    A change is at most one list to delete and one list to add, in one line for a shell. Where an
+    added circuit takes a port of a removed one, the mode `update` moves it, without a command of
+    its own; otherwise the mode is `safe`, so that a port which somebody else took meanwhile is
+    denied by the switch. The change is done when every new cross-connect is tuned on both sides.
+
+    Source: SONiC OCS High Level Design, revision 0.5 of 2026-04-20, section 9 (command syntax,
+    modes, tables); sonic-mgmt, tests of `ocs cross-connect` (every success prints `succeeded`) and
+    module ocs_cross_connect (stale entries). Port states: `tuned` in the High Level Design,
+    `connected` and `failed` in the SONiC OCS developer guide of 2026-08. The text of a failure is
+    documented nowhere: a command that does not print `succeeded` has failed.
     """
 
     schemes = ("ssh",)
-    shared_options = ("stale",)
+    shared_options = ("stale", "port_states")
+    wire_facts = (
+        WireFact("lists, ranges and modes of `cross-connect add`", _HLD),
+        WireFact("every success prints `succeeded`", "sonic-mgmt, tests of ocs cross-connect"),
+        WireFact("stale entries: added, then deleted", "sonic-mgmt, module ocs_cross_connect"),
+        WireFact("state `tuned`; table of factory insertion loss", _HLD),
+        WireFact("states `connected`, `failed`", "SONiC OCS developer guide, 2026-08"),
+        WireFact("text and exit status of a failed command"),
+        WireFact("ranges of ids with slots; they are sent as lists"),
+        WireFact("lists of several ranges", "sonic-mgmt, test of batches"),
+        WireFact("length of a command line for lists of hundreds of circuits"),
+    )
     ports = Option(int, 0, "number of ports", attribute="ingress_count")
+    slot_ports = Option(int, 0, "ports in each slot of a chassis; 0 for ids without slots")
     become = Option(str, "sudo -n", "prefix of every command that changes something")
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
@@ -64,23 +99,43 @@ class SonicOcs(Instrument):
 
     def circuits(self) -> frozenset[Circuit]:
         """Return every cross-connect that the hardware status shows, configured or not."""
-        return frozenset(map(self._circuit, self._status()))
+        return frozenset(self._status())
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
-        """Begin to take down `remove` and make `add`, in one command line."""
-        added = [self._id(circuit) for circuit in sorted(add)]
-        configured = self._table(_CONFIG, 3) if remove else {}
-        lines = []
-        for one in map(self._id, sorted(remove)):
-            if one not in configured:  # stale: only the hardware has it
-                lines.append(self._config("add", one, "update"))
-            lines.append(self._config("delete", one))
-        lines += [self._config("add", one, "update") for one in added]
-        if not lines:
+        """Begin to take down `remove` and make `add`, in one command line.
+
+        Raises `DeniedError`, before anything is sent, where `add` would take a port of a
+        configured circuit that is not in `remove`.
+        """
+        added = sorted(add)
+        configured = self._configured() if remove else frozenset()
+        stale = sorted(set(remove) - configured)  # only the hardware has them
+        moved = {circuit for circuit in remove if _shares_a_port(circuit, added)} - set(stale)
+        if moved:
+            self._check_displaced(configured - set(remove), added)
+        deleted = sorted(set(remove) - moved)
+        commands = []
+        if stale:
+            commands.append(self._config("add", self._ids(stale), "update"))
+        if deleted:
+            commands.append(self._config("delete", self._ids(deleted)))
+        if added:
+            commands.append(self._config("add", self._ids(added), "update" if moved else "safe"))
+        if not commands:
             return PendingMove.nothing(self.clock)
-        command = " && ".join(lines)
-        started = self._connected().start(["sh", "-c", command])
-        return PendingMove(started.asked, lambda: self._finish(started, command, added))
+        started = self._connected().start(["sh", "-c", " && ".join(commands)])
+        return PendingMove(started.asked, lambda: self._finish(started, commands, added))
+
+    def factory_losses(self) -> Mapping[Circuit, FactoryLoss]:
+        """Return the insertion loss of each cross-connect as the maker measured it.
+
+        Of several conditions that are listed for a cross-connect the last counts. Raises
+        `DeniedError` where the switch has no such table.
+        """
+        return {
+            self._circuit(row[0]): FactoryLoss(*(self._number(row, i) for i in (3, 4, 1, 2)))
+            for row in self._table(_FACTORY_LOSS, _FACTORY_LOSS_HEAD)
+        }
 
     def wire(self) -> list[str]:
         """Return the last commands and their outcomes."""
@@ -94,65 +149,146 @@ class SonicOcs(Instrument):
 
     # -------------------------------------------------------------------------- change
 
-    def _finish(self, started: Started, command: str, added: Sequence[str]) -> Span:
+    def _finish(self, started: Started, commands: Sequence[str], added: Sequence[Circuit]) -> Span:
         result = started.result(_COMMANDS)
-        if result.status:
-            raise self._failed_command(command, result)
+        self._check_success(commands, result)
         before = result.at.latest
         deadline = before + _TUNING
-        while waiting := self._untuned(added):
+        while waiting := self._not_tuned(added):
             before = self.clock.now()
             if before > deadline:
-                raise self.failed(
-                    NotDoneError,
-                    f"does not tune {', '.join(waiting)}",
-                    command,
-                    ("try", "is there light, is a fiber plugged in on both sides?"),
-                )
+                raise self._not_done("does not tune", commands, waiting)
+            if broken := {c: s for c, s in waiting.items() if _BROKEN.intersection(s)}:
+                raise self._not_done("cannot make", commands, broken)
             self.clock.sleep(_POLL)
         return Span(started.asked.latest if not added else before, self.clock.now())
 
-    def _untuned(self, added: Sequence[str]) -> list[str]:
+    def _check_success(self, commands: Sequence[str], result: CommandResult) -> None:
+        """Check that each command printed its success; the exit status may be 0 after a failure."""
+        lines = [line.strip() for line in result.stdout.splitlines() if line.strip()]
+        succeeded = [line for line in lines if "succeeded" in line.lower()]
+        if result.status or len(succeeded) < len(commands):
+            failed = [line for line in lines if line not in succeeded]
+            output = result.stderr.strip() or "\n".join(failed)
+            raise self._failed_command(" && ".join(commands), result.status, output)
+
+    def _not_tuned(self, added: Sequence[Circuit]) -> dict[Circuit, tuple[str, ...]]:
+        """Return those of `added` that are not done yet, with the states of their sides."""
         if not added:
-            return []
+            return {}
         status = self._status()
-        return [one for one in added if status.get(one, ())[-2:] != ["tuned", "tuned"]]
+        states = {circuit: status.get(circuit, ("absent",)) for circuit in added}
+        return {c: sides for c, sides in states.items() if not _DONE.issuperset(sides)}
+
+    def _not_done(
+        self, what: str, commands: Sequence[str], states: Mapping[Circuit, Sequence[str]]
+    ) -> InstrumentError:
+        shown = ", ".join(f"{self._id(c)} ({', '.join(s)})" for c, s in sorted(states.items()))
+        return self.failed(
+            NotDoneError,
+            f"{what} {shown}",
+            " && ".join(commands),
+            ("try", "is there light, is a fiber plugged in on both sides?"),
+        )
+
+    def _check_displaced(self, existing: Iterable[Circuit], added: Sequence[Circuit]) -> None:
+        displaced = sorted(circuit for circuit in existing if _shares_a_port(circuit, added))
+        if displaced:
+            listed = ", ".join(map(self._id, displaced))
+            raise self.refused(
+                f"a port is in use by {listed}",
+                "the mode `update` would take it away from a circuit that was not to be removed",
+                "`show ocs cross-connect config` on the switch: who configured it?",
+            )
 
     def _config(self, verb: str, *rest: str) -> str:
         return f"{self.become} config ocs cross-connect {verb} {' '.join(rest)}".strip()
 
     # -------------------------------------------------------------------------- tables
 
-    def _status(self) -> dict[str, list[str]]:
-        return self._table(_STATUS, 5)
+    def _configured(self) -> frozenset[Circuit]:
+        return frozenset(self._circuit(row[0]) for row in self._table(_CONFIG, _CONFIG_HEAD))
 
-    def _table(self, command: Sequence[str], columns: int) -> dict[str, list[str]]:
-        """Return the rows of a table by their first column; raises `GarbledError`."""
+    def _status(self) -> dict[Circuit, tuple[str, ...]]:
+        """Return the states of both sides of each cross-connect that the hardware has."""
+        rows = self._table(_STATUS, _STATUS_HEAD)
+        return {self._circuit(row[0]): tuple(each.lower() for each in row[3:]) for row in rows}
+
+    def _table(self, command: Sequence[str], head: Sequence[str]) -> list[list[str]]:
+        """Return the rows of a table; raises `GarbledError`."""
         text = self._show(*command)
         rows = [line.split() for line in text.splitlines() if line.strip()]
-        if not rows or rows[0][:3] != ["id", "a_side", "b_side"]:
-            raise self.garbled(" ".join(command), text, "table of cross-connects")
-        table = {}
+        if not rows or rows[0] != list(head):
+            raise self.garbled(" ".join(command), text, f"table with the columns {', '.join(head)}")
+        table = []
         for row in rows[1:]:
             if set(row[0]) == {"-"}:
                 continue
-            if len(row) != columns or _ID.fullmatch(row[0]) is None:
+            if len(row) != len(head) or _ID.fullmatch(row[0].upper()) is None:
                 raise self.garbled(" ".join(command), " ".join(row), "row of this table")
-            table[row[0]] = row
+            table.append(row)
         return table
 
+    def _number(self, row: Sequence[str], column: int) -> float:
+        try:
+            return float(row[column])
+        except ValueError:
+            expected = f"row with a number in column {column + 1}"
+            raise self.garbled(" ".join(_FACTORY_LOSS), " ".join(row), expected) from None
+
+    # ---------------------------------------------------------------------------- ids
+
+    def _ids(self, circuits: Sequence[Circuit]) -> str:
+        """Return a list of circuits, in ascending order, with ranges where ports are neighbours."""
+        if self.slot_ports:
+            return ",".join(map(self._id, circuits))
+        runs: list[list[Circuit]] = []
+        for circuit in circuits:
+            last = runs[-1][-1] if runs else None
+            if last is not None and circuit == (last.ingress + 1, last.egress + 1):
+                runs[-1].append(circuit)
+            else:
+                runs.append([circuit])
+        return ",".join(
+            self._id(run[0])
+            if len(run) == 1
+            else f"{run[0].ingress}A..{run[-1].ingress}A"
+            f"-{run[0].egress - self.ports}B..{run[-1].egress - self.ports}B"
+            for run in runs
+        )
+
     def _id(self, circuit: Circuit) -> str:
-        return f"{circuit.ingress}A-{circuit.egress - self.ports}B"
+        return f"{self._port(circuit.ingress)}A-{self._port(circuit.egress - self.ports)}B"
+
+    def _port(self, number: int) -> str:
+        if not self.slot_ports:
+            return str(number)
+        slot, port = divmod(number - 1, self.slot_ports)
+        return f"{slot + 1}-{port + 1}"
 
     def _circuit(self, one: str) -> Circuit:
-        match = _ID.fullmatch(one)
+        match = _ID.fullmatch(one.upper())
         assert match is not None
-        return Circuit(int(match[1]), self.ports + int(match[2]))
+        return Circuit(
+            self._number_of(match[1], match[2], one),
+            self.ports + self._number_of(match[3], match[4], one),
+        )
+
+    def _number_of(self, slot: str | None, port: str, one: str) -> int:
+        if (slot is not None) != bool(self.slot_ports) or int(port) > (self.slot_ports or 1 << 30):
+            raise self.failed(
+                GarbledError,
+                f"names a cross-connect {one}",
+                "show ocs cross-connect",
+                ("try", f"`options: {{slot_ports: N}}` in the testbed file is {self.slot_ports}"),
+            )
+        return (int(slot) - 1) * self.slot_ports + int(port) if slot is not None else int(port)
 
     def _show(self, *command: str) -> str:
         result = self._connected().run(command)
         if result.status:
-            raise self._failed_command(" ".join(command), result)
+            output = result.stderr or result.stdout
+            raise self._failed_command(" ".join(command), result.status, output)
         return result.stdout
 
     def _connected(self) -> Commands:
@@ -172,7 +308,11 @@ class SonicOcs(Instrument):
             self._commands = Commands(self.name, self._shell, self.clock, wire=str(self.endpoint))
         return self._commands
 
-    def _failed_command(self, command: str, result: CommandResult) -> DeniedError:
-        output = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+    def _failed_command(self, command: str, status: int, output: str) -> DeniedError:
+        last = (output.strip().splitlines() or ["nothing"])[-1]
         advice = "the same by hand; may this user run `sudo -n config`?"
-        return self.denied(command, str(result.status), output[-1], advice=advice)
+        return self.denied(command, str(status), last, advice=advice)
+
+
+def _shares_a_port(circuit: Circuit, existing: Iterable[Circuit]) -> bool:
+    return any(circuit.ingress == e.ingress or circuit.egress == e.egress for e in existing)

@@ -151,24 +151,3 @@ def test_tl1_typed_at_a_calient(tmp_path: Path) -> None:
     finally:
         world.close()
         clock.close()
-
-
-# ---------------------------------------------------------------------------- SONiC OCS
-
-
-def test_sonic_takes_down_what_only_the_hardware_has(tmp_path: Path) -> None:
-    with bench(tmp_path, "sonic-ocs", 'stale: "5A-6B,7A-8B"') as bound:
-        switch = bound.switches["ocs"]
-        stale = {Circuit(5, N + 6), Circuit(7, N + 8)}
-        assert switch.circuits() == stale
-        set_to(bound, {Circuit(5, N + 7), Circuit(7, N + 8)})
-        assert switch.circuits() == {Circuit(5, N + 7), Circuit(7, N + 8)}
-
-
-def test_sonic_is_done_when_all_is_tuned(tmp_path: Path) -> None:
-    with bench(tmp_path, "sonic-ocs") as bound:
-        operation = bound.switches["ocs"].change(set(), {Circuit(1, N + 1)})
-        done = operation.done()
-        assert done.earliest >= operation.sent.latest
-        shown = [line for line in bound.switches["ocs"].wire() if "update" in line]
-        assert "sudo -n config ocs cross-connect add 1A-1B update" in shown[0]

@@ -22,6 +22,8 @@ from lightrig.instruments.core.capabilities.instruments import (
 )
 from lightrig.instruments.core.capabilities.light import (
     Attenuator,
+    FactoryCalibrated,
+    FactoryLoss,
     FastLog,
     LightSource,
     ModuleTelemetry,
@@ -52,6 +54,8 @@ __all__ = [
     "ClimateChamber",
     "ErrorCount",
     "ErrorCounter",
+    "FactoryCalibrated",
+    "FactoryLoss",
     "FastLog",
     "FecSide",
     "Gap",

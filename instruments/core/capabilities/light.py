@@ -44,6 +44,31 @@ class OpticalSwitch(Identified, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FactoryLoss:
+    """Insertion loss of one circuit as the maker of the switch measured it.
+
+    Attributes:
+        loss_db: the insertion loss, in dB.
+        accuracy_db: its stated accuracy, ± dB.
+        frequency_thz: optical frequency of that measurement, in THz.
+        temperature_c: temperature of the switch during it, in degrees Celsius.
+    """
+
+    loss_db: float
+    accuracy_db: float
+    frequency_thz: float
+    temperature_c: float
+
+
+@runtime_checkable
+class FactoryCalibrated(Protocol):
+    """A switch that stores the insertion losses that its maker measured."""
+
+    def factory_losses(self) -> Mapping[Circuit, FactoryLoss]:
+        """Return the factory loss of each circuit; raises `DeniedError` where none is stored."""
+
+
+@dataclass(frozen=True, slots=True)
 class Telemetry:
     """Telemetry of a module: temperature in degrees Celsius, power of its core and in all in W."""
 

@@ -2,11 +2,14 @@
 
 A cross-connect aA-bB connects side A of port a to side B of port b. Configuration and hardware
 have a table each: an entry that only the hardware has cannot be deleted before it is added
-again. Guessed: the time of a command, and the texts of errors.
+again. Written from the SONiC OCS High Level Design, revision 0.5, section 9 (syntax, modes,
+tables) and the expectations of the tests of sonic-mgmt (`cross-connect succeeded`, `does not
+exist`, ids in lower case, the help text). Guessed: the time of a command, the texts of all further
+failures, and their exit status.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
@@ -16,11 +19,35 @@ from lightrig.testbeds import Circuit, SwitchSpec
 PROCESSING = 300_000_000
 """Time of one command of the CLI, in ns."""
 
+FACTORY_ACCURACY_DB = 0.1
+"""Accuracy of a factory insertion loss, ± dB (the example of the High Level Design)."""
+
+_SPAN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?")
 _ID = re.compile(r"(\d+)A-(\d+)B")
+_MODES = ("safe", "update", "overwrite")
+_HELP = """\
+Usage: config ocs cross-connect add [OPTIONS] <cross_connects> [safe|update|overwrite]
+
+Options:
+  --help  Show this message and exit.
+"""
+# States of a port by vocabulary: without a cross-connect, while it is made, and made.
+_STATES = {
+    "hld": ("blocked", "tuning", "tuned"),
+    "guide": ("blocked", "tuning", "connected"),
+}
+
+
+class _SyntaxError(Exception):
+    pass
 
 
 class SimulatedSonicOcs:
-    """One switch; its option `stale` lists cross-connects that only the hardware has."""
+    """One switch.
+
+    Its option `stale` lists cross-connects that only the hardware has; `port_states` is `hld` or
+    `guide`, for the words of the High Level Design or of the developer guide.
+    """
 
     def __init__(self, context: DeviceContext) -> None:
         assert isinstance(context.spec, SwitchSpec)
@@ -28,10 +55,13 @@ class SimulatedSonicOcs:
         self._around = context
         self._spec = context.spec
         self._matrix = context.matrix
-        self._configured: list[str] = []
-        self._tuned_at: dict[str, int] = {}
-        for one in filter(None, str(self._spec.options.get("stale", "")).split(",")):
-            self._make(one.strip())
+        self._configured: set[Circuit] = set()
+        self._tuned_at: dict[Circuit, int] = {}
+        self._states = _STATES[str(self._spec.options.get("port_states", "hld"))]
+        self._labels: dict[str, str] = {}
+        stale = str(self._spec.options.get("stale", "")).replace(" ", "")
+        if stale:
+            self._make(self._parse(stale))
 
     def wires(self) -> Mapping[str, SessionFactory]:
         """Return no factories: commands are run over SSH."""
@@ -56,82 +86,171 @@ class SimulatedSonicOcs:
             tokens = tokens[2:] if tokens[1:2] == ["-n"] else tokens[1:]
         match list(tokens):
             case ["show", "version"]:
-                return self._printed(
+                return _printed(
                     "SONiC Software Version: SONiC.OCS-202505.1\n"
                     f"Platform: simulated-ocs\nSerial Number: {self._around.serial}\n"
                 )
-            case ["show", "ocs", "cross-connect", "config"]:
-                return self._printed(_table(("id", "a_side", "b_side"), self._config_rows()))
-            case ["show", "ocs", "cross-connect", "status"]:
-                head = ("id", "a_side", "b_side", "a_side_status", "b_side_status")
-                return self._printed(_table(head, self._status_rows()))
-            case ["config", "ocs", "cross-connect", "add", one, "update"]:
-                return self._add(one)
-            case ["config", "ocs", "cross-connect", "delete", one]:
-                return self._delete(one)
+            case ["show", "ocs", *what]:
+                return self._show(what)
+            case ["config", "ocs", *what]:
+                try:
+                    return self._configure(what)
+                except _SyntaxError as error:
+                    return _failed(f"Error: {error}")
             case ["show" | "config", *_]:
                 return ProgramOutcome("", "Error: No such command\n", 2, PROCESSING)
         return no_such_program(tokens or [""])
 
-    def _printed(self, text: str) -> ProgramOutcome:
-        return ProgramOutcome(text, took=PROCESSING)
+    # -------------------------------------------------------------------------- tables
 
-    def _config_rows(self) -> list[tuple[str, ...]]:
-        return [(one, *one.split("-")) for one in self._configured]
+    def _show(self, what: Sequence[str]) -> ProgramOutcome:
+        match list(what):
+            case ["cross-connect", "config"]:
+                head: tuple[str, ...] = ("id", "a_side", "b_side")
+                rows: list[tuple[str, ...]] = [
+                    self._sides(circuit) for circuit in sorted(self._configured)
+                ]
+            case ["cross-connect", "status"]:
+                head = ("id", "a_side", "b_side", "a_side_status", "b_side_status")
+                rows = [
+                    (*self._sides(circuit), *((self._state(circuit),) * 2))
+                    for circuit in sorted(self._tuned_at)
+                ]
+            case ["port", "config"]:
+                head = ("id", "label", "state")
+                rows = [(port, self._labels.get(port, ""), "normal") for port, _ in self._ports()]
+            case ["port", "status"]:
+                head = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")
+                rows = [self._port_status(*each) for each in self._ports()]
+            case ["factory-insertion-loss"]:
+                head = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
+                rows = list(self._factory_losses())
+            case _:
+                return ProgramOutcome("", "Error: No such command\n", 2, PROCESSING)
+        return _printed(_table(head, rows))
 
-    def _status_rows(self) -> list[tuple[str, ...]]:
-        now = self._around.clock.now()
-        return [
-            (one, *one.split("-"), *(("tuned" if at <= now else "tuning",) * 2))
-            for one, at in sorted(self._tuned_at.items())
-        ]
+    def _sides(self, circuit: Circuit) -> tuple[str, str, str]:
+        a = f"{circuit.ingress}A"
+        b = f"{circuit.egress - self._spec.ingress_count}B"
+        return f"{a}-{b}", a, b
 
-    def _circuit(self, one: str) -> Circuit | None:
-        match = _ID.fullmatch(one)
-        if match is None:
-            return None
-        circuit = Circuit(int(match[1]), self._spec.ingress_count + int(match[2]))
-        known = (
-            circuit.ingress in self._spec.ingress_ports
-            and circuit.egress in self._spec.egress_ports
-        )
-        return circuit if known else None
+    def _state(self, circuit: Circuit) -> str:
+        made = self._tuned_at[circuit] <= self._around.clock.now()
+        return self._states[2 if made else 1]
 
-    def _add(self, one: str) -> ProgramOutcome:
-        circuit = self._circuit(one)
-        if circuit is None:
-            return ProgramOutcome("", f"Error: invalid cross-connect {one}\n", 1, PROCESSING)
-        busy = [
-            existing
-            for existing in self._tuned_at
-            if existing != one and set(existing.split("-")) & set(one.split("-"))
-        ]
-        if busy:
-            return ProgramOutcome("", f"Error: port in use by {', '.join(busy)}\n", 1, PROCESSING)
-        if one not in self._configured:
-            self._configured.append(one)
-        if one not in self._tuned_at:
-            self._make(one)
-        return ProgramOutcome("", took=PROCESSING)
+    def _ports(self) -> Iterator[tuple[str, int]]:
+        for n in self._spec.ingress_ports:
+            yield f"{n}A", n
+        for n in self._spec.egress_ports:
+            yield f"{n - self._spec.ingress_count}B", n
 
-    def _make(self, one: str) -> None:
-        circuit = self._circuit(one)
-        if circuit is not None:
-            after = self._matrix.connect([circuit])
-            self._tuned_at[one] = self._around.clock.now() + after
+    def _port_status(self, name: str, port: int) -> tuple[str, ...]:
+        pin = "2" if name.endswith("A") else "1"
+        for circuit in self._tuned_at:
+            if port in circuit:
+                _, a, b = self._sides(circuit)
+                return name, "LC-UPC", pin, b if name == a else a, self._state(circuit)
+        return name, "LC-UPC", pin, "", self._states[0]
 
-    def _delete(self, one: str) -> ProgramOutcome:
-        if one not in self._configured:
-            return ProgramOutcome("", f"Error: cross-connect {one} does not exist\n", 1, PROCESSING)
-        self._configured.remove(one)
-        del self._tuned_at[one]
-        circuit = self._circuit(one)
-        assert circuit is not None
-        self._matrix.disconnect([circuit.ingress])
-        return ProgramOutcome("", took=PROCESSING)
+    def _factory_losses(self) -> Iterator[tuple[str, ...]]:
+        """Yield the true losses with the error of a factory that states ± 0.1 dB."""
+        for ingress in self._spec.ingress_ports:
+            for egress in self._spec.egress_ports:
+                circuit = Circuit(ingress, egress)
+                draw = self._around.chance.stream(f"{self._spec.name}/factory/{circuit}").normal()
+                loss = self._matrix.loss(circuit) + FACTORY_ACCURACY_DB / 2 * draw
+                name = self._sides(circuit)[0]
+                yield name, "228.85", "28", f"{loss:.2f}", f"{FACTORY_ACCURACY_DB}"
+
+    # ------------------------------------------------------------------ cross-connects
+
+    def _configure(self, what: Sequence[str]) -> ProgramOutcome:
+        match list(what):
+            case ["cross-connect", "add", *rest] if "--help" in rest:
+                return _printed(_HELP)
+            case ["cross-connect", "add", listed]:
+                return self._add(self._parse(listed), "update")
+            case ["cross-connect", "add", listed, mode] if mode in _MODES:
+                return self._add(self._parse(listed), mode)
+            case ["cross-connect", "delete", listed]:
+                return self._delete(self._parse(listed))
+            case ["port", "label", port, label]:
+                self._labels[port.upper()] = label
+                return _printed("")
+        return ProgramOutcome("", f"Usage: config ocs {' '.join(what[:2])}\n", 2, PROCESSING)
+
+    def _parse(self, listed: str) -> list[Circuit]:
+        """Return the circuits of `1A-1B,2A-5B,12A..14A-12B..14B`; raises `_SyntaxError`."""
+        circuits = []
+        for part in listed.upper().split(","):
+            match = _SPAN.fullmatch(part)
+            if match is None or (match[2] is None) != (match[4] is None):
+                raise _SyntaxError(f"invalid cross-connect {part}")
+            a, b = int(match[1]), int(match[3])
+            count = int(match[2] or a) - a + 1
+            if count < 1 or count != int(match[4] or b) - b + 1:
+                raise _SyntaxError(f"the ranges of {part} differ in length")
+            circuits += [self._circuit(a + i, b + i) for i in range(count)]
+        if any(len({c[side] for c in circuits}) < len(circuits) for side in (0, 1)):
+            raise _SyntaxError(f"a port occurs twice in {listed}")
+        return circuits
+
+    def _circuit(self, a: int, b: int) -> Circuit:
+        circuit = Circuit(a, self._spec.ingress_count + b)
+        if (
+            circuit.ingress not in self._spec.ingress_ports
+            or circuit.egress not in self._spec.egress_ports
+        ):
+            raise _SyntaxError(f"invalid cross-connect {a}A-{b}B")
+        return circuit
+
+    def _add(self, circuits: Sequence[Circuit], mode: str) -> ProgramOutcome:
+        known = self._configured | set(self._tuned_at)
+        remaining = known - set(circuits)
+        busy = {
+            each
+            for each in remaining
+            if any(each.ingress == c.ingress or each.egress == c.egress for c in circuits)
+        }
+        if mode == "safe" and busy:
+            listed = ", ".join(self._sides(circuit)[0] for circuit in sorted(busy))
+            return _failed(f"Error: port in use by {listed}")
+        self._remove(remaining if mode == "overwrite" else busy)
+        self._configured |= set(circuits)
+        self._make([circuit for circuit in circuits if circuit not in self._tuned_at])
+        return _printed("add cross-connect succeeded\n")
+
+    def _make(self, circuits: Collection[Circuit]) -> None:
+        if circuits:
+            tuned_at = self._around.clock.now() + self._matrix.connect(circuits)
+            self._tuned_at |= dict.fromkeys(circuits, tuned_at)
+
+    def _remove(self, circuits: Collection[Circuit]) -> None:
+        self._configured -= set(circuits)
+        for circuit in circuits:
+            self._tuned_at.pop(circuit, None)
+        self._matrix.disconnect([circuit.ingress for circuit in circuits])
+
+    def _delete(self, circuits: Sequence[Circuit]) -> ProgramOutcome:
+        missing = [circuit for circuit in circuits if circuit not in self._configured]
+        if missing:
+            listed = ", ".join(self._sides(circuit)[0] for circuit in missing)
+            return _failed(f"Error: cross-connect {listed} does not exist")
+        self._remove(circuits)
+        return _printed("delete cross-connect succeeded\n")
+
+
+def _printed(text: str) -> ProgramOutcome:
+    return ProgramOutcome(text, took=PROCESSING)
+
+
+def _failed(text: str) -> ProgramOutcome:
+    """Return a failure: its text is on standard output, where sonic-mgmt's tests look for it."""
+    return ProgramOutcome(f"{text}\n", "", 1, PROCESSING)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table as `tabulate` prints it."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [head, tuple("-" * width for width in widths), *rows]
     return "".join(

@@ -1,0 +1,319 @@
+"""SONiC on an optical circuit switch: the simulated one against sonic-mgmt, and the driver.
+
+Sources of the expectations: sonic-net/sonic-mgmt, tests of `ocs cross-connect` (a success prints
+`succeeded`; modes; batches; `does not exist`) and devices L1Device and ocs_cross_connect
+(`cross-connect succeeded`, tables); SONiC OCS High Level Design, revision 0.5 (section 9).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightrig.harness.bench import Bench, bind
+from lightrig.instruments.core.capabilities import FactoryCalibrated
+from lightrig.instruments.core.errors import DeniedError, GarbledError, NotDoneError
+from lightrig.instruments.servers.commands import CommandResult, Commands
+from lightrig.instruments.switches.sonic_ocs import SonicOcs
+from lightrig.testbeds import Circuit, load
+
+N = 64
+CONFIG = "show ocs cross-connect config"
+STATUS = "show ocs cross-connect status"
+
+
+@contextmanager
+def bench(folder: Path, options: str = "") -> Iterator[Bench]:
+    path = folder / "sonic.yaml"
+    path.write_text(
+        "name: sonic\nswitches:\n  ocs: {model: sonic-ocs, "
+        f'address: "ssh://ocs.invalid", size: {N}x{N}, options: {{{options}}}}}\n'
+    )
+    bound = bind(load(path), "simulated", seed=4)
+    try:
+        yield bound
+    finally:
+        bound.close()
+
+
+class Shell:
+    """The switch's command line, as a program of somebody else uses it."""
+
+    def __init__(self, bound: Bench) -> None:
+        driver = bound.switches["ocs"]
+        assert isinstance(driver, SonicOcs)
+        self.clock = bound.clock
+        self._commands: Commands = driver._connected()
+
+    def run(self, line: str) -> CommandResult:
+        return self._commands.run(line.split())
+
+    def succeeds(self, line: str) -> None:
+        """Expect what sonic-mgmt's `send_and_verify_command(..., expect="succeeded")` does."""
+        assert "succeeded" in self.run(line).stdout, line
+
+    def ids(self, table: str) -> list[str]:
+        """Return the first column, as sonic-mgmt's `pick_ocs_cross` reads it."""
+        lines = self.run(table).stdout.splitlines()
+        return [line.split()[0] for line in lines if "A-" in line and "B" in line]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    with bench(tmp_path) as bound:
+        yield Shell(bound)
+
+
+# ------------------------------------------------------------------- the simulated switch
+
+
+def test_update_moves_a_port_that_is_in_use(shell: Shell) -> None:
+    for pair in ("12A-40B", "12A-40B", "12A-17B"):
+        shell.succeeds(f"config ocs cross-connect add {pair} update")
+        assert shell.ids(CONFIG) == [pair]
+    shell.succeeds("config ocs cross-connect delete 12A-17B")
+    assert shell.ids(CONFIG) == []
+
+
+def test_update_is_the_default_mode(shell: Shell) -> None:
+    shell.succeeds("config ocs cross-connect add 12A-40B")
+    shell.succeeds("config ocs cross-connect add 13A-40B")
+    assert shell.ids(CONFIG) == ["13A-40B"]
+
+
+def test_safe_refuses_a_port_that_is_in_use(shell: Shell) -> None:
+    shell.succeeds("config ocs cross-connect add 1A-1B safe")
+    assert "succeeded" not in shell.run("config ocs cross-connect add 2A-1B safe").stdout
+    assert shell.ids(CONFIG) == ["1A-1B"]
+
+
+def test_overwrite_replaces_every_cross_connect(shell: Shell) -> None:
+    shell.succeeds("config ocs cross-connect add 1A..10A-11B..20B")
+    shell.succeeds("config ocs cross-connect add 63A-64B overwrite")
+    assert shell.ids(CONFIG) == shell.ids(STATUS) == ["63A-64B"]
+
+
+def test_lists_and_ranges_are_taken_together(shell: Shell) -> None:
+    batches = {
+        "1A-2B,3A-4B": ["1A-2B", "3A-4B"],
+        "24A..27A-24B..27B": ["24A-24B", "25A-25B", "26A-26B", "27A-27B"],
+        "5A-6B,34A..37A-34B..37B": ["5A-6B", "34A-34B", "35A-35B", "36A-36B", "37A-37B"],
+    }
+    for batch in batches:
+        shell.succeeds(f"config ocs cross-connect add {batch} update")
+    assert set(shell.ids(CONFIG)) == {each for ids in batches.values() for each in ids}
+    for batch in reversed(batches):
+        shell.succeeds(f"config ocs cross-connect delete {batch}")
+    assert shell.ids(CONFIG) == []
+
+
+def test_a_range_displaces_a_single_pair_within_it(shell: Shell) -> None:
+    shell.succeeds("config ocs cross-connect add 25A-26B")
+    shell.succeeds("config ocs cross-connect add 24A..27A-24B..27B update")
+    assert shell.ids(CONFIG) == ["24A-24B", "25A-25B", "26A-26B", "27A-27B"]
+
+
+def test_ids_in_lower_case_are_accepted_and_a_second_delete_is_not(shell: Shell) -> None:
+    shell.succeeds("config ocs cross-connect add 7a-9b update")
+    shell.succeeds("config ocs cross-connect delete 7a-9b")
+    again = shell.run("config ocs cross-connect delete 7a-9b").stdout.lower()
+    assert "succeeded" not in again
+    assert "does not exist" in again
+
+
+def test_a_port_out_of_range_is_in_neither_table(shell: Shell) -> None:
+    assert "succeeded" not in shell.run("config ocs cross-connect add 65A-66B update").stdout
+    assert shell.ids(CONFIG) == shell.ids(STATUS) == []
+
+
+def test_the_help_lists_the_modes(shell: Shell) -> None:
+    assert "safe|update|overwrite" in shell.run("config ocs cross-connect add 1A-1B --help").stdout
+
+
+def test_both_tables_have_the_published_columns(shell: Shell) -> None:
+    shell.succeeds("sudo config ocs cross-connect add 12A-32B")
+    shell.clock.sleep(10**9)
+    config = shell.run(CONFIG).stdout.splitlines()
+    status = shell.run(STATUS).stdout.splitlines()
+    assert config[0].split() == ["id", "a_side", "b_side"]
+    assert config[2].split() == ["12A-32B", "12A", "32B"]
+    assert status[0].split() == ["id", "a_side", "b_side", "a_side_status", "b_side_status"]
+    assert status[2].split() == ["12A-32B", "12A", "32B", "tuned", "tuned"]
+
+
+def test_the_factory_insertion_losses_have_the_published_columns(shell: Shell) -> None:
+    lines = shell.run("show ocs factory-insertion-loss").stdout.splitlines()
+    assert lines[0].split() == ["id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB"]
+    row = re.fullmatch(r"1A-1B +228\.85 +28 +\d\.\d\d? +0\.1", lines[2])
+    assert row is not None
+    assert len(lines) == 2 + N * N
+
+
+# ---------------------------------------------------------------------------- the driver
+
+
+def configured(bound: Bench) -> list[str]:
+    return [line for line in bound.switches["ocs"].wire() if "config ocs" in line]
+
+
+def test_sixty_four_circuits_move_in_one_command(tmp_path: Path) -> None:
+    before = {Circuit(i, N + i) for i in range(1, N + 1)}
+    after = {Circuit(i, N + i % N + 1) for i in range(1, N + 1)}
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        switch.change(set(), before).done()
+        operation = switch.change(before, after)
+        took = operation.done().latest - operation.sent.earliest
+        assert switch.circuits() == after
+        sent = configured(bound)[-1]
+    assert sent.count("config ocs cross-connect") == 1
+    assert "sudo -n config ocs cross-connect add 1A..63A-2B..64B,64A-1B update" in sent
+    assert took < 2_000_000_000
+
+
+def test_circuits_that_are_only_removed_are_one_command_more(tmp_path: Path) -> None:
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        before = {Circuit(1, N + 1), Circuit(2, N + 2), Circuit(9, N + 9)}
+        switch.change(set(), before).done()
+        switch.change(before, {Circuit(1, N + 2)}).done()
+        assert switch.circuits() == {Circuit(1, N + 2)}
+        assert "delete 9A-9B && " in configured(bound)[-1]
+        assert "add 1A-2B update" in configured(bound)[-1]
+
+
+def test_new_circuits_take_no_port_of_another(tmp_path: Path) -> None:
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        theirs = Circuit(1, N + 2)
+        switch.change(set(), {theirs, Circuit(4, N + 4)}).done()
+        with pytest.raises(DeniedError, match="port in use by 1A-2B"):
+            switch.change(set(), {Circuit(3, N + 2)}).done()
+        with pytest.raises(DeniedError, match="port is in use by 1A-2B"):
+            switch.change({Circuit(4, N + 4)}, {Circuit(4, N + 2)})
+        assert theirs in switch.circuits()
+
+
+def test_what_only_the_hardware_has_is_taken_down(tmp_path: Path) -> None:
+    stale = {Circuit(5, N + 6), Circuit(7, N + 8)}
+    wanted = {Circuit(5, N + 7), Circuit(7, N + 8)}
+    with bench(tmp_path, 'stale: "5A-6B,7A-8B"') as bound:
+        switch = bound.switches["ocs"]
+        assert switch.circuits() == stale
+        switch.change(stale - wanted, wanted - stale).done()
+        assert switch.circuits() == wanted
+
+
+@pytest.mark.parametrize("words", ["hld", "guide"])
+def test_a_change_is_done_in_both_vocabularies_of_port_states(tmp_path: Path, words: str) -> None:
+    with bench(tmp_path, f"port_states: {words}") as bound:
+        operation = bound.switches["ocs"].change(set(), {Circuit(1, N + 1)})
+        done = operation.done()
+        assert done.earliest >= operation.sent.latest
+        assert done.latest - operation.sent.earliest < 5_000_000_000
+
+
+class Scripted:
+    """A shell that returns texts in place of a switch; the last one again and again."""
+
+    def __init__(self, driver: SonicOcs, monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
+        self._texts = list(texts)
+        monkeypatch.setattr(driver, "_show", self._next)
+
+    def _next(self, *command: str) -> str:
+        return self._texts.pop(0) if len(self._texts) > 1 else self._texts[0]
+
+
+def status_table(*rows: str) -> str:
+    return "\n".join(["id a_side b_side a_side_status b_side_status", "-- -- -- -- --", *rows])
+
+
+@pytest.mark.parametrize("state", ["failed", "powered-off"])
+def test_a_failed_port_is_an_error_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicOcs)
+        operation = switch.change(set(), {Circuit(1, N + 1)})
+        Scripted(switch, monkeypatch, status_table(f"1A-1B 1A 1B {state} connected"))
+        begun = bound.clock.now()
+        with pytest.raises(NotDoneError, match=f"1A-1B .{state}, connected"):
+            operation.done()
+        assert bound.clock.now() - begun < 1_000_000_000
+
+
+def test_a_command_that_prints_no_success_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicOcs)
+        operation = switch.change(set(), {Circuit(1, N + 1)})
+        quiet = CommandResult("Warning: orchagent is busy\n", "", 0, operation.sent)
+        monkeypatch.setattr(
+            "lightrig.instruments.servers.commands.Started.result", lambda *_: quiet
+        )
+        with pytest.raises(DeniedError, match="orchagent is busy"):
+            operation.done()
+
+
+def test_ids_with_slots_need_the_number_of_ports_in_a_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = status_table("1-1A-3-2B 1-1A 3-2B connected connected")
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicOcs)
+        Scripted(switch, monkeypatch, table)
+        with pytest.raises(GarbledError, match="slot_ports"):
+            switch.circuits()
+    with bench(tmp_path, "slot_ports: 16") as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicOcs)
+        Scripted(switch, monkeypatch, table)
+        assert switch.circuits() == {Circuit(1, N + 34)}
+        assert switch._ids([Circuit(16, N + 17), Circuit(17, N + 18)]) == "1-16A-2-1B,2-1A-2-2B"
+
+
+def test_factory_losses_agree_with_the_true_ones_within_their_accuracy(tmp_path: Path) -> None:
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, FactoryCalibrated)
+        losses = switch.factory_losses()
+        assert len(losses) == N * N
+        assert bound.world is not None
+        for circuit in (Circuit(1, N + 1), Circuit(64, N + 3)):
+            factory = losses[circuit]
+            true = bound.world.loss("ocs", circuit)
+            assert factory.loss_db == pytest.approx(true, abs=3 * factory.accuracy_db)
+            assert (factory.frequency_thz, factory.temperature_c) == (228.85, 28.0)
+
+
+def expanded(listed: str) -> list[str]:
+    """Return the pairs of a list with ranges, as sonic-mgmt's `expand_port_pairs` does."""
+    pairs = []
+    for part in listed.split(","):
+        if ".." not in part:
+            pairs.append(part)
+            continue
+        (a, a_end), (b, b_end) = ([int(p[:-1]) for p in s.split("..")] for s in part.split("-"))
+        pairs += [
+            f"{x}A-{y}B" for x, y in zip(range(a, a_end + 1), range(b, b_end + 1), strict=True)
+        ]
+    return pairs
+
+
+def unopened(ports: int) -> SonicOcs:
+    return SonicOcs("ocs", None, None, ports=ports)  # type: ignore[arg-type]
+
+
+@given(st.permutations(range(1, 17)), st.integers(1, 16))
+def test_lists_of_circuits_expand_to_the_same_circuits(order: Sequence[int], count: int) -> None:
+    circuits = [Circuit(i + 1, 16 + order[i]) for i in range(count)]
+    listed = unopened(16)._ids(circuits)
+    assert expanded(listed) == [f"{c.ingress}A-{c.egress - 16}B" for c in circuits]
