@@ -152,6 +152,14 @@ DECLARED: tuple[Quantity, ...] = (
         baseline=Rule(test="interval", minimum=1, direction="up"),
     ),
     Quantity(
+        name="insertion_loss.factory_en",
+        unit="1",
+        meaning="En number of a loss against the factory value that the switch stores",
+        better="lower",
+        section=INSERTION_LOSS,
+        baseline=Rule(test="interval", minimum=5, direction="up"),
+    ),
+    Quantity(
         name="loss.remade",
         unit="dB",
         meaning="loss of one making of a circuit, less the mean of its makings",

@@ -68,6 +68,18 @@ def combine(components: Iterable[Component], confidence: float = 0.95) -> Budget
     return Budget(parts, standard, degrees, factor, factor * standard, confidence)
 
 
+def en_number(difference: float, expanded: float, reference_expanded: float) -> float:
+    """Return |En| of two values: their difference by their combined expanded uncertainty.
+
+    They agree within what both state where it is 1 or less (ISO 13528:2022, 9.7). Raises
+    `SampleError` where neither has an uncertainty.
+    """
+    combined = math.hypot(expanded, reference_expanded)
+    if not combined > 0:
+        raise SampleError("found no uncertainty in either value, expected one to compare with")
+    return abs(difference) / combined
+
+
 @functools.lru_cache(maxsize=4096)
 def coverage_factor(degrees: float, confidence: float = 0.95) -> float:
     """By how many standard uncertainties a value is surrounded, two-sided."""

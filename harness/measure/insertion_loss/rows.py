@@ -10,10 +10,14 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.measure.insertion_loss.faults import Fault
 from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics.uncertainty import Component, combine, pooled
-from lightrig.instruments.core.capabilities import ClimateChamber
+from lightrig.harness.statistics.uncertainty import Component, combine, en_number, pooled
+from lightrig.instruments.core.capabilities import ClimateChamber, FactoryCalibrated
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.testbeds.references import SAME_NM
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
+_C_NM_THZ = 299_792.458
+"""Speed of light: wavelength in nm times frequency in THz."""
 
 
 def quantity_of(loss: Loss) -> str:
@@ -90,6 +94,37 @@ def fault_rows(
         yield Row(fault.subject, "loss.fault", *size, "dB", losses.times[-1], stated)
 
 
+def factory_rows(losses: Losses, bench: Bench, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+    """A row a circuit that the switch stores a factory loss of: how far they disagree.
+
+    The stated accuracy is taken for an expanded uncertainty (k = 2). A factory loss at another
+    wavelength is none of this circuit's; its temperature is stated as a condition.
+    """
+    switch = bench.switches[losses.chain.switch]
+    if not isinstance(switch, FactoryCalibrated):
+        return
+    try:
+        stored = switch.factory_losses()
+    except DeniedError:  # this unit stores none
+        return
+    for circuit, loss in losses.losses.items():
+        factory = stored.get(circuit)
+        if loss.relative is not None or factory is None:
+            continue
+        if abs(_C_NM_THZ / factory.frequency_thz - losses.chain.wavelength_nm) > SAME_NM:
+            continue
+        difference = loss.value - factory.loss_db
+        value = en_number(difference, loss.budget.expanded, factory.accuracy_db)
+        stated = {
+            **conditions,
+            "difference_db": round(difference, 3),
+            "factory_thz": factory.frequency_thz,
+            "factory_c": factory.temperature_c,
+        }
+        subject = f"{losses.chain.switch} {circuit}"
+        yield Row(subject, "insertion_loss.factory_en", value, value, value, "1", loss.at, stated)
+
+
 def temperature(bench: Bench) -> dict[str, Scalar]:
     """Return the temperature of the climate chamber, if there is one."""
     for name, spec in bench.testbed.instruments.items():
@@ -128,5 +163,6 @@ def all_rows(
         *repeatability_rows(losses, conditions),
         *budget_rows(losses, conditions),
         *fault_rows(losses, faults, conditions),
+        *factory_rows(losses, bench, conditions),
         *closure_rows(losses, bench),
     ]
