@@ -11,6 +11,7 @@ from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import Option, from_seconds
 from lightrig.instruments.core.keysight_n77 import MEANINGS
 from lightrig.instruments.core.scpi_instrument import RestorableScpiInstrument, Setting
+from lightrig.instruments.core.wire_facts import WireFact
 
 _POLL = 2_000_000
 
@@ -26,12 +27,16 @@ class KeysightN7764a(RestorableScpiInstrument):
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact("commands, slots, error codes", "Keysight N77xx Programming Guide, edition 7"),
+        WireFact("least power of a monitor, -50 dBm (option)"),
+    )
     error_meanings = MEANINGS
     channels = range(1, 5)
     wavelength_nm: Option[float | None] = Option(
         float, None, "wavelength of the filters' correction in nm; None leaves it", key="wavelength"
     )
-    floor = Option(float, -50.0, "least power that a monitor reports, in dBm (-50 is a guess)")
+    floor = Option(float, -50.0, "least power that a monitor reports, in dBm")
     change_timeout = Option(
         from_seconds,
         10_000_000_000,

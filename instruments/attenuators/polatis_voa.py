@@ -40,6 +40,7 @@ class PolatisVoa(Instrument):
 
     schemes = ("tl1", "netconf", "restconf")
     shared_options = Polatis.shared_options
+    wire_facts = Polatis.wire_facts
     rerouting, monitors = Polatis.rerouting, Polatis.monitors
     averaging, collection = Polatis.averaging, Polatis.collection
     ports: Option[tuple[int, ...]] = Option(

@@ -14,6 +14,7 @@ from lightrig.instruments.core.scpi_instrument import (
     RestorableScpiInstrument,
     Setting,
 )
+from lightrig.instruments.core.wire_facts import WireFact
 
 _LENGTHS = (7, 9, 10, 11, 15, 20, 23, 31)
 _SECOND = 1_000_000_000
@@ -26,13 +27,21 @@ class AnritsuMp1900a(RestorableScpiInstrument):
 
     Gates are whole seconds: a duration is rounded up to the next one, and the count tells how
     long it was. Four-level patterns are left out: their mnemonics are not public. A snapshot
-    holds whether the output is on (the query is a guess); pattern and rate are not restored.
+    holds whether the output is on; pattern and rate are not restored.
 
-    Source: as five independent programs speak to the MP1800A and MP2100A; the TCP port, 5001,
-    is a guess.
+    Source: as five independent programs speak to the MP1800A and MP2100A.
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact(
+            "commands, results, dashes for no data",
+            "five programs for MP1800A, MP2100A",
+        ),
+        WireFact("TCP port 5001"),
+        WireFact("query of the output's state"),
+        WireFact("mnemonics of four-level patterns; they are left out"),
+    )
     default_port = 5001
     shared_options = SIGNAL_OPTIONS
     error_meanings: ClassVar[ErrorMeanings] = {

@@ -9,6 +9,7 @@ from lightrig.instruments.core.capabilities import ErrorCount, Identity, PowerRe
 from lightrig.instruments.core.error_gate import SIGNAL_OPTIONS, prbs
 from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import QueryInstrument, line_speed
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.session import Resync
 
 _PATTERNS = {7: "7", 9: "9", 11: "1", 15: "5", 23: "2", 31: "3"}
@@ -17,7 +18,7 @@ _TEXT = frozenset(range(0x20, 0x7F)) | {0x0A, 0x0D}
 _NO_SIGNAL, _LOCKED = 1, 2
 _STATUSES = frozenset({0, _NO_SIGNAL, _LOCKED, 3})
 _READING = 100_000_000
-"""Largest age of the power in a reading, in ns (a guess)."""
+"""Largest age of the power in a reading, in ns."""
 
 
 class _TextOrRecord:
@@ -55,11 +56,16 @@ class EyeBert(QueryInstrument):
     width of its ends. Counts have 24 bits: beyond 16,777,216 they are rounded. Serial line at
     115200 8N1.
 
-    Source: the layout that a public program for it documents. The format of its reply to `?`
-    behind the version is a guess; without it the serial number is "unknown".
+    Source: the layout that a public program for it documents. Where its reply to `?` has
+    no serial number, that is "unknown".
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("record of 27 bytes", "allefr/eyebert"),
+        WireFact("format of the reply to `?` behind the version"),
+        WireFact("largest age of the power in a reading"),
+    )
     shared_options = SIGNAL_OPTIONS
     baud = line_speed(115_200)
     framing = _TextOrRecord()

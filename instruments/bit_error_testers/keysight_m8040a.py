@@ -14,6 +14,7 @@ from lightrig.instruments.core.scpi_instrument import (
     RestorableScpiInstrument,
     Setting,
 )
+from lightrig.instruments.core.wire_facts import WireFact
 
 _LENGTHS = (7, 10, 11, 13, 15, 23, 31)
 _ALIGNMENT_TIMEOUT = 120_000_000_000
@@ -25,14 +26,18 @@ class KeysightM8040a(RestorableScpiInstrument):
     """A tester whose output and input are named by location, such as M2.DataOut.
 
     Counts are those of its error ratio measurement: compared and errored ones and zeros.
-    Guessed: the names of four-level patterns (PRBS13Q is `2^13-1Q`, with PAM4 as line coding),
-    the stop command, and the query whether a measurement runs. A snapshot holds whether the
-    outputs are on; pattern and rate are not restored.
+    PRBS13Q is `2^13-1Q`, with PAM4 as line coding. A snapshot holds whether the outputs are on;
+    pattern and rate are not restored.
 
     Source: as two independent programs speak to the M8020A and M8040A.
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact("error ratio measurement, locations", "two programs for M8020A and M8040A"),
+        WireFact("names of four-level patterns (`2^13-1Q`)"),
+        WireFact("stop command, query whether a measurement runs"),
+    )
     shared_options = SIGNAL_OPTIONS
     error_meanings: ClassVar[ErrorMeanings] = {
         -224: ("there is no such location or pattern", "the options data_out, data_in, clock"),

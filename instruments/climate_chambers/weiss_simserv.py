@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
 from lightrig.instruments.core.instrument import QueryInstrument
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Lines
 
 _SEPARATOR = "¶"
@@ -54,6 +55,12 @@ class WeissSimserv(QueryInstrument):
     """
 
     schemes = ("simserv",)
+    wire_facts = (
+        WireFact(
+            "command numbers, separators, errors",
+            "five independent drivers, one checked against the maker's manual",
+        ),
+    )
     framing = _Latin1Lines()
     default_port = 2049
 

@@ -106,8 +106,15 @@ class PositionSwitch(QueryInstrument, ABC):
             wanted = frozenset(add) | {
                 c for c in wanted if c.ingress not in ingress and c.egress not in egress
             }
+        if not wanted and self.dark_position is None:
+            raise self.refused(
+                "it cannot be dark",
+                "in each of its positions light leaves at an output",
+                "make another circuit instead, or switch off the light that enters it",
+                command="change to no circuit at all",
+            )
         if wanted not in by_circuits:
-            listed = ", ".join(map(str, sorted(wanted))) or "no circuit at all"
+            listed = ", ".join(map(str, sorted(wanted)))
             raise self.refused(f"it has no position with {listed}", command=f"change to {listed}")
         if wanted == now:
             return PendingMove.nothing(self.clock)

@@ -10,6 +10,7 @@ from lightrig.instruments.core.scpi_instrument import (
     RestorableScpiInstrument,
     Setting,
 )
+from lightrig.instruments.core.wire_facts import WireFact
 
 _SETTLING_TIMEOUT = 30_000_000_000
 
@@ -22,6 +23,9 @@ class KeysightN7776c(RestorableScpiInstrument):
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact("commands", "PyMeasure; Keysight N77xx Programming Guide, edition 7, for N7711A"),
+    )
     error_meanings: ClassVar[ErrorMeanings] = {
         **MEANINGS,
         -200: (

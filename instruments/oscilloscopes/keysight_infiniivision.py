@@ -12,6 +12,7 @@ from lightrig.instruments.core.detected_power import OverRangeError
 from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import Option
 from lightrig.instruments.core.scpi_instrument import ErrorMeanings, ScpiInstrument
+from lightrig.instruments.core.wire_facts import WireFact
 
 _RECORD_TIMEOUT = 5_000_000_000
 _TRANSFER_TIMEOUT = 30_000_000_000
@@ -46,6 +47,11 @@ class KeysightInfiniivision(ScpiInstrument):
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact(
+            "commands, preamble", "Keysight InfiniiVision X-series Programmer's Guide; PyMeasure"
+        ),
+    )
     error_meanings: ClassVar[ErrorMeanings] = {
         -113: ("this oscilloscope does not know the command", "is its model in the testbed right?"),
         -222: ("the value is outside its range", "another number of samples, or another period"),

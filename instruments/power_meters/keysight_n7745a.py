@@ -14,6 +14,7 @@ from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import Option
 from lightrig.instruments.core.keysight_n77 import MEANINGS
 from lightrig.instruments.core.scpi_instrument import RestorableScpiInstrument, Setting
+from lightrig.instruments.core.wire_facts import WireFact
 
 _READING_TIMEOUT = 5_000_000_000
 _ZEROING_TIMEOUT = 60_000_000_000
@@ -37,11 +38,17 @@ class KeysightN7745a(RestorableScpiInstrument):
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact(
+            "commands, logging, error codes", "Keysight N77xx Programming Guide, edition 7; LabExT"
+        ),
+        WireFact("least power that is reported (option)"),
+    )
     error_meanings = MEANINGS
     floor = Option(
         float,
         -80.0,
-        "least power that is reported, in dBm (a guess at the end of the specified range)",
+        "least power that is reported, in dBm (the end of the specified range)",
     )
     log_range = Option(
         float,

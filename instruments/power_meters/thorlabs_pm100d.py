@@ -15,6 +15,7 @@ from lightrig.instruments.core.scpi_instrument import (
     RestorableScpiInstrument,
     Setting,
 )
+from lightrig.instruments.core.wire_facts import WireFact
 
 _READING_TIMEOUT = 5_000_000_000
 _ZEROING_TIMEOUT = 60_000_000_000
@@ -34,6 +35,13 @@ class ThorlabsPm100d(RestorableScpiInstrument):
     """
 
     schemes = ("visa", "scpi", "serial")
+    wire_facts = (
+        WireFact(
+            "commands", "PM100D manual, page 49, as PyMeasure, InstrumentKit and QCoDeS use them"
+        ),
+        WireFact("3 ms for each averaged sample"),
+        WireFact("least power that is reported (option); speed of a serial line (option)"),
+    )
     shared_options = ("sensor",)
     error_meanings: ClassVar[ErrorMeanings] = {
         -113: ("this meter does not know the command", "is the model in the testbed file right?"),
@@ -45,10 +53,8 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         -241: ("the sensor is missing", "plug it in; the console recognises it by itself"),
     }
     channels = range(1, 2)
-    baud = line_speed(115_200)  # a guess
-    floor = Option(
-        float, -60.0, "least power that is reported, in dBm (a guess: it depends on the sensor)"
-    )
+    baud = line_speed(115_200)
+    floor = Option(float, -60.0, "least power that is reported, in dBm (it depends on the sensor)")
     sample = Option(
         from_milliseconds,
         3_000_000,

@@ -8,28 +8,37 @@ from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import Option
 from lightrig.instruments.core.position_switch import PendingMove, PositionSwitch
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Sized
 from lightrig.instruments.wire.session import Resync
 
-_SELECT, _HOME = 0x35, 0x30
+_CLIENT = "ograsdijk/Agiltron-SelfAlign"
+_SELECT = 0x35
 _MOVE_TIMEOUT = 5_000_000_000
 
 
 class Agiltron(PositionSwitch):
-    """Ingress 1, egress 2..N+1; at home it is dark (a guess). Serial line at 9600 8N1.
+    """Ingress 1, egress 2..N+1; it is never dark. Serial line at 9600 8N1.
 
-    This protocol has no query, neither for the identity nor for the position. The position
-    reported is the last move that the switch acknowledged; before the first one, the option
-    `standing` must state it, or the request is an error.
+    Its home is output 1, so that a circuit cannot be taken down without another one. This protocol
+    has no query, neither for the identity nor for the position. The position reported is the last
+    move that the switch acknowledged; before the first one, the option `standing` must state it,
+    or the request is an error.
 
-    Source: as one independent program speaks to it.
+    Source: ograsdijk/Agiltron-SelfAlign and the programs that descend from it.
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("frame that selects an output and its acknowledgement", _CLIENT),
+        WireFact("home is output 1; no position is dark", _CLIENT),
+        WireFact("time that a move may take (5 s)"),
+    )
+    dark_position = None
     framing = Sized(4)
     resync = Resync()
     standing: Option[int | None] = Option(
-        int, None, "position before the first move: 0 for home; None if it is unknown"
+        int, None, "output before the first move, 1 for home; None if it is unknown"
     )
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
@@ -48,20 +57,19 @@ class Agiltron(PositionSwitch):
                 NotDoneError,
                 "has no query for its position, and none is known",
                 "",
-                ("try", "the option `standing` in the testbed file: 0 for home, or its output"),
+                ("try", "the option `standing` in the testbed file: its output, 1 for home"),
             )
         return self._acknowledged
 
     def move(self, position: int) -> Operation:
-        """Begin to go to `position`, 0 for home."""
-        code = _SELECT if position else _HOME
-        message = bytes([0x01, code, 0x00, max(position - 1, 0)])
+        """Begin to go to output `position`."""
+        message = bytes([0x01, _SELECT, 0x00, position - 1])
         self._acknowledged = None
         pending = self.session.submit(message, _MOVE_TIMEOUT)
 
         def finish() -> Span:
             reply = pending.result()
-            if reply.data != bytes([0x01, code, 0xFF, 0xFF]):
+            if reply.data != bytes([0x01, _SELECT, 0xFF, 0xFF]):
                 raise self.garbled(message.hex(" "), reply.data.hex(" "), "acknowledgement")
             self._acknowledged = position
             return Span(pending.sent.latest, reply.received)

@@ -10,10 +10,12 @@ from lightrig.instruments.core.capabilities import Identity, Operation, PowerRea
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.instrument import Instrument, Option
 from lightrig.instruments.core.position_switch import PendingMove
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.pipelined import Pending
 from lightrig.instruments.wire.tl1 import Reply, Tl1Session
 from lightrig.testbeds import Circuit
 
+_CLIENT = "QualiSystems/cloudshell-L1-calient"
 _NONE_DBM = -60.0
 _WINDOW = 100_000_000
 _MEANINGS = {
@@ -46,12 +48,21 @@ class CalientS(Instrument):
     Making is two commands (enter, activate), taking down two more (cancel, delete); all those
     of a change are sent without waiting, and the switch carries them out in order.
 
-    Source: a public driver and its recorded replies. Guessed: that ports are counted eight to a
-    slot and eight slots to a shelf, that all pages of a long reply but the last end with `>`
-    (Telcordia GR-831), the averaging of power readings (100 ms), and the reading of dark ports.
+    Source: QualiSystems/cloudshell-L1-calient, its commit ba2f7b1 for taking down by name, and
+    the replies that its tests have recorded.
     """
 
     schemes = ("tl1",)
+    wire_facts = (
+        WireFact("ENT-CRS, ACT-CRS, RTRV-CRS, RTRV-PORT-SUM, RTRV-NE", f"{_CLIENT}, recorded"),
+        WireFact("CANC-CRS and DLT-CRS by the name of the connection", f"{_CLIENT}, ba2f7b1"),
+        WireFact("bulk set-up within 200 ms", "Calient S320 Hardware User Guide, page 44"),
+        WireFact("eight ports to a slot and eight slots to a shelf (options)"),
+        WireFact("pages of a long reply that end with `>`, as in Telcordia GR-831"),
+        WireFact("averaging of power readings over 100 ms"),
+        WireFact("NONE as the power of a dark port"),
+        WireFact("codes of denials"),
+    )
     ports = Option(int, 0, "number of ports", attribute="ingress_count")
     group = Option(str, "LIGHTRIG", "group of the cross-connects that are made")
     slots = Option(int, 8, "slots in a shelf", key="slots_per_shelf")
@@ -98,9 +109,8 @@ class CalientS(Instrument):
         """
         steps: list[Pending[Reply]] = []
         for one in self._to_remove(frozenset(remove)) if remove else ():
-            ends, settings = f"{one.source},{one.target}", f",{one.group},{one.name}"
-            steps.append(self._commands.submit("CANC-CRS", ends, "", settings))
-            steps.append(self._commands.submit("DLT-CRS", ends, "", settings))
+            steps.append(self._commands.submit("CANC-CRS", "", "", one.name))
+            steps.append(self._commands.submit("DLT-CRS", "", "", one.name))
         for circuit in sorted(add):
             source, target = (
                 self._port_name(circuit.ingress),

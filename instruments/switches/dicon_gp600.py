@@ -9,6 +9,7 @@ from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.instrument import QueryInstrument
 from lightrig.instruments.core.position_switch import SIZE_ADVICE, PendingMove
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.testbeds import Circuit
 
 _ERROR_QUERY = "SYST:ERR?"
@@ -22,11 +23,19 @@ class DiconGp600(QueryInstrument):
     It has no power monitors. It does not reply to settings, so the error queue is read behind
     all the settings of a change, in the same write.
 
-    Source: a public driver that cites the manual's table 4-11. That connecting a port in use
-    moves it is a guess, so circuits in the way are taken down first.
+    Source: a public driver that cites the manual's table 4-11.
     """
 
     schemes = ("scpi",)
+    wire_facts = (
+        WireFact(
+            "`X1` commands, table 4-11 of the manual",
+            "the driver of autosweep, which cites the manual",
+        ),
+        WireFact(
+            "that connecting a port in use moves it; circuits in the way are taken down first"
+        ),
+    )
     default_port = 10001
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:

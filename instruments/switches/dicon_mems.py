@@ -2,6 +2,7 @@
 
 from lightrig.instruments.core.instrument import line_speed
 from lightrig.instruments.core.position_switch import TextPositionSwitch
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.session import Resync
 
 
@@ -11,12 +12,15 @@ class DiconMems(TextPositionSwitch):
     The module answers a move with an empty line only, so every move is followed by the position
     query in the same write: its reply acknowledges the move.
 
-    Source: as two independent programs speak to it. Guessed: the format of the `ID?` reply
-    (maker and model, serial number, firmware, separated by commas), and that a parked module
-    reports position 0.
+    Source: as two independent programs speak to it.
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("commands and echo", "photonmover and instrumental, independent drivers"),
+        WireFact("format of the `ID?` reply"),
+        WireFact("that a parked module reports position 0"),
+    )
     baud = line_speed(115_200)
     command_end = "\r"
     resync = Resync(question=b"ID?\r", recognises=lambda message: b"," in message)

@@ -12,6 +12,7 @@ from lightrig.instruments.core.instrument import Option, from_milliseconds
 from lightrig.instruments.core.keysight_n77 import MEANINGS
 from lightrig.instruments.core.position_switch import PendingMove
 from lightrig.instruments.core.scpi_instrument import ScpiInstrument
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.testbeds import Circuit
 
 _STATE = re.compile(r"[A-Z],\d+(;[A-Z],\d+)*")
@@ -70,6 +71,10 @@ class KeysightN773x(ScpiInstrument):
     """
 
     schemes = ("scpi", "visa")
+    wire_facts = (
+        WireFact("`:ROUTe` commands and replies", "Keysight N77xx Programming Guide, edition 7"),
+        WireFact("settling within 10 ms (option)"),
+    )
     shared_options = ("modules",)
     error_meanings = MEANINGS
     per_slot = Option(
@@ -78,7 +83,7 @@ class KeysightN773x(ScpiInstrument):
     settling = Option(
         from_milliseconds,
         10_000_000,
-        "from the command until the light has settled, in ns (10 ms is a guess)",
+        "from the command until the light has settled, in ns",
         key="settling_ms",
     )
 

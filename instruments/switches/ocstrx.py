@@ -11,6 +11,7 @@ from lightrig.instruments.core.capabilities import Identity, Operation, Telemetr
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.instrument import Option, QueryInstrument, line_speed
 from lightrig.instruments.core.position_switch import PendingMove
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.session import Answer, Resync
 from lightrig.testbeds import Circuit
@@ -62,6 +63,10 @@ class Ocstrx(QueryInstrument):
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("registers", "docs/ocstrx-registers.md, defined by Lightrig"),
+        WireFact("registers of a vendor's modules; they are not public"),
+    )
     baud = line_speed(921_600)
     framing = _Frames()
     resync = Resync(quiet=50_000_000)

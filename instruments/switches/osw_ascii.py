@@ -1,6 +1,7 @@
 """1xN switch modules that speak `<OSW_...>`, as Lfiber and others sell them."""
 
 from lightrig.instruments.core.position_switch import TextPositionSwitch
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Bracketed
 from lightrig.instruments.wire.session import Resync
 
@@ -9,10 +10,14 @@ class OswAscii(TextPositionSwitch):
     """Ingress 1, egress 2..N+1; output 0 is dark. Serial line at 9600 8N1.
 
     Source: as two independent programs speak to it, one of which cites the manual. The type
-    reply names no serial number: its last field is taken for one (a guess).
+    reply names no serial number: its last field is taken for one.
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("frames and replies", "two independent programs, one of which cites the manual"),
+        WireFact("that the last field of the type is a serial number"),
+    )
     command_end = ""
     framing = Bracketed()
     resync = Resync(

@@ -4,11 +4,15 @@ from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.instrument import line_speed
 from lightrig.instruments.core.position_switch import PendingMove, PositionSwitch
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.session import Resync
 
 _INFORMATION, _GET, _RESET, _SET = 1, 2, 3, 4
 _HEAD = b"\xfe\xfe"
+_CLIENT = "GroeblacherLab, driver of the Sercalo RSC 1xN"
+# Product information: texts padded with semicolons; version numbers and a date of one byte each.
+_MAKER, _MODEL, _FIRMWARE, _SERIAL = slice(10), slice(10, 20), 23, slice(29, None)
 _ERRORS = {
     1: "invalid command",
     2: "invalid parameter",
@@ -46,15 +50,19 @@ def _frame(command: int, data: bytes = b"") -> bytes:
 
 
 class Sercalo(PositionSwitch):
-    """Ingress 1, egress 2..N+1; after a reset, at channel 0, it is dark (a guess).
+    """Ingress 1, egress 2..N+1; after a reset, at channel 0, it is dark (unconfirmed).
 
     Serial line at 115200 8N1.
 
-    Source: as one independent program speaks to it; the layout of the product information
-    (model;serial;firmware in text) is a guess.
+    Source: the driver of GroeblacherLab for Sercalo's RSC switches.
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("frames, commands, errors", _CLIENT),
+        WireFact("layout of the product information", _CLIENT),
+        WireFact("that a reset leads to channel 0, and that no light passes there"),
+    )
     baud = line_speed(115_200)
     framing = _Frames()
     resync = Resync(
@@ -63,12 +71,14 @@ class Sercalo(PositionSwitch):
 
     def identity(self) -> Identity:
         """Return model, serial number and firmware."""
-        text = self._query(_INFORMATION).decode("ascii", "backslashreplace")
-        fields = [field.strip() for field in text.split(";")]
-        model, serial, firmware = [*fields, "unknown", "unknown"][:3]
-        if not model:
-            raise self.garbled("product information", text, "product information")
-        return Identity("Sercalo", model, serial, firmware)
+        data = self._query(_INFORMATION)
+        maker, model, serial = (
+            data[part].decode("ascii", "backslashreplace").strip("; \0")
+            for part in (_MAKER, _MODEL, _SERIAL)
+        )
+        if not (maker and model and serial):
+            raise self.garbled("product information", data.hex(" "), "product information")
+        return Identity(maker, model, serial, f"{data[_FIRMWARE]}.{data[_FIRMWARE + 1]}")
 
     def position(self) -> int:
         """Return the channel that the switch reports; 0 is dark."""

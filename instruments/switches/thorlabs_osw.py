@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from lightrig.instruments.core.instrument import Option, from_milliseconds, line_speed
 from lightrig.instruments.core.position_switch import TextPositionSwitch
+from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.session import Resync
 from lightrig.testbeds import Circuit
 
@@ -18,10 +19,15 @@ class ThorlabsOsw(TextPositionSwitch):
     It does not acknowledge: a move is done when it has had `settling` and then reports its
     position.
 
-    Source: as two independent programs speak to it; the format of the `ID?` reply is a guess.
+    Source: as two independent programs speak to it.
     """
 
     schemes = ("serial",)
+    wire_facts = (
+        WireFact("`S`, `S?`, speed of the line", "qudi, two independent drivers"),
+        WireFact("format of the `ID?` reply"),
+        WireFact("settling within 1 ms (option)", "qudi, default of its switch time"),
+    )
     baud = line_speed(115_200)
     rts_cts = True
     command_end = "\n"

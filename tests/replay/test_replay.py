@@ -170,7 +170,7 @@ def test_tl1_with_new_tags_and_without_the_password(stage, clock):
         before = move(session)
         session.close()
     assert PASSWORD not in (stage.folder / "ocs.jsonl").read_text()
-    assert "DENY IICC Invalid command" in before[-1]
+    assert "DENY IICM Invalid command" in before[-1]
     with stage.replaying() as endpoint:
         assert endpoint.scheme == "tl1"
         session = Tl1Session(

@@ -1,5 +1,6 @@
 """Matrix switches of other makers: what is asked is made, read back, nobody else's is touched."""
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,3 +152,54 @@ def test_tl1_typed_at_a_calient(tmp_path: Path) -> None:
     finally:
         world.close()
         clock.close()
+
+
+def test_a_calient_answers_the_commands_of_the_public_driver(tmp_path: Path) -> None:
+    """The commands of QualiSystems/cloudshell-L1-calient ba2f7b1, none of which has a ctag but ENT
+    and ACT; the replies match the regular expressions that it reads them with.
+    """
+    path = tmp_path / "matrix.yaml"
+    path.write_text(FILE.format(model="calient-s", scheme="tl1", options=""))
+    clock = SystemClock()
+    world = World(load(path), clock, 1)
+    try:
+        service = world.services["ocs"]
+        with socket.create_connection((service.host, service.port), timeout=30) as line:
+
+            def query(command: str) -> str:
+                line.sendall(command.encode())
+                text = ""
+                while not text.endswith("\r\n;"):
+                    text += line.recv(4096).decode()
+                return text
+
+            user, password = service.login
+            assert "COMPLD" in query(f"ACT-USER::{user}:1::{password};")
+            assert re.search(r"SERIALNUMBER=(\S+),SWPACKAGE=(\S+),STATUS", query("RTRV-NE;"))
+            idle = '"1.1.1:WX,NONE,NONE:INAS=OOS-NP,INOS=OOS,INOC=OK,INRS=NPR,'
+            assert idle in query("RTRV-PORT::0;")
+            query("ENT-CRS::1.1.1,1.1.2:1::SYSTEM,1WAY;")
+            query("ACT-CRS::1.1.1,1.1.2:1::1.1.1>1.1.2,SYSTEM;")
+            listed = query("RTRV-CRS:::::ALL;")
+            assert listed.count("M  0 COMPLD") == 1
+            assert "CONNNAME=1.1.1>1.1.2,CONNTYPE=1WAY" in listed
+            summary = query("RTRV-PORT-SUM::1.1.1;")
+            assert re.search(r"CONNNAME1=1\.1\.1>1\.1\.2,CONNSTATE1=ACT", summary)
+            assert "COMPLD" in query("CANC-CRS:::::1.1.1>1.1.2;")
+            assert "COMPLD" in query("DLT-CRS:::::1.1.1>1.1.2;")
+            assert "CONNNAME" not in query("RTRV-CRS:::::ALL;")
+            assert "DENY" in query("DLT-CRS:::::1.1.1>1.1.2;")
+    finally:
+        world.close()
+        clock.close()
+
+
+def test_the_calient_driver_takes_down_by_name(tmp_path: Path) -> None:
+    with bench(tmp_path, "calient-s") as bound:
+        set_to(bound, {Circuit(1, N + 2)})
+        set_to(bound, set())
+        sent = [
+            line for line in bound.switches["ocs"].wire() if "CANC-CRS" in line or "DLT" in line
+        ]
+        assert re.search(r"CANC-CRS:::\d+::1\.1\.1>1\.1\.2;", sent[0])
+        assert re.search(r"DLT-CRS:::\d+::1\.1\.1>1\.1\.2;", sent[1])

@@ -32,7 +32,7 @@ def test_an_answer_is_laid_out_to_the_byte(line):
     assert re.fullmatch(header + r"M  7 COMPLD\r\n;", line.read())
     line.write("RTRV-FOO:::8:;")
     assert re.fullmatch(
-        header + r"M  8 DENY\r\n   IICC\r\n   /\* Invalid command \*/\r\n;", line.read()
+        header + r"M  8 DENY\r\n   IICM\r\n   /\* Invalid command \*/\r\n;", line.read()
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
+import serial
 from hypothesis import given, settings
 
 from lightrig.harness.bench import Bench, bind
@@ -27,7 +28,7 @@ SELECTORS = {
     "sercalo": ("1x4", ""),
     "agiltron": ("1x8", "standing: 1"),
 }
-CAN_BE_DARK = ("osw-ascii", "dicon-mems", "sercalo", "agiltron")
+CAN_BE_DARK = ("osw-ascii", "dicon-mems", "sercalo")
 FILE = """
 name: little
 switches:
@@ -81,10 +82,17 @@ def test_some_can_be_dark(tmp_path: Path, model: str) -> None:
         assert bound.switches["osw"].circuits() == {Circuit(1, 3)}
 
 
-def test_a_switch_without_dark_position_refuses_before_anything_is_sent(tmp_path: Path) -> None:
-    with bench(tmp_path, "thorlabs-osw", "1x2") as bound:
-        with pytest.raises(DeniedError, match="no position with no circuit at all"):
+@pytest.mark.parametrize("model", [m for m in SELECTORS if m not in CAN_BE_DARK])
+def test_a_switch_without_dark_position_refuses_before_anything_is_sent(
+    tmp_path: Path, model: str
+) -> None:
+    with bench(tmp_path, model, *SELECTORS[model]) as bound:
+        before = bound.switches["osw"].wire()
+        with pytest.raises(DeniedError, match="it cannot be dark") as denied:
             bound.switches["osw"].change({Circuit(1, 2)}, set())
+        assert "switch off the light that enters it" in str(denied.value)
+        if model == "agiltron":
+            assert bound.switches["osw"].wire() == before
         assert bound.switches["osw"].circuits() == {Circuit(1, 2)}
 
 
@@ -203,6 +211,66 @@ def typed(device: str, data: bytes) -> bytes:
         return came
     finally:
         os.close(line)
+
+
+@contextmanager
+def line_of(folder: Path, model: str, size: str) -> Iterator[serial.Serial]:
+    """Open the serial line of a simulated switch as a program of somebody else does."""
+    path = folder / "little.yaml"
+    path.write_text(FILE.format(model=model, size=size, options=""))
+    clock = SystemClock()
+    world = World(load(path), clock, 1)
+    try:
+        with serial.Serial(world.services["osw"].resource, timeout=10) as line:
+            yield line
+    finally:
+        world.close()
+        clock.close()
+
+
+def test_a_sercalo_tells_its_identity_as_the_public_driver_reads_it(tmp_path: Path) -> None:
+    """Read `get_product_info` of the driver of GroeblacherLab (2020) for the RSC 1xN."""
+    with line_of(tmp_path, "sercalo", "1x4") as line:
+        line.write(b"\xef\xef\x03\xff\x01\xe1")
+        head = line.read(3)
+        assert head[:2] == b"\xfe\xfe"
+        reply = line.read(head[2])
+    data = reply[3:-1]
+    assert data[0:10].decode("ascii").strip(";") == "Sercalo"
+    assert data[10:20].decode("ascii").strip(";") == "RSC 1x4"
+    assert (data[21], data[22], data[23], data[24]) == (1, 0, 1, 7)
+    assert 1 <= data[27] <= 12
+    assert data[29:].decode("ascii").strip(";") == "SIM-osw"
+
+
+def test_the_sercalo_driver_reads_the_published_layout(tmp_path: Path) -> None:
+    with bench(tmp_path, "sercalo", "1x4") as bound:
+        identity = bound.switches["osw"].identity()
+        assert (identity.manufacturer, identity.model) == ("Sercalo", "RSC 1x4")
+        assert (identity.serial, identity.firmware) == ("SIM-osw", "1.7")
+
+
+def test_an_agiltron_goes_home_to_its_first_output(tmp_path: Path) -> None:
+    """Send the frames of ograsdijk/Agiltron-SelfAlign: `home` ends with CR LF and reads nothing."""
+    path = tmp_path / "little.yaml"
+    path.write_text(FILE.format(model="agiltron", size="1x8", options=""))
+    clock = SystemClock()
+    world = World(load(path), clock, 1)
+    try:
+        with serial.Serial(world.services["osw"].resource, timeout=10) as line:
+            for output in (3, None, 5):
+                if output is None:
+                    line.write(b"\x01\x30\x00\x00\r\n")
+                else:
+                    line.write(b"\x01\x35\x00" + bytes([output - 1]))
+                    assert line.read(4) == b"\x01\x35\xff\xff"
+            line.write(b"\x01\x30\x00\x00\r\n")
+            line.write(b"\x01\x35\x00\x00")  # acknowledged at once, since home is output 1
+            assert line.read(4) == b"\x01\x35\xff\xff"
+        assert world._matrices["osw"].egress_of == {1: 2}
+    finally:
+        world.close()
+        clock.close()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Simulated Agiltron SelfAlign 1xN switch.
 
 Frames of four bytes: `01 35 00 n-1` selects output n and is answered by `01 35 FF FF`;
-`01 30 00 00` goes home. Guessed: that home is dark and is answered alike, and that unknown
-frames have no reply.
+`01 30 00 00` goes home, to output 1, without a reply: the public program
+(ograsdijk/Agiltron-SelfAlign) ends it with CR LF, reads none, and would take it for that of the
+next command. Guessed: that unknown frames have no reply.
 """
 
 from lightrig.instruments.simulated.devices.position_switch import SimulatedPositionSwitch
@@ -12,11 +13,16 @@ _SIZE = 4
 
 
 class SimulatedAgiltron(SimulatedPositionSwitch):
-    """A switch whose position cannot be queried."""
+    """A switch whose position cannot be queried, and which is never dark."""
+
+    can_be_dark = False
 
     def split_frame(self, buffer: bytes) -> tuple[bytes, int] | None:
-        """Return the first four bytes."""
-        return (buffer[:_SIZE], _SIZE) if len(buffer) >= _SIZE else None
+        """Return the first four bytes that begin with 01."""
+        start = buffer.find(b"\x01")
+        if start < 0 or len(buffer) < start + _SIZE:
+            return None
+        return buffer[start : start + _SIZE], start + _SIZE
 
     def execute(self, frame: bytes) -> FrameReply:
         """Carry out one frame."""
@@ -24,5 +30,5 @@ class SimulatedAgiltron(SimulatedPositionSwitch):
             after = self.go(frame[3] + 1)
             return FrameReply() if after is None else FrameReply(b"\x01\x35\xff\xff", after)
         if frame == b"\x01\x30\x00\x00":
-            return FrameReply(b"\x01\x30\xff\xff", self.go(0) or 0)
+            self.go(1)
         return FrameReply()

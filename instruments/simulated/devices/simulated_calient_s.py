@@ -1,8 +1,10 @@
 """Simulated Calient S-series switch over TL1.
 
 A cross-connect is entered, then activated; it is deactivated, then deleted. Replies are those
-that a public driver's tests have recorded. Guessed: the codes of denials, the states of a
-cross-connect that is entered only, the number of lines of a page.
+that a public driver's tests have recorded; commands are accepted in the forms of
+QualiSystems/cloudshell-L1-calient before and after its commit ba2f7b1 (`CANC-CRS:::::name`, no
+ctag) and of the TNRC plugin of Phosphorus (`CANC-CRS::a,b:ctag::name`). Guessed: the codes of
+denials, the states of a cross-connect that is entered only, the number of lines of a page.
 """
 
 import math
@@ -45,6 +47,7 @@ class SimulatedCalientS(Tl1Device):
     """A switch whose port k has a fiber in, ingress k, and a fiber out, egress N + k."""
 
     not_logged_in = "Login Not Active"
+    tag_required = False
 
     def __init__(self, context: DeviceContext) -> None:
         assert isinstance(context.spec, SwitchSpec)
@@ -98,6 +101,14 @@ class SimulatedCalientS(Tl1Device):
             f"{name}:SRCPORT={source},DSTPORT={target},GRPNAME={one.group},CONNNAME={one.name},"
             f"CONNTYPE={'2WAY' if one.both else '1WAY'},{states}"
         )
+
+    @command("RTRV-PORT")
+    def _retrieve_ports(self, request: Tl1Request) -> Tl1Reply:
+        """List one port, or all of them for the port 0."""
+        ports = range(1, self._count + 1)
+        listed = ports if request.aid in {"", "0", "ALL"} else [self._number(request.aid)]
+        carrying = {port for one in self._connections.values() for port in (one.source, one.target)}
+        return Tl1Reply([_port_states(port, port in carrying) for port in listed], page=PAGE)
 
     @command("RTRV-PORT-SUM")
     def _retrieve_port(self, request: Tl1Request) -> Tl1Reply:
@@ -192,12 +203,28 @@ class SimulatedCalientS(Tl1Device):
 
     def _find_last(self, request: Tl1Request) -> _Connection:
         settings = self._settings(request)
+        if len(settings) == 1:  # by name, with or without the ports
+            if request.aid:
+                return self._find(request, settings[0])
+            one = self._connections.get(settings[0])
+            if one is None:
+                raise Tl1Denial("RRNE", f"Failed, connection {settings[0]} does not exist")
+            return one
         if len(settings) != 3 or settings[0]:
             raise Tl1Denial("IDNV", "Invalid group or connection name")
         one = self._find(request, settings[2])
         if settings[1] != one.group:
             raise Tl1Denial("IDNV", "Invalid group")
         return one
+
+
+def _port_states(port: int, carrying: bool) -> str:
+    """Return a line of `RTRV-PORT`, as recorded of a port in transit and of an idle one."""
+    state, kind, summary = ("IS", "TRANSIT", "IS") if carrying else ("OOS", "NONE", "OOS-NP")
+    return (
+        f"{_port_name(port)}:WX,{kind},{kind}:INAS={summary},INOS={state},INOC=OK,INRS=NPR,"
+        f"OUTAS={summary},OUTOS={state},OUTOC=OK,OUTRS=NPR"
+    )
 
 
 def _port_name(port: int) -> str:

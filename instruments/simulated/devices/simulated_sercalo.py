@@ -1,8 +1,8 @@
 """Simulated Sercalo 1xN switch on its serial line.
 
 A request is `EF EF | length | FF | command | data | checksum`; a reply begins with `FE FE` and
-has an error byte after the command. Guessed: the layout of the product information, and that
-channel 0 is dark.
+has an error byte after the command. The product information is laid out as the driver of
+GroeblacherLab reads it. Guessed: the padding byte 20 of that layout, and that channel 0 is dark.
 """
 
 from lightrig.instruments.simulated.devices.position_switch import SimulatedPositionSwitch
@@ -31,7 +31,7 @@ class SimulatedSercalo(SimulatedPositionSwitch):
             return self._reply(code, _CHECKSUM)
         match code:
             case 1:
-                return self._reply(code, _OK, f"RSC 1x{self.outputs};{self.serial};1.7".encode())
+                return self._reply(code, _OK, self._product_information())
             case 2:
                 return self._reply(code, _OK, bytes([self.position]))
             case 3:
@@ -42,6 +42,12 @@ class SimulatedSercalo(SimulatedPositionSwitch):
                     return self._reply(code, _INVALID_PARAMETER)
                 return self._reply(code, _OK, after=after)
         return self._reply(code, _INVALID_COMMAND)
+
+    def _product_information(self) -> bytes:
+        model = f"RSC 1x{self.outputs}"
+        versions = bytes([1, 0, 1, 7])  # hardware, firmware
+        made = bytes([20, 21, 3, 5])  # century, year, month, day
+        return f"{'Sercalo':;<10}{model:;<10};".encode() + versions + made + self.serial.encode()
 
     def _reply(self, code: int, error: int, data: bytes = b"", after: int = 0) -> FrameReply:
         body = bytes([0xFF, code, error]) + data

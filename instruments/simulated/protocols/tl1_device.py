@@ -68,12 +68,16 @@ class Tl1Reply:
 class Tl1Device:
     """Base of simulated TL1 switches: sessions, login, and the verbs that a subclass declares.
 
+    Where `tag_required` is False, a command without ctag is answered with the ctag 0, and its
+    trailing fields may be missing.
+
     Args:
         name: name of the switch in the testbed, and its first source identifier (SID).
         login: user and password that it accepts.
     """
 
     login_verb: ClassVar[str] = "ACT-USER"
+    tag_required: ClassVar[bool] = True
     not_logged_in: ClassVar[str] = "Not logged in"
 
     def __init__(self, name: str, clock: Clock, login: tuple[str, str]) -> None:
@@ -99,7 +103,7 @@ class Tl1Device:
             raise Tl1Denial("PLNA", self.not_logged_in)
         handler = self._handlers.get(request.verb)
         if handler is None:
-            raise Tl1Denial("IICC", "Invalid command")
+            raise Tl1Denial("IICM", "Invalid command")
         return handler(request)
 
     @command("ACT-USER")
@@ -175,6 +179,9 @@ class Tl1ServerSession:
 
     def _parse(self, text: str) -> Tl1Request:
         parts = split_quoted(text, ":")
+        if not self._device.tag_required:
+            parts += [""] * (4 - len(parts))
+            parts[3] = parts[3] or "0"
         if len(parts) < 4 or not parts[3]:
             raise Tl1Denial("IICT", f"Parse error at offset {len(text)} in command")
         verb, tid, aid, tag, *blocks = parts

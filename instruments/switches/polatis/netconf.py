@@ -27,7 +27,7 @@ _MEANINGS = {
         "a port or a value in the command does not exist on this switch",
         "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
     ),
-    "in-use": ("a port in the command is in use (unconfirmed)", "take its circuit down"),
+    "in-use": ("a port in the command is in use", "take its circuit down"),
     "data-missing": ("a circuit to be taken down is not there any more", "read it and run again"),
     "access-denied": ("this user may not do that", "log in as a user of the admin group"),
 }

@@ -27,7 +27,7 @@ _CIRCUITS = f"data/{MODULE}:cross-connects"
 
 _MEANINGS = {
     400: (
-        "a port or a value in the request does not exist on this switch (unconfirmed)",
+        "a port or a value in the request does not exist on this switch",
         "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
     ),
     403: ("this user may not do that", "log in as a user of the admin group"),

@@ -28,7 +28,7 @@ MOST_READINGS = 256
 """Largest number of ports in one power query."""
 
 _IN_USE = (
-    "a port in the command is in use (unconfirmed)",
+    "a port in the command is in use",
     "take its circuit down, or say `options: {rerouting: true}` if this switch moves it",
 )
 _MEANINGS = {
@@ -37,7 +37,7 @@ _MEANINGS = {
         "a port in the command does not exist on this switch",
         "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
     ),
-    -241: ("a port in the command has no power monitor (unconfirmed)", "options: {monitors: ...}"),
+    -241: ("a port in the command has no power monitor", "options: {monitors: ...}"),
 }
 """Meaning of the error codes at the bench and what to try."""
 

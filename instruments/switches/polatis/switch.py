@@ -7,6 +7,7 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identity, PowerReading
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.core.instrument import Instrument, Option, one_of
+from lightrig.instruments.switches.polatis.facts import FACTS
 from lightrig.instruments.switches.polatis.session import (
     PatchOperation,
     PolatisSession,
@@ -29,6 +30,7 @@ class Polatis(Instrument):
 
     schemes = ("tl1", "scpi", "netconf", "restconf")
     shared_options = ("openflow_errors",)
+    wire_facts = FACTS
     rerouting = Option(
         bool,
         False,

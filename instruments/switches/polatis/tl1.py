@@ -27,11 +27,11 @@ _MEANINGS = {
         "compare `size:` in the testbed file with the switch: ingress 1..N, egress N+1..N+M",
     ),
     "SRCN": (
-        "a port in the command is in use (unconfirmed)",
+        "a port in the command is in use",
         "take its circuit down, or say `options: {rerouting: true}` if this switch moves it",
     ),
     "PICC": ("this user may not do that", "log in as a user of the admin group"),
-    "PLNA": ("the session is not logged in (unconfirmed)", "does `login:` name a credential?"),
+    "PLNA": ("the session is not logged in", "does `login:` name a credential?"),
 }
 """Meaning of the error codes at the bench and what to try."""
 
@@ -45,8 +45,8 @@ class PolatisTl1:
     A change is at most one DLT-PATCH and one ENT-PATCH, which name the testbed's own ports and
     no others; both are sent before the first is answered.
 
-    Source: commands as the vendor's own test suite and four independent drivers use them.
-    Unconfirmed: the format of an attenuator's settings, on which two sources differ.
+    Source: commands as the vendor's own test suite, its wrapper and four independent drivers
+    use them.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class PolatisTl1:
         self._command("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", _list(ports))
 
     def voa(self, egress: int) -> Voa:
-        """Return mode and level; a reply is `port:mode,level,reference` (unconfirmed)."""
+        """Return mode and level; a reply is `port:mode,level,reference`."""
         for port, settings in self._by_port("RTRV-PORT-ATTEN", [egress], "attenuation"):
             mode, _, rest = settings.partition(",")
             level = rest.partition(",")[0].strip("()") or "0"

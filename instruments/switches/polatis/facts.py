@@ -1,0 +1,26 @@
+"""What sources confirm about the wires of a Polatis, and what none does."""
+
+from lightrig.instruments.core.wire_facts import WireFact
+
+_SUITE = "the vendor's TL1 test suite"
+_WRAPPER = "PyPolatis, the vendor's wrapper of TL1"
+_YANG = "YANG modules optical-switch and polatis-switch, in ONOS"
+
+FACTS = (
+    WireFact("commands, lists of ports, codes of denials", _SUITE, ("tl1",)),
+    WireFact("layout of a DENY block and of headers", _WRAPPER, ("tl1",)),
+    WireFact("autonomous messages are on after login", _WRAPPER, ("tl1",)),
+    WireFact("averaging of 10, 20, 50, 100, 200, 500, 1000, 2000 ms", _WRAPPER),
+    WireFact("settings of monitors and attenuators", _WRAPPER, ("tl1",)),
+    WireFact("commands", "six independent drivers, which quote the manual", ("scpi",)),
+    WireFact("tree of 2018-03-22", _YANG, ("netconf", "restconf")),
+    WireFact("paths and answers", "quintons/polatis2, the vendor's web interface", ("restconf",)),
+    WireFact("code of a denial for a port in use (SRCN)", wires=("tl1",)),
+    WireFact("code of a denial for two ports of one side", wires=("tl1",)),
+    WireFact("code of a denial without login (PLNA)", wires=("tl1",)),
+    WireFact("error for a port in use, error for a port without monitor", wires=("scpi",)),
+    WireFact("which ports have monitors, by the product code", wires=("scpi",)),
+    WireFact("averaging of monitors in the factory setting (option)", wires=("scpi",)),
+    WireFact("switching time, insertion loss and repeatability of the data sheet"),
+    WireFact("error tags of a port in use", wires=("netconf", "restconf")),
+)
