@@ -186,7 +186,10 @@ class SystemClock:
             if self._timer is None:
                 self._timer = threading.Thread(target=self._run, name="clock", daemon=True)
                 self._timer.start()
-            self._changed.notify()
+            # The thread need not wake for an action behind the one that it waits for: with hundreds
+            # of devices the needless wake-ups took longer than the actions.
+            if self._agenda[0][3] is due:
+                self._changed.notify()
         return due
 
     def _run(self) -> None:
@@ -199,10 +202,16 @@ class SystemClock:
                     self._changed.wait(wait)
                 if self._closed:
                     return
-                due = heapq.heappop(self._agenda)[3]
-            if not due.cancelled:
+                # All that is due at once: threads that schedule would wait for a lock that is taken
+                # for each action.
+                now, due = self.now(), []
+                while self._agenda and self._agenda[0][0] <= now:
+                    due.append(heapq.heappop(self._agenda)[3])
+            for each in due:
+                if each.cancelled or self._closed:
+                    continue
                 try:
-                    due.action()
+                    each.action()
                 except BaseException:  # reported; the other actions still have to run
                     threading.excepthook(
                         threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))

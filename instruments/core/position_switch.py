@@ -184,9 +184,9 @@ class TextPositionSwitch(PositionSwitch):
         """Begin to go to `position`, one of `positions`."""
         is_dark = position == self.dark_position and self.dark_command
         command = self.dark_command if is_dark else self.move_command.format(position=position)
-        message = "".join(
-            f"{each}{self.command_end}" for each in (command, self.move_query) if each
-        )
+        message = command + self.command_end
+        if self.move_query:
+            message += self.move_query + self.command_end
         if self.move_reply is None:
             sent = self.session.write(message.encode())
             return PendingMove(sent, lambda: self._settled(sent))

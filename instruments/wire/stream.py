@@ -110,22 +110,24 @@ def line_stream(line: Line, device: str, clock: Clock) -> Stream:
 
 class _SerialLine:
     def __init__(self, line: serial.Serial) -> None:
-        self._line = line
         self.fileno = line.fileno
         self.close = line.close
         self._writable = select.poll()
         self._writable.register(line.fileno(), select.POLLOUT)
 
     def read(self) -> bytes:
-        return os.read(self._line.fileno(), 1 << 16)
+        return os.read(self.fileno(), 1 << 16)
 
     def write(self, data: bytes) -> None:
         # Not by pyserial, whose select() knows no file descriptor above 1023: a line takes five
         # of them, so that a fabric of some 200 lines could not be written to.
-        while data:
+        while True:
+            with contextlib.suppress(BlockingIOError):  # pyserial opens lines non-blocking
+                data = data[os.write(self.fileno(), data) :]
+            if not data:
+                return
             if not self._writable.poll(_WRITE_TIMEOUT * 1000):
                 raise TimeoutError(errno.ETIMEDOUT, f"took nothing within {_WRITE_TIMEOUT} s")
-            data = data[os.write(self._line.fileno(), data) :]
 
 
 class _TcpStream:

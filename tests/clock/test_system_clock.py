@@ -67,6 +67,27 @@ def test_cancelled_action_does_not_run(clock):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_action_cancelled_by_one_due_with_it_does_not_run(clock):
+    ran = []
+    at, done = clock.now() + 2 * MS, clock.event()
+    first = clock.schedule(at, "b", lambda: ran.append("cancelled"))
+    clock.schedule(at, "a", first.cancel)
+    clock.schedule(at, "c", done.set)
+    assert done.wait(LONG)
+    assert ran == []
+
+
+def test_an_action_that_closes_the_clock_ends_those_due_with_it():
+    clock, ran = SystemClock(), []
+    closed = clock.event()
+    at = clock.now() + 2 * MS
+    clock.schedule(at, "a", lambda: (clock.close(), closed.set()))
+    clock.schedule(at, "b", lambda: ran.append("late"))
+    assert closed.wait(LONG)
+    clock.sleep(10 * MS)
+    assert ran == []
+
+
 def test_raising_action_is_reported_and_the_next_one_runs(clock, monkeypatch):
     reported = []
     monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(args.exc_value))

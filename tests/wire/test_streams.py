@@ -68,10 +68,12 @@ def test_bytes_are_received_as_they_come(echo, clock, wire):
     assert stream.pending() == b""
     stream.send(b"hello")
     assert stream.receive(LONG) == b"hello"
-    assert stream.pending() == b""
+    # On a busy machine the second reply may be there already.
+    early = stream.pending()
     before = clock.now()
-    assert stream.receive(LONG) == b"HELLO"
+    assert (early or stream.receive(LONG)) == b"HELLO"
     if clock.virtual:
+        assert not early
         assert clock.now() - before == 5 * MS
 
 
