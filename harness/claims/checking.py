@@ -2,24 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from lightrig.harness.claims.computed import computed_by
 from lightrig.harness.claims.published import Claim, ClaimContext, Lookup, Published
-from lightrig.harness.claims.verdicts import ClaimOutcome, Estimate, compare, estimate
+from lightrig.harness.claims.verdicts import (
+    ClaimOutcome,
+    Estimate,
+    Kind,
+    compare,
+    estimate,
+    verdict_text,
+)
 from lightrig.harness.record import Results
 from lightrig.harness.statistics import NotEnough
 from lightrig.testbeds import LightrigError
-
-Kind: TypeAlias = Literal["measurement", "closure", "computed"]
-"""The kind of our value.
-
-A simulation is built from published values, so its agreement is closure and no evidence. A
-computed value is not measured.
-"""
 
 _NIGHTS = """
 SELECT DISTINCT testbed, quantity, simulated, strftime(night, '%Y-%m-%d') AS night FROM rows
@@ -48,14 +47,14 @@ class ClaimResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckedClaim:
-    """A claim, our value, and the verdict.
+    """A claim, the value beside it, and the verdict.
 
-    ours: None where nothing was measured. kind: of our value. night: of its rows. rests_on: the
-    assumptions of a computed value. related: other values of ours, without a verdict.
+    value: None where there is none yet. kind: its origin. night: of its rows. rests_on:
+    the assumptions of a computed value. related: other values of ours, without a verdict.
     """
 
     claim: Claim
-    ours: Estimate | NotEnough | None
+    value: Estimate | NotEnough | None
     kind: Kind | None
     night: str | None
     outcome: ClaimOutcome
@@ -65,10 +64,27 @@ class CheckedClaim:
 
     @property
     def exact(self) -> bool:
-        """Whether our value was computed without random draws and without bounds."""
-        if self.kind != "computed" or not isinstance(self.ours, Estimate):
+        """Whether the value was computed without random draws and without bounds."""
+        if self.claim.computed is None or not isinstance(self.value, Estimate):
             return False
-        return self.ours.n == 1 and self.ours.lower == self.ours.upper
+        return self.value.n == 1 and self.value.lower == self.value.upper
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the value was measured with anything simulated."""
+        return self.kind in {"namespaces", "closure"}
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in the words of its kind; a difference from a known erratum as such."""
+        if self.outcome == "differs" and self.claim.erratum is not None:
+            return "known erratum"
+        return verdict_text(self.kind, self.outcome)
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the value differs from the figure, and no erratum accounts for it."""
+        return self.outcome == "differs" and self.claim.erratum is None
 
 
 def check_claims(published: Published, results: Results) -> list[CheckedClaim]:
@@ -116,8 +132,8 @@ def _compute(system: str, claim: Claim) -> CheckedClaim:
     assert claim.computed is not None
     found = computed_by(system)[claim.computed]()
     ours = Estimate(found.value, found.lower, found.upper, found.n)
-    outcome, reason = compare(claim.figure, ours)
-    return CheckedClaim(claim, ours, "computed", None, outcome, reason, found.note or None)
+    outcome, reason = compare(claim.figure, ours, claim.tolerance)
+    return CheckedClaim(claim, ours, claim.basis, None, outcome, reason, found.note or None)
 
 
 def _check(claim: Claim, rows: "_Rows") -> CheckedClaim:
@@ -133,9 +149,20 @@ def _check(claim: Claim, rows: "_Rows") -> CheckedClaim:
         )
     low, high = _one_an_event(found, claim.ours)
     ours = estimate(claim.ours.statistic, low, high)
-    kind: Kind = "closure" if bool(found["simulated"].iloc[0]) else "measurement"
     night = f"{found['night'].iloc[0]:%Y-%m-%d}"
-    return CheckedClaim(claim, ours, kind, night, *compare(claim.figure, ours))
+    verdict = compare(claim.figure, ours, claim.tolerance)
+    return CheckedClaim(claim, ours, _kind(found), night, *verdict)
+
+
+def _kind(rows: pd.DataFrame) -> Kind:
+    """Return the origin of measured rows, which are all simulated or all not.
+
+    Simulated instruments run in real time beside network namespaces only.
+    """
+    if not rows["simulated"].iloc[0]:
+        return "hardware"
+    real_time = "clock" in rows and bool((rows["clock"] == "system").all())
+    return "namespaces" if real_time else "closure"
 
 
 class _Rows:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
+from lightrig.harness.claims.counts import counts_by_kind, measured_sentence
 from lightrig.harness.claims.published import Published
 from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
 from lightrig.harness.report.markup import LEGEND, SIMULATED, number, row, table, text
@@ -20,7 +21,7 @@ _STYLE = """
 .lc .lr-table td{border:0;padding:2px 0}.lc :is(.lc-statement,.lc-from,.lr-number){min-width:0}
 .lc-published::before{content:"published "}}
 """
-_HEAD = ("claim", "published", "ours", "verdict", "source")
+_HEAD = ("claim", "published", "here", "verdict", "source")
 _KINDS = {"agrees": "pass", "differs": "fail"}
 _SIGNS = {"agrees": "✓", "differs": "✗", "not measured": "-"}
 
@@ -41,17 +42,15 @@ def write_claims(path: Path, published: Published, checked: Sequence[CheckedClai
 
 def section(published: Published, checked: Sequence[CheckedClaim]) -> str:
     """The claims as one section, for a page that has the report's style."""
-    closure = any(one.kind == "closure" for one in checked)
-    simulated = any(each.simulated for one in checked for each in one.related)
-    legend = (
-        f"<p>{SIMULATED}: {LEGEND}. The simulation is built from what was published; that it "
-        "agrees is closure.</p>"
-        if closure
-        else f"<p>{SIMULATED}: {LEGEND}.</p>" * simulated
+    simulated = any(one.simulated for one in checked) or any(
+        each.simulated for one in checked for each in one.related
     )
+    legend = f"<p>{SIMULATED}: {LEGEND}.</p>" * simulated
+    legend += "".join(f"<p>{text(line)}</p>" for line in counts_by_kind(checked))
     about = (
-        "Published is what the paper prints, ours what this harness measured on the testbed "
-        f"{published.testbed}, on the last night that did, or computed where it says so."
+        "Published is what the paper prints. Measured values are of the testbed "
+        f"{published.testbed}, of the last night that has any; each of the others says its origin. "
+        f"{measured_sentence(checked)}"
     )
     rows = [_row(one) for one in checked]
     return (
@@ -65,15 +64,14 @@ def _row(one: CheckedClaim) -> str:
     notes = [
         claim.note,
         f"Erratum: {claim.erratum}" if claim.erratum else None,
-        f"Computed: {one.rests_on}" if one.rests_on else None,
+        f"Rests on: {one.rests_on}" if one.rests_on else None,
     ]
     remarks = "".join(f'<span class="lc-note">{text(note)}</span>' for note in notes if note)
     remarks += "".join(map(_related, one.related))
-    kind = _KINDS.get(one.outcome, "not")
-    closure = "" if one.kind in {None, "measurement"} else f" ({one.kind})"
+    kind = _KINDS.get(one.outcome, "not") if one.verdict != "known erratum" else "not"
     verdict = (
         f'<span class="lr-verdict lr-{kind}" title="{text(one.reason)}">'
-        f"{_SIGNS.get(one.outcome, '?')} {one.outcome}{closure}</span>"
+        f"{_SIGNS.get(one.outcome, '?')} {text(one.verdict)}</span>"
     )
     reason = "" if one.outcome == "agrees" else f'<span class="lc-note">{text(one.reason)}</span>'
     return row(
@@ -105,26 +103,26 @@ def _related(result: ClaimResult) -> str:
 
 
 def _ours(one: CheckedClaim) -> str:
-    if not isinstance(one.ours, Estimate):
+    if not isinstance(one.value, Estimate):
         return ""
-    simulated = SIMULATED if one.kind == "closure" else ""
-    value = value_text(one.ours, one.claim.figure.unit)
-    return f"{simulated}{number(value, _context(one, one.ours, value))}"
+    simulated = SIMULATED if one.simulated else ""
+    value = value_text(one.value, one.claim.figure.unit)
+    return f"{simulated}{number(value, _context(one, one.value, value))}"
 
 
-def _context(one: CheckedClaim, ours: Estimate, value: str) -> tuple[str, ...]:
-    """Return the context of our value: statistic, interval, kind."""
+def _context(one: CheckedClaim, estimate: Estimate, value: str) -> tuple[str, ...]:
+    """Return the context of a value: statistic, interval, origin."""
+    assert one.kind is not None
     if one.exact:
-        return ("computed, nothing drawn",)
-    interval = interval_text(ours, one.claim.figure.unit, value)
+        return ("exact", one.kind)
+    interval = interval_text(estimate, one.claim.figure.unit, value)
     sure = format_share(CONFIDENCE)
-    if one.kind == "computed":
-        if ours.n == 1:
-            return (f"{interval} by what is assumed", "computed")
-        return (f"mean of {ours.n:,} draws", f"{sure} of draws in {interval}", "computed")
-    assert one.claim.ours is not None
+    if one.claim.ours is None:
+        if estimate.n == 1:
+            return (f"{interval} by what is assumed", one.kind)
+        return (f"mean of {estimate.n:,} draws", f"{sure} of draws in {interval}", one.kind)
     return (
-        f"{one.claim.ours.statistic} of {ours.n:,}",
+        f"{one.claim.ours.statistic} of {estimate.n:,}",
         f"{sure} interval {interval}",
-        "closure, simulated" if one.kind == "closure" else "measured",
+        one.kind,
     )

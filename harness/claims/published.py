@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -15,12 +15,21 @@ from lightrig.testbeds.base import Part
 from lightrig.testbeds.findings import Findings
 from lightrig.testbeds.limits import LimitError, Unit, format_value, parse_value
 from lightrig.testbeds.parsing import read_as
+from lightrig.testbeds.quantities import Share
 
 PUBLISHED = Path(__file__).parents[2] / "published"
 """The project's own files."""
 
 Statistic: TypeAlias = Literal["median", "mean", "p99"]
 Pick: TypeAlias = Literal["worst", "turn"]
+Basis: TypeAlias = Literal["modelled", "emulated", "printed", "released", "fitted"]
+"""The ground of a computed value.
+
+modelled: our algorithms or models, from what the paper describes. emulated: its control plane, run
+in virtual time. printed: arithmetic on the paper's own numbers and formulas. released: recordings
+that the authors released. fitted: inputs that the paper does not print, chosen so that its figure
+comes out.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,8 @@ class Claim:
 
     source: section, figure or table. note: a remark on the comparison. erratum: the error in the
     figure as printed. unmeasured: why this harness cannot answer it. ours: the rows that do.
-    computed: the name of the function that computes it. line: its line in the file. related:
+    computed: the name of the function that computes it. basis: its ground. tolerance: share of the
+    printed value by which ours may be off and still agree. line: its line in the file. related:
     other measurements of ours, without a verdict.
     """
 
@@ -90,6 +100,8 @@ class Claim:
     unmeasured: str | None
     ours: Lookup | None
     computed: str | None
+    basis: Basis | None
+    tolerance: float
     line: int
     related: tuple[ClaimContext, ...] = ()
 
@@ -144,16 +156,20 @@ class ClaimPart(Part):
     erratum: str | None = None
     unmeasured: str | None = None
     computed: str | None = None
+    basis: Basis | None = None
+    tolerance: Share | None = None
     ours: LookupPart | None = None
     related: list[ClaimContextPart] = Field(default_factory=list, alias="beside")
 
 
 class PublishedDocument(Part):
-    """The claims of one paper."""
+    """The claims of one paper; `basis` and `tolerance` are those of claims that have none."""
 
     system: str
     paper: str
     testbed: str
+    basis: Basis | None = None
+    tolerance: Share = 0.0
     claims: dict[str, ClaimPart]
 
 
@@ -178,7 +194,8 @@ def load_published(path: Path) -> Published:
     claims = []
     for name, part in document.claims.items():
         figure = _figure(name, part, findings)
-        _check_answers(document.system, name, part, findings)
+        basis = part.basis or document.basis
+        _check_answers(document.system, name, part, basis, findings)
         if figure is not None:
             line = located.place(("claims", name), of_key=True).line
             lookup = None if part.ours is None else Lookup(**part.ours.model_dump())
@@ -192,6 +209,8 @@ def load_published(path: Path) -> Published:
                     *remarks,
                     lookup,
                     part.computed,
+                    None if part.computed is None else basis,
+                    document.tolerance if part.tolerance is None else part.tolerance,
                     line,
                     tuple(map(_context, part.related)),
                 )
@@ -207,13 +226,19 @@ def _context(part: ClaimContextPart) -> ClaimContext:
     return ClaimContext(part.statement, part.testbed, lookup, stated)
 
 
-def _check_answers(system: str, name: str, part: ClaimPart, findings: Findings) -> None:
-    """Check that at most one answer is stated, and that a computed one is known."""
+def _check_answers(
+    system: str, name: str, part: ClaimPart, basis: Basis | None, findings: Findings
+) -> None:
+    """Check that at most one answer is stated, and that a computed one is known with its basis."""
     if part.ours is not None and part.unmeasured is not None:
         findings.add(("claims", name, "unmeasured"), "a claim with `ours` is not unmeasured")
     if part.computed is None:
+        if part.basis is not None:
+            findings.add(("claims", name, "basis"), "only a claim with `computed` has a basis")
         return
     keys = ("claims", name, "computed")
+    if basis is None:
+        findings.add(keys, f"found no `basis`, expected one of {', '.join(get_args(Basis))}")
     if part.ours is not None or part.unmeasured is not None:
         answer = "ours" if part.ours is not None else "unmeasured"
         findings.add(keys, f"found beside `{answer}`, expected one of the two")

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lightrig.harness.claims.published import Figure, Statistic
+from lightrig.harness.claims.published import Basis, Figure, Statistic
 from lightrig.harness.report.units import shown, span
 from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.testbeds import format_share
 
 CONFIDENCE = 0.95
 FEWEST = 10
@@ -19,6 +20,38 @@ FEWEST = 10
 ClaimOutcome: TypeAlias = Literal[
     "agrees", "differs", "cannot tell", "not enough data", "not measured"
 ]
+Kind: TypeAlias = Literal["hardware", "namespaces", "closure"] | Basis
+"""The origin of a value beside a published one.
+
+hardware: measured, with no simulated instrument. namespaces: real packets over kernel links, while
+the switches and their times are simulated. closure: the value that a simulation in virtual time
+was given, measured by the harness. The others are computed.
+"""
+MEASURED: frozenset[Kind] = frozenset({"hardware", "namespaces"})
+"""The kinds of which an agreement is evidence that was measured here."""
+_VERDICTS: dict[Kind, dict[ClaimOutcome, str]] = {
+    "closure": {"agrees": "recovered", "differs": "not recovered"},
+    "printed": {"agrees": "reproduces", "differs": "does not reproduce"},
+    "released": {"agrees": "reproduces", "differs": "does not reproduce"},
+    "fitted": {"agrees": "fitted", "differs": "does not fit"},
+}
+
+
+KIND_TEXTS: dict[Kind, str] = {
+    "hardware": "measured on hardware",
+    "namespaces": "measured in namespaces: real packets, simulated switches",
+    "closure": "closure: the simulation returns what it was given",
+    "emulated": "emulated: the system's control plane in virtual time",
+    "modelled": "modelled: computed here from what the paper describes",
+    "printed": "printed: arithmetic on the paper's own numbers",
+    "released": "released: the authors' recordings, read here",
+    "fitted": "fitted: what the paper does not print was chosen so that its figure comes out",
+}
+
+
+def verdict_text(kind: Kind | None, outcome: ClaimOutcome) -> str:
+    """Return the word for an outcome: only what was measured or modelled here "agrees"."""
+    return outcome if kind is None else _VERDICTS.get(kind, {}).get(outcome, outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +115,31 @@ def _rounded(value: float, unit: str) -> float:
     return float(f"{value:.4g}") if unit == "share" else value
 
 
-def compare(figure: Figure, ours: Estimate | NotEnough | None) -> tuple[ClaimOutcome, str]:
-    """The verdict on a published figure, and why, in a sentence.
+def compare(
+    figure: Figure, ours: Estimate | NotEnough | None, tolerance: float = 0.0
+) -> tuple[ClaimOutcome, str]:
+    """Return the verdict on a published figure, and its reason in a sentence.
 
-    They agree where our interval and the range of the printed digits overlap, since the true
-    value may be in both, and differ where they do not. Where our interval is wider than the
-    figure itself, agreement would mean nothing: the verdict is "cannot tell".
+    tolerance: share of each end of the figure's range by which the range is wider for this.
+
+    They agree where our whole interval is within the range, and differ where it has nothing in
+    common with it. An interval that reaches into the range and beyond would agree with many other
+    figures as well: the verdict is "cannot tell".
     """
     if ours is None:
         return "not measured", "Nothing was measured yet that answers it."
     if isinstance(ours, NotEnough):
         return "not enough data", f"{ours.n:,} events, {ours.needed:,} needed."
-    if ours.lower > figure.high:
-        return "differs", "Ours is surely greater."
-    if ours.upper < figure.low:
-        return "differs", "Ours is surely less."
-    inside = figure.low <= ours.lower and ours.upper <= figure.high
-    ends = [abs(end) for end in (figure.low, figure.high) if math.isfinite(end)]
-    if not inside and ours.upper - ours.lower > max(ends):
-        return "cannot tell", "Our interval is wider than the figure itself."
-    if inside:
-        return "agrees", "Our whole interval is within what the printed digits stand for."
-    return "agrees", "What the printed digits stand for and our interval overlap."
+    low, high = figure.low, figure.high
+    if tolerance > 0:  # an infinite end times nothing is no number
+        low, high = low - abs(low) * tolerance, high + abs(high) * tolerance
+    allowed = f"the printed range and its tolerance of {format_share(tolerance)}"
+    if tolerance == 0:
+        allowed = "the range of the printed digits"
+    if ours.lower > high:
+        return "differs", f"Ours is greater than {allowed}."
+    if ours.upper < low:
+        return "differs", f"Ours is less than {allowed}."
+    if low <= ours.lower and ours.upper <= high:
+        return "agrees", f"Ours is within {allowed}."
+    return "cannot tell", f"Our interval reaches beyond {allowed}."

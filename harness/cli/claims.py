@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -35,8 +36,8 @@ def claims(
 ) -> None:
     """Compare a paper's published values with those measured or computed here.
 
-    Exit 0 if nothing differs, 1 if something does, 2 for a system that is not known, 3 for
-    results that cannot be read.
+    Exit 0 if nothing differs but by a known erratum, 1 if something does, 2 for a system that is
+    not known, 3 for results that cannot be read.
     """
     from lightrig.harness.claims import check_claims, load_published, published_files, write_claims
     from lightrig.harness.record import Results
@@ -63,81 +64,103 @@ def claims(
     else:
         _print(published.paper, checked)
         if html is not None:
-            out.print(f"page  {html}", markup=False, soft_wrap=True)
-    if any(one.outcome == "differs" for one in checked):
+            typer.echo(f"page  {html}", err=True)
+    if any(one.contradicts for one in checked):
         raise typer.Exit(NO)
 
 
 def _print(paper: str, checked: "list[CheckedClaim]") -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("claim", "published", "ours", "interval", "n", "verdict", "source"):
-        table.add_column(name, overflow="fold")
+    """Print a few lines a claim on a terminal, and one line a claim into a pipe or file."""
+    from lightrig.harness.claims import counts_by_kind, measured_sentence
+
+    if not out.is_terminal:
+        for one in checked:
+            typer.echo("\t".join(_fields(one)))
+        return
+    out.print(paper, markup=False)
     for one in checked:
-        value, interval, n = _ours(one)
-        table.add_row(
-            one.claim.name,
-            Text(str(one.claim.figure), style="dim"),
-            Text(value, style="bold cyan"),
-            interval,
-            n,
-            Text(one.outcome, style=_STYLES.get(one.outcome, "")),
-            one.claim.source,
-        )
-    out.print(paper, markup=False, soft_wrap=True)
-    out.print(table)
-    counts: dict[str, int] = {}
-    for one in checked:
-        counts[one.outcome] = counts.get(one.outcome, 0) + 1
-    out.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()), markup=False)
-    if any(one.kind == "closure" for one in checked):
-        out.print(
-            "closure: simulated from published values, no evidence about a device",
-            markup=False,
-        )
-    for related in (related for one in checked for related in one.related):
-        _print_related(related)
-    if any(one.kind == "computed" for one in checked):
-        out.print("computed: by formula or replay, not measured", markup=False)
+        _print_claim(one)
+    out.print()
+    out.print(measured_sentence(checked), markup=False)
+    for line in counts_by_kind(checked):
+        out.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
-def _print_related(related: "ClaimResult") -> None:
-    """Print a related value, which answers no claim, if there is one."""
+def _print_claim(one: "CheckedClaim") -> None:
+    claim = one.claim
+    head = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    head.add_column(overflow="fold", ratio=1)
+    head.add_column(justify="right", no_wrap=True)
+    head.add_row(
+        Text(f"{claim.name}  {claim.statement}"),
+        Text(one.verdict, style=_STYLES.get(one.outcome, "") if not claim.erratum else ""),
+    )
+    values = Table.grid(padding=(0, 2, 0, 0))
+    values.add_column(no_wrap=True)
+    values.add_column(overflow="fold")
+    values.add_row(Text("published", style="dim"), Text(f"{claim.figure}  ({claim.source})"))
+    if one.kind is not None:
+        value, interval, n = _shown(one)
+        details = ", ".join(filter(None, (interval, f"n = {n}" if n else "", one.night)))
+        values.add_row(one.kind, Text(f"{value}  {details}".strip(), style="bold cyan"))
+    for label, remark in (
+        ("why", None if one.outcome == "agrees" else one.reason),
+        ("rests on", one.rests_on),
+        ("note", claim.note),
+        ("erratum", claim.erratum),
+    ):
+        if remark:
+            values.add_row(Text(label, style="dim"), Text(remark))
+    for related in one.related:
+        if sentence := _related_sentence(related):
+            values.add_row(Text("related", style="dim"), Text(sentence))
+    out.print()
+    out.print(head)
+    out.print(Padding(values, (0, 0, 0, 2)))
+
+
+def _fields(one: "CheckedClaim") -> tuple[str, ...]:
+    """Return name, verdict, kind, published and present value, interval, number and source."""
+    claim = one.claim
+    return (claim.name, one.verdict, one.kind or "", str(claim.figure), *_shown(one), claim.source)
+
+
+def _related_sentence(related: "ClaimResult") -> str:
+    """Return a related value, which answers no claim, in words; empty without one."""
     from lightrig.harness.claims import Estimate
     from lightrig.harness.claims.verdicts import interval_text, value_text
 
     if not isinstance(related.ours, Estimate):
-        return
+        return ""
     interval = interval_text(related.ours, related.unit)
     simulated = ", something simulated" if related.simulated else ""
-    out.print(
-        f"related: {related.context.statement} {value_text(related.ours, related.unit)} "
-        f"({interval}; n = {related.ours.n:,}; {related.context.testbed}{simulated})",
-        markup=False,
-        soft_wrap=True,
+    return (
+        f"{related.context.statement} {value_text(related.ours, related.unit)} "
+        f"({interval}; n = {related.ours.n:,}; {related.context.testbed}{simulated})"
     )
 
 
-def _ours(one: "CheckedClaim") -> tuple[str, str, str]:
+def _shown(one: "CheckedClaim") -> tuple[str, str, str]:
+    """Return the value, its interval and its number of samples or draws as text."""
     from lightrig.harness.claims import Estimate
     from lightrig.harness.claims.verdicts import interval_text, value_text
 
-    if one.ours is None:
+    if one.value is None:
         return "", "", ""
-    if not isinstance(one.ours, Estimate):
-        return "", f"{one.ours.needed:,} needed", f"{one.ours.n:,}"
+    if not isinstance(one.value, Estimate):
+        return "", f"{one.value.needed:,} needed", f"{one.value.n:,}"
     unit = one.claim.figure.unit
-    value = value_text(one.ours, unit)
-    kind = "" if one.kind == "measurement" else f" ({one.kind})"
+    value = value_text(one.value, unit)
     if one.exact:
-        return value + kind, "", ""
-    n = f"{one.ours.n:,}" if one.ours.n > 1 else ""
-    return value + kind, interval_text(one.ours, unit), n
+        return value, "", ""
+    n = f"{one.value.n:,}" if one.value.n > 1 else ""
+    return value, interval_text(one.value, unit), n
 
 
 def _document(one: "CheckedClaim") -> dict[str, Any]:
     from lightrig.harness.claims import Estimate
 
-    claim, ours = one.claim, one.ours if isinstance(one.ours, Estimate) else None
+    claim, value = one.claim, one.value if isinstance(one.value, Estimate) else None
     return {
         "claim": claim.name,
         "says": claim.statement,
@@ -147,14 +170,15 @@ def _document(one: "CheckedClaim") -> dict[str, Any]:
         "unit": claim.figure.unit,
         "statistic": claim.ours.statistic if claim.ours else None,
         "computed": claim.computed,
-        "ours": _finite(ours.value) if ours else None,
-        "lower": _finite(ours.lower) if ours else None,
-        "upper": _finite(ours.upper) if ours else None,
-        "n": None if one.ours is None else one.ours.n,
+        "tolerance": claim.tolerance,
+        "value": _finite(value.value) if value else None,
+        "lower": _finite(value.lower) if value else None,
+        "upper": _finite(value.upper) if value else None,
+        "n": None if one.value is None else one.value.n,
         "kind": one.kind,
-        "simulated": None if one.kind is None else one.kind == "closure",
+        "simulated": None if one.kind is None else one.simulated,
         "night": one.night,
-        "verdict": one.outcome,
+        "verdict": one.verdict,
         "reason": one.reason,
         "rests_on": one.rests_on,
         "source": claim.source,

@@ -91,9 +91,9 @@ def test_rows_answer_where_their_conditions_hold(lab, check):
     lab(*acknowledged(41), moving=4)
     lab(*acknowledged(80), run="r2", moving=8)
     found = check()["turnaround"]
-    assert (found.outcome, found.kind, found.night) == ("agrees", "measurement", "2026-03-14")
-    assert found.ours.n == 20
-    assert found.ours.value == pytest.approx(41 * MS, rel=1e-6)
+    assert (found.outcome, found.kind, found.night) == ("agrees", "hardware", "2026-03-14")
+    assert found.value.n == 20
+    assert found.value.value == pytest.approx(41 * MS, rel=1e-6)
 
 
 def test_rows_of_another_testbed_answer_where_the_claim_names_it(lab, check):
@@ -123,12 +123,18 @@ def test_the_last_night_answers(lab, check):
 def test_hardware_speaks_before_any_simulation(lab, check):
     lab(*acknowledged(46), moving=4)
     lab(*acknowledged(41), run="r2", night="2026-03-15", simulated=True, moving=4)
-    assert (check()["turnaround"].outcome, check()["turnaround"].kind) == ("differs", "measurement")
+    assert (check()["turnaround"].outcome, check()["turnaround"].kind) == ("differs", "hardware")
 
 
-def test_a_simulation_is_closure(lab, check):
-    lab(*acknowledged(41), simulated=True, moving=4)
-    assert (check()["turnaround"].outcome, check()["turnaround"].kind) == ("agrees", "closure")
+@pytest.mark.parametrize(
+    ("clock", "kind", "verdict"),
+    [("virtual", "closure", "recovered"), ("system", "namespaces", "agrees")],
+)
+def test_a_simulation_in_virtual_time_is_closure(lab, check, clock, kind, verdict):
+    lab(*acknowledged(41), simulated=True, moving=4, clock=clock)
+    found = check()["turnaround"]
+    assert (found.outcome, found.kind, found.verdict) == ("agrees", kind, verdict)
+    assert found.simulated
 
 
 def waits(width):
@@ -144,8 +150,8 @@ def waits(width):
 def test_a_time_counts_from_another_one_port_an_event(lab, check):
     lab(*waits(width=0))
     found = check()["wait"]
-    assert found.ours.n == 20
-    assert (found.ours.lower, found.ours.upper) == (75_000, 750_000)
+    assert found.value.n == 20
+    assert (found.value.lower, found.value.upper) == (75_000, 750_000)
 
 
 def test_what_the_observers_cannot_tell_is_no_agreement(lab, check):
@@ -163,8 +169,7 @@ def test_a_unit_that_does_not_fit_is_named(lab, check):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.setattr(out, "width", 200)  # as wide as no word has to be cut
+def run(tmp_path):
     app = typer.Typer()
     app.command()(claims)
     path = tmp_path / "mine.yaml"
@@ -173,15 +178,38 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, [*(arguments or [str(path)]), *options])
 
 
-def test_the_table_shows_both_sides_and_the_source(run, lab):
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setattr(out, "_force_terminal", True)
+    monkeypatch.setattr(out, "no_color", True)
+    monkeypatch.setattr(out, "width", 80)
+
+
+def test_into_a_pipe_goes_one_line_a_claim(run, lab):
     lab(*acknowledged(41), simulated=True, moving=4)
     result = run()
     assert result.exit_code == 0
-    (line,) = (line for line in result.stdout.splitlines() if line.startswith("turnaround"))
-    for word in ("≈ 40 ms", "41 ms (closure)", "20", "agrees", "§6, Fig. 21"):
-        assert word in line
-    assert "1 agrees, 2 not measured" in result.stdout
-    assert "no evidence about a device" in result.stdout
+    assert [line.split("\t") for line in result.stdout.splitlines()] == [
+        ["turnaround", "recovered", "closure", "≈ 40 ms", "41 ms", "41 … 41 ms", "20",
+         "§6, Fig. 21"],
+        ["wait", "not measured", "", "70 to 80 µs", "", "", "", "§7"],
+        ["price", "not measured", "", "4", "", "", "", "Table 2"],
+    ]  # fmt: skip
+
+
+def test_a_terminal_of_80_columns_shows_notes_errata_and_reasons(run, lab, terminal):
+    lab(*acknowledged(41), simulated=True, moving=4)
+    shown = run().stdout
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    words = " ".join(shown.split())
+    assert "turnaround It takes so long. recovered" in words
+    assert "published ≈ 40 ms (§6, Fig. 21)" in words
+    assert "closure 41 ms 41 … 41 ms, n = 20, 2026-03-14" in words
+    assert "why Nothing was measured yet that answers it. erratum printed twice" in words
+    assert "why computed" in words
+    assert "Of 3 claims 0 were measured here; 0 agree." in words
+    assert "closure: the simulation returns what it was given: 1 recovered" in words
+    assert "no value: 2 not measured" in words
 
 
 def test_what_differs_is_status_1(run, lab):
@@ -189,14 +217,24 @@ def test_what_differs_is_status_1(run, lab):
     assert run().exit_code == 1
 
 
+def test_a_known_erratum_is_no_failure(run, lab, tmp_path):
+    lab(*acknowledged(46), moving=4)
+    (tmp_path / "mine.yaml").write_text(
+        YAML.replace("    ours: {quantity: rec", "    erratum: x\n    ours: {quantity: rec")
+    )
+    result = run()
+    assert result.exit_code == 0
+    assert result.stdout.startswith("turnaround\tknown erratum\thardware\t")
+
+
 def test_as_json_it_is_a_list_of_objects(run, lab, tmp_path):
     lab(*acknowledged(41), moving=4)
     first, *rest = json.loads(run(str(tmp_path / "mine.yaml"), "--json").stdout)
     assert first["verdict"] == "agrees"
     assert (first["published_low"], first["published_high"]) == (35 * MS, 45 * MS)
-    assert first["lower"] <= first["ours"] <= first["upper"]
-    assert (first["simulated"], first["kind"], first["n"]) == (False, "measurement", 20)
-    assert [one["ours"] for one in rest] == [None, None]
+    assert first["lower"] <= first["value"] <= first["upper"]
+    assert (first["simulated"], first["kind"], first["n"]) == (False, "hardware", 20)
+    assert [one["value"] for one in rest] == [None, None]
     assert rest[1]["published_low"] is None
 
 
@@ -221,8 +259,8 @@ def test_the_page_never_shows_published_as_ours(run, lab, tmp_path):
     assert run(str(tmp_path / "mine.yaml"), "--html", str(page)).exit_code == 0
     html = page.read_text()
     assert '<span class="lc-published">≈ 40 ms</span>' in html
-    assert "✓ agrees (closure)" in html
-    assert "closure, simulated" in html
+    assert "✓ recovered" in html
+    assert "✓ agrees" not in html
     assert "Erratum: printed twice" in html
     assert "http" not in html.partition("<body")[2]
 
@@ -239,7 +277,7 @@ def test_a_stage_of_the_whole_event_began_for_every_subject(lab, check):
     ]
     lab(*rows)
     found = check(YAML.replace("since: firmware_up", "since: reconfiguration.acknowledged"))["wait"]
-    assert (found.ours.value, found.ours.n) == (76 * MS, 40)
+    assert (found.value.value, found.value.n) == (76 * MS, 40)
 
 
 # -------------------------------------------------------------------- related values
@@ -254,7 +292,7 @@ BESIDE = """\
 def test_a_related_value_gives_no_verdict(lab, check):
     lab(("a / b", "price.ratio", 0, 38, 44), ("a / b", "price.ratio", 1, 39, 43), unit="1", n=7)
     price = check(YAML + BESIDE)["price"]
-    assert (price.outcome, price.ours, price.reason) == ("not measured", None, "computed")
+    assert (price.outcome, price.value, price.reason) == ("not measured", None, "computed")
     ours, elsewhere = price.related
     assert (ours.ours.value, ours.ours.lower, ours.ours.upper, ours.ours.n) == (41, 39, 43, 7)
     assert (ours.unit, ours.simulated, ours.night) == ("1", False, "2026-03-14")
@@ -267,18 +305,18 @@ def test_a_stated_value_has_a_number_of_samples(lab, check):
         check(YAML + BESIDE)
 
 
-def test_related_values_are_marked_as_such_everywhere(run, lab, tmp_path):
+def test_related_values_are_marked_as_such_everywhere(run, lab, tmp_path, terminal):
     lab(("a / b", "price.ratio", 0, 39, 43), unit="1", n=7, simulated=True)
     page, file = tmp_path / "claims.html", str(tmp_path / "mine.yaml")
     (tmp_path / "mine.yaml").write_text(YAML + BESIDE)
-    output = run(file, "--html", str(page)).stdout
-    assert "related: ten times the price: 41 (39 … 43; n = 7; bench, something simulated)" in output
+    output = " ".join(run(file, "--html", str(page)).stdout.split())
+    assert "related ten times the price: 41 (39 … 43; n = 7; bench, something simulated)" in output
     assert "elsewhere" not in output
     html = page.read_text()
     assert "Related: ten times the price:" in html
     assert "n = 7" in html
     assert "- not measured" in html
     price = json.loads(run(file, "--json").stdout)[-1]
-    assert (price["ours"], price["verdict"]) == (None, "not measured")
+    assert (price["value"], price["verdict"]) == (None, "not measured")
     assert [one["ours"] for one in price["beside"]] == [41, None]
     assert (price["beside"][0]["n"], price["beside"][0]["simulated"]) == (7, True)

@@ -14,7 +14,6 @@ from lightrig.harness.claims import check_claims, computed, load_published
 from lightrig.harness.claims.computed import Computed, computed_by, exactly, over_draws
 from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
 from lightrig.harness.cli.claims import claims
-from lightrig.harness.cli.terminal import out
 from lightrig.harness.record import Results
 from lightrig.harness.systems.registry import installed_systems
 from lightrig.testbeds import TestbedError
@@ -31,6 +30,7 @@ YAML = """\
 system: mine_fabric
 paper: A paper of ours
 testbed: bench
+basis: modelled
 claims:
   circuits:
     says: So many links.
@@ -38,6 +38,7 @@ claims:
     holds: {from: 24, to: 24}
     source: §7
     computed: circuits
+    basis: printed
   waste:
     says: So much is wasted.
     printed: 2 %
@@ -83,10 +84,11 @@ def path(tmp_path, fabric):
 
 def test_a_formula_and_draws_answer_by_name(path, tmp_path):
     circuits, waste = check_claims(load_published(path), Results(tmp_path))
-    assert (circuits.kind, circuits.outcome, circuits.exact) == ("computed", "agrees", True)
+    assert (circuits.kind, circuits.outcome, circuits.exact) == ("printed", "agrees", True)
     assert circuits.rests_on == "the paper's own example"
-    assert (waste.kind, waste.outcome, waste.exact) == ("computed", "differs", False)
-    assert waste.ours.n == 3
+    assert (waste.kind, waste.outcome, waste.exact) == ("modelled", "differs", False)
+    assert circuits.verdict == "reproduces"
+    assert waste.value.n == 3
     assert waste.night is None
 
 
@@ -95,6 +97,7 @@ def test_a_formula_and_draws_answer_by_name(path, tmp_path):
     [
         ("computed: waste", "computed: wast", "'wast', but .* computes is: circuits, waste"),
         ("system: mine_fabric", "system: nobody", "what nobody computes is: nothing"),
+        ("basis: modelled\n", "", "found no `basis`, expected one of modelled, emulated, printed"),
         ("computed: waste", "computed: waste\n    unmeasured: why", "beside `unmeasured`"),
         (
             "computed: waste",
@@ -114,24 +117,22 @@ def test_a_system_without_arithmetic_computes_nothing():
     assert computed_by("not an identifier") == {}
 
 
-def test_the_terminal_the_document_and_the_page_call_it_computed(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(out, "width", 200)
+def test_terminal_document_and_page_show_the_basis(path, tmp_path):
     app = typer.Typer()
     app.command()(claims)
     page = tmp_path / "claims.html"
     run = CliRunner().invoke
     shown = run(app, [str(path), "--results", str(tmp_path), "--html", str(page)])
     assert shown.exit_code == 1
-    assert "24 (computed)" in shown.stdout
-    assert "0.6 % (computed)" in shown.stdout
-    assert "not measured" in shown.stdout
+    assert "circuits\treproduces\tprinted\t24\t24\t" in shown.stdout
+    assert "waste\tdiffers\tmodelled\t2 %\t0.6 %\t" in shown.stdout
     first, second = json.loads(run(app, [str(path), "--json"]).stdout)
-    assert (first["kind"], first["computed"], first["simulated"]) == ("computed", "circuits", False)
+    assert (first["kind"], first["computed"], first["simulated"]) == ("printed", "circuits", False)
     assert second["rests_on"] == "a random half of the nodes"
     html = page.read_text()
-    assert "computed, nothing drawn" in html
+    assert "printed: arithmetic on the paper&#x27;s own numbers: 1 reproduces" in html
     assert "95 % of draws in" in html
-    assert "measured)" not in html
+    assert "Of 2 claims 0 were measured here" in html
 
 
 def test_a_value_is_written_with_the_digits_that_it_has():

@@ -48,6 +48,9 @@ def test_a_claim_as_it_is_read(tmp_path):
     assert (claim.figure.low, claim.figure.high, claim.figure.unit) == (40.5e6, 41.5e6, "ns")
     assert (claim.ours.statistic, claim.ours.conditions) == ("mean", {"moving": 4})
     assert (claim.ours.pick, claim.ours.since, claim.line) == ("worst", None, 5)
+    assert (claim.tolerance, claim.basis) == (0.0, None)
+    path.write_text(GOOD.replace("testbed: bench", "testbed: bench\ntolerance: 1 %"))
+    assert load_published(path).claims[0].tolerance == 0.01
     path.write_text(GOOD.replace("from: 40.5 ms, ", ""))
     assert load_published(path).claims[0].figure.low == -math.inf
 
@@ -62,6 +65,8 @@ def test_a_claim_as_it_is_read(tmp_path):
         ("    source: §6\n", "", "5:3", "'source' is missing"),
         ("printed", "prints", "7:5", "did you mean 'printed'"),
         ("    ours", "    unmeasured: why\n    ours", "10:17", "is not unmeasured"),
+        ("    ours", "    basis: printed\n    ours", "10:12", "only a claim with `computed`"),
+        ("    ours", "    tolerance: 5\n    ours", "10:16", "expected a percentage"),
     ],
 )
 def test_mistakes_are_located(tmp_path, old, new, place, what):

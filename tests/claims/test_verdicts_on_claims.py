@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.claims import Estimate, Figure, compare
-from lightrig.harness.claims.verdicts import FEWEST, estimate
+from lightrig.harness.claims.verdicts import FEWEST, estimate, verdict_text
 from lightrig.harness.statistics import NotEnough, quantile
 
 ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")
@@ -20,20 +20,21 @@ EXACT = Figure("41.44 ms", 41.435e6, 41.445e6, "ns")
     ("figure", "lower", "upper", "outcome"),
     [
         (ABOUT_200, 196e6, 198e6, "agrees"),
-        (ABOUT_200, 140e6, 160e6, "agrees"),
-        (ABOUT_200, 240e6, 300e6, "agrees"),
+        (ABOUT_200, 140e6, 160e6, "cannot tell"),
+        (ABOUT_200, 240e6, 300e6, "cannot tell"),
         (ABOUT_200, 251e6, 300e6, "differs"),
         (ABOUT_200, 100e6, 149e6, "differs"),
-        (EXACT, 41.2e6, 41.6e6, "agrees"),
+        (EXACT, 41.436e6, 41.444e6, "agrees"),
+        (EXACT, 41.2e6, 41.6e6, "cannot tell"),
         (EXACT, 41.5e6, 41.6e6, "differs"),
         (WITHIN_100, 40e6, 60e6, "agrees"),
-        (WITHIN_100, 90e6, 110e6, "agrees"),
+        (WITHIN_100, 90e6, 110e6, "cannot tell"),
         (WITHIN_100, 101e6, 110e6, "differs"),
         (EXACT, 0, 100e6, "cannot tell"),
         (WITHIN_100, 50e6, math.inf, "cannot tell"),
     ],
 )
-def test_the_two_agree_where_they_have_a_value_in_common(figure, lower, upper, outcome):
+def test_an_interval_agrees_only_within_the_printed_range(figure, lower, upper, outcome):
     assert compare(figure, Estimate((lower + upper) / 2, lower, upper, 60))[0] == outcome
 
 
@@ -41,6 +42,38 @@ def test_without_rows_or_with_too_few_there_is_no_verdict():
     assert compare(EXACT, None)[0] == "not measured"
     outcome, reason = compare(EXACT, NotEnough(7, 368))
     assert (outcome, reason) == ("not enough data", "7 events, 368 needed.")
+
+
+@pytest.mark.parametrize(
+    ("figure", "lower", "upper", "tolerance", "outcome"),
+    [
+        (EXACT, 41.2e6, 41.6e6, 0.01, "agrees"),
+        (EXACT, 41.2e6, 42.0e6, 0.01, "cannot tell"),
+        (EXACT, 42.0e6, 43.0e6, 0.01, "differs"),
+        (Figure("62.84 %", 0.62835, 0.62845, "share"), 0.6285, 0.6285, 0.01, "agrees"),
+        (Figure("60 to 80 µs", 60e3, 80e3, "ns"), 64e3, 115e3, 0.01, "cannot tell"),
+        (WITHIN_100, 100.5e6, 100.9e6, 0.01, "agrees"),
+        (Figure("-3 dB", -3.05, -2.95, "dB"), -3.07, -3.06, 0.01, "agrees"),
+    ],
+)
+def test_a_tolerance_widens_the_printed_range(figure, lower, upper, tolerance, outcome):
+    found = Estimate((lower + upper) / 2, lower, upper, 60)
+    assert compare(figure, found, tolerance)[0] == outcome
+
+
+@given(st.floats(1, 1e9), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1), st.floats(0.01, 0.5))
+def test_a_wider_interval_agrees_no_more_than_a_narrow_one(low, width, lower, spread, more):
+    figure = Figure("x", low, low * (1 + width), "ns")
+    narrow = Estimate(lower, lower, lower * (1 + spread), 60)
+    wide = Estimate(lower, lower * (1 - more), lower * (1 + spread + more), 60)
+    assert compare(figure, wide)[0] != "agrees" or compare(figure, narrow)[0] == "agrees"
+
+
+@pytest.mark.parametrize("kind", ["closure", "printed", "released", "fitted"])
+def test_only_measured_and_modelled_values_agree(kind):
+    assert verdict_text(kind, "agrees") != "agrees"
+    assert verdict_text(kind, "differs") != "differs"
+    assert verdict_text("hardware", "agrees") == verdict_text("modelled", "agrees") == "agrees"
 
 
 @given(st.floats(1, 1e9), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1))

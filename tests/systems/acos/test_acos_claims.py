@@ -43,5 +43,5 @@ def test_the_figures_that_differ_are_known_and_explained(checked):
     [("c039", 125.5), ("c058", 1495), ("c063", 2135.11), ("c064", 2355.56), ("c067", 1998)],
 )
 def test_costs_of_generated_fabrics(checked, name, value):
-    assert checked[name].ours.value == pytest.approx(value, abs=0.006)
+    assert checked[name].value.value == pytest.approx(value, abs=0.006)
     assert checked[name].outcome == "agrees"

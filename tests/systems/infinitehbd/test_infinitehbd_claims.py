@@ -19,11 +19,7 @@ from lightrig.harness.systems.infinitehbd.planning.theory import (
 
 DIFFER = {
     "faulty-nodes-p99",
-    "half-faults",
-    "node-faults-p99",
     "power-nvl-36x2",
-    "cost-share-tpuv4",
-    "cost-share-nvl-72",
 }
 """Where the figure as printed does not follow from what it is said to follow from."""
 
@@ -38,7 +34,13 @@ def checked(tmp_path_factory):
 def test_all_that_is_computed_answers_a_claim_and_is_never_called_measured(checked):
     kinds = {name: one.kind for name, one in checked.items() if one.claim.computed}
     assert set(kinds) >= set(COMPUTED)
-    assert set(kinds.values()) == {"computed"}
+    assert set(kinds.values()) == {"modelled", "printed", "released", "fitted"}
+
+
+def test_arithmetic_on_printed_numbers_is_no_agreement(checked):
+    printed = [one for one in checked.values() if one.kind == "printed"]
+    assert len(printed) == 50
+    assert {one.verdict for one in printed} == {"reproduces", "known erratum"}
 
 
 def test_what_differs_is_known_and_says_why(checked):
@@ -49,16 +51,16 @@ def test_what_differs_is_known_and_says_why(checked):
 
 
 def test_the_figures_of_the_trace(checked):
-    assert checked["faulty-nodes"].ours.value == pytest.approx(0.0234, abs=0.00005)
-    assert checked["faulty-nodes-p99"].ours.value == 0.0775
-    waste = checked["waste-3-hop"].ours
+    assert checked["faulty-nodes"].value.value == pytest.approx(0.0234, abs=0.00005)
+    assert checked["faulty-nodes-p99"].value.value == 0.0775
+    waste = checked["waste-3-hop"].value
     assert (waste.n, waste.lower < 0.0053 < waste.upper) == (20, True)
-    assert checked["waste-3-hop"].outcome == "agrees"
+    assert checked["waste-3-hop"].outcome == "cannot tell"  # draws scatter by 8 %
 
 
 def test_the_tables_are_those_printed_but_for_one_cell(checked):
-    assert checked["power-nvl-36x2"].ours.value == pytest.approx(152.125)
-    assert checked["cost-infinitehbd-2"].ours.value == pytest.approx(2626.80)
+    assert checked["power-nvl-36x2"].value.value == pytest.approx(152.125)
+    assert checked["cost-infinitehbd-2"].value.value == pytest.approx(2626.80)
     for row in MODEL_USE.values():
         tp, pp, dp = row.parallel
         assert tp * pp * dp == row.gpus

@@ -19,8 +19,10 @@ def test_everything_that_is_computed_answers_a_claim():
 def test_only_the_two_failures_are_not_as_printed(name):
     found = COMPUTED[name]()
     ours = Estimate(found.value, found.lower, found.upper, found.n)
-    outcome, _ = compare(CLAIMS[name].figure, ours)
-    assert outcome == ("differs" if name == "dual-nic-failure" else "agrees")
+    outcome, _ = compare(CLAIMS[name].figure, ours, CLAIMS[name].tolerance)
+    # Some generated exchanges leave a server without a circuit: 21 to 24 links.
+    expected = {"dual-nic-failure": "differs", "circuits": "cannot tell"}
+    assert outcome == expected.get(name, "agrees")
     assert found.note
 
 

@@ -52,7 +52,9 @@ def test_everything_that_is_computed_answers_a_row():
 @pytest.mark.parametrize("name", [n for n, claim in CLAIMS.items() if claim.computed])
 def test_a_computed_figure_agrees_unless_it_is_known_to_differ(name):
     outcome = verdict(CLAIMS[name])
-    assert outcome == ("differs" if name in REFUTED else "agrees"), COMPUTED[name]()
+    # Draws of the availability reach from below to above what the paper calls worse.
+    expected = {"C104": "cannot tell"} | dict.fromkeys(REFUTED, "differs")
+    assert outcome == expected.get(name, "agrees"), COMPUTED[name]()
 
 
 def test_known_differences_are_explained():
