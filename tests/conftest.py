@@ -1,6 +1,7 @@
 """Settings of all of the project's tests: examples, timeouts, permitted skips."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from lightrig.testbeds import load
 TIMEOUT = 300
 LONG_TIMEOUT = 1200
 SHRINKING = 60
+
+# Plugins that are installed for these tests, and that a run of Lightrig does not have elsewhere:
+# tests start pytest some sixty times, and Hypothesis alone takes a quarter of a short run.
+os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
 
 _skipped: list[str] = []
 

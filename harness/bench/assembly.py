@@ -10,7 +10,6 @@ from lightrig.instruments.core.registry import NoDriverError, Spec
 from lightrig.instruments.servers.linux import LinuxServer
 from lightrig.instruments.servers.offset import ClockMap
 from lightrig.instruments.wire.namespace import NamespaceShell
-from lightrig.instruments.wire.ssh import SshLogin, SshShell
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 
 Clocks: TypeAlias = dict[str, ClockMap]
@@ -32,6 +31,8 @@ def open_server(spec: ServerSpec, endpoint: Endpoint, clock: Clock, clocks: Cloc
         raise NoDriverError(
             f"{spec.name}: a server is reached over ssh://, not {endpoint.scheme}://"
         )
+    from lightrig.instruments.wire.ssh import SshLogin, SshShell  # noqa: PLC0415 - loads paramiko
+
     user, password = endpoint.login or (endpoint.user, None)
     shell = SshShell(
         spec.name,

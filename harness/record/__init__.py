@@ -10,9 +10,9 @@ else that reads Parquet query in place:
 One call makes a tidy frame of them: `Results("results").frame(quantity="reconfiguration.*")`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lightrig.harness.record.dataset import write_dataset
 from lightrig.harness.record.journal import SCHEMA, Journal
 from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
@@ -69,13 +69,15 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from lightrig.harness.record.dataset import write_dataset
     from lightrig.harness.record.results import Results
+
+_LOADED_AT_FIRST_USE = {"Results": "results", "write_dataset": "dataset"}
+"""Names that load large libraries, by module: pandas and DuckDB; pyarrow."""
 
 
 def __getattr__(name: str) -> Any:
-    """`Results` at its first use: what reads results is large, and no run that writes needs it."""
-    if name == "Results":
-        from lightrig.harness.record.results import Results  # noqa: PLC0415
-
-        return Results
+    if name in _LOADED_AT_FIRST_USE:
+        module = import_module(f"lightrig.harness.record.{_LOADED_AT_FIRST_USE[name]}")
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

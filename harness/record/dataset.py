@@ -12,26 +12,20 @@ The file's metadata holds `lightrig.schema`, `lightrig.header`, `lightrig.summar
 Files of earlier versions have former names of quantities; reading gives the present ones.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset
 import pyarrow.parquet
 
-from lightrig.harness.quantities import aliases
 from lightrig.harness.record.journal import to_json
 from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.row import Context, RecordError, Row
-
-# ----------------------------------------------------------------------------------------- writing
-
 
 COLUMNS = pa.schema(
     [
@@ -114,7 +108,7 @@ class _Part:
     def _flush(self) -> None:
         if self._rows:
             columns = zip(*self._records(), strict=True)
-            arrays = [pa.array(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)]
+            arrays = [_column(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)]
             self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._writer.schema))
             self._rows.clear()
 
@@ -153,6 +147,34 @@ class _Part:
         return known
 
 
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return `values`, of which None are missing, as a column of one of the types of `COLUMNS`.
+
+    `pa.array` does the same and loads pandas, which takes longer than a short run.
+    """
+    if pa.types.is_list(kind):
+        items = _column([item for value in values for item in value], kind.value_type)
+        return pa.Array.from_buffers(kind, len(values), [None, _ends(values)], children=[items])
+    present = np.array([value is not None for value in values], dtype=bool)
+    missing = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    if pa.types.is_string(kind):
+        texts = [b"" if value is None else value.encode() for value in values]
+        buffers = [missing, _ends(texts), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(kind, len(texts), buffers)
+    numbers = np.array([value or 0 for value in values], dtype=kind.to_pandas_dtype())
+    if pa.types.is_boolean(kind):
+        numbers = np.packbits(numbers, bitorder="little")
+    return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(numbers)])
+
+
+def _ends(parts: Sequence[Any]) -> pa.Buffer:
+    """Return where each of `parts` begins when they follow each other, and where the last ends."""
+    ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise RecordError(f"rows hold more text than a column takes: {ends[-1]} bytes")
+    return pa.py_buffer(ends.astype(np.int32))
+
+
 def _metadata(record: RunRecord) -> dict[str, str]:
     return {
         "lightrig.schema": str(record.header["schema"]),
@@ -160,50 +182,3 @@ def _metadata(record: RunRecord) -> dict[str, str]:
         "lightrig.summary": to_json("summary", record.summary),
         "lightrig.complete": "true" if record.complete else "false",
     }
-
-
-# ----------------------------------------------------------------------------------------- reading
-
-
-def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.dataset.Dataset:
-    """The rows of `files`, all below `root`, with the columns of `COLUMNS` and `PARTITIONS`.
-
-    Nothing is read yet. `filesystem` is fsspec's, or None for this machine's. A file of an
-    older schema lacks columns, which are null.
-    """
-    schema = pa.unify_schemas([COLUMNS, PARTITIONS])
-    if not files:
-        return pa.dataset.dataset(schema.empty_table())
-    return pa.dataset.dataset(
-        list(files),
-        schema=schema,
-        filesystem=filesystem,
-        format="parquet",
-        partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
-        partition_base_dir=root,
-    )
-
-
-def present_names(relation: str) -> str:
-    """Return the SQL of `relation` with the present name of each quantity."""
-    cases = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in aliases().items())
-    named = f"CASE quantity {cases} ELSE quantity END AS quantity" if cases else "quantity"
-    # The names are declared ones, of letters, digits, dots and underscores.
-    return f"SELECT * REPLACE ({named}) FROM {relation}"  # noqa: S608
-
-
-def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
-    """Return the rows whose quantity's present name matches the regular expression `pattern`."""
-    former = {old: new for old, new in aliases().items() if re.fullmatch(pattern, new)}
-    quantity = pa.dataset.field("quantity")
-    table = dataset.to_table(
-        filter=pc.match_substring_regex(quantity, f"^{pattern}$")
-        | quantity.isin(pa.array(list(former), pa.string()))
-    )
-    if not former:
-        return table
-    names = table["quantity"].combine_chunks().dictionary_encode()
-    present = [aliases().get(name, name) for name in names.dictionary.to_pylist()]
-    index = table.schema.get_field_index("quantity")
-    column = pa.DictionaryArray.from_arrays(names.indices, pa.array(present)).cast(pa.string())
-    return table.set_column(index, table.schema.field(index), column)

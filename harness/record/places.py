@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
 from lightrig.harness.record.row import QuestionError, RecordError
 
 # ------------------------------------------------------------------------------------------- files
@@ -73,6 +71,8 @@ class Place:
                 "the location of results names a password, and would be recorded; give it as "
                 "the storage's own configuration or environment does"
             )
+        import fsspec  # noqa: PLC0415 - takes long to load, and a run that writes needs none
+
         self._fs: Any
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self.name)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from lightrig.harness.record.dataset import write_dataset
 from lightrig.harness.record.journal import is_written, locked
 from lightrig.harness.record.journal_reading import RunRecord, absorb, read_journal
 from lightrig.harness.record.places import left_by_the_killed
@@ -49,6 +48,8 @@ def settle(folder: Path, write_page: WritePage | None = None) -> Recovered:
     With `write_page` the report is made too, if there is none or it was made before the run
     had ended. Doing it again does the same again.
     """
+    from lightrig.harness.record.dataset import write_dataset  # noqa: PLC0415 - loads pyarrow
+
     journal, report = folder / JOURNAL, folder / REPORT
     results = folder.parent.parent
     files = write_dataset(journal, results / "rows")

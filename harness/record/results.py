@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lightrig.harness.quantities import current_name
-from lightrig.harness.record.dataset import named, open_dataset, present_names
+from lightrig.harness.record.dataset_reading import named, open_dataset, present_names
 from lightrig.harness.record.journal import is_written, to_json
 from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place

@@ -23,7 +23,7 @@ from lightrig.harness.record import (
     read_journal,
     write_dataset,
 )
-from lightrig.harness.record.dataset import open_dataset
+from lightrig.harness.record.dataset_reading import open_dataset
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
 

@@ -10,7 +10,7 @@ import duckdb
 
 from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError
-from lightrig.harness.record.dataset import open_dataset, present_names
+from lightrig.harness.record.dataset_reading import open_dataset, present_names
 from lightrig.harness.record.places import Place
 from lightrig.testbeds import LightrigError, Testbed, load
 

@@ -1,0 +1,59 @@
+"""Reading the Parquet data set, with the present names of quantities.
+
+Apart from writing, since pyarrow's data sets load pandas, which no run needs that writes.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+
+from lightrig.harness.quantities import aliases
+from lightrig.harness.record.dataset import COLUMNS, PARTITIONS
+
+
+def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.dataset.Dataset:
+    """The rows of `files`, all below `root`, with the columns of `COLUMNS` and `PARTITIONS`.
+
+    Nothing is read yet. `filesystem` is fsspec's, or None for this machine's. A file of an
+    older schema lacks columns, which are null.
+    """
+    schema = pa.unify_schemas([COLUMNS, PARTITIONS])
+    if not files:
+        return pa.dataset.dataset(schema.empty_table())
+    return pa.dataset.dataset(
+        list(files),
+        schema=schema,
+        filesystem=filesystem,
+        format="parquet",
+        partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
+        partition_base_dir=root,
+    )
+
+
+def present_names(relation: str) -> str:
+    """Return the SQL of `relation` with the present name of each quantity."""
+    cases = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in aliases().items())
+    named = f"CASE quantity {cases} ELSE quantity END AS quantity" if cases else "quantity"
+    # The names are declared ones, of letters, digits, dots and underscores.
+    return f"SELECT * REPLACE ({named}) FROM {relation}"  # noqa: S608
+
+
+def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
+    """Return the rows whose quantity's present name matches the regular expression `pattern`."""
+    former = {old: new for old, new in aliases().items() if re.fullmatch(pattern, new)}
+    quantity = pa.dataset.field("quantity")
+    table = dataset.to_table(
+        filter=pc.match_substring_regex(quantity, f"^{pattern}$")
+        | quantity.isin(pa.array(list(former), pa.string()))
+    )
+    if not former:
+        return table
+    names = table["quantity"].combine_chunks().dictionary_encode()
+    present = [aliases().get(name, name) for name in names.dictionary.to_pylist()]
+    index = table.schema.get_field_index("quantity")
+    column = pa.DictionaryArray.from_arrays(names.indices, pa.array(present)).cast(pa.string())
+    return table.set_column(index, table.schema.field(index), column)
