@@ -5,6 +5,7 @@ from pathlib import Path
 
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.places import appearing
+from lightrig.harness.report.nights.last_night import last_nights
 from lightrig.harness.report.nights.nights_page import nights_page
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Lab, read
@@ -45,7 +46,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         for index, lab in enumerate(history.labs)
     ]
     with appearing(path) as hidden:
-        hidden.write_text(nights_page(history, boards), encoding="utf-8")
+        hidden.write_text(nights_page(history, boards, last_nights(results)), encoding="utf-8")
     return path
 
 

@@ -36,7 +36,7 @@ def summary(boards: Sequence[Board]) -> str:
     )
     listed = [_group(board, group) for board, group in found]
     older = count(len(listed) - _MOST_GROUPS, "night before", "nights before")
-    groups = _folded(listed, _MOST_GROUPS, older) or "<p>Nothing did.</p>"
+    groups = _folded(listed, _MOST_GROUPS, older) or "<p>No change was found.</p>"
     simulated = any(board.lab.simulated for board in boards)
     legend = f"<p>{SIMULATED}: {LEGEND}</p>" if simulated else ""
     return (

@@ -1,4 +1,4 @@
-"""The page of the nights: changes above, every quantity of every lab below.
+"""The page of the nights: the last night and all changes above, every quantity of every lab below.
 
 The page's script shows the numbers of a selected night; they are embedded as JSON.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from lightrig.harness.report.markup import text
 from lightrig.harness.report.nights.changes_summary import summary
 from lightrig.harness.report.nights.lab_section import anchor, count, fold, lab_section
+from lightrig.harness.report.nights.last_night import LastNight, section
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import MEDIAN_NEEDS, History, Numbers
 from lightrig.harness.report.nights.trend_figures import LEFT, RIGHT, WIDTH, layers, letters
@@ -35,6 +36,8 @@ _STYLE = """
 .ln-at{stroke:var(--lr-ink);stroke-width:1;opacity:.7}
 .ln-by{color:var(--lr-s1);font-weight:600;white-space:nowrap}
 .ln-when{font-size:15px;margin:14px 0 4px;border-top:1px solid var(--lr-grid);padding-top:10px}
+.ln-problems{list-style:none;padding:0}.ln-problems li{margin:6px 0;overflow-wrap:anywhere}
+.ln-reason{margin:2px 0 0;white-space:pre-line}
 .ln-group ul{margin:.2em 0 .5em;padding-left:1.3em}
 .ln-events{list-style:none;padding:0;margin:4px 0 8px}
 .ln-letter{display:inline-block;min-width:1.2em}
@@ -80,8 +83,10 @@ _STYLE = """
 """
 
 
-def nights_page(history: History, boards: Sequence[Board]) -> str:
+def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNight]) -> str:
     """Return the whole page as HTML that needs nothing from the network.
+
+    last: the newest night of each testbed, which stands first.
 
     Its links lead to `runs/<run>/report.html` beside it.
     """
@@ -95,7 +100,7 @@ def nights_page(history: History, boards: Sequence[Board]) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Nights</title>'
         f'{style(0)}{page_style(_STYLE)}</head><body class="lr-page"><header class="lr-title">'
         f'<h1>Nights</h1><p>{text(about)}</p></header><main class="lr-report">'
-        f"{summary(boards)}{_legend()}{_controls(boards)}{cards}</main>"
+        f"{section(last)}{summary(boards)}{_legend()}{_controls(boards)}{cards}</main>"
         f'<script id="ln-data" type="application/json">{_script_data(history, boards)}</script>'
         f"<script>{_script()}</script></body></html>\n"
     )

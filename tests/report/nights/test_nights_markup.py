@@ -55,7 +55,7 @@ def test_many_changes_and_drifts_are_folded(tmp_path):
     write_nights_of(tmp_path, "bench", drifting)
     top = write_nights(tmp_path, tmp_path / "nights.html").read_text().partition("</section>")[0]
     assert "<summary>2 more</summary>" in top
-    assert "Nothing did." in top
+    assert "No change was found." in top
 
 
 def test_nothing_comes_from_the_network(page):

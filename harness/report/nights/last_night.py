@@ -1,0 +1,188 @@
+"""The last night at the top of the nights page: how its tests ended, and what is new in that."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightrig.harness.record import RecordError, Results, RunFacts, read_journal
+from lightrig.harness.report.markup import mark, text
+
+FAILED = frozenset(("failed", "error", "xpassed"))
+INCONCLUSIVE = "inconclusive"
+_MOST = 12
+"""Most tests of one testbed that are listed unfolded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a test ended in the last run of a night that has it.
+
+    reason: the failure, or what is missing for a verdict; empty where the run keeps none.
+    """
+
+    nodeid: str
+    outcome: str
+    reason: str
+    run: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong, rather than undecided."""
+        return self.outcome in FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class LastNight:
+    """The newest night of a testbed.
+
+    Attributes:
+        counts: tests by outcome.
+        problems: failed tests first, then inconclusive ones.
+        known: node ids of those that failed or were inconclusive the night before, and which; None
+            if there was no night before.
+        mended: those of them that passed now.
+        unfinished: state of each run that did not end by itself, by name.
+        reported: the runs whose report can be linked.
+        simulated: whether anything simulated took part.
+    """
+
+    testbed: str
+    night: str
+    counts: Mapping[str, int]
+    problems: tuple[Ended, ...]
+    known: Mapping[str, str] | None
+    mended: tuple[str, ...]
+    unfinished: Mapping[str, str]
+    reported: frozenset[str]
+    simulated: bool
+
+
+def last_nights(results: str | Path) -> list[LastNight]:
+    """Return the newest night of every testbed, those with failures first.
+
+    Runs that left no row, since every test failed, are among them. Raises `RecordError` for
+    results that cannot be read.
+    """
+    by_testbed: dict[str, dict[str, list[RunFacts]]] = {}
+    for facts in Results(results).runs():
+        for testbed in facts.testbeds:
+            by_testbed.setdefault(testbed, {}).setdefault(facts.night, []).append(facts)
+    found = [_last_night(Path(results), name, nights) for name, nights in by_testbed.items()]
+    return sorted(found, key=lambda one: (-sum(e.failed for e in one.problems), one.testbed))
+
+
+def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFacts]]) -> LastNight:
+    last, *before = sorted(nights, reverse=True)
+    runs = nights[last]
+    now = _ended(testbed, runs)
+    earlier = _ended(testbed, nights[before[0]]) if before else None
+    reasons = {facts.run: _reasons(results, facts.run) for facts in runs}
+    problems = [
+        Ended(nodeid, outcome, reasons[run].get(nodeid, ""), run)
+        for nodeid, (outcome, run) in now.items()
+        if _is_problem(outcome)
+    ]
+    known = None
+    if earlier is not None:
+        known = {test: outcome for test, (outcome, _) in earlier.items() if _is_problem(outcome)}
+    return LastNight(
+        testbed,
+        last,
+        Counter(outcome for outcome, _ in now.values()),
+        tuple(sorted(problems, key=lambda one: (not one.failed, one.nodeid))),
+        known,
+        tuple(nodeid for nodeid in known or () if now.get(nodeid, ("",))[0] == "passed"),
+        {facts.run: facts.state for facts in runs if facts.state not in {"complete", "recovered"}},
+        frozenset(f.run for f in runs if (results / "runs" / f.run / "report.html").is_file()),
+        any(measured.simulated for facts in runs if (measured := facts.testbeds[testbed])),
+    )
+
+
+def _is_problem(outcome: str) -> bool:
+    return outcome in FAILED or outcome == INCONCLUSIVE
+
+
+def _ended(testbed: str, runs: Sequence[RunFacts]) -> dict[str, tuple[str, str]]:
+    """Return outcome and run of each test of a testbed, from the last run that has it."""
+    return {
+        test.nodeid: (test.outcome, facts.run)
+        for facts in runs
+        for test in facts.tests or ()
+        if len(facts.testbeds) == 1 or _is_of(testbed, test.nodeid, facts.testbeds)
+    }
+
+
+def _is_of(testbed: str, nodeid: str, testbeds: Mapping[str, object]) -> bool:
+    """Return whether a test ran on `testbed`: the first of its parameters, or none of any."""
+    first = nodeid.partition("[")[2].rstrip("]").partition("/")[0]
+    return first == testbed or first not in testbeds
+
+
+def _reasons(results: Path, run: str) -> Mapping[str, str]:
+    """Return why tests of a run did not pass, by node id; nothing if its journal is not here."""
+    try:
+        record = read_journal(results / "runs" / run / "journal.jsonl")
+    except (RecordError, OSError):
+        return {}
+    return {test.nodeid: str(test.details.get("why", "")) for test in record.tests}
+
+
+# ------------------------------------------------------------------------------------- markup
+
+
+def section(found: Sequence[LastNight]) -> str:
+    """Return the last night of all testbeds as the page's first section."""
+    if not found:
+        return ""
+    newest = max(one.night for one in found)
+    return (
+        '<section class="lr-head" id="last-night"><h2 class="lr-h2">Last night</h2>'
+        f"{''.join(_article(one, newest) for one in found)}</section>"
+    )
+
+
+def _article(one: LastNight, newest: str) -> str:
+    verdicts = "".join(
+        f'<span class="lr-verdict lr-{kind}">{count:,} {outcome}</span> '
+        for outcome, kind in (
+            ("failed", "fail"), ("error", "fail"), ("xpassed", "fail"), (INCONCLUSIVE, "not"),
+            ("passed", "pass"), ("skipped", "not"), ("xfailed", "not"),
+        )
+        if (count := one.counts.get(outcome, 0))
+    )  # fmt: skip
+    late = f"<p>It was not measured on {text(newest)}.</p>" if one.night < newest else ""
+    for run, state in one.unfinished.items():
+        late += f'<p class="lr-warn" role="alert">{_link(one, run)}: {text(state)}</p>'
+    items = [_problem(one, each) for each in one.problems]
+    listed = f'<ul class="ln-problems">{"".join(items[:_MOST])}</ul>' if items else ""
+    if len(items) > _MOST:
+        listed += (
+            f"<details><summary>{len(items) - _MOST:,} more</summary>"
+            f'<ul class="ln-problems">{"".join(items[_MOST:])}</ul></details>'
+        )
+    mended = ", ".join(map(text, one.mended))
+    return (
+        f'<article><h3 class="ln-when"><time>{text(one.night)}</time> '
+        f"{text(one.testbed)} {mark(one.simulated)} {verdicts}</h3>{late}{listed}"
+        + (f"<p>Passed again since the night before: {mended}</p>" if mended else "")
+        + "</article>"
+    )
+
+
+def _problem(one: LastNight, each: Ended) -> str:
+    kind = "fail" if each.failed else "not"
+    is_new = one.known is not None and one.known.get(each.nodeid) != each.outcome
+    new = '<b class="ln-by">new</b> ' if is_new else ""
+    reason = f'<p class="ln-reason">{text(each.reason)}</p>' if each.reason else ""
+    return (
+        f'<li><span class="lr-verdict lr-{kind}">{text(each.outcome)}</span> {new}'
+        f"{_link(one, each.run, each.nodeid)}{reason}</li>"
+    )
+
+
+def _link(one: LastNight, run: str, label: str | None = None) -> str:
+    shown = text(label or run)
+    if run not in one.reported:
+        return shown
+    return f'<a href="runs/{text(run)}/report.html">{shown}</a>'

@@ -1,0 +1,112 @@
+"""The first section of the nights page: outcomes of the last night, and what is new in them."""
+
+import pytest
+
+from lightrig.harness.record import Context, Journal, Results, Row, TestOutcome
+from lightrig.harness.record.recovery import settle
+from lightrig.harness.report.nights import write_nights
+from lightrig.harness.report.nights.last_night import last_nights
+
+MOVES = "suites/test_reconfiguration.py::test_between_plans[bench/a-to-b]"
+LOSS = "suites/test_insertion_loss.py::test_losses[bench]"
+DIRTY = "ocs.5 loses 1.38 dB more than its reference.\n  try to clean the connector at ocs.5"
+
+
+@pytest.fixture
+def night(tmp_path):
+    """Record a run: outcome and reason of each test by name, and one row if asked for."""
+
+    def night(date, outcomes, testbeds=("bench",), name="a", *, row=True, ended=""):
+        folder = tmp_path / "runs" / f"{date}-{name}"
+        folder.mkdir(parents=True)
+        header = {"run": folder.name, "night": date, "testbeds": dict.fromkeys(testbeds, "x.yaml")}
+        with Journal(folder / "journal.jsonl", header) as journal:
+            if row:
+                context = Context(testbeds[0], MOVES, ("ocs: x",), True, {"clock": "virtual"})
+                journal.append(context, Row("p", "carrier_up", 5, 5, 5, "ns", 1, {"event": 0}))
+            for nodeid, (outcome, why) in outcomes.items():
+                journal.note_test(TestOutcome(nodeid, outcome, 1.0, {"why": why}))
+            if ended:
+                journal.close({"ended": ended})
+        settle(folder)
+        (folder / "report.html").write_text("report")
+
+    return night
+
+
+def top(tmp_path):
+    page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
+    return page.partition('<main class="lr-report">')[2].partition("</section>")[0]
+
+
+def test_a_failure_stands_first_with_its_reason_and_report(night, tmp_path):
+    night("2026-11-20", {MOVES: ("passed", ""), LOSS: ("passed", "")})
+    night("2026-11-21", {MOVES: ("passed", ""), LOSS: ("failed", DIRTY)})
+    shown = top(tmp_path)
+    assert shown.startswith('<section class="lr-head" id="last-night">')
+    assert "1 failed</span>" in shown
+    assert "1 passed</span>" in shown
+    assert f'<b class="ln-by">new</b> <a href="runs/2026-11-21-a/report.html">{LOSS}</a>' in shown
+    assert "clean the connector at ocs.5" in shown
+
+
+def test_a_failure_of_the_night_before_is_not_new(night, tmp_path):
+    night("2026-11-20", {LOSS: ("failed", DIRTY)})
+    assert "new</b>" not in top(tmp_path)  # there is no night before to compare with
+    night("2026-11-21", {LOSS: ("failed", DIRTY)})
+    assert "new</b>" not in top(tmp_path)
+    night("2026-11-22", {LOSS: ("inconclusive", "9 more needed")})
+    shown = top(tmp_path)
+    assert "new</b>" in shown
+    assert "9 more needed" in shown
+    night("2026-11-23", {LOSS: ("passed", "")})
+    assert f"Passed again since the night before: {LOSS}" in top(tmp_path)
+
+
+def test_a_night_that_left_no_row_is_shown(night, tmp_path):
+    night("2026-11-20", {MOVES: ("passed", "")})
+    night("2026-11-21", {MOVES: ("error", "ocs did not answer")}, row=False)
+    shown = top(tmp_path)
+    assert "1 error</span>" in shown
+    assert "ocs did not answer" in shown
+
+
+def test_a_test_run_again_counts_as_it_ended_last(night, tmp_path):
+    night("2026-11-21", {LOSS: ("failed", DIRTY)}, name="a")
+    night("2026-11-21", {LOSS: ("passed", "")}, name="b")
+    (found,) = last_nights(tmp_path)
+    assert (found.counts, found.problems) == ({"passed": 1}, ())
+
+
+def test_tests_of_several_testbeds_in_one_run_are_kept_apart(night, tmp_path):
+    other = LOSS.replace("[bench]", "[other]")
+    night("2026-11-21", {LOSS: ("passed", ""), other: ("failed", "x")}, ("bench", "other"))
+    found = last_nights(tmp_path)
+    assert [(one.testbed, dict(one.counts)) for one in found] == [
+        ("other", {"failed": 1}),
+        ("bench", {"passed": 1}),
+    ]
+
+
+def test_a_testbed_that_was_not_measured_last_night_is_named(night, tmp_path):
+    night("2026-11-20", {LOSS: ("passed", "")})
+    night("2026-11-21", {"t[other]": ("passed", "")}, ("other",))
+    assert "It was not measured on 2026-11-21." in top(tmp_path)
+
+
+def test_an_interrupted_run_is_named(night, tmp_path):
+    night("2026-11-21", {LOSS: ("passed", "")}, ended="interrupted")
+    assert "2026-11-21-a</a>: interrupted" in top(tmp_path)
+
+
+def test_reasons_cannot_be_markup(night, tmp_path):
+    night("2026-11-21", {LOSS: ("failed", "<script>alert()</script>")})
+    assert "<script>alert" not in top(tmp_path)
+
+
+def test_results_without_a_journal_still_show_outcomes(night, tmp_path):
+    night("2026-11-21", {LOSS: ("failed", DIRTY)})
+    (tmp_path / "runs" / "2026-11-21-a" / "journal.jsonl").unlink()
+    (found,) = last_nights(tmp_path)
+    assert [(one.nodeid, one.reason) for one in found.problems] == [(LOSS, "")]
+    assert Results(tmp_path).runs()
