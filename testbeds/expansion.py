@@ -158,7 +158,10 @@ class _Expansion:
                 nics[nic_name] = self._nic(name, nic_name, nic, nic_keys)
         place = self._located.place(keys, of_key=True)
         gpus = GpuSpec(part.gpus.count, part.gpus.model) if part.gpus else GpuSpec()
-        return ServerSpec(name, address, part.login, gpus, nics, place.line, place.column)
+        is_namespace = part.kind == "namespace" or address.startswith("netns://")
+        return ServerSpec(
+            name, address, part.login, gpus, nics, place.line, place.column, is_namespace
+        )
 
     def _nic(self, server: str, name: str, part: NicPart, keys: Keys) -> NicSpec:
         common = {"name": name, "n": _number(name), "server": _number(server)}

@@ -108,7 +108,12 @@ class NicSpec:
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """A server, or a network namespace that plays one (address "netns://NAME")."""
+    """A server, or a network namespace that plays one.
+
+    Attributes:
+        is_namespace: whether its NIC ports are kernel devices without transceivers, and its
+            routes are ours; of one that this process makes the address is "netns://NAME".
+    """
 
     name: str
     address: str
@@ -117,6 +122,7 @@ class ServerSpec:
     nics: Mapping[str, NicSpec]
     line: int
     column: int
+    is_namespace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

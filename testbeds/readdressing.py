@@ -55,6 +55,8 @@ def _readdressed(parts: Any, addresses: Mapping[str, str], login: str) -> Any:
 
 
 def _move(part: Any, address: str, login: str) -> None:
+    if part["address"].startswith("netns://"):
+        part.insert(list(part).index("address") + 1, "kind", "namespace")
     part["address"] = address
     part.pop("identity", None)
     if "login" in part:

@@ -123,6 +123,9 @@ class ServerPart(Part):
     """A server, or a range of them; in `address`, {name} is its name and {n} its number."""
 
     address: Reach = Field(examples=["ssh://bench@{name}.lab", "netns://{name}"])
+    kind: Literal["namespace"] | None = Field(
+        None, description="A network namespace behind SSH: its NIC ports have no transceivers"
+    )
     login: Login | None = None
     gpus: GpusPart | None = None
     nics: dict[str, NicPart]

@@ -31,7 +31,7 @@ class Lanes:
     def __init__(self, bench: Bench, count: int) -> None:
         servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
         ports = bench.testbed.nic_ports
-        strange = [n for n, s in bench.testbed.servers.items() if not _is_namespace(s.address)]
+        strange = [n for n, s in bench.testbed.servers.items() if not s.is_namespace]
         strange += [str(spec.port) for spec in ports if spec.ip is None]
         if strange:
             raise NotRoutedError(
@@ -102,7 +102,3 @@ class Lanes:
 
 def _address(place: int, lane: int) -> IPv4Address:
     return FIRST_ADDRESS + _APART * lane + place
-
-
-def _is_namespace(address: str) -> bool:
-    return address.startswith("netns://")

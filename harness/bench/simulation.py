@@ -5,6 +5,7 @@ testbed needs it: a run on hardware loads no simulation module.
 """
 
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lightrig.harness.bench.assembly import (
@@ -21,7 +22,7 @@ from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 from lightrig.instruments.simulated.protocols.listeners import Service
 from lightrig.instruments.simulated.world.world import World
-from lightrig.testbeds import ServerSpec
+from lightrig.testbeds import ServerSpec, Testbed
 
 FIBER_PLANT = "plant"
 """Name of the namespace between the servers, which holds the fibers as bridges and veth pairs."""
@@ -36,7 +37,7 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
         return None
     testbed, clock = assembly.testbed, assembly.clock
     namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
-    pids, links = _namespaces(assembly, namespaces) if namespaces else ({}, None)
+    pids, links = kernel_lab(testbed, namespaces, assembly.closers) if namespaces else ({}, None)
     world = World(testbed, clock, seed, links)
     assembly.closers.append(world.close)
     folder = tempfile.TemporaryDirectory(prefix="lightrig-")
@@ -60,12 +61,18 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
     return world
 
 
-def _namespaces(assembly: Assembly, specs: list[ServerSpec]) -> tuple[dict[str, int], KernelLinks]:
-    testbed = assembly.testbed
+def kernel_lab(
+    testbed: Testbed, specs: Sequence[ServerSpec], closers: list[Callable[[], None]]
+) -> tuple[dict[str, int], KernelLinks]:
+    """Make the servers `specs` as namespaces, and the links between them.
+
+    Returns a process in each server's namespaces, and the links, which are dark. What ends them is
+    added to `closers`. Raises `UnsupportedHostError` if this machine has no namespaces.
+    """
     if reason := kernel.available():
         raise UnsupportedHostError(f"{testbed.path} needs network namespaces: {reason}")
     namespaces = kernel.Namespaces([FIBER_PLANT, *(spec.name for spec in specs)])
-    assembly.closers.append(namespaces.close)
+    closers.append(namespaces.close)
     pids = {spec.name: namespaces.pid(spec.name) for spec in specs}
     ports = [
         KernelPort(spec.name, pids[spec.name], port.netdev, port.ip or "", nic.rate_bps)
@@ -75,7 +82,7 @@ def _namespaces(assembly: Assembly, specs: list[ServerSpec]) -> tuple[dict[str, 
     ]
     switches = [s.name for s in testbed.switches.values() if s.kind == "packet"]
     links = KernelLinks(namespaces.pid(FIBER_PLANT), ports, switches)
-    assembly.closers.append(links.close)
+    closers.append(links.close)
     return pids, links
 
 

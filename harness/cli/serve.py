@@ -1,4 +1,7 @@
-"""`lightrig serve`: the simulated instruments of a testbed on loopback, in real time."""
+"""`lightrig serve`: the simulated instruments of a testbed on loopback, in real time.
+
+Servers that are namespaces are served by their own sshd (docs/lab-in-a-box.md).
+"""
 
 import json
 import os
@@ -11,16 +14,16 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.harness.cli.terminal import out
-from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds.readdressing import readdressed
 
 LOGIN = "LIGHTRIG_SERVED"
 """The variable that a served testbed's file names for the login."""
 LAST_PORT = 65535
+_LOOK_AGAIN_S = 1.0
 
 Port = Annotated[
     int,
@@ -46,7 +49,8 @@ def serve(
 ) -> None:
     """Serve the simulated instruments on loopback until Ctrl-C; print where each one is.
 
-    With --write, another terminal can measure them as if they were hardware.
+    Servers that are network namespaces get an SSH server of their own. With --write, another
+    terminal can measure all of them as if they were hardware.
     """
     testbed = load_testbed(file)
     if write is not None and write.resolve() == file.resolve():
@@ -57,42 +61,42 @@ def serve(
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    clock = SystemClock()
     try:
-        world = lab(lambda: World(testbed, clock, seed, first_port=port))
+        served = lab(lambda: ServedLab(testbed, seed, port))
     except OSError as error:
         give_up(f"port {port} and those after it: {error.strerror}; try another --port", BAD_INPUT)
     try:
-        if not world.services:
+        if not served.services:
             give_up(f"{file}: nothing in it is spoken to over a wire", BAD_INPUT)
         if write is not None:
-            _write(file, write, world)
+            _write(file, write, served)
         if as_json:
-            _print_line(world)
+            _print_line(served)
         else:
-            _print_table(file, world, write)
-        over.wait()
+            _print_table(file, served, write)
+        while not over.wait(_LOOK_AGAIN_S):
+            if served.failure is not None:
+                give_up(f"the simulation has ended: {served.failure}", LAB_ERROR)
     finally:
-        world.close()
-        clock.close()
+        served.close()
 
 
-def _write(file: Path, target: Path, world: World) -> None:
+def _write(file: Path, target: Path, served: ServedLab) -> None:
     known_hosts = target.with_name(f"{target.stem}.known_hosts")
-    addresses = {name: service.address for name, service in world.services.items()}
+    addresses = {name: service.address for name, service in served.services.items()}
     text = readdressed(
         file, addresses, login=f"env:{LOGIN}", known_hosts=known_hosts, target=target
     )
     try:
         known_hosts.write_text(
-            "".join(f"{s.known_hosts}\n" for s in world.services.values() if s.known_hosts)
+            "".join(f"{s.known_hosts}\n" for s in served.services.values() if s.known_hosts)
         )
         target.write_text(text)
     except OSError as error:
         give_up(f"{error.filename}: {error.strerror}", BAD_INPUT)
 
 
-def _print_line(world: World) -> None:
+def _print_line(served: ServedLab) -> None:
     rows = [
         {
             "name": name,
@@ -101,19 +105,19 @@ def _print_line(world: World) -> None:
             "password": service.login[1],
             "known_hosts": service.known_hosts,
         }
-        for name, service in world.services.items()
+        for name, service in served.services.items()
     ]
     sys.stdout.write(json.dumps(rows) + "\n")
     sys.stdout.flush()
 
 
-def _print_table(file: Path, world: World, written: Path | None) -> None:
+def _print_table(file: Path, served: ServedLab, written: Path | None) -> None:
     table = Table("instrument", "address", box=None, padding=(0, 2, 0, 0))
-    for name, service in world.services.items():
+    for name, service in served.services.items():
         table.add_row(name, service.address)
     out.print(f"{file}: simulated, in real time; Ctrl-C ends it", markup=False)
     out.print(table)
-    logins = sorted({":".join(service.login) for service in world.services.values()})
+    logins = sorted({":".join(service.login) for service in served.services.values()})
     out.print(f"login {' '.join(logins)}", markup=False)
     if written is not None:
         out.print(

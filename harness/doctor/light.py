@@ -118,8 +118,12 @@ class _Side:
             if not monitors.direct and ingress not in before:
                 self._findings.note(str(port), "light", "no circuit of the plan leads it anywhere")
                 continue
+            dbm = before.get(ingress, _DARK_DBM)
             if not isinstance(server, LinuxServer):
-                self._without_server(port, ingress, before.get(ingress, _DARK_DBM))
+                self._without_server(port, ingress, dbm)
+                continue
+            if self._bench.testbed.servers[port.owner].is_namespace:
+                self._without_transceiver(port, ingress, dbm)
                 continue
             try:
                 arrives[port] = self._try(server, port, ingress, fiber.loss_db, monitors, before)
@@ -135,14 +139,20 @@ class _Side:
         return True
 
     def _without_server(self, port: Port, ingress: int, dbm: float) -> None:
+        problem = "and its server does not answer", "fix its server first"
+        self._without_transceiver(port, ingress, dbm, *problem)
+
+    def _without_transceiver(
+        self,
+        port: Port,
+        ingress: int,
+        dbm: float,
+        because: str = "where its light should arrive",
+        advice: str = "is its transmit fiber in the port that the testbed file says?",
+    ) -> None:
         where = f"{self._switch}.{ingress}"
         if dbm <= _DARK_DBM:
-            self._findings.wrong(
-                str(port),
-                "light",
-                f"no light at {where}, and its server does not answer",
-                "fix its server first",
-            )
+            self._findings.wrong(str(port), "light", f"no light at {where}, {because}", advice)
         else:
             self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
 

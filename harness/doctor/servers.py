@@ -22,7 +22,10 @@ def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings
         findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
         return
     for port in ports:
-        _port(server, str(port.port), port.netdev, findings)
+        if spec.is_namespace:
+            _kernel_port(server, str(port.port), port.netdev, findings)
+        else:
+            _port(server, str(port.port), port.netdev, findings)
 
 
 def _tools(server: LinuxServer, rdma: bool, findings: Findings) -> set[str]:
@@ -69,9 +72,7 @@ def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> No
         module = server.nic.module(netdev).value
         device = server.nic.device(netdev).value
     except LightrigError as error:
-        findings.wrong(
-            port, "NIC", str(error).splitlines()[0], f"is `netdev: {netdev}` right for {port}?"
-        )
+        _unreadable(port, netdev, error, findings)
         return
     sent = [lane.tx_power_dbm for lane in module.lanes if lane.tx_power_dbm is not None]
     got = [lane.rx_power_dbm for lane in module.lanes if lane.rx_power_dbm is not None]
@@ -81,6 +82,23 @@ def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> No
         "NIC",
         f"{netdev}: {module.vendor} {module.part}, sends {_dbm(sent)}, receives {_dbm(got)}, "
         f"{carrier}",
+    )
+
+
+def _kernel_port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> None:
+    """Check a port of a namespace, which has no transceiver."""
+    try:
+        device = server.nic.device(netdev).value
+    except LightrigError as error:
+        _unreadable(port, netdev, error, findings)
+        return
+    carrier = "carrier" if device.carrier else "no carrier"
+    findings.ok(port, "NIC", f"{netdev}: a kernel device without transceiver, {carrier}")
+
+
+def _unreadable(port: str, netdev: str, error: LightrigError, findings: Findings) -> None:
+    findings.wrong(
+        port, "NIC", str(error).splitlines()[0], f"is `netdev: {netdev}` right for {port}?"
     )
 
 

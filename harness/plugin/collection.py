@@ -138,9 +138,7 @@ def instruments_of(testbed: Testbed, kind: str) -> list[str]:
 def physical_ports(testbed: Testbed) -> list[Port]:
     """Return the NIC ports of servers that are computers; a namespace's links are the kernel's."""
     return [
-        spec.port
-        for spec in testbed.nic_ports
-        if not testbed.servers[spec.port.owner].address.startswith("netns://")
+        spec.port for spec in testbed.nic_ports if not testbed.servers[spec.port.owner].is_namespace
     ]
 
 
@@ -239,7 +237,7 @@ def _without_collectives(testbed: Testbed) -> str:
     servers = list(testbed.servers.values())
     if len(servers) > 1 and (
         all(server.gpus.count for server in servers)
-        or all(server.address.startswith("netns://") for server in servers)
+        or all(server.is_namespace for server in servers)
     ):
         return ""
     return "no two servers with GPUs, and no namespaces"

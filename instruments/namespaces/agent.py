@@ -4,7 +4,8 @@ It is run as a file of its own and imports nothing of ours, so that it starts in
 
 `keep COUNT` starts COUNT holder processes, each in a network and a mount namespace of its
 own, prints {"pids": [...]} or {"error": text}, and ends them when stdin ends.
-`enter PID -- COMMAND ...` runs a command in the namespaces of the holder PID.
+`enter PID [HOST] -- COMMAND ...` runs a command in the namespaces of the holder PID, with the
+host name HOST if one is given.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from types import FrameType
 from typing import NoReturn
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
@@ -84,8 +86,11 @@ def network_of(pid: int) -> Iterator[None]:
             setns(home.fileno(), CLONE_NEWNET)
 
 
-def _enter(pid: int) -> None:
-    """Move this process into the user, network and mount namespaces of `pid`."""
+def _enter(pid: int, host: str | None) -> None:
+    """Move this process into the user, network and mount namespaces of `pid`.
+
+    With `host` it gets a UTS namespace of its own besides, with that host name.
+    """
     directory = os.getcwd()
     with contextlib.ExitStack() as stack:
         kinds = {"user": CLONE_NEWUSER, "net": CLONE_NEWNET, "mnt": CLONE_NEWNS}
@@ -102,6 +107,9 @@ def _enter(pid: int) -> None:
             setns(descriptor, kind)
     # A holder that has ended has left these namespaces to us alone: nobody would end us.
     os.kill(pid, 0)
+    if host is not None:
+        unshare(CLONE_NEWUTS)
+        socket.sethostname(host)
     # Joining a mount namespace moves the working directory to its root.
     os.chdir(directory)
 
@@ -219,19 +227,19 @@ def _keep(count: int) -> int:
 
 
 def main() -> int:
-    """`keep COUNT` holds namespaces until stdin ends; `enter PID -- COMMAND ...` runs in them."""
+    """`keep COUNT` holds namespaces until stdin ends; `enter PID ...` runs a command in them."""
     match sys.argv[1:]:
         case ["keep", count]:
             return _keep(int(count))
-        case ["enter", pid, "--", *argv] if argv:
+        case ["enter", pid, "--", *argv] | ["enter", pid, _, "--", *argv] if argv:
             try:
-                _enter(int(pid))
+                _enter(int(pid), sys.argv[3] if sys.argv[3] != "--" else None)
                 os.execvp(argv[0], argv)  # noqa: S606 - replacing itself is the purpose
             except OSError as error:
                 print(f"cannot run {argv[0]} in the namespaces of {pid}: {error}", file=sys.stderr)
                 return 126
         case _:
-            print("usage: keep COUNT | enter PID -- COMMAND ...", file=sys.stderr)
+            print("usage: keep COUNT | enter PID [HOST] -- COMMAND ...", file=sys.stderr)
             return 2
 
 

@@ -55,13 +55,14 @@ class Namespaces(AgentProcess):
             raise NamespaceError(f"no namespace is called {name}; there are {known}") from None
 
 
-def enter_command(pid: int, argv: Sequence[str]) -> list[str]:
+def enter_command(pid: int, argv: Sequence[str], host: str | None = None) -> list[str]:
     """Return the command that runs `argv` in the user, network and mount namespaces of `pid`.
 
-    The command replaces itself by `argv`: same process, same pipes, same working directory. It
-    ends with status 126 and a message on stderr when the namespaces cannot be entered.
+    `host` is the host name that `argv` and its children see; None for this machine's. The command
+    replaces itself by `argv`: same process, same pipes, same working directory. It ends with
+    status 126 and a message on stderr when the namespaces cannot be entered.
     """
-    return [*_PROGRAM, "enter", str(pid), "--", *argv]
+    return [*_PROGRAM, "enter", str(pid), *([] if host is None else [host]), "--", *argv]
 
 
 @functools.cache

@@ -204,7 +204,7 @@ class _Builder:
         server = self._bench.servers.get(port.owner)
         if server is None or not hasattr(server, "nic"):
             return False
-        if self._bench.testbed.servers[port.owner].address.startswith("netns://"):
+        if self._bench.testbed.servers[port.owner].is_namespace:
             return False  # a namespace's port has no module that could be asked
         return self._bench.testbed.transceiver_of(port) is not None
 

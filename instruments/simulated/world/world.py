@@ -61,7 +61,7 @@ class World:
         self._wire_faults = wire_faults
         self._chance = Chance(seed)
         self._packet_switches = testbed.switches.keys() - testbed.optical_switches.keys()
-        self._login = ("bench", secrets.token_urlsafe(12))
+        self.login = ("bench", secrets.token_urlsafe(12))
         self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
         self._server = DeviceServer(clock)
         self._plant = FiberPlant(kernel, testbed, self.truth) if kernel else None
@@ -145,7 +145,7 @@ class World:
             self._clock,
             self._chance,
             self.truth,
-            self._login,
+            self.login,
             f"SIM-{spec.name}",
             self._matrices.get(spec.name),
             Channels(spec.name, self.light),
@@ -161,7 +161,7 @@ class World:
             device,
             scheme,
             self._server,
-            self._login,
+            self.login,
             next(self._ports),
             resource=resource,
             faults=self._wire_faults_of(spec.name),
@@ -238,7 +238,7 @@ class World:
         host = SshServer(
             spec.name,
             self._clock,
-            self._login,
+            self.login,
             start_probe,
             tools.run,
             port=next(self._ports),
@@ -247,7 +247,7 @@ class World:
         known = host.known_hosts_line()
         if self._faults.has_wrong_key(spec.name):
             known = known.rpartition(" ")[0] + " " + unknown_host_key()
-        return Service("ssh", *host.address, self._login, known)
+        return Service("ssh", *host.address, self.login, known)
 
     def _tools(self, spec: ServerSpec) -> HostTools:
         """Make the programs of a server, in this world's light."""

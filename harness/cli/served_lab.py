@@ -1,0 +1,64 @@
+"""The laboratory that `lightrig serve` offers: simulated instruments and servers, in real time."""
+
+from collections.abc import Callable
+
+from lightrig.harness.bench.bench import close_newest_first
+from lightrig.harness.bench.simulation import kernel_lab
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.namespaces.sshd import NamespaceSshd, sshd_program
+from lightrig.instruments.simulated.protocols.listeners import Service
+from lightrig.instruments.simulated.world.world import World
+from lightrig.testbeds import LightrigError, Testbed
+
+
+class ServedLab:
+    """Simulated instruments of a testbed on loopback, and its namespaces behind SSH.
+
+    Instruments and servers listen on consecutive ports from `first_port` on, in the order switches,
+    instruments, servers; 0 is any free port.
+
+    Attributes:
+        services: address and credentials by name.
+
+    Raises:
+        OSError: a port is taken.
+        LightrigError: a model has no simulated device, or this machine no namespaces or no sshd.
+    """
+
+    def __init__(self, testbed: Testbed, seed: int, first_port: int) -> None:
+        self._closers: list[Callable[[], None]] = []
+        try:
+            self._open(testbed, seed, first_port)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def failure(self) -> LightrigError | None:
+        """The error that ended the simulation; None so far."""
+        return self._world.failure
+
+    def close(self) -> None:
+        """End all services, and the namespaces."""
+        closers, self._closers = self._closers, []
+        close_newest_first(closers)
+
+    def _open(self, testbed: Testbed, seed: int, first_port: int) -> None:
+        clock = SystemClock()
+        self._closers.append(clock.close)
+        namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
+        pids: dict[str, int] = {}
+        links = None
+        if namespaces:
+            sshd_program()  # before anything is made
+            pids, links = kernel_lab(testbed, namespaces, self._closers)
+        self._world = world = World(testbed, clock, seed, links, first_port=first_port)
+        self._closers.append(world.close)
+        self.services = dict(world.services)
+        for name, pid in pids.items():
+            port = first_port + len(self.services) if first_port else 0
+            sshd = NamespaceSshd(pid, name, world.login, port)
+            self._closers.append(sshd.close)
+            self.services[name] = Service(
+                "ssh", *sshd.address, world.login, sshd.known_hosts_line()
+            )

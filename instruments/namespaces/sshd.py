@@ -1,0 +1,166 @@
+"""SSH servers of network namespaces: OpenSSH's `sshd`, reached over a port of loopback.
+
+The port is listened on outside of the namespace. Each connection is handed to an `sshd -i`, which
+runs inside; so nothing connects the namespace's network with this machine's.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import shutil
+import socket
+import string
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import lightrig
+from lightrig.instruments.namespaces import machine
+from lightrig.instruments.namespaces.namespaces import enter_command
+from lightrig.testbeds.errors import LightrigError
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LIBCRYPT = ("libcrypt.so.1", "libcrypt.so.2")
+_SALT_LENGTH = 16
+_END_SECONDS = 5.0
+
+
+class SshdError(LightrigError):
+    """A namespace cannot have an SSH server here."""
+
+
+def sshd_program() -> str:
+    """Return the path of `sshd`; `SshdError` says why there can be no SSH server here."""
+    program = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PATH}")
+    if program is None:
+        raise SshdError(
+            "no sshd on this machine\n  try       apt install openssh-server (its service need "
+            "not run)"
+        )
+    if os.geteuid() != 0:
+        raise SshdError("the sshd of a namespace needs root: it logs users in\n  try       sudo")
+    return program
+
+
+class NamespaceSshd:
+    """An SSH server of a namespace, until closed or until the namespace ends.
+
+    Args:
+        pid: a process in the namespace.
+        host: its host name.
+        login: the one user and the password; the user has root's rights there.
+        port: TCP port on loopback, 0 for any free one.
+
+    Attributes:
+        address: host and port of the server on this machine.
+        host_key: type and public part of the host key, as known_hosts files write it.
+
+    Raises:
+        SshdError: without root or `sshd`, or a step of the setup failed.
+        OSError: the port is taken.
+    """
+
+    def __init__(self, pid: int, host: str, login: tuple[str, str], port: int = 0) -> None:
+        program = sshd_program()
+        self.host_key = _prepare(pid, host, login, program)
+        command = [program, "-i", "-f", str(machine.SSHD_CONFIG), "-E", str(machine.SSHD_LOG)]
+        self._command = enter_command(pid, command, host)
+        self._connections: list[subprocess.Popen[bytes]] = []
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.address: tuple[str, int] = self._listener.getsockname()
+        self._accepting = threading.Thread(target=self._accept, name=f"sshd {host}", daemon=True)
+        self._accepting.start()
+
+    def known_hosts_line(self) -> str:
+        """Return the line of a client's known_hosts file that trusts this server."""
+        host, port = self.address
+        return f"[{host}]:{port} {self.host_key}"
+
+    def close(self) -> None:
+        """End the connections and stop listening."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+        for process in self._connections:
+            process.terminate()
+        for process in self._connections:
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=connection.fileno(),
+                    stdout=connection.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    # Ctrl-C reaches the whole process group; clients may still need the server.
+                    start_new_session=True,
+                )
+            self._connections = [each for each in self._connections if each.poll() is None]
+            self._connections.append(process)
+
+
+def _prepare(pid: int, host: str, login: tuple[str, str], sshd: str) -> str:
+    """Give the namespace a machine's files; return the public host key."""
+    user, password = login
+    interpreter = str(Path(sys.executable).parent)
+    request = {
+        "host": host,
+        "user": user,
+        "password": _crypt(password),
+        "sshd": sshd,
+        "path": f"{interpreter}:{_SYSTEM_PATH}",
+        "shared": [
+            sys.prefix,
+            sys.base_prefix,
+            interpreter,
+            *map(os.path.realpath, lightrig.__path__),
+        ],
+    }
+    done = subprocess.run(
+        enter_command(pid, [sys.executable, "-I", "-S", machine.__file__]),
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        reply: dict[str, str] = json.loads(done.stdout)
+    except ValueError:
+        reply = {"error": done.stderr.strip()}
+    if "error" in reply:
+        raise SshdError(f"{host} cannot have an SSH server: {reply['error']}")
+    return reply["host_key"]
+
+
+def _crypt(password: str) -> str:
+    """Return the SHA-512 hash of a password as crypt(3) writes it, with the library of `sshd`."""
+    for name in _LIBCRYPT:
+        try:
+            function = ctypes.CDLL(name).crypt
+            break
+        except OSError:
+            continue
+    else:
+        raise SshdError(f"this machine has none of {', '.join(_LIBCRYPT)}, which sshd uses")
+    alphabet = string.ascii_letters + string.digits
+    salt = "".join(secrets.choice(alphabet) for _ in range(_SALT_LENGTH))
+    function.restype = ctypes.c_char_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+    hashed: bytes | None = function(password.encode(), f"$6${salt}$".encode())
+    if hashed is None or not hashed.startswith(b"$6$"):
+        raise SshdError("the crypt library of this machine has no SHA-512")
+    return hashed.decode("ascii")

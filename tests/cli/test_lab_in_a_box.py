@@ -1,0 +1,225 @@
+"""`lightrig serve` of namespaces: clients of other people move circuits, and packets follow."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kernel.ssh_client import SshClient
+
+from lightrig.harness.bench import Fabric, bind
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
+from lightrig.testbeds import load
+
+LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
+BOX = """
+name: box
+switches:
+  ocs: {model: polatis, address: "tl1://ocs.invalid", size: 4x4, options: {rerouting: true}}
+servers:
+  server[0-2]:
+    address: netns://{name}
+    nics: {nic0: {model: veth, netdev: fabric0, ip: "192.0.2.{k}/24", rate: 100M,
+                  transceiver: lr4}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4 dBm, max: 4 dBm}
+    receive: {min: -10 dBm, max: 4 dBm}
+fibers:
+  - server[0-2].nic0 <-> ocs
+plans:
+  first: [server0.nic0 <-> server1.nic0]
+  second: [server0.nic0 <-> server2.nic0]
+"""
+"""Ingress 1 to 3 is lit by server 0 to 2; egress 5 to 7 leads to them."""
+
+SWITCH_SECONDS = 10
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    try:
+        sshd_program()
+    except SshdError as error:
+        pytest.skip(str(error))
+
+
+def begin(folder: Path) -> subprocess.Popen[str]:
+    (folder / "box.yaml").write_text(BOX)
+    files = ["serve", str(folder / "box.yaml"), "--write", str(folder / "served.yaml")]
+    return subprocess.Popen(
+        [*LIGHTRIG, *files, "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@dataclass
+class Box:
+    """A served lab, and clients that know nothing of Lightrig."""
+
+    process: subprocess.Popen[str]
+    services: dict[str, dict[str, str]]
+    client: SshClient
+
+    @property
+    def login(self) -> tuple[str, str]:
+        return self.services["ocs"]["user"], self.services["ocs"]["password"]
+
+    def address(self, name: str) -> tuple[str, int]:
+        host, _, port = self.services[name]["address"].partition("://")[2].rpartition(":")
+        return host, int(port)
+
+    def run(self, server: str, command: str) -> subprocess.CompletedProcess[str]:
+        return self.client.run(self.address(server), self.login, command)
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[Box]:
+    with begin(folder) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, process.communicate()[1]
+            services = {each["name"]: each for each in json.loads(line)}
+            yield Box(process, services, SshClient(folder, folder / "served.known_hosts"))
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    with served(tmp_path_factory.mktemp("box")) as lab:
+        yield lab
+        lab.process.send_signal(signal.SIGINT)
+        assert lab.process.communicate(timeout=60) == ("", "")
+        assert lab.process.returncode == 0
+
+
+class TelnetSession:
+    """TL1 as a person types it."""
+
+    def __init__(self, address: tuple[str, int], login: tuple[str, str]) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self.command(f"ACT-USER::{login[0]}:1::{login[1]};")
+
+    def command(self, text: str) -> str:
+        self._socket.sendall(text.encode())
+        tag = text.split(":")[3].strip(";")
+        received = b""
+        while f"M  {tag} ".encode() not in received or not received.endswith(b"\r\n;"):
+            data = self._socket.recv(4096)
+            assert data, received
+            received += data
+        assert b"COMPLD" in received, received
+        return received.decode()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def telnet(box: Box) -> Iterator[TelnetSession]:
+    session = TelnetSession(box.address("ocs"), box.login)
+    yield session
+    session.close()
+
+
+@pytest.mark.skipif(shutil.which("ping") is None, reason="no ping on this machine")
+def test_ping_follows_the_circuits_of_a_tl1_client(box: Box, telnet: TelnetSession) -> None:
+    def answers(host: str) -> bool:
+        """Whether server0 reaches `host` within some seconds."""
+        return box.run("server0", f"ping -c 1 -w {SWITCH_SECONDS} {host}").returncode == 0
+
+    def is_silent(host: str) -> bool:
+        return box.run("server0", f"ping -c 3 -i 0.2 -W 1 {host}").returncode == 1
+
+    telnet.command("ENT-PATCH::1&2,6&5:2:;")  # 1 to 6 and back: server0 and server1
+    assert answers("192.0.2.2")
+    assert is_silent("192.0.2.3")
+    telnet.command("ENT-PATCH::1&3,7&5:3:;")  # server0 and server2
+    assert answers("192.0.2.3")
+    assert is_silent("192.0.2.2")
+    telnet.command("DLT-PATCH::1&3:4:;")
+    assert is_silent("192.0.2.3")
+
+
+def test_the_carrier_follows_the_light(box: Box, telnet: TelnetSession) -> None:
+    def carrier(wanted: str) -> bool:
+        file = "/sys/class/net/fabric0/carrier"
+        wait = f"for i in $(seq 100); do [ $(cat {file}) = {wanted} ] && exit 0; sleep 0.1; done"
+        return box.run("server1", f"{wait}; exit 1").returncode == 0
+
+    telnet.command("ENT-PATCH::1,6:2:;")
+    assert carrier("1")
+    telnet.command("DLT-PATCH::1:3:;")
+    assert carrier("0")
+
+
+def test_the_written_testbed_is_measured_as_hardware(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIGHTRIG_SERVED", ":".join(box.login))
+    testbed = load(box.client.folder / "served.yaml")
+    assert all(server.is_namespace for server in testbed.servers.values())
+    bench = bind(testbed, "hardware")
+    try:
+        assert bench.external == {"ocs", "server0", "server1", "server2"}
+        assert bench.simulated == {"ocs"}
+        assert bench.identities["server2"].serial == "server2"
+        fabric = Fabric(bench)
+        for name, partner in (("first", "server1"), ("second", "server2"), ("first", "server1")):
+            fabric.apply(testbed.plans[name])
+            deadline = bench.clock.now() + SWITCH_SECONDS * 1_000_000_000
+            wanted = {"server0", partner}
+            while (lit := _lit(bench.servers)) != wanted and bench.clock.now() < deadline:
+                bench.clock.sleep(20_000_000)
+            assert lit == wanted
+        fabric.restore()
+    finally:
+        bench.close()
+
+
+def _lit(servers: object) -> set[str]:
+    assert isinstance(servers, dict)
+    return {name for name, server in servers.items() if server.lit(["fabric0"])}
+
+
+def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
+    with served(tmp_path) as lab:
+        session = int(lab.run("server0", "sleep 300 >/dev/null 2>&1 & echo $!").stdout)
+        lab.process.kill()
+        lab.process.wait()
+    clock = SystemClock()
+    deadline = clock.now() + 20_000_000_000
+    while Path(f"/proc/{session}").exists() and clock.now() < deadline:
+        clock.sleep(50_000_000)
+    assert not Path(f"/proc/{session}").exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(lab.address("server0"))
+
+
+def test_without_sshd_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "box.yaml").write_text(BOX)
+    program = "import shutil; shutil.which = lambda *_, **__: None; " + LIGHTRIG[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program, "serve", str(tmp_path / "box.yaml"), "--port", "0"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "apt install openssh-server" in done.stderr
