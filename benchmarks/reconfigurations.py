@@ -11,9 +11,8 @@ from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
-from lightrig.harness.measure.reconfiguration import reconfigure, rows
-from lightrig.harness.measure.self_check import closure_rows
+from lightrig.harness.measure.reconfiguration import bring_up, reconfigure
+from lightrig.harness.measure.stages import closure_rows, rows
 from lightrig.harness.run import Run
 from lightrig.testbeds import load
 
@@ -26,7 +25,7 @@ def main() -> None:
     bench = bind(testbed, "simulated", seed=1)
     fabric, links = Fabric(bench), LinkObservation(bench)
     plans = testbed.plans["east-west"], testbed.plans["north-south"]
-    Measure(fabric, links, lambda rows: None).bring_up(plans[0])
+    bring_up(fabric, links, plans[0])
 
     start, virtual = time.perf_counter(), bench.clock.now()
     events = [reconfigure(fabric, plans[(number + 1) % 2], links) for number in range(EVENTS)]

@@ -11,55 +11,61 @@ GATES = 6
 """Number of gates that gives a median an interval."""
 
 
-def test_as_it_is(measure, bit_error_tester, attenuator):
+def test_as_it_is(measure, bit_error_counter, bit_error_tester, attenuator):
     """Bit error ratio of every gate, without attenuation."""
-    measure.bit_errors(bit_error_tester, attenuator).count(GATES)
+    bit_error_counter(bit_error_tester, attenuator).count(GATES)
     measure.judge("bit_error_ratio")
 
 
-def test_until_decided(measure, bit_error_tester, attenuator):
+def test_until_decided(measure, bit_error_counter, bit_error_tester, attenuator):
     """The same, counting until the verdict is decided."""
-    measure.bit_errors(bit_error_tester, attenuator).until_decided()
+    bit_error_counter(bit_error_tester, attenuator).until_decided()
     measure.judge("bit_error_ratio")
 
 
-def test_over_received_power(measure, bit_error_tester, attenuator):
+def test_over_received_power(measure, bit_error_counter, bit_error_tester, attenuator):
     """Sensitivity, and the error floor that more power does not improve."""
-    measure.bit_errors(bit_error_tester, attenuator).over_power(attenuator)
+    bit_error_counter(bit_error_tester, attenuator).over_power(attenuator)
     measure.judge("sensitivity")
 
 
 @pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
 def test_errors_by_temperature(
-    measure, bit_error_tester, attenuator, climate_chamber, temperature_c
+    measure,
+    hold_temperature,
+    bit_error_counter,
+    bit_error_tester,
+    attenuator,
+    climate_chamber,
+    temperature_c,
 ):
     """Bit error ratio and sensitivity by temperature."""
-    measure.hold_temperature(climate_chamber, temperature_c)
-    errors = measure.bit_errors(bit_error_tester, attenuator)
+    hold_temperature(climate_chamber, temperature_c)
+    errors = bit_error_counter(bit_error_tester, attenuator)
     errors.count(GATES)
     errors.over_power(attenuator)
     measure.judge("bit_error_ratio")
 
 
 @pytest.mark.parametrize("fec", ["before", "after"])
-def test_of_nic_ports(testbed, measure, nic_ports, fec):
+def test_of_nic_ports(testbed, measure, bring_up, measure_port_errors, nic_ports, fec):
     """Error counters of NIC ports under traffic, before and after FEC."""
     plan = _fullest(testbed)
     ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
-    measure.bring_up(plan)
+    bring_up(plan)
     try:
-        counted = measure.port_errors([port for port in nic_ports if port in ends], fec)
+        counted = measure_port_errors([port for port in nic_ports if port in ends], fec)
     except NoCountersError as error:
         pytest.skip(str(error))
     for quantity in counted:
         measure.judge(quantity)
 
 
-def test_of_nic_ports_by_pattern(testbed, fabric, measure, nic_ports):
+def test_of_nic_ports_by_pattern(testbed, fabric, measure, measure_pattern_errors, nic_ports):
     """The same without FEC and traffic: NICs send each other a test pattern."""
     plan = _fullest(testbed)
     fabric.apply(plan)
-    measure.pattern_errors(
+    measure_pattern_errors(
         [link for link in testbed.links(plan) if {link.a, link.b} <= set(nic_ports)]
     )
     measure.judge("nic_error_ratio.pattern")

@@ -22,31 +22,35 @@ def ring_of(collectives, plan):
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
-def test_bandwidth(collectives, fabric, measure, plan, collective, samples):
+def test_bandwidth(
+    collectives, fabric, measure, bring_up, measure_collective, plan, collective, samples
+):
     """Share of the line rate by message size, where ranks follow the ring of the plan."""
     ranks = ring_of(collectives, plan)
     if obstacle := collectives.obstacle(collective, plan):
         pytest.skip(f"plan {plan.name}: {obstacle}")
-    measure.bring_up(plan)
+    bring_up(plan)
     collectives.route(plan)
     sizes = tuple(doubling(1 << 16, collectives.largest, factor=4))
     call = CollectiveCall(collective, ranks, sizes, warm_up=1, iterations=min(samples, 10))
-    measure.collective(collectives.runner, call, plan)
+    measure_collective(collectives.runner, call, plan)
     measure.judge("collective")
 
 
-def test_under_reconfiguration(collectives, measure, transition, samples):
+def test_under_reconfiguration(
+    collectives, measure, bring_up, measure_recovery, transition, samples
+):
     """Survival of traffic under a change of circuits, and recovery of its bandwidth."""
     traffic = collectives.traffic
     if traffic is None:
         pytest.skip("what runs collectives here cannot keep one going")
     plans = transition.before, transition.after
     rings = {plan: ring_of(collectives, plan) for plan in plans}
-    measure.bring_up(plans[0])
+    bring_up(plans[0])
     collectives.route(plans[0])
     for index in range(min(samples, MOST_EVENTS)):
         before, after = plans if index % 2 == 0 else plans[::-1]
-        measure.recovery(
+        measure_recovery(
             traffic,
             rings[before],
             (before, after),

@@ -9,12 +9,12 @@ TEMPERATURES_C = (-5, 25, 50, 75)
 
 
 @pytest.fixture
-def measured(measure):
+def measured(measure_insertion_loss):
     """Return a function that measures every circuit; skip where no monitor sees any."""
 
     def measured():
         try:
-            return measure.insertion_loss()
+            return measure_insertion_loss()
         except NothingToMeasureError as error:
             pytest.skip(str(error))
 
@@ -29,8 +29,8 @@ def test_every_circuit(measure, measured):
 
 
 @pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
-def test_by_temperature(measure, measured, climate_chamber, temperature_c):
+def test_by_temperature(measure, hold_temperature, measured, climate_chamber, temperature_c):
     """Insertion loss by temperature."""
-    measure.hold_temperature(climate_chamber, temperature_c)
+    hold_temperature(climate_chamber, temperature_c)
     measured()
     measure.judge("insertion_loss")

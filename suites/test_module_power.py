@@ -10,11 +10,20 @@ READINGS = 6
 
 
 @pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
-def test_module_power(testbed, fabric, measure, modules, climate_chamber, temperature_c):
+def test_module_power(
+    testbed,
+    fabric,
+    measure,
+    hold_temperature,
+    measure_telemetry,
+    modules,
+    climate_chamber,
+    temperature_c,
+):
     """Power by the transceivers' registers, in every plan of the testbed."""
-    measure.hold_temperature(climate_chamber, temperature_c)
+    hold_temperature(climate_chamber, temperature_c)
     for plan in testbed.plans.values():
         fabric.apply(plan)
         for _ in range(READINGS):
-            measure.modules(modules)
+            measure_telemetry(modules)
     measure.judge("module_power")

@@ -4,18 +4,20 @@ import pytest
 
 
 @pytest.mark.limits("reconfiguration", "outage")
-def test_between_plans(measure, transition, samples):
+def test_between_plans(measure, bring_up, measure_outage, transition, samples):
     """Every circuit of one plan is moved to the next; numbered datagrams bound each outage."""
-    measure.bring_up(transition.before)
+    bring_up(transition.before)
     for index in range(samples):
-        measure.outage(transition.before if index % 2 else transition.after)
+        measure_outage(transition.before if index % 2 else transition.after)
     measure.judge("reconfiguration", "outage")
 
 
 @pytest.mark.limits("reconfiguration")
-def test_by_circuits_moved(fabric, measure, transition, moving, samples):
+def test_by_circuits_moved(
+    fabric, measure, bring_up, measure_reconfiguration, transition, moving, samples
+):
     """Duration by the number of circuits moved at once (as MixNet Fig. 21)."""
-    measure.bring_up(transition.before)
+    bring_up(transition.before)
     for _before, after in fabric.moves(transition.before, transition.after, moving, samples):
-        measure.reconfiguration(after)
+        measure_reconfiguration(after)
     measure.judge("reconfiguration")

@@ -18,6 +18,9 @@ DATAGRAM_PERIOD = 1_000_000
 UNNOTICED = 10_000_000_000
 """Timeout for a port whose carrier loss has not been seen, in ns."""
 
+LINK_TIMEOUT = 60_000_000_000
+"""Timeout for links to come up, in ns; the slowest recorded firmware took 25 s."""
+
 _LOOK_AGAIN = 1_000_000
 """Period of queries for carrier loss, in ns."""
 

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import Reconfiguration
+from lightrig.harness.measure.links import DATAGRAM_PERIOD, LinkObservation
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Gap
-from lightrig.testbeds import Port
+from lightrig.testbeds import Plan, Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,29 @@ class LossWindow:
         if self.before == self.after:
             return f"{self.before} > {self.receiver}"
         return f"{self.before} > {self.receiver} < {self.after}"
+
+
+def measure_outage(
+    fabric: Fabric,
+    links: LinkObservation,
+    recording: Recording,
+    plan: Plan,
+    *,
+    datagram_period: int = DATAGRAM_PERIOD,
+) -> list[LossWindow]:
+    """Apply `plan` and record its stages, and how long each link direction was interrupted.
+
+    Datagrams are numbered, one every `datagram_period` ns in each direction; limits on
+    `outage.packets` are on the worst direction of each event. Raises what
+    `measure_reconfiguration` does.
+    """
+    number = recording.next_event()
+    links.set_datagram_period(datagram_period)
+    with links.keeping_gaps():
+        event = measure_reconfiguration(fabric, links, recording, plan, number=number)
+        windows = loss_windows(links, event.sent.earliest)
+    recording.record(outage_rows(windows, fabric, event, number, datagram_period))
+    return windows
 
 
 def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from lightrig.harness.bench import Fabric, Transition
 from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.reconfiguration import IncompleteError
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
@@ -105,6 +106,31 @@ class PathChanges:
         dark = max(dark.earliest for dark in self.dark().values())
         least = self.sent.earliest - self.called + dark
         return Span(max(low, least), max(min(high, host_limit), least))
+
+
+def measure_path_changes(
+    fabric: Fabric,
+    recording: Recording,
+    meter: SimultaneousLogs,
+    plans: tuple[Plan, Plan],
+    session: Session,
+    count: int,
+    *,
+    period: int = PERIOD,
+) -> None:
+    """Move modules `count` times to and fro between two plans, and record each on a meter.
+
+    period: of a sample of the meter's log, in ns; slower modules need a longer log.
+    Raises what `modules_on` and `change_paths` do.
+    """
+    modules = modules_on(fabric, meter, plans)
+    with lit(fabric, modules):
+        fabric.apply(plans[0], check_budget=False)
+        for index in range(count):
+            path = plans if index % 2 == 0 else plans[::-1]
+            seen = modules if index % 2 == 0 else [module.turned() for module in modules]
+            found = change_paths(fabric, meter, seen, path, session, period=period)
+            recording.record(path_change_rows(found, fabric, recording.next_event()))
 
 
 def modules_on(fabric: Fabric, meter: SimultaneousLogs, plans: tuple[Plan, Plan]) -> list[Module]:

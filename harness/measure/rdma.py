@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from lightrig.flows import link_rate_bps
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
 from lightrig.instruments.core.rdma import RdmaLink
@@ -12,6 +14,16 @@ SMALL, LARGE = 8, 1 << 20
 """Sizes in bytes: of messages that are timed, and of those that fill a link."""
 
 _TIMED, _FILLING = 1000, 1000
+
+
+def measure_rdma(
+    fabric: Fabric, recording: Recording, ends: RdmaLink, link: Link, plan: Plan
+) -> None:
+    """Record latency and bandwidth of RDMA over `link` of `plan`, which is in place and up.
+
+    Raises `InstrumentError` where the ends do not reach each other.
+    """
+    recording.record(rdma_rows(ends, link, plan, fabric.testbed))
 
 
 def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Iterator[Row]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.links import LINK_TIMEOUT
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
@@ -34,6 +36,15 @@ class RdmaRecovery:
     after: Span
     sent: Span
     tries: int
+
+
+def measure_rdma_recovery(
+    fabric: Fabric, recording: Recording, ends: RdmaLink, link: Link, plan: Plan
+) -> RdmaRecovery:
+    """Apply `plan` and record when RDMA runs over its new `link`; raises `RdmaDownError`."""
+    found = first_rdma(fabric, plan, link, ends, timeout=LINK_TIMEOUT)
+    recording.record(rdma_recovery_rows(found, ends, recording.next_event()))
+    return found
 
 
 def first_rdma(

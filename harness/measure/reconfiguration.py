@@ -1,119 +1,95 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable
 
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.measure.light import LightWatch, take_all, watch_until_complete
-from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.record import Row
+from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.stages import (
+    ENDS,
+    OF_LINK,
+    EventStage,
+    Reconfiguration,
+    Seen,
+    closure_rows,
+    cost_rows,
+    cross_check_rows,
+    rows,
+)
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor
 from lightrig.testbeds import LightrigError, Plan, Port
-
-EventStage: TypeAlias = Literal[
-    "acknowledged",
-    "los",
-    "datagrams_lost",
-    "firmware_down",
-    "carrier_down",
-    "signal_recovered",
-    "firmware_up",
-    "carrier_up",
-    "first_datagram",
-]
-"""Stages of a reconfiguration, in their usual order."""
-
-OF_LINK: dict[tuple[str, bool], EventStage] = {
-    ("datagram", False): "datagrams_lost",
-    ("firmware", False): "firmware_down",
-    ("carrier", False): "carrier_down",
-    ("firmware", True): "firmware_up",
-    ("carrier", True): "carrier_up",
-    ("datagram", True): "first_datagram",
-}
-_ENDS: frozenset[EventStage] = frozenset(
-    ("acknowledged", "signal_recovered", "firmware_up", "carrier_up", "first_datagram")
-)
 
 
 class IncompleteError(LightrigError):
     """Something that a reconfiguration must bring about was not seen in time."""
 
 
-class Seen(NamedTuple):
-    """One stage of one subject: a switch, an egress or a NIC port.
+def bring_up(
+    fabric: Fabric, links: LinkObservation, plan: Plan, *, timeout: int = LINK_TIMEOUT
+) -> None:
+    """Apply `plan` and wait until its links carry traffic, at most `timeout` ns.
 
-    `at` is on the bench's clock.
+    Raises `LinksDownError`.
     """
+    transition = fabric.prepare(plan)
+    sent = transition.begin()
+    transition.acknowledged()
+    transition.verify()
+    # What still seems to be up may be the links before.
+    rising = rising_ports(fabric, transition)
+    _, unfinished = links.changes(rising, sent.earliest, timeout)
+    if unfinished:
+        fabric.bench.check_world()
+        raise LinksDownError(unfinished, timeout)
+    ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
+    links.await_up(ports, timeout)
+    links.take_cross_checks()
 
-    subject: str
-    stage: EventStage
-    at: Span
 
+def measure_reconfiguration(
+    fabric: Fabric,
+    links: LinkObservation,
+    recording: Recording,
+    plan: Plan,
+    *,
+    number: int | None = None,
+    timeout: int = LINK_TIMEOUT,
+) -> Reconfiguration:
+    """Apply `plan` and record every stage until traffic runs on the new links.
 
-@dataclass(frozen=True)
-class Reconfiguration:
-    """Observation of one change of plan.
+    number: of the event, a new one unless given. timeout: of the links, in ns.
 
-    Attributes:
-        plan: the name of the plan that was applied.
-        moved: how many circuits were made.
-        sent: between which stamps the commands were written.
-        seen: every stage of every subject.
-        missing: subject and stage of what had to come and was not seen.
-        reading_gap: the longest time between two readings of a switch's monitors, in ns.
+    Raises:
+        IncompleteError: light or a link did not come; what was seen is recorded, not judged.
+        InstrumentError: an instrument refused or failed.
     """
-
-    plan: str
-    moved: int
-    sent: Span
-    seen: tuple[Seen, ...]
-    missing: tuple[tuple[str, EventStage], ...]
-    reading_gap: int = 0
-
-    def after(self, at: Span) -> Span:
-        """Latency of `at` after the command, not below zero."""
-        earliest, latest = at[0] - self.sent[1], at[1] - self.sent[0]
-        return Span(earliest if earliest > 0 else 0, latest if latest > 0 else 0)
-
-    @cached_property
-    def seen_after(self) -> tuple[Span, ...]:
-        """For each of `seen`, how long after the command it happened."""
-        return tuple(self.after(seen.at) for seen in self.seen)
-
-    def stages(self) -> dict[EventStage, Span]:
-        """Each stage of the event as a whole, after the command.
-
-        What comes up counts when the last subject has it, what goes down when the first
-        has lost it.
-        """
-        spans: dict[EventStage, list[Span]] = {}
-        for seen, after in zip(self.seen, self.seen_after, strict=True):
-            spans.setdefault(seen.stage, []).append(after)
-        whole = {}
-        for stage, parts in spans.items():
-            pick = max if stage in _ENDS else min
-            whole[stage] = Span(
-                pick(part.earliest for part in parts), pick(part.latest for part in parts)
-            )
-        return whole
-
-    def outages(self) -> Iterator[tuple[str, str, Span]]:
-        """Port, kind (`carrier` or `datagram`) and length of each outage, in ns."""
-        moments = {(seen.subject, seen.stage): seen.at for seen in self.seen}
-        pairs: tuple[tuple[str, EventStage, EventStage], ...] = (
-            ("carrier", "carrier_down", "carrier_up"),
-            ("datagram", "datagrams_lost", "first_datagram"),
+    event = reconfigure(fabric, plan, links, link_timeout=timeout)
+    number = recording.next_event() if number is None else number
+    checks = links.take_cross_checks()
+    recording.record(
+        [
+            *rows(event, fabric, number),
+            *closure_rows(event, fabric, number),
+            *cost_rows(event, fabric, number),
+            *cross_check_rows(checks, event, number),
+        ],
+        judged=not event.missing,
+    )
+    if event.missing:
+        fabric.bench.check_world()
+        sentence = (
+            f"reconfiguration {number} to {plan.name} did not complete; not seen: "
+            + ", ".join(f"{subject} {stage}" for subject, stage in event.missing)
         )
-        for kind, down, up in pairs:
-            for (subject, stage), lost in moments.items():
-                recovered = moments.get((subject, up))
-                if stage == down and recovered is not None:
-                    length = recovered.since(lost)
-                    yield subject, kind, Span(max(length.earliest, 0), max(length.latest, 0))
+        if any(stage == "signal_recovered" for _, stage in event.missing):
+            sentence += (
+                f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a "
+                "switch's monitors, and a shorter darkness may go unseen"
+            )
+        raise IncompleteError(sentence)
+    return event
 
 
 def reconfigure(
@@ -122,7 +98,7 @@ def reconfigure(
     links: LinkObservation,
     *,
     light_timeout: int = 5_000_000_000,
-    link_timeout: int = 60_000_000_000,
+    link_timeout: int = LINK_TIMEOUT,
 ) -> Reconfiguration:
     """Apply `plan` and watch light, links and datagrams until everything is back.
 
@@ -170,22 +146,6 @@ def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
     return {port for link in new_links for port in (link.a, link.b)}
 
 
-def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
-    """The event as rows: each stage as a whole, each subject's own, and the outages."""
-    time, conditions = event.sent.earliest, {"event": number}
-
-    def row(subject: str, quantity: str, span: Span) -> Row:
-        middle = (span.earliest + span.latest) // 2
-        return Row(subject, quantity, middle, span.earliest, span.latest, "ns", time, conditions)
-
-    for stage, span in event.stages().items():
-        yield row(fabric.testbed.name, f"reconfiguration.{stage}", span)
-    for seen, after in zip(event.seen, event.seen_after, strict=True):
-        yield row(seen.subject, seen.stage, after)
-    for subject, kind, span in event.outages():
-        yield row(subject, f"outage.{kind}", span)
-
-
 def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch]:
     """Light watches of the switches that change circuits and have power monitors."""
     watches = {}
@@ -212,6 +172,6 @@ def _link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
             lost = retained.get((port, "datagrams_lost"))
             if recovered is None or (lost is not None and recovered < lost):
                 retained[port, stage] = event.at
-        elif stage in _ENDS or (port, stage) not in retained:
+        elif stage in ENDS or (port, stage) not in retained:
             retained[port, stage] = event.at
     return [Seen(str(port), stage, at) for (port, stage), at in retained.items()]

@@ -6,6 +6,8 @@ from statistics import median
 
 from lightrig.flows import bus_bandwidth
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.traffic import Traffic, TrafficSource
@@ -78,6 +80,28 @@ class Recovery:
                 found.append((ended.since(self.sent), bandwidth))
             previous = ended
         return found
+
+
+def measure_recovery(
+    fabric: Fabric,
+    links: LinkObservation,
+    recording: Recording,
+    source: TrafficSource,
+    ranks: Sequence[str],
+    plans: tuple[Plan, Plan],
+    route: Callable[[Plan], object],
+    *,
+    size: int,
+    before: int = 1_000_000_000,
+    after: int = 3_000_000_000,
+) -> Recovery:
+    """Change plans under traffic and record its recovery; see `traffic_under_change`."""
+    links.pause()  # on servers that are one machine, watching takes what others need
+    found = traffic_under_change(
+        fabric, source, ranks, plans, route, size=size, before=before, after=after
+    )
+    recording.record(recovery_rows(found, fabric, recording.next_event()))
+    return found
 
 
 def traffic_under_change(

@@ -18,7 +18,7 @@ from lightrig.harness.plugin.keys import FILES, NO_TESTBED
 if TYPE_CHECKING:
     from lightrig.testbeds import Testbed
 
-pytest_plugins = ["lightrig.harness.plugin.fixtures"]
+pytest_plugins = ["lightrig.harness.plugin.fixtures", "lightrig.harness.plugin.measurements"]
 
 PARTS = ("lightrig.harness.plugin.collection", "lightrig.harness.plugin.session")
 """Plugins that are loaded with the first testbed; the last one begins the run."""

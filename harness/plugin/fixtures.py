@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightrig.harness.bench.collectives import Collectives
     from lightrig.harness.bench.rdma import RdmaOverCircuits
     from lightrig.harness.measure.links import LinkObservation
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
     from lightrig.harness.plugin.collection import InstrumentSelection
     from lightrig.instruments.core.capabilities import (
         Attenuator,
@@ -297,7 +297,7 @@ def samples(request: pytest.FixtureRequest, bench: Bench, pytestconfig: pytest.C
 
     The quick profile takes no more than its number where events take real time.
     """
-    from lightrig.harness.measure.judged import limits_under
+    from lightrig.harness.measure.recording import limits_under
     from lightrig.harness.statistics.limits import samples_needed
 
     given: int | None = pytestconfig.getoption("samples")
@@ -315,29 +315,27 @@ def samples(request: pytest.FixtureRequest, bench: Bench, pytestconfig: pytest.C
 def measure(
     request: pytest.FixtureRequest,
     pytestconfig: pytest.Config,
-    fabric: Fabric,
-    links: LinkObservation,
-) -> Measure:
-    """Takes measurements, records them and judges them by the testbed's limits.
+    bench: Bench,
+) -> Recording:
+    """Records rows, judges them by the testbed's limits, and takes notes on them.
 
     A limit that the samples do not decide makes the test inconclusive once it has ended, unless
     it fails: all that it has to judge is judged.
     """
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
 
     run = pytestconfig.stash[RUN]
     test = request.node.nodeid
     conditions = _conditions(request)
     undecided: list[str] = []
     request.node.stash[INCONCLUSIVE] = undecided
-    return Measure(
-        fabric,
-        links,
-        run.recorder(fabric.bench, test, conditions),
-        record_on=lambda bench, more: run.recorder(bench, test, {**conditions, **more}),
+    return Recording(
+        run.recorder(bench, test, conditions),
+        bench.testbed.limits,
+        store_on=lambda other, more: run.recorder(other or bench, test, {**conditions, **more}),
         judged=partial(run.judged, test),
         undecided=undecided.append,
-        note=partial(run.note, fabric.testbed.name),
+        note=partial(run.note, bench.testbed.name),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench
-from lightrig.harness.measure.judged import NotEnoughDataError
+from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
 from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, RUN

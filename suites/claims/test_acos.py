@@ -23,13 +23,13 @@ MOST_FAILURES = 5
 @pytest.mark.of_testbed("acos")
 @pytest.mark.limits("path_change")
 @pytest.mark.parametrize("part", SAMPLES_OF_PARTS)
-def test_switching_time(measure, power_meter, samples, part):
+def test_switching_time(measure, measure_path_changes, power_meter, samples, part):
     """In the fast log of a meter, between both states of one switch of each kind (§2.3, §6)."""
     plans = [
         Plan(f"{part}-{name}", {part: frozenset(circuits)})
         for name, circuits in zip(("first", "second"), SAMPLES_OF_PARTS[part], strict=True)
     ]
-    measure.path_changes(power_meter, tuple(plans), "written", samples, period=LOG_PERIOD_NS)
+    measure_path_changes(power_meter, tuple(plans), "written", samples, period=LOG_PERIOD_NS)
     measure.judge("path_change")
 
 

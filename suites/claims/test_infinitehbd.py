@@ -23,29 +23,35 @@ GATES = 6
 @pytest.mark.of_testbed("infinitehbd")
 @pytest.mark.limits("path_change")
 @pytest.mark.parametrize("session", ["written", "preloaded"])
-def test_switch_time(measure, transition, power_meter, samples, session):
+def test_switch_time(measure, measure_path_changes, transition, power_meter, samples, session):
     """Between two paths, by a meter's fast log (§5.1), with and without preloading (App. G.1)."""
     plans = transition.before, transition.after
-    measure.path_changes(power_meter, plans, session, samples)
+    measure_path_changes(power_meter, plans, session, samples)
     measure.judge("path_change")
 
 
 @pytest.mark.of_testbed("infinitehbd")
 @pytest.mark.parametrize("temperature_c", TEMPERATURES_C, ids="T={}C".format, scope="session")
 def test_bits_on_the_crossed_lanes(
-    measure, bit_error_tester, attenuator, climate_chamber, temperature_c
+    measure,
+    hold_temperature,
+    bit_error_counter,
+    bit_error_tester,
+    attenuator,
+    climate_chamber,
+    temperature_c,
 ):
     """Bit errors of lanes that the loopback crosses over to the other half."""
-    measure.hold_temperature(climate_chamber, temperature_c)
-    errors = measure.bit_errors(bit_error_tester, attenuator, channel=2)
+    hold_temperature(climate_chamber, temperature_c)
+    errors = bit_error_counter(bit_error_tester, attenuator, channel=2)
     errors.count(GATES)
     errors.over_power(attenuator)
     measure.judge("bit_error_ratio")
 
 
-def fail_and_rejoin(ring, fabric, measure, server, collective=None):
+def fail_and_rejoin(ring, fabric, bring_up, server, collective=None):
     """One server fails and rejoins; afterwards the circuits are as before."""
-    measure.bring_up(fabric.plans["whole"])
+    bring_up(fabric.plans["whole"])
     switches = fabric.bench.switches
     before = {name: switch.circuits() for name, switch in switches.items()}
     ring.bypass(server, collective)
@@ -54,17 +60,17 @@ def fail_and_rejoin(ring, fabric, measure, server, collective=None):
 
 
 @pytest.mark.of_testbed("infinitehbd5")
-def test_the_ring_closes_past_a_failed_server(infinitehbd_ring, fabric, measure, samples):
+def test_the_ring_closes_past_a_failed_server(infinitehbd_ring, fabric, measure, bring_up, samples):
     """Its neighbours take their backup links (§4.2); carriers and datagrams say when these run."""
     servers = infinitehbd_ring.servers
     for index in range(min(samples, MOST_FAILURES)):
-        fail_and_rejoin(infinitehbd_ring, fabric, measure, servers[index % len(servers)])
+        fail_and_rejoin(infinitehbd_ring, fabric, bring_up, servers[index % len(servers)])
     measure.judge("bypass")
 
 
 @pytest.mark.of_testbed("infinitehbd5")
 def test_all_reduces_continue_past_a_failed_server(
-    request, infinitehbd_ring, fabric, measure, samples
+    request, infinitehbd_ring, fabric, measure, bring_up, samples
 ):
     """The same under traffic: its rank ends with it, and the remaining ranks restart."""
     if importlib.util.find_spec("torch") is None:
@@ -73,5 +79,5 @@ def test_all_reduces_continue_past_a_failed_server(
     ring, servers = infinitehbd_ring, infinitehbd_ring.servers
     collective = Collective(collectives.traffic, collectives.route, ring.order, SIZE)
     for index in range(min(samples, MOST_FAILURES)):
-        fail_and_rejoin(ring, fabric, measure, servers[index % len(servers)], collective)
+        fail_and_rejoin(ring, fabric, bring_up, servers[index % len(servers)], collective)
     measure.judge("bypass")

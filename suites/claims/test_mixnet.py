@@ -40,24 +40,24 @@ def shifted(fabric, pairs):
 
 
 @pytest.mark.parametrize("pairs", [1, 4, 16], ids="{}-pairs".format)
-def test_turnaround_by_pairs(fabric, measure, samples, shifted, pairs):
+def test_turnaround_by_pairs(fabric, measure, measure_reconfiguration, samples, shifted, pairs):
     """From the command to its acknowledgement, by the pairs that move at once (Fig. 21).
 
     Twice the usual number of samples, since a 99th percentile between two bounds needs 368.
     """
     fabric.apply(shifted[0])
     for index in range(2 * samples):
-        event = measure.reconfiguration(shifted[(index + 1) % 2])
+        event = measure_reconfiguration(shifted[(index + 1) % 2])
         assert event.moved == pairs
     measure.judge("reconfiguration.acknowledged")
 
 
-def test_nic_activation(fabric, measure, samples):
+def test_nic_activation(fabric, measure, bring_up, measure_reconfiguration, samples):
     """From the acknowledgement to a link with carrier (Fig. 23) and stage order (Fig. 22)."""
     plans = fabric.plans["mesh"], fabric.plans["pairs"]
-    measure.bring_up(plans[0])
+    bring_up(plans[0])
     for index in range(samples):
-        stages = measure.reconfiguration(plans[(index + 1) % 2]).stages()
+        stages = measure_reconfiguration(plans[(index + 1) % 2]).stages()
         acknowledged, carrier = stages["acknowledged"], stages["carrier_up"]
         assert acknowledged.latest < carrier.earliest <= stages["first_datagram"].latest
         # The NIC and its transceiver take most of the time.
@@ -65,7 +65,9 @@ def test_nic_activation(fabric, measure, samples):
     measure.judge("reconfiguration.carrier_up")
 
 
-def test_circuits_follow_the_gate(fabric, measure, testbed, samples):
+def test_circuits_follow_the_gate(
+    fabric, measure, bring_up, measure_reconfiguration, testbed, samples
+):
     """Circuits follow the demand, and a port that keeps its link is not disturbed (§5.2).
 
     On four servers with three optical NICs, any demand without zeros leads to the same mesh.
@@ -74,12 +76,12 @@ def test_circuits_follow_the_gate(fabric, measure, testbed, samples):
     placement = Placement.even(ranks=len(testbed.servers), servers=len(testbed.servers))
     gate = Gating(experts=len(testbed.servers), layers=1, steadiness=1.0)
     plan = fabric.plans["mesh"]
-    measure.bring_up(plan)
+    bring_up(plan)
     for number, sent in enumerate(gate.exchanges(len(testbed.servers), samples, seed=1)):
         loud = np.where(sent >= np.sort(sent)[:, [-2]], sent, 0.0)
         before, present = fabric.links(plan), plan
         plan = plan_testbed(testbed, server_demand(loud, placement), f"gate {number}", present)
-        event = measure.reconfiguration(plan)
+        event = measure_reconfiguration(plan)
         changed = {port for link in before ^ fabric.links(plan) for port in (link.a, link.b)}
         touched = {seen.subject for seen in event.seen if seen.stage == "carrier_down"}
         assert touched <= set(map(str, changed))
@@ -96,7 +98,9 @@ def undo():
 
 
 @pytest.mark.parametrize("case", ["NIC", "link", "GPU", "server"])
-def test_what_failed_is_planned_around(fabric, links, measure, testbed, undo, case):
+def test_what_failed_is_planned_around(
+    fabric, links, bring_up, measure_reconfiguration, testbed, undo, case
+):
     """The controller plans again without the failed component, and no circuit leads to it (§5.4).
 
     In a simulated world its light is cut. A failed GPU affects no port: its work moves to the
@@ -107,7 +111,7 @@ def test_what_failed_is_planned_around(fabric, links, measure, testbed, undo, ca
     mesh, world, clock = fabric.plans["mesh"], fabric.bench.world, fabric.bench.clock
     region = Region.of(testbed)
     for number, server in enumerate(testbed.servers):
-        measure.bring_up(mesh)
+        bring_up(mesh)
         failures = failure(case, server, fabric.links(mesh))
         began, darkened = clock.now(), sorted(failures.ports | ports_of(testbed, failures.servers))
         if world is not None:
@@ -122,7 +126,7 @@ def test_what_failed_is_planned_around(fabric, links, measure, testbed, undo, ca
         plan = plan_testbed(
             testbed, server_demand(tokens, placed), f"without {case} {number}", mesh, failures
         )
-        event = measure.reconfiguration(plan)
+        event = measure_reconfiguration(plan)
         lit = {port for link in fabric.links(plan) for port in (link.a, link.b)}
         assert not lit & set(darkened)
         assert not event.missing

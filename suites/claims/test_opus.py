@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.systems.opus.measurements.rewiring import rows
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import OpusError
@@ -78,7 +78,7 @@ def train(fabric: Fabric, mode: Mode) -> Trained:
     return Trained(rails, rails.journal, violations, {table.shifts for table in tables})
 
 
-def record(measure: Measure, bench: Bench, journal: Journal) -> None:
+def record(measure: Recording, bench: Bench, journal: Journal) -> None:
     """Record a run, and note its incidents in the report."""
     measure.record(rows(journal), bench=bench)
     for incident in journal.incidents:

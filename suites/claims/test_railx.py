@@ -57,13 +57,13 @@ def expected(testbed, name):
 
 @pytest.mark.of_testbed("railx", "railx5")
 @pytest.mark.parametrize("name", ["hyperx", "torus"])
-def test_switches_report_the_topology(fabric, measure, testbed, name):
+def test_switches_report_the_topology(fabric, measure, bring_up, testbed, name):
     """Circuits read back from every switch close the links asked for, and all carry traffic (§3.3).
 
     In an all-to-all of rail rings any two nodes of a row or column have two links (§3.1).
     """
     plan = fabric.plans[name]
-    measure.bring_up(plan)
+    bring_up(plan)
     right = same_graph(reported_graph(fabric), expected(testbed, name))
     measure.record([topology_row(fabric, plan, right)])
     assert right
@@ -75,23 +75,25 @@ def test_switches_report_the_topology(fabric, measure, testbed, name):
 
 @pytest.mark.of_testbed("railx")
 @pytest.mark.limits("reconfiguration")
-def test_reconfiguration_between_topologies(fabric, measure, samples):
+def test_reconfiguration_between_topologies(
+    fabric, measure, bring_up, measure_reconfiguration, samples
+):
     """All 40 switches change at once; each stage until traffic runs on all 200 new links."""
     plans = fabric.plans["torus"], fabric.plans["hyperx"]
-    measure.bring_up(plans[0])
+    bring_up(plans[0])
     for index in range(samples):
-        measure.reconfiguration(plans[(index + 1) % 2])
+        measure_reconfiguration(plans[(index + 1) % 2])
     measure.judge("reconfiguration")
 
 
 @pytest.mark.of_testbed("railx")
-def test_losses_of_all_switches(measure):
+def test_losses_of_all_switches(measure, measure_insertion_loss):
     """Every circuit of every switch, within the budget.
 
     Faults are noted, not failures: each switch is searched at a fixed rate of false alarms, and
     among 40 switches one or two may name a circuit.
     """
-    for fault in measure.insertion_loss():
+    for fault in measure_insertion_loss():
         measure.note(str(fault))
     measure.judge("insertion_loss")
 
@@ -115,9 +117,9 @@ def phases(fabric):
 
 
 @pytest.mark.of_testbed("railx", "railx-9x1-4")
-def test_x_rails_change_between_phases(phase_changes, measure, phases, samples):
+def test_x_rails_change_between_phases(phase_changes, measure, bring_up, phases, samples):
     """Whether a change fits in the published gap is recorded (§5.2); Y-rails keep their traffic."""
-    measure.bring_up(phases[0])
+    bring_up(phases[0])
     for index in range(samples):
         event = phase_changes.change(phases[(index + 1) % 2])
         lost = {seen.subject for seen in event.seen if seen.stage == "carrier_down"}
@@ -132,12 +134,12 @@ def test_x_rails_change_between_phases(phase_changes, measure, phases, samples):
 
 
 @pytest.mark.of_testbed("railx5")
-def test_outage_of_a_change(fabric, measure, samples):
+def test_outage_of_a_change(fabric, measure, bring_up, measure_outage, samples):
     """Rings on all rails become an all-to-all and rings again, under numbered datagrams."""
     plans = fabric.plans["torus"], fabric.plans["hyperx"]
-    measure.bring_up(plans[0])
+    bring_up(plans[0])
     for index in range(min(samples, EVENTS)):
-        measure.outage(plans[(index + 1) % 2], datagram_period=DATAGRAM_PERIOD)
+        measure_outage(plans[(index + 1) % 2], datagram_period=DATAGRAM_PERIOD)
     measure.judge("reconfiguration", "outage")
 
 
@@ -160,14 +162,14 @@ def test_share_of_line_rate(rail_traffic, fabric, measure, samples, name, patter
 
 
 @pytest.mark.of_testbed("railx5")
-def test_all_reduces_survive_a_change(rail_traffic, fabric, measure, samples):
+def test_all_reduces_survive_a_change(rail_traffic, fabric, measure, measure_recovery, samples):
     """All-reduces on the first rail while all switches change, to and fro."""
     rails = rail_traffic.rails
     plans = fabric.plans["torus"], fabric.plans["hyperx"]
     rail_traffic.apply(plans[0])
     for index in range(min(samples, EVENTS)):
         before, after = plans if index % 2 == 0 else plans[::-1]
-        found = measure.recovery(
+        found = measure_recovery(
             rails.runner,
             rails.nodes,
             (before, after),

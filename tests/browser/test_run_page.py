@@ -13,14 +13,14 @@ TESTS = """
 import pytest
 from pytest_html import extras as extra
 
-def test_measured(fabric, measure, transition):
-    measure.bring_up(transition.before)
+def test_measured(fabric, measure, bring_up, measure_reconfiguration, transition):
+    bring_up(transition.before)
     for index in range(8):
-        measure.reconfiguration(transition.before if index % 2 else transition.after)
+        measure_reconfiguration(transition.before if index % 2 else transition.after)
     measure.judge("reconfiguration")
 
-def test_wrong(fabric, measure, transition):
-    measure.bring_up(transition.before)
+def test_wrong(fabric, bring_up, transition):
+    bring_up(transition.before)
     print("<b>loud</b> words")
     assert 0, "so <i>wrong</i>"
 

@@ -16,13 +16,13 @@ from lightrig.harness.measure.collectives import (
     UncheckedResultsError,
     WrongResultsError,
     doubling,
+    measure_collective,
     rows,
     sweep,
     topology,
 )
-from lightrig.harness.measure.judged import LimitExceededError
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.record import Row
 from lightrig.harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine
 from lightrig.instruments.clock import Span
@@ -152,19 +152,22 @@ def test_the_topology_of_a_packet_switch() -> None:
 
 
 @pytest.fixture
-def recorded(bench: Bench, giant_ring: Fabric, links: LinkObservation) -> tuple[Measure, list[Row]]:
+def recorded(bench: Bench) -> tuple[Recording, list[Row]]:
     taken: list[Row] = []
-    return Measure(giant_ring, links, taken.extend), taken
+    return Recording(taken.extend, bench.testbed.limits), taken
 
 
 def test_a_measured_ring_keeps_its_limit_or_breaks_it(
-    bench: Bench, recorded: tuple[Measure, list[Row]], monkeypatch: pytest.MonkeyPatch
+    giant_ring: Fabric,
+    links: LinkObservation,
+    recorded: tuple[Recording, list[Row]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    measure, taken = recorded
+    (measure, taken), bench = recorded, giant_ring.bench
     plan = bench.testbed.plans["giant-ring"]
     runner = NcclOverCircuits(bench).runner
     call = CollectiveCall("all_reduce", RING, tuple(doubling(1 << 12, 1 << 28, 8)))
-    done = measure.collective(runner, call, plan)
+    done = measure_collective(giant_ring, links, measure, runner, call, plan)
     fitted = done.fit()
     assert isinstance(fitted, LatencyBandwidth)
     assert fitted.bandwidth * 1.5 == pytest.approx(0.93 * 200e9, rel=0.02)
@@ -187,12 +190,18 @@ def test_a_measured_ring_keeps_its_limit_or_breaks_it(
 
 
 def test_nothing_is_recorded_of_a_wrong_result(
-    bench: Bench, recorded: tuple[Measure, list[Row]], monkeypatch: pytest.MonkeyPatch
+    giant_ring: Fabric,
+    links: LinkObservation,
+    recorded: tuple[Recording, list[Row]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    measure, taken = recorded
+    (measure, taken), bench = recorded, giant_ring.bench
     assert bench.world is not None
     monkeypatch.setattr(bench.world.traffic, "wrong_values", 1)
     call = CollectiveCall("all_reduce", RING, (8, 16))
     with pytest.raises(WrongResultsError):
-        measure.collective(NcclOverCircuits(bench).runner, call, bench.testbed.plans["giant-ring"])
+        measure_collective(
+            *(giant_ring, links, measure, NcclOverCircuits(bench).runner, call),
+            bench.testbed.plans["giant-ring"],
+        )
     assert taken == []

@@ -8,8 +8,8 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.bench.rdma import NoRdmaError, RdmaOverCircuits
-from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.rdma import measure_rdma
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.errors import NoReplyError
 from lightrig.instruments.servers.commands import ToolFailedError, ToolMissingError
@@ -109,14 +109,12 @@ def test_sink_without_a_source_is_ended(bench: Bench, giant_ring: Fabric) -> Non
     assert commands.run(["uname"]).status == 0
 
 
-def test_every_link_of_a_plan_is_measured(
-    bench: Bench, giant_ring: Fabric, links: LinkObservation
-) -> None:
+def test_every_link_of_a_plan_is_measured(bench: Bench, giant_ring: Fabric) -> None:
     taken: list[Row] = []
-    measure, over = Measure(giant_ring, links, taken.extend), RdmaOverCircuits(bench)
+    recording, over = Recording(taken.extend), RdmaOverCircuits(bench)
     plan = bench.testbed.plans["giant-ring"]
     for link in giant_ring.links(plan):
-        measure.rdma(over.pair(link), link, plan)
+        measure_rdma(giant_ring, recording, over.pair(link), link, plan)
     by_quantity = {row.quantity: [] for row in taken}
     for row in taken:
         by_quantity[row.quantity].append(row)

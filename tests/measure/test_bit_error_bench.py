@@ -13,12 +13,18 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.bit_errors import (
     NoCountersError,
     NothingCountedError,
+    bit_error_counter,
+    measure_port_errors,
+)
+from lightrig.harness.measure.climate import (
     NotWarmError,
     hold_temperature,
+    settled_temperature,
 )
-from lightrig.harness.measure.judged import LimitExceededError
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.recording import LimitExceededError, Recording
+from lightrig.harness.measure.transceivers import measure_telemetry
 from lightrig.harness.record import Row
 from lightrig.instruments.simulated.world.bit_receiver import ErrorDetector
 from lightrig.testbeds import Limit, Port, load
@@ -34,15 +40,20 @@ class Rig:
         self.bench = bench
         self.rows: list[Row] = []
         self.told: list[str] = []
-        fabric = Fabric(bench)
-        self.measure = Measure(fabric, LinkObservation(bench), self.rows.extend)
-        self.measure.book.tell = self.told.append
+        self.fabric = Fabric(bench)
+        self.measure = Recording(self.rows.extend, bench.testbed.limits, note=self._note)
+
+    def _note(self, sentence: str, *, in_report: bool) -> None:
+        assert not in_report
+        self.told.append(sentence)
 
     def instrument(self, name: str) -> Any:
         return self.bench.instruments[name]
 
     def errors(self) -> Any:
-        return self.measure.bit_errors(self.instrument("ber"), self.instrument("voa"))
+        return bit_error_counter(
+            self.fabric, self.measure, self.instrument("ber"), self.instrument("voa")
+        )
 
     def of(self, quantity: str) -> list[Row]:
         return [row for row in self.rows if row.quantity == quantity]
@@ -128,8 +139,8 @@ def test_the_sensitivity_is_the_receivers_own(
     (void,) = lab.of("bit_errors.void")
     assert "did not follow the pattern" in str(void.conditions["trouble"])
     limit = Limit("sensitivity", "upper", 1.0, -6.0, "dBm", None)
-    assert lab.measure._verdict(limit).outcome == "pass"
-    assert lab.measure._verdict(replace(limit, value=-9.0)).outcome == "fail"
+    assert lab.measure.verdict(limit).outcome == "pass"
+    assert lab.measure.verdict(replace(limit, value=-9.0)).outcome == "fail"
     targets = [row.conditions["target"] for row in lab.of("sensitivity")]
     assert targets == [1e-12, 2.4e-4]
     apart = [
@@ -142,7 +153,7 @@ def test_the_sensitivity_is_the_receivers_own(
 def test_warmth_takes_more_light(rig: Callable[..., Rig]) -> None:
     lab = rig()
     for celsius in (25, 75):
-        lab.measure.hold_temperature(lab.instrument("chamber"), celsius)
+        hold_temperature(lab.bench.clock, lab.measure, lab.instrument("chamber"), celsius)
         errors = lab.errors()
         errors.count()
         errors.over_power(lab.instrument("voa"))
@@ -181,10 +192,10 @@ def test_light_that_goes_away_in_mid_gate_voids_it(rig: Callable[..., Rig]) -> N
 
 def test_counters_that_begin_anew_in_mid_gate_void_it(rig: Callable[..., Rig]) -> None:
     lab = rig("opus", "{fault: counter reset, at: [server0.nic0.p0], after: 20 s}")
-    lab.measure.bring_up(lab.bench.testbed.plans["east-west"])
+    bring_up(lab.fabric, LinkObservation(lab.bench), lab.bench.testbed.plans["east-west"])
     sound, reset = Port("server1", "nic0.p0"), Port("server0", "nic0.p0")
     with pytest.raises(NothingCountedError, match=r"server0.nic0.p0 counted nothing") as error:
-        lab.measure.port_errors([sound, reset], "before")
+        measure_port_errors(lab.bench, lab.measure, [sound, reset], "before")
     assert "began anew" in str(error.value)
     assert "server1" not in str(error.value)
     (row,) = lab.of("nic_error_ratio.before_fec")
@@ -199,9 +210,9 @@ def test_where_a_driver_counts_nothing_the_firmware_is_asked(
     monkeypatch.setattr("lightrig.instruments.servers.port_errors._BITS", "no_such_counter")
     lab = rig("opus")
     port = Port("server0", "nic0.p0")
-    lab.measure.bring_up(lab.bench.testbed.plans["east-west"])
+    bring_up(lab.fabric, LinkObservation(lab.bench), lab.bench.testbed.plans["east-west"])
     for fec in ("before", "after"):
-        lab.measure.port_errors([port], fec)
+        measure_port_errors(lab.bench, lab.measure, [port], fec)
     before, after = lab.of("nic_error_ratio.before_fec"), lab.of("nic_error_ratio.after_fec")
     assert before[0].value > 1e-10
     assert after[0].value == 0
@@ -210,7 +221,7 @@ def test_where_a_driver_counts_nothing_the_firmware_is_asked(
     with pytest.raises(
         NoCountersError, match=r"its driver does not count .*; its firmware reports"
     ):
-        lab.measure.port_errors([port], "before")
+        measure_port_errors(lab.bench, lab.measure, [port], "before")
 
 
 def test_a_chamber_that_does_not_get_there_is_said_so(rig: Callable[..., Rig]) -> None:
@@ -226,7 +237,7 @@ def test_a_chamber_that_does_not_get_there_is_said_so(rig: Callable[..., Rig]) -
             return 23.0
 
     with pytest.raises(NotWarmError, match="chamber is at 23 °C, 4 h after it was set to 60 °C"):
-        hold_temperature(Broken(), 60.0, lab.bench.clock)  # type: ignore[arg-type]
+        settled_temperature(Broken(), 60.0, lab.bench.clock)  # type: ignore[arg-type]
 
 
 def test_a_temperature_counts_once_it_has_stood(rig: Callable[..., Rig]) -> None:
@@ -243,7 +254,7 @@ def test_a_temperature_counts_once_it_has_stood(rig: Callable[..., Rig]) -> None
             minutes = (clock.now() - begun) / MINUTE
             return 62.0 if 2 <= minutes < 4 else 60.1
 
-    row = hold_temperature(Overshooting(), 60.0, clock)  # type: ignore[arg-type]
+    row = settled_temperature(Overshooting(), 60.0, clock)  # type: ignore[arg-type]
     assert 9 * MINUTE <= clock.now() - begun < 10 * MINUTE
     assert (row.value, row.lower, row.upper, row.unit) == (60.1, 60.1, 60.1, "°C")
 
@@ -255,8 +266,8 @@ def test_modules_draw_what_is_published_and_are_judged(rig: Callable[..., Rig]) 
     lab = rig()
     switch: Any = lab.bench.switches["trx"]
     for celsius in (-5, 75):
-        lab.measure.hold_temperature(lab.instrument("chamber"), celsius)
-        lab.measure.modules([switch])
+        hold_temperature(lab.bench.clock, lab.measure, lab.instrument("chamber"), celsius)
+        measure_telemetry(lab.bench.clock, lab.measure, [switch])
     core, total = lab.of("module_power.core"), lab.of("module_power.total")
     assert len(core) == len(total) == 10
     assert all(2 < row.value < 3.2 for row in core)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lightrig.harness.measure.bit_errors.curves import Curve, fit
-from lightrig.harness.measure.bit_errors.gates import Counted
 from lightrig.harness.measure.bit_errors.light import Arrival
+from lightrig.harness.measure.gates import Counted
 from lightrig.harness.statistics.sensitivity import Sensitivity
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import ErrorCount
@@ -75,4 +75,4 @@ def test_too_few_errors_bound_nothing_and_say_why() -> None:
 
 
 def test_without_points_there_are_no_rows() -> None:
-    assert list(Curve((), (), ()).rows("ber.1", 0, {})) == []
+    assert list(Curve((), (), ()).rows("ber.1", 0)) == []

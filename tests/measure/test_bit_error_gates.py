@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lightrig.harness.measure.bit_errors import (
+from lightrig.harness.measure.gates import (
     Counted,
     count_for,
     count_until_decided,

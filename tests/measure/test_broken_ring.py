@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.measure import measure as measuring
 from lightrig.harness.measure.links import LinkObservation, LinksDownError
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import load
 
@@ -15,19 +14,17 @@ RINGS = Path("testbeds/rings4.yaml")
 DARK = "\n  faults:\n    - {fault: dark laser, at: [server2.nic0.p1]}\n"
 
 
-def test_a_dark_fiber_in_a_ring_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dark_fiber_in_a_ring_is_named(tmp_path: Path) -> None:
     if reason := kernel.available():
         pytest.skip(reason)
-    monkeypatch.setattr(measuring, "LINK_TIMEOUT", 1_000_000_000)
     file = tmp_path / "rings4.yaml"
     file.write_text(RINGS.read_text().rstrip() + DARK)
     testbed = load(file)
     bench = bind(testbed, "simulated", 1)
     try:
         links = LinkObservation(bench)
-        measure = Measure(Fabric(bench), links, lambda _: None)
         with pytest.raises(LinksDownError) as down:
-            measure.bring_up(testbed.plans["ring"])
+            bring_up(Fabric(bench), links, testbed.plans["ring"], timeout=1_000_000_000)
         links.pause()
     finally:
         bench.close()

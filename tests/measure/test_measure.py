@@ -8,10 +8,18 @@ import pytest
 from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.judged import LimitExceededError, NotEnoughDataError
 from lightrig.harness.measure.links import LinkObservation, LinksDownError
-from lightrig.harness.measure.measure import Measure
-from lightrig.harness.measure.reconfiguration import IncompleteError
+from lightrig.harness.measure.reconfiguration import (
+    IncompleteError,
+    bring_up,
+    measure_reconfiguration,
+)
+from lightrig.harness.measure.recording import (
+    LimitExceededError,
+    NotEnoughDataError,
+    Recording,
+)
+from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.testbeds import Circuit, Plan, Port
 
@@ -29,13 +37,19 @@ class Rig:
         self.fabric = Fabric(bench)
         self.links = LinkObservation(bench)
         self.rows: list[Row] = []
-        self.measure = Measure(self.fabric, self.links, self.rows.extend)
+        self.measure = Recording(self.rows.extend, bench.testbed.limits)
         self.straight, self.crossed = (bench.testbed.plans[n] for n in ("straight", "crossed"))
 
+    def bring_up(self, plan: Plan) -> None:
+        bring_up(self.fabric, self.links, plan)
+
+    def change_to(self, plan: Plan) -> Reconfiguration:
+        return measure_reconfiguration(self.fabric, self.links, self.measure, plan)
+
     def reconfigure(self, count: int) -> None:
-        self.measure.bring_up(self.straight)
+        self.bring_up(self.straight)
         for number in range(count):
-            self.measure.reconfiguration(self.straight if number % 2 else self.crossed)
+            self.change_to(self.straight if number % 2 else self.crossed)
 
     def quantities(self) -> set[str]:
         return {row.quantity for row in self.rows}
@@ -101,9 +115,9 @@ LATE_LIGHT = (("dark: {mean: 2 ms}", "dark: {mean: 900 ms}"), ("mean: 25 ms", "m
 
 def test_links_from_before_are_not_taken_for_new_ones(rig: Callable[..., Rig]) -> None:
     lab = rig(*LATE_LIGHT)
-    lab.measure.bring_up(lab.straight)
+    lab.bring_up(lab.straight)
     begun = lab.clock.now()
-    lab.measure.bring_up(lab.crossed)
+    lab.bring_up(lab.crossed)
     assert lab.clock.now() - begun > SECOND
 
 
@@ -111,7 +125,7 @@ def test_what_is_lost_while_others_are_waited_for_is_waited_for_too(
     rig: Callable[..., Rig],
 ) -> None:
     lab = rig(*LATE_LIGHT)
-    lab.measure.bring_up(lab.straight)
+    lab.bring_up(lab.straight)
     lab.fabric.apply(lab.crossed)
     lab.clock.sleep(800 * MS)
     # One port is down already: until it comes up, all the others go down.
@@ -125,7 +139,7 @@ def test_what_is_lost_while_others_are_waited_for_is_waited_for_too(
 
 def test_a_port_that_nobody_saw_go_down_is_not_waited_for(rig: Callable[..., Rig]) -> None:
     lab = rig()
-    lab.measure.bring_up(lab.straight)
+    lab.bring_up(lab.straight)
     since = lab.clock.now()
     assert lab.links.changes(PORTS, since, 60 * SECOND) == ([], [])
     assert lab.clock.now() < since + 20 * SECOND
@@ -133,7 +147,7 @@ def test_a_port_that_nobody_saw_go_down_is_not_waited_for(rig: Callable[..., Rig
 
 def test_links_that_are_up_when_the_watch_begins_are_up(rig: Callable[..., Rig]) -> None:
     lab = rig()
-    lab.measure.bring_up(lab.straight)
+    lab.bring_up(lab.straight)
     for server in lab.bench.servers.values():
         server._submit("unwatch", {}).result()  # type: ignore[attr-defined]
     lab.clock.sleep(SECOND)
@@ -174,10 +188,10 @@ def test_light_that_does_not_come_is_told_after_the_rest_was_recorded(
     rig: Callable[..., Rig],
 ) -> None:
     lab = rig()
-    lab.measure.bring_up(lab.straight)
+    lab.bring_up(lab.straight)
     matrix_is_slow = rig(("settle: {mean: 25 ms}", "settle: {mean: 8 s}"))
     with pytest.raises(IncompleteError) as incomplete:
-        matrix_is_slow.measure.reconfiguration(matrix_is_slow.straight)
+        matrix_is_slow.change_to(matrix_is_slow.straight)
     told = str(incomplete.value)
     assert told.startswith("reconfiguration 0 to straight did not complete; not seen: ")
     assert [f"ocs.{egress} signal_recovered" in told for egress in range(9, 13)] == [True] * 4
@@ -191,7 +205,7 @@ def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
 ) -> None:
     lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 100 s}"))
     with pytest.raises(IncompleteError) as incomplete:
-        lab.measure.reconfiguration(lab.straight)
+        lab.change_to(lab.straight)
     told = str(incomplete.value)
     for port in PORTS:
         assert f"{port} carrier_up" in told
@@ -199,28 +213,28 @@ def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
     assert "light" not in told
     assert {"acknowledged", "signal_recovered"} <= lab.quantities()
     with pytest.raises(LinksDownError):
-        lab.measure.bring_up(lab.crossed)
+        lab.bring_up(lab.crossed)
 
 
 def test_what_is_incomplete_is_not_judged(rig: Callable[..., Rig]) -> None:
     lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 100 s}"))
     with pytest.raises(IncompleteError):
-        lab.measure.reconfiguration(lab.straight)
+        lab.change_to(lab.straight)
     assert {verdict.n for _, verdict in lab.measure.verdicts("reconfiguration")} == {0}
 
 
 def test_a_plan_that_is_there_already_is_no_failure(rig: Callable[..., Rig]) -> None:
     lab = rig()
-    lab.measure.bring_up(lab.straight)
-    event = lab.measure.reconfiguration(lab.straight)
+    lab.bring_up(lab.straight)
+    event = lab.change_to(lab.straight)
     assert event.moved == 0
     assert event.missing == ()
 
 
 def test_parting_all_links_is_seen(rig: Callable[..., Rig]) -> None:
     lab = rig()
-    lab.measure.bring_up(lab.straight)
-    event = lab.measure.reconfiguration(Plan("dark", {"ocs": frozenset()}))
+    lab.bring_up(lab.straight)
+    event = lab.change_to(Plan("dark", {"ocs": frozenset()}))
     assert event.moved == 0
     assert {seen.subject for seen in event.seen if seen.stage == "los"} == {
         f"ocs.{egress}" for egress in range(9, 13)

@@ -8,8 +8,9 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
-from lightrig.harness.measure.outage import LossWindow, loss_windows
+from lightrig.harness.measure.outage import LossWindow, loss_windows, measure_outage
+from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Gap
@@ -96,12 +97,12 @@ def test_datagrams_from_elsewhere_are_no_outage() -> None:
 def measured() -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
 
-        def start(testbed: str) -> tuple[Measure, Bench, list[Row]]:
+        def start(testbed: str) -> tuple[Fabric, LinkObservation, list[Row]]:
             bench = bind(load(f"testbeds/{testbed}.yaml"), "simulated", 1)
             stack.callback(bench.close)
             links, rows = LinkObservation(bench), list[Row]()
             stack.callback(links.pause)
-            return Measure(Fabric(bench), links, rows.extend), bench, rows
+            return Fabric(bench), links, rows
 
         yield start
 
@@ -119,11 +120,12 @@ def between(bench: Bench) -> tuple[Any, Any]:
 def test_on_simulated_servers_every_window_holds_the_true_outage(
     measured: Any, period: int
 ) -> None:
-    measure, bench, rows = measured("opus")
+    fabric, links, rows = measured("opus")
+    bench, recording = fabric.bench, Recording(rows.extend)
     before, after = between(bench)
-    measure.bring_up(before)
+    bring_up(fabric, links, before)
     for plan in (after, before):
-        found = measure.outage(plan, datagram_period=period)
+        found = measure_outage(fabric, links, recording, plan, datagram_period=period)
         assert len(found) == 2 * len(bench.testbed.links(plan))
     assert {row.value for row in of(rows, "closure.outage_packets")} == {1}
     # A period at either end, and what is not known of four clocks.
@@ -136,14 +138,14 @@ def test_on_simulated_servers_every_window_holds_the_true_outage(
 def test_in_namespaces_windows_surround_the_carriers_fall(measured: Any) -> None:
     if reason := kernel.available():
         pytest.skip(reason)
-    measure, bench, rows = measured("namespaces")
+    fabric, links, rows = measured("namespaces")
+    bench, recording = fabric.bench, Recording(rows.extend, fabric.testbed.limits)
     before, after = between(bench)
-    measure.bring_up(before)
-    found = measure.outage(after)
-    links = bench.testbed.links(after)
+    bring_up(fabric, links, before)
+    found = measure_outage(fabric, links, recording, after)
     lost = set(bench.testbed.links(after)) - set(bench.testbed.links(before))
     assert {window.receiver for window in found} == {p for link in lost for p in (link.a, link.b)}
-    assert len(links) == 4
+    assert len(bench.testbed.links(after)) == 4
     truth = bench.truth
     assert truth is not None
     for window in found:
@@ -157,4 +159,4 @@ def test_in_namespaces_windows_surround_the_carriers_fall(measured: Any) -> None
         assert first.latest >= window.began.earliest
         assert first.earliest <= window.began.latest + 5 * MS
     assert of(rows, "outage.packets")
-    measure.judge("outage")
+    recording.judge("outage")

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
-from lightrig.harness.measure.path_changes import NotLoggedError, change_paths, lit, modules_on
+from lightrig.harness.measure.path_changes import (
+    NotLoggedError,
+    change_paths,
+    lit,
+    measure_path_changes,
+    modules_on,
+)
 from lightrig.harness.measure.reconfiguration import IncompleteError
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.testbeds import Plan
 
@@ -24,7 +29,7 @@ class Lab:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.fabric = bench, Fabric(bench)
         self.rows: list[Row] = []
-        self.measure = Measure(self.fabric, LinkObservation(bench), self.rows.extend)
+        self.measure = Recording(self.rows.extend)
 
     def meter(self, name: str = "meter1") -> Any:
         return self.bench.instruments[name]
@@ -43,7 +48,8 @@ def lab(simulated: Callable[..., Bench]) -> Lab:
 
 @pytest.mark.parametrize("session", ["written", "preloaded"])
 def test_every_dark_time_is_closed_and_known_within_a_few_samples(lab: Lab, session: Any) -> None:
-    lab.measure.path_changes(lab.meter(), lab.plans("external-2", "loopback"), session, 4)
+    plans = lab.plans("external-2", "loopback")
+    measure_path_changes(lab.fabric, lab.measure, lab.meter(), plans, session, 4)
     assert [row.value for row in lab.of("closure.path_change")] == 4 * [1.0]
     dark = lab.of("path_change.dark")
     assert [row.subject for row in dark] == 4 * ["trx.1", "trx.2"]
@@ -64,7 +70,8 @@ def test_preloaded_paths_save_the_host_a_question(lab: Lab) -> None:
     waits = {}
     for session in ("written", "preloaded"):
         lab.rows.clear()
-        lab.measure.path_changes(lab.meter(), lab.plans("external-1", "loopback"), session, 3)
+        plans = lab.plans("external-1", "loopback")
+        measure_path_changes(lab.fabric, lab.measure, lab.meter(), plans, session, 3)
         assert all(row.conditions["session"] == session for row in lab.of("path_change.done"))
         waits[session] = sorted(row.value for row in lab.of("path_change.done"))
         for whole in lab.of("path_change.end_to_end"):

@@ -8,8 +8,9 @@ import pytest
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.rdma import RdmaOverCircuits
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
-from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma
+from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma, measure_rdma_recovery
+from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 
 SECOND = 1_000_000_000
@@ -23,11 +24,10 @@ def bench(simulated: Callable[..., Bench]) -> Bench:
 def test_the_first_operation_lies_between_two_tries_after_the_link_is_up(bench: Bench) -> None:
     fabric, rows = Fabric(bench), list[Row]()
     before, after = list(bench.testbed.plans.values())[:2]
-    measure = Measure(fabric, LinkObservation(bench), rows.extend)
-    measure.bring_up(before)
+    bring_up(fabric, LinkObservation(bench), before)
     link = min(fabric.links(after) - fabric.links(before))
     ends = RdmaOverCircuits(bench).pair(link)
-    found = measure.rdma_recovery(ends, link, after)
+    found = measure_rdma_recovery(fabric, Recording(rows.extend), ends, link, after)
     assert found.tries > 2
     assert 0 < found.after.latest - found.after.earliest < 2 * ends.retry_ns + SECOND
     truth = bench.truth

@@ -6,7 +6,8 @@ import pytest
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.recording import Recording
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelLinksError
 from lightrig.testbeds import Circuit, Plan, load
@@ -18,12 +19,11 @@ OWN = "server0.nic0.p0"
 def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := kernel.available():
         pytest.skip(reason)
-    monkeypatch.setattr("lightrig.harness.measure.measure.LINK_TIMEOUT", 1_000_000_000)
     bench = bind(load(FILE), "simulated")
     try:
         fabric = Fabric(bench)
-        measure = Measure(fabric, LinkObservation(bench), lambda rows: None)
-        measure.bring_up(fabric.plans["ring"])
+        links = LinkObservation(bench)
+        bring_up(fabric, links, fabric.plans["ring"])
         apply = KernelLinks.apply
 
         def refuse(links: KernelLinks, *state: frozenset[str]) -> None:
@@ -32,7 +32,9 @@ def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
         monkeypatch.setattr(KernelLinks, "apply", refuse)
         with pytest.raises(KernelLinksError, match="the kernel refused"):
-            measure.reconfiguration(fabric.plans["crossed"])
+            measure_reconfiguration(
+                fabric, links, Recording([].extend), fabric.plans["crossed"], timeout=1_000_000_000
+            )
     finally:
         bench.close()
 
@@ -44,7 +46,6 @@ def test_a_port_that_hears_itself_breaks_nothing() -> None:
     bench = bind(load(FILE), "simulated")
     try:
         fabric = Fabric(bench)
-        measure = Measure(fabric, LinkObservation(bench), lambda rows: None)
         plan = fabric.plans["ring"]
         (switch,) = plan.circuits
         fibers = {fiber.source: fiber.sink for fiber in bench.testbed.fibers}
@@ -52,6 +53,6 @@ def test_a_port_that_hears_itself_breaks_nothing() -> None:
         ingress = int(fibers[port].name)
         (egress,) = (int(source.name) for source, sink in fibers.items() if sink == port)
         fabric.apply(Plan("to itself", {switch: frozenset({Circuit(ingress, egress)})}))
-        measure.bring_up(plan)
+        bring_up(fabric, LinkObservation(bench), plan)
     finally:
         bench.close()

@@ -32,9 +32,9 @@ declare(Quantity(name="own.quantity", unit="1", meaning="a test count", better="
 def unfit(testbed, number):
     return "an odd number" if number % 2 else ""
 
-def test_undecided(measure, transition):
-    measure.bring_up(transition.before)
-    measure.reconfiguration(transition.after)
+def test_undecided(measure, bring_up, measure_reconfiguration, transition):
+    bring_up(transition.before)
+    measure_reconfiguration(transition.after)
     measure.judge("reconfiguration")
     measure.note("this follows a limit without a verdict")
     measure.record([Row("lab", "own.quantity", 7, 7, 7, "1", 0)], {"mode": "careful"})

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.timeout(300)  # three runs side by side, on a machine t
 TESTS = """
 import pytest
 
-def test_measured(fabric, measure, transition):
-    measure.bring_up(transition.before)
+def test_measured(fabric, measure, bring_up, measure_reconfiguration, transition):
+    bring_up(transition.before)
     for index in range(8):
-        measure.reconfiguration(transition.before if index % 2 else transition.after)
+        measure_reconfiguration(transition.before if index % 2 else transition.after)
     measure.judge("reconfiguration")
 
 def test_wrong(bench, testbed): assert 0, "so wrong"

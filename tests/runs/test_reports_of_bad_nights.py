@@ -23,8 +23,8 @@ TESTS = '''
 import os, signal
 import pytest
 
-def test_that_fails(fabric, measure, transition):
-    measure.bring_up(transition.before)
+def test_that_fails(fabric, bring_up, transition):
+    bring_up(transition.before)
     print("words on the way")
     assert 1 == 2, "a number <b>that is wrong</b>"
 

@@ -1,15 +1,15 @@
 """Bit error ratio over received power: sensitivity, and a floor if there is one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.measure.bit_errors.gates import Counted
 from lightrig.harness.measure.bit_errors.light import Arrival
 from lightrig.harness.measure.bit_errors.rows import SENSITIVITY, SENSITIVITY_OMA
+from lightrig.harness.measure.gates import Counted
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
 
@@ -32,7 +32,7 @@ class Curve:
     found: tuple[Sensitivity, ...]
     reasons: tuple[str, ...]
 
-    def rows(self, subject: str, event: int, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
+    def rows(self, subject: str, event: int) -> Iterator[Row]:
         """Each sensitivity in dBm with its interval, as average power and as OMA if known."""
         if not self.points:
             return
@@ -41,7 +41,6 @@ class Curve:
         apart = None if first.oma_dbm is None else first.oma_dbm - first.dbm
         for one in self.found:
             row_conditions: dict[str, Scalar] = {
-                **conditions,
                 "event": event,
                 "target": one.target,
                 "slope": one.slope,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from lightrig.harness.measure.bit_errors.gates import Counted
+from lightrig.harness.measure.gates import Counted
 from lightrig.harness.record import Row, Scalar
 
 RATIO = "bit_error_ratio"

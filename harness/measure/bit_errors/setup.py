@@ -4,15 +4,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.bit_errors.light import Receiver, plan_of_loop
-from lightrig.harness.measure.bit_errors.recorder import (
+from lightrig.harness.measure.bit_errors.counting import (
     DEFAULT_LIMIT,
     KP4_LIMIT,
     BitErrors,
-    Recorder,
+    count_all,
 )
+from lightrig.harness.measure.bit_errors.light import Receiver, plan_of_loop
 from lightrig.harness.measure.bit_errors.rows import OF_NIC, RATIO
 from lightrig.harness.measure.bit_errors.sources import MissingParameterError, Signal, TesterChannel
+from lightrig.harness.measure.recording import Recording
 from lightrig.instruments.core.capabilities import (
     Attenuator,
     BitErrorTester,
@@ -31,17 +32,19 @@ class NoCountersError(LightrigError):
     """Raised when a server has no bit error counters for its NIC ports."""
 
 
-def on_tester(
+def bit_error_counter(
     fabric: Fabric,
-    book: Recorder,
+    recording: Recording,
     tester: BitErrorTester,
-    attenuator: Attenuator | None,
+    attenuator: Attenuator | None = None,
+    *,
     channel: int = 1,
 ) -> BitErrors:
     """Make the plan that leads a tester's light back to it, and have the tester follow it.
 
     The attenuator in front of it, if given, is opened and set to 0 dB. channel: where the light
-    of channel 1 comes back.
+    of channel 1 comes back. Raises `NoLoopbackPathError`, `MissingParameterError`, or an error
+    of the tester.
     """
     bench = fabric.bench
     spec = bench.testbed.instruments[tester.name]
@@ -57,10 +60,32 @@ def on_tester(
         attenuator.set_shutter(in_front, is_open=True)
     counter = TesterChannel(tester, channel, signal)
     counter.prepare()
-    return BitErrors(bench, counter, book, _limit(bench.testbed, RATIO), receiver)
+    return BitErrors(bench, counter, recording, _limit(bench.testbed, RATIO), receiver)
 
 
-def on_port(bench: Bench, book: Recorder, port: Port, fec: FecSide) -> BitErrors:
+def measure_port_errors(
+    bench: Bench, recording: Recording, ports: Iterable[Port], fec: FecSide
+) -> list[str]:
+    """Count bit errors by the counters of NIC ports, all at once, while their links are up.
+
+    Returns the quantities that were recorded: of bits or symbols, as the ports count.
+    Raises `NoCountersError` where a port has none, and `NothingCountedError`.
+    """
+    counters = [on_port(bench, recording, port, fec) for port in ports]
+    count_all(counters)
+    return sorted({each.quantity for each in counters})
+
+
+def measure_pattern_errors(bench: Bench, recording: Recording, links: Iterable[Link]) -> None:
+    """Count while both ends of each link send and check a test pattern; the links are down.
+
+    Raises `MissingParameterError`, `NoCountersError`, `NothingCountedError`.
+    """
+    with patterns_on(bench, recording, links) as ends:
+        count_all(ends)
+
+
+def on_port(bench: Bench, recording: Recording, port: Port, fec: FecSide) -> BitErrors:
     """Bit errors of a NIC port's counters; raises `NoCountersError` where it has none.
 
     The driver is queried first, then the NIC's firmware. A gate lasts at least 30 s. The limit is
@@ -84,13 +109,13 @@ def on_port(bench: Bench, book: Recorder, port: Port, fec: FecSide) -> BitErrors
         limit = _limit(
             bench.testbed, quantity, KP4_LIMIT if fec == "before" else DEFAULT_LIMIT.value
         )
-        return BitErrors(bench, counter, book, limit, None, quantity, PORT_WINDOW)
+        return BitErrors(bench, counter, recording, limit, None, quantity, PORT_WINDOW)
     raise NoCountersError(f"{port}: {'; '.join(refused)}")
 
 
 @contextmanager
 def patterns_on(
-    bench: Bench, book: Recorder, links: Iterable[Link], pattern: str = "PRBS31"
+    bench: Bench, recording: Recording, links: Iterable[Link], pattern: str = "PRBS31"
 ) -> Iterator[list[BitErrors]]:
     """Have both ends of each link send and check a pattern, for as long as the context lasts.
 
@@ -109,7 +134,7 @@ def patterns_on(
             counter = stack.enter_context(
                 server.pattern_errors(str(port), spec.rdma, pattern, nic.rate_bps)
             )
-            made.append(BitErrors(bench, counter, book, limit, None, quantity, PORT_WINDOW))
+            made.append(BitErrors(bench, counter, recording, limit, None, quantity, PORT_WINDOW))
         yield made
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lightrig.harness.measure.bit_errors.gates import Counted, GatePlan, count_for, gate_for
 from lightrig.harness.measure.bit_errors.light import Arrival, Receiver
+from lightrig.harness.measure.gates import Counted, GatePlan, count_for, gate_for
 from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
 from lightrig.instruments.core.errors import DeniedError
 

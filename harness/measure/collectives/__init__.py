@@ -6,6 +6,7 @@ from lightrig.harness.measure.collectives.sweep import (
     UncheckedResultsError,
     WrongResultsError,
     doubling,
+    measure_collective,
     rows,
     sweep,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "UncheckedResultsError",
     "WrongResultsError",
     "doubling",
+    "measure_collective",
     "rows",
     "sweep",
     "topology",

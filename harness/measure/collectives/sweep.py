@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.flows import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
+from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.collectives.topology import Topology
+from lightrig.harness.measure.collectives.topology import topology as topology_of
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
 from lightrig.harness.statistics.latency_bandwidth import (
@@ -22,7 +26,7 @@ from lightrig.instruments.core.collectives import (
     CollectiveMeasurement,
     CollectiveRunner,
 )
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, Plan
 
 
 class WrongResultsError(LightrigError):
@@ -74,6 +78,29 @@ class Sweep:
             [each.size for each in self.measurements],
             [float(np.median(each.times_ns)) for each in self.measurements],
         )
+
+
+def measure_collective(
+    fabric: Fabric,
+    links: LinkObservation,
+    recording: Recording,
+    runner: CollectiveRunner,
+    call: CollectiveCall,
+    plan: Plan,
+) -> Sweep:
+    """Run `call` on the links of `plan`, which is in place and up, and record every operation.
+
+    Limits on `collective.utilization`, the share of the line rate, are on the largest size.
+
+    Raises:
+        RanksError: the plan's links do not join the ranks.
+        CollectiveFailedError: it ended with an error, or did not end.
+        WrongResultsError: it came out wrong; nothing is recorded.
+    """
+    links.pause()  # on servers that are one machine, watching takes what others need
+    found = sweep(runner, call, topology_of(fabric.testbed, plan, call.ranks))
+    recording.record(rows(found))
+    return found
 
 
 def sweep(

@@ -17,6 +17,7 @@ from lightrig.harness.measure.insertion_loss.references import (
     simulated_references,
     take_references,
 )
+from lightrig.harness.measure.insertion_loss.rows import measure_insertion_loss
 
 __all__ = [
     "Chain",
@@ -27,6 +28,7 @@ __all__ = [
     "NothingToMeasureError",
     "chains",
     "find_faults",
+    "measure_insertion_loss",
     "measure_losses",
     "misread",
     "references_of",

@@ -1,4 +1,4 @@
-"""Losses, their budget, what is wrong and how well it closes, as rows."""
+"""Insertion loss of every circuit, recorded: losses, budgets, faults and closure as rows."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from scipy.special import chdtri
 
-from lightrig.harness.bench import Bench
-from lightrig.harness.measure.insertion_loss.faults import Fault
-from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.faults import Fault, find_faults, misread
+from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
+from lightrig.harness.measure.insertion_loss.references import references_of
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.uncertainty import Component, combine, en_number, pooled
 from lightrig.instruments.core.capabilities import ClimateChamber, FactoryCalibrated
@@ -18,6 +21,28 @@ from lightrig.testbeds.references import SAME_NM
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
 _C_NM_THZ = 299_792.458
 """Speed of light: wavelength in nm times frequency in THz."""
+
+
+def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
+    """Measure the insertion loss of every measurable circuit; return the faults found.
+
+    Losses without a reference are recorded as `insertion_loss.relative` and have no limit.
+    The fabric restores the established circuits.
+
+    Raises:
+        NothingToMeasureError: no switch has an observer of its light.
+        InstrumentError: an instrument refused or failed.
+    """
+    bench, found = fabric.bench, []
+    for chain in chains(bench, references_of(bench)):
+        losses = measure_losses(fabric, chain)
+        faults = find_faults(losses, bench.testbed)
+        losses = losses.without(misread(losses, faults))
+        fabric.power_budget.add_measured(chain.switch, losses.known())
+        conditions = {**temperature(bench), **recording.conditions}
+        recording.record(all_rows(losses, faults, bench, conditions))
+        found += faults
+    return found
 
 
 def quantity_of(loss: Loss) -> str:
@@ -157,7 +182,7 @@ def inside(losses: Losses, bench: Bench) -> Iterable[bool]:
 def all_rows(
     losses: Losses, faults: Sequence[Fault], bench: Bench, conditions: Mapping[str, Scalar]
 ) -> list[Row]:
-    """Everything that is to be recorded of one switch."""
+    """Return everything that is to be recorded of one switch."""
     return [
         *loss_rows(losses, conditions),
         *repeatability_rows(losses, conditions),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lightrig.harness.bench import Fabric
     from lightrig.harness.bench.collectives import Collectives
     from lightrig.harness.measure.links import LinkObservation
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
     from lightrig.harness.systems.acos.measurements.ring_selection import RingSelection
     from lightrig.testbeds import Testbed
 
@@ -30,7 +30,7 @@ def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
 
 @pytest.fixture
 def acos_rings(
-    fabric: Fabric, collectives: Collectives, links: LinkObservation, measure: Measure
+    fabric: Fabric, collectives: Collectives, links: LinkObservation, measure: Recording
 ) -> Iterator[RingSelection]:
     """The servers with an agent each; failed ones get their light back when the test ends."""
     from lightrig.harness.systems.acos.measurements.ring_selection import RingSelection

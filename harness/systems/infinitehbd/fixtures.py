@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from lightrig.harness.bench import Fabric
     from lightrig.harness.measure.links import LinkObservation
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
     from lightrig.harness.systems.infinitehbd.measurements.ring_failures import RingFailures
     from lightrig.testbeds import Testbed
 
@@ -29,7 +29,7 @@ def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
 
 @pytest.fixture
 def infinitehbd_ring(
-    fabric: Fabric, links: LinkObservation, measure: Measure
+    fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Iterator[RingFailures]:
     """The servers in the ring of the plan `whole`, once it is up, and failures among them.
 

@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
     from lightrig.harness.measure.links import LinkObservation
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
     from lightrig.harness.systems.mixnet.measurements.region_traffic import RegionTraffic
     from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
     from lightrig.testbeds import Testbed
@@ -53,7 +53,7 @@ def mixnet_region(bench: Bench) -> Iterator[Exchanges]:
 
 @pytest.fixture
 def mixnet_traffic(
-    mixnet_region: Exchanges, fabric: Fabric, links: LinkObservation, measure: Measure
+    mixnet_region: Exchanges, fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> RegionTraffic:
     """All-to-alls in the region, and failures under them; recorded for `measure.judge`."""
     from lightrig.harness.systems.mixnet.measurements.region_traffic import RegionTraffic

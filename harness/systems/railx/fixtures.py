@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +13,12 @@ import pytest
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
     from lightrig.harness.measure.links import LinkObservation
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.measure.stages import Reconfiguration
     from lightrig.harness.systems.railx.measurements.rail_links import PhaseChanges
     from lightrig.harness.systems.railx.measurements.rail_traffic import RailTraffic
     from lightrig.harness.systems.railx.runtime.rails import Rails
-    from lightrig.testbeds import Testbed
+    from lightrig.testbeds import Plan, Testbed
 
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
@@ -54,7 +55,7 @@ def rails(bench: Bench) -> Iterator[Rails]:
 
 @pytest.fixture
 def rail_traffic(
-    rails: Rails, fabric: Fabric, links: LinkObservation, measure: Measure
+    rails: Rails, fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> RailTraffic:
     """Exchanges over all rails of a plan; recorded for `measure.judge`."""
     from lightrig.harness.systems.railx.measurements.rail_traffic import RailTraffic
@@ -63,8 +64,12 @@ def rail_traffic(
 
 
 @pytest.fixture
-def phase_changes(fabric: Fabric, measure: Measure) -> PhaseChanges:
+def phase_changes(
+    fabric: Fabric,
+    measure: Recording,
+    measure_reconfiguration: Callable[[Plan], Reconfiguration],
+) -> PhaseChanges:
     """Changes of the X-rails from one logical dimension to another, recorded."""
     from lightrig.harness.systems.railx.measurements.rail_links import PhaseChanges
 
-    return PhaseChanges(fabric, measure.reconfiguration, measure.record)
+    return PhaseChanges(fabric, measure_reconfiguration, measure.record)

@@ -8,7 +8,7 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import Measure
+from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     Collective,
@@ -81,7 +81,7 @@ def test_in_the_kernel_the_ring_closes_past_it_and_is_as_found_when_it_is_back(
     fabric, links = Fabric(namespaces), LinkObservation(namespaces)
     whole, world = namespaces.testbed.plans["whole"], namespaces.world
     assert world is not None
-    Measure(fabric, links, lambda _: None).bring_up(whole)
+    bring_up(fabric, links, whole)
     manager = ring(5)
     found = {name: switch.circuits() for name, switch in namespaces.switches.items()}
     undo = []
@@ -124,9 +124,8 @@ def _owners(bench: Bench, plan: Plan) -> set[str]:
 def test_simulated_servers_use_the_backup_link_as_well(simulated: Bench) -> None:
     """The second detectors of two modules hear each other: a link, with carrier and datagrams."""
     fabric, links = Fabric(simulated), LinkObservation(simulated)
-    measure = Measure(fabric, links, lambda _: None)
     for name in ("whole", "bypass"):
-        measure.bring_up(simulated.testbed.plans[name])
+        bring_up(fabric, links, simulated.testbed.plans[name])
     backup = [link for link in map(str, simulated.testbed.links("bypass")) if ".p1" in link]
     assert backup == ["node3.trx0.p1 <-> node5.trx1.p1"]
 
@@ -134,7 +133,7 @@ def test_simulated_servers_use_the_backup_link_as_well(simulated: Bench) -> None
 def test_who_only_seems_dead_is_not_passed(simulated: Bench) -> None:
     fabric, links = Fabric(simulated), LinkObservation(simulated)
     whole = simulated.testbed.plans["whole"]
-    Measure(fabric, links, lambda _: None).bring_up(whole)
+    bring_up(fabric, links, whole)
     with pytest.raises(NotNoticedError, match=r"still have a carrier: node0\.trx0\.p0"):
         bypass_failed_node(
             *(fabric, links, whole, "node1", lambda: None, lambda: whole), timeout=S // 100

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.measure import LINK_TIMEOUT
+from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
 from lightrig.harness.planning.rings import ring_order
 from lightrig.harness.record import Row
 from lightrig.harness.systems.infinitehbd.measurements.bypass import (

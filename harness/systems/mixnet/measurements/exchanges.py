@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from lightrig.flows import fabric_links
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.links import LinksDownError
+from lightrig.harness.measure.links import LINK_TIMEOUT, LinksDownError
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics import NotEnough, Quantile, quantile
 from lightrig.harness.systems.mixnet.planning import Failures, Routing
@@ -17,9 +17,6 @@ from lightrig.testbeds import LightrigError, Plan
 
 POLL = 10_000_000
 """Period at which servers are queried for their carriers, in ns."""
-
-LINK_TIMEOUT = 60_000_000_000
-"""Timeout of links that come up, in ns."""
 
 
 class WrongExchangeError(LightrigError):

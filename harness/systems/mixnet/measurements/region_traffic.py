@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy.typing as npt
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.judged import NotEnoughDataError
 from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.record import Row
 from lightrig.harness.statistics import NotEnough
 from lightrig.harness.systems.mixnet.measurements.exchanges import (

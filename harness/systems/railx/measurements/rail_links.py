@@ -8,7 +8,7 @@ from itertools import combinations
 import networkx as nx
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.reconfiguration import Reconfiguration
+from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row, Scalar
 from lightrig.testbeds import Plan
 

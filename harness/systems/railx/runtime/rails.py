@@ -6,16 +6,13 @@ from functools import partial
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.collectives import NoCollectivesError
 from lightrig.harness.bench.lanes import Lanes
-from lightrig.harness.measure.links import LinksDownError
+from lightrig.harness.measure.links import LINK_TIMEOUT, LinksDownError
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
 from lightrig.instruments.servers.gloo import GlooRunner
 from lightrig.testbeds import LightrigError, Plan, Port
 
 POLL = 20_000_000
 """Time between two queries of the servers' carriers, in ns."""
-
-LINK_TIMEOUT = 60_000_000_000
-"""Longest time until links are up, in ns."""
 
 
 class Rails:

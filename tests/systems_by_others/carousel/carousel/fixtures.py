@@ -11,7 +11,7 @@ from lightrig.harness.record import Row
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Fabric
-    from lightrig.harness.measure.measure import Measure
+    from lightrig.harness.measure.recording import Recording
     from lightrig.testbeds import Testbed
 
 
@@ -23,7 +23,7 @@ def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
 
 
 @pytest.fixture
-def carousel_rotation(fabric: Fabric, measure: Measure) -> Callable[[], int]:
+def carousel_rotation(fabric: Fabric, measure: Recording) -> Callable[[], int]:
     """Return a function that turns once through all matchings and records how long it took."""
     plans = [plan for name, plan in fabric.plans.items() if name.startswith("matching")]
     clock = fabric.bench.clock

@@ -1,12 +1,13 @@
-"""Bit error counting for one test: plan, announce, count, record, and judge gates."""
+"""Bit error counting for one test: plan, announce, count and record gates."""
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.bit_errors.curves import Curve, fit
-from lightrig.harness.measure.bit_errors.gates import (
+from lightrig.harness.measure.bit_errors.light import Arrival, Receiver
+from lightrig.harness.measure.bit_errors.rows import OVER_POWER, RATIO, count_rows
+from lightrig.harness.measure.bit_errors.sweeping import MOST_POINTS, PowerSweep
+from lightrig.harness.measure.gates import (
     Counted,
     GatePlan,
     NothingCountedError,
@@ -16,10 +17,8 @@ from lightrig.harness.measure.bit_errors.gates import (
     gate_for,
     plan_gate,
 )
-from lightrig.harness.measure.bit_errors.light import Arrival, Receiver
-from lightrig.harness.measure.bit_errors.rows import OVER_POWER, RATIO, count_rows
-from lightrig.harness.measure.bit_errors.sweeping import MOST_POINTS, PowerSweep
-from lightrig.harness.record import Row, Scalar
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.record import Scalar
 from lightrig.harness.statistics.sequential import SequentialTest
 from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
 from lightrig.testbeds import Limit, format_duration
@@ -37,32 +36,13 @@ _GOOD_BY = 10.0
 """A sequential test tells the limit from a ratio so many times better."""
 
 
-@dataclass(slots=True)
-class Recorder:
-    """Destinations of the measurements of one test.
-
-    Attributes:
-        record: takes rows.
-        judged: takes those that limits are to judge.
-        tell: takes progress messages for the console.
-        conditions: current conditions, added to every row.
-        numbers: of the events.
-    """
-
-    record: Callable[[Sequence[Row]], None]
-    judged: Callable[[Iterable[Row]], None] = lambda _: None
-    tell: Callable[[str], None] = lambda _: None
-    conditions: dict[str, Scalar] = field(default_factory=dict)
-    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-
-
 class BitErrors:
     """Counts the errors of one counter.
 
     Args:
         bench: where it stands.
         counter: what counts.
-        book: where rows and sentences go.
+        recording: takes rows and counts, and announces gates.
         limit: what is to be shown, and how surely; it plans the gates.
         receiver: the light at its input, None where it is not known.
         quantity: what the ratio is called.
@@ -73,17 +53,16 @@ class BitErrors:
         self,
         bench: Bench,
         counter: ErrorCounter,
-        book: Recorder,
+        recording: Recording,
         limit: Limit = DEFAULT_LIMIT,
         receiver: Receiver | None = None,
         quantity: str = RATIO,
         least: int = 0,
     ) -> None:
         self.counter = counter
-        self.counts: list[Counted] = []
         self.quantity = quantity
         self._bench = bench
-        self._book = book
+        self._recording = recording
         self._receiver = receiver
         self._last_reported = ""
         confidence = limit.confidence or CONFIDENCE
@@ -123,7 +102,7 @@ class BitErrors:
         it; else says why they do not.
         """
         assert self._receiver is not None
-        name, book = self.counter.name, self._book
+        name, recording = self.counter.name, self._recording
         sweep = PowerSweep(self.counter, self.plan, self._receiver, attenuator)
         longest = format_duration(self.plan.duration)
         self._say(
@@ -136,9 +115,12 @@ class BitErrors:
             if counted.void_reason is None and arrival is not None:
                 points.append((arrival, counted))
         curve = fit(points, (self.plan.limit, KP4_LIMIT), self.plan.confidence)
-        rows = list(curve.rows(name, next(book.numbers), book.conditions))
-        book.record(rows)
-        book.judged(row for row in rows if row.conditions["target"] == self.plan.limit)
+        rows = list(curve.rows(name, recording.next_event()))
+        for at_limit in (True, False):  # a limit is on the sensitivity at its own ratio
+            some = [
+                row for row in rows if (row.conditions["target"] == self.plan.limit) is at_limit
+            ]
+            recording.record(some, judged=at_limit)
         for reason in curve.reasons:
             self._say(f"{name}: {reason}")
         return curve
@@ -151,7 +133,7 @@ class BitErrors:
     def keep(self, counted: Counted, light: Mapping[str, Scalar] | None = None) -> None:
         """Record a count and keep it for the verdict; raises `NothingCountedError`."""
         light = light or {}
-        self.counts.append(counted)
+        self._recording.add_count(self.quantity, counted)
         self._record(counted, self.quantity, {**light, "planned_ns": self.plan.duration})
         if counted.void_reason is not None:
             raise NothingCountedError(_nothing(counted))
@@ -162,13 +144,11 @@ class BitErrors:
         return _light_conditions(self._receiver.arrival() if self._receiver else None)
 
     def _record(self, counted: Counted, quantity: str, light: Mapping[str, Scalar]) -> None:
-        book = self._book
-        row_conditions = {**book.conditions, **light}
-        book.record(list(count_rows(counted, quantity, next(book.numbers), row_conditions)))
+        self._recording.record(count_rows(counted, quantity, self._recording.next_event(), light))
 
     def _say(self, sentence: str) -> None:
         if sentence != self._last_reported:  # once, not before each of many equal gates
-            self._book.tell(sentence)
+            self._recording.announce(sentence)
         self._last_reported = sentence
 
 

@@ -2,10 +2,13 @@
 
 import pytest
 
-from lightrig.harness.measure.judged import Judged, LimitExceededError
+from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.quantities import UnknownQuantityError
 from lightrig.harness.record import Row
 from lightrig.testbeds import parse_limit
+
+IGNORED = [].extend
+"""A store of rows that no test reads."""
 
 
 @pytest.mark.parametrize(
@@ -19,30 +22,30 @@ from lightrig.testbeds import parse_limit
 )
 def test_unknown_quantity_is_an_error_with_a_suggestion(family, suggestion):
     with pytest.raises(UnknownQuantityError) as caught:
-        Judged({}).judge(family)
+        Recording(IGNORED).judge(family)
     assert suggestion in str(caught.value)
 
 
 @pytest.mark.parametrize("family", ["reconfiguration", "rdma.recovered", "module_power", "bypass"])
 def test_known_quantity_without_a_limit_passes(family):
-    Judged({}).judge(family)
+    Recording(IGNORED).judge(family)
 
 
 def test_quantity_of_a_limit_is_known():
     limit = parse_limit("jitter", {"max": "3 ms"})
     with pytest.raises(Exception, match="no samples"):
-        Judged({"jitter": limit}).judge("jitter")
+        Recording(IGNORED, {"jitter": limit}).judge("jitter")
 
 
-class Judging(Judged):
-    """Judges rows without a fabric."""
+class Judging(Recording):
+    """Judges values of one quantity by one limit."""
 
     def __init__(self, quantity: str, body: dict[str, object]) -> None:
-        super().__init__({quantity: parse_limit(quantity, body)})
+        super().__init__(IGNORED, {quantity: parse_limit(quantity, body)})
         self.quantity = quantity
 
     def take(self, unit: str, *values: tuple[int, float]) -> None:
-        self._take(
+        self.record(
             Row(f"port{n}", self.quantity, value, None, None, unit, 0, {"event": event})
             for n, (event, value) in enumerate(values)
         )

@@ -1,19 +1,21 @@
-"""Gate durations and gate counts; a gate without valid bits bounds nothing."""
+"""Gates that count bit errors: planned, counted and judged; one without valid bits fails."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lightrig.harness.statistics import Outcome, Verdict, judge
 from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
     anytime_interval,
     bits_needed,
     error_ratio,
+    judge_error_ratio,
 )
 from lightrig.harness.statistics.sequential import Decision, SequentialTest
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorCounter
-from lightrig.testbeds import LightrigError, format_duration
+from lightrig.testbeds import LightrigError, Limit, format_duration
 
 _SPARE = 1.01
 """A tester may close its gate a little early."""
@@ -23,6 +25,8 @@ _RATE_ERROR = 2e-4
 
 _LOOKS = 24
 """Number of looks at a running gate per shortest deciding duration."""
+
+_RANK: tuple[Outcome, ...] = ("pass", "marginal", "not enough data", "fail")
 
 
 class NothingCountedError(LightrigError):
@@ -161,3 +165,38 @@ def _counted(
     open_for = max(count.ended.earliest - count.began.latest, 0)
     expected = (1 - _RATE_ERROR) * counter.bits_per_second * (open_for - counter.slack) / 1e9
     return Counted(counter.name, count, max(expected, 0.0), confidence, scale, decision)
+
+
+def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
+    """Every gate must show that the limit is kept, at the limit's confidence.
+
+    A gate of fixed length is judged by its exact bound; one that a sequential test stopped, by
+    that test's decision. A gate that bounds nothing fails.
+    """
+    if not counts:
+        return judge(limit, [], [])
+    each = [_judge(limit, counted) for counted in counts]
+    outcome, needed, reason = max(each, key=lambda one: _RANK.index(one[0]))
+    bad = sum(one[0] == "fail" for one in each)
+    doubtful = sum(one[0] in {"fail", "not enough data"} for one in each)
+    stated = reason if len(each) == 1 else f"Of {len(each)} gates the worst: {reason}"
+    return Verdict(outcome, len(each), bad, doubtful, needed, stated)
+
+
+def _judge(limit: Limit, counted: Counted) -> tuple[Outcome, int | None, str]:
+    name = counted.counter
+    if (void_reason := counted.void_reason) is not None:
+        return "fail", None, f"{name} counted nothing that bounds a ratio: {void_reason}."
+    confidence = limit.confidence or counted.confidence
+    errors, bits = counted.count.errors, counted.count.bits
+    if counted.decision in {"accept", "reject"} and limit.value == counted.scale:
+        retained = counted.decision == "accept"
+        text = "accepted" if retained else "rejected"
+        reason = f"{name}: {errors:,} errors in {bits:.4g} bits, {text} by the sequential test."
+        return "pass" if retained else "fail", None, reason
+    found = judge_error_ratio(errors, bits, limit.value, confidence)
+    if found.outcome == "pass" and limit.warn is not None:
+        warned = judge_error_ratio(errors, bits, limit.warn, confidence)
+        if warned.outcome != "pass":
+            return "marginal", None, f"{name}: {found.reason} But to warn: {warned.reason}"
+    return found.outcome, found.needed, f"{name}: {found.reason}"

@@ -1,5 +1,6 @@
 """Temperature as a condition: set it and wait until it is stable."""
 
+from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import ClimateChamber
@@ -17,7 +18,18 @@ class NotWarmError(LightrigError):
     """A climate chamber did not come to its temperature in time."""
 
 
-def hold_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -> Row:
+def hold_temperature(
+    clock: Clock, recording: Recording, chamber: ClimateChamber, celsius: float
+) -> None:
+    """Hold `chamber` at `celsius`; the temperature becomes a condition of all later rows.
+
+    Raises what `settled_temperature` does.
+    """
+    recording.record([settled_temperature(chamber, celsius, clock)])
+    recording.conditions["temperature_c"] = celsius
+
+
+def settled_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -> Row:
     """Set `celsius`, wait until it is stable for five minutes, return the temperature as a row.
 
     Its bounds are the lowest and highest temperature during these five minutes.

@@ -1,0 +1,221 @@
+"""Recording of one test: its rows, their verdicts by the testbed's limits, notes on them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.gates import Counted, judge_counts
+from lightrig.harness.quantities import (
+    Reduction,
+    UnknownQuantityError,
+    all_quantities,
+    current_name,
+    quantity,
+    quantity_of,
+)
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics import Verdict, judge
+from lightrig.testbeds import LightrigError, Limit
+from lightrig.testbeds.findings import did_you_mean
+
+_COMBINE: Mapping[Reduction, Callable[[list[float]], float]] = {
+    "max": max,
+    "min": min,
+    "sum": math.fsum,
+}
+
+Store = Callable[[Sequence[Row]], None]
+"""Takes rows for good, for instance a journal."""
+
+StoreOn = Callable[[Bench | None, Mapping[str, Scalar]], Store]
+"""Returns a store for rows of another bench than the test's, or under more conditions."""
+
+
+class Note(Protocol):
+    """Takes a sentence for people; `in_report`: also for the report."""
+
+    def __call__(self, sentence: str, /, *, in_report: bool) -> None:
+        """Show it."""
+
+
+class LimitExceededError(LightrigError, AssertionError):
+    """A measured quantity exceeds a limit of the testbed."""
+
+
+class NotEnoughDataError(LightrigError):
+    """Too few samples for a verdict at the stated confidence."""
+
+
+class UnitError(LightrigError, ValueError):
+    """A row has another unit than its quantity."""
+
+
+def limits_under(limits: Mapping[str, Limit], families: Iterable[str]) -> list[Limit]:
+    """Limits on the quantities `families` and on those under them, e.g. "reconfiguration"."""
+    roots = tuple(families)
+    prefixes = tuple(f"{root}." for root in roots)
+    return [
+        limit
+        for quantity, limit in limits.items()
+        if quantity in roots or quantity.startswith(prefixes)
+    ]
+
+
+class Recording:
+    """Rows, verdicts and notes of one test: the `measure` fixture.
+
+    Measurements, in modules beside this one, take a recording and put their rows into it; so may
+    a test, with rows of its own. Limits judge all rows that were recorded, unless stated.
+
+    Args:
+        store: takes the rows.
+        limits: of the testbed, by quantity.
+        store_on: returns a store for rows of another bench, or under more conditions.
+        judged: is called with each verdict.
+        undecided: is called with the limits that need more samples; `judge` raises without it.
+        note: takes sentences for the terminal and, with `in_report`, the report.
+
+    Attributes:
+        conditions: conditions of all later rows, such as a temperature that is held.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        limits: Mapping[str, Limit] | None = None,
+        *,
+        store_on: StoreOn | None = None,
+        judged: Callable[[Limit, Verdict], None] = lambda _limit, _verdict: None,
+        undecided: Callable[[str], None] | None = None,
+        note: Note = lambda _sentence, *, in_report: None,
+    ) -> None:
+        self.conditions: dict[str, Scalar] = {}
+        self._store = store
+        self._limits = limits or {}
+        self._store_on = store_on
+        self._judged = judged
+        self._undecided = undecided
+        self._note = note
+        self._events = 0
+        self._samples: defaultdict[str, list[tuple[object, float, float]]] = defaultdict(list)
+        self._counts: defaultdict[str, list[Counted]] = defaultdict(list)
+
+    def next_event(self) -> int:
+        """Return the number of a new event, from 0: the condition `event` of its rows."""
+        self._events += 1
+        return self._events - 1
+
+    def record(
+        self,
+        rows: Iterable[Row],
+        conditions: Mapping[str, Scalar] | None = None,
+        *,
+        bench: Bench | None = None,
+        judged: bool = True,
+    ) -> None:
+        """Record rows of declared quantities, for the testbed's limits to judge.
+
+        conditions: of all these rows, besides the test's parameters. bench: where they were
+        measured, if not on the testbed's own. judged: False for rows that no limit is to judge,
+        such as those of an event that did not complete. A conftest declares quantities with
+        `lightrig.harness.quantities.declare`.
+
+        Raises:
+            UnknownQuantityError: a row's quantity is not declared; nothing is recorded.
+            UnitError: a row's unit is not that of its quantity; nothing is recorded.
+        """
+        found = list(rows)
+        for name, unit in {(row.quantity, row.unit) for row in found}:
+            if unit != quantity(name).unit:
+                raise UnitError(f"found {name} in {unit!r}, declared in {quantity(name).unit!r}")
+        if common := self.conditions:
+            found = [replace(row, conditions={**common, **row.conditions}) for row in found]
+        store = self._store
+        if self._store_on is not None and (bench is not None or conditions):
+            store = self._store_on(bench, conditions or {})
+        store(found)
+        if judged:
+            for row in found:
+                low = row.value if row.lower is None else row.lower
+                high = row.value if row.upper is None else row.upper
+                self._samples[row.quantity].append((row.conditions.get("event"), low, high))
+
+    def add_count(self, quantity: str, counted: Counted) -> None:
+        """Have limits on `quantity` judge what gates counted, instead of rows."""
+        self._counts[quantity].append(counted)
+
+    def note(self, sentence: str) -> None:
+        """Show a sentence about this testbed on the terminal, as an event and in the report."""
+        self._note(sentence, in_report=True)
+
+    def announce(self, sentence: str) -> None:
+        """Show on the terminal what is measured next, and how long it takes."""
+        self._note(sentence, in_report=False)
+
+    def verdicts(self, *families: str) -> list[tuple[Limit, Verdict]]:
+        """Return the verdict on each of the testbed's limits under `families`.
+
+        A limit without samples is inconclusive.
+        """
+        return [(limit, self.verdict(limit)) for limit in limits_under(self._limits, families)]
+
+    def judge(self, *families: str) -> None:
+        """Judge the samples of this test by the testbed's limits under `families`.
+
+        Raises:
+            UnknownQuantityError: no quantity of that name is declared.
+            LimitExceededError: a limit is exceeded; names each with its reason.
+            NotEnoughDataError: none is broken, but one needs more samples; not raised where
+                `undecided` is given.
+        """
+        names = [*all_quantities(), *self._limits, *self._samples]
+        known = {name[:end] for name in names for end in _ends(name)}
+        families = tuple(map(current_name, families))
+        for family in families:
+            if family not in known:
+                raise UnknownQuantityError(
+                    f"no quantity {family!r} is declared{did_you_mean(family, sorted(known))}"
+                )
+        verdicts = self.verdicts(*families)
+        for limit, verdict in verdicts:
+            self._judged(limit, verdict)
+        if broken := [pair for pair in verdicts if pair[1].outcome == "fail"]:
+            raise LimitExceededError(_sentences(broken))
+        if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
+            if self._undecided is None:
+                raise NotEnoughDataError(_sentences(unclear))
+            self._undecided(_sentences(unclear))
+
+    def verdict(self, limit: Limit) -> Verdict:
+        """Return the verdict on `limit`, which need not be one of the testbed's."""
+        if counts := self._counts.get(limit.quantity):
+            return judge_counts(limit, counts)
+        bounds = self._combined(limit)
+        return judge(limit, [low for low, _ in bounds], [high for _, high in bounds])
+
+    def _combined(self, limit: Limit) -> list[tuple[float, float]]:
+        """Return one pair of bounds an event, whose subjects are no independent samples."""
+        samples = self._samples.get(limit.quantity, [])
+        reduction = quantity_of(limit.quantity, limit.unit).reduction(limit.side)
+        if reduction is None or any(event is None for event, _, _ in samples):
+            return [(low, high) for _, low, high in samples]
+        by_event: dict[object, list[tuple[float, float]]] = {}
+        for event, low, high in samples:
+            by_event.setdefault(event, []).append((low, high))
+        combine = _COMBINE[reduction]
+        return [
+            (combine([low for low, _ in each]), combine([high for _, high in each]))
+            for each in by_event.values()
+        ]
+
+
+def _sentences(verdicts: Iterable[tuple[Limit, Verdict]]) -> str:
+    return "; ".join(f"{limit}: {verdict.reason}" for limit, verdict in verdicts)
+
+
+def _ends(name: str) -> list[int]:
+    """Return where each name ends under which a test may judge `name`: itself and its prefixes."""
+    return [place for place, letter in enumerate(name) if letter == "."] + [len(name)]

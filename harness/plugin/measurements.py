@@ -1,0 +1,147 @@
+"""Fixtures that measure: each is a function of `harness.measure`, bound to the open testbed.
+
+They put their rows into the recording of the test, which `measure` judges.
+"""
+
+# Projects without a testbed load this file too, so imports that only a run needs are local.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.measure.bit_errors import BitErrors
+    from lightrig.harness.measure.collectives import Sweep
+    from lightrig.harness.measure.insertion_loss import Fault
+    from lightrig.harness.measure.links import LinkObservation
+    from lightrig.harness.measure.outage import LossWindow
+    from lightrig.harness.measure.rdma_recovery import RdmaRecovery
+    from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.measure.recovery import Recovery
+    from lightrig.harness.measure.stages import Reconfiguration
+
+
+@pytest.fixture
+def bring_up(fabric: Fabric, links: LinkObservation) -> Callable[..., None]:
+    """`bring_up(plan)`: apply a plan and wait until its links carry traffic."""
+    from lightrig.harness.measure.reconfiguration import bring_up
+
+    return partial(bring_up, fabric, links)
+
+
+@pytest.fixture
+def measure_reconfiguration(
+    fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., Reconfiguration]:
+    """`measure_reconfiguration(plan)`: apply a plan and record every stage."""
+    from lightrig.harness.measure.reconfiguration import measure_reconfiguration
+
+    return partial(measure_reconfiguration, fabric, links, measure)
+
+
+@pytest.fixture
+def measure_outage(
+    fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., list[LossWindow]]:
+    """`measure_outage(plan)`: the same, with the interruption of each link direction."""
+    from lightrig.harness.measure.outage import measure_outage
+
+    return partial(measure_outage, fabric, links, measure)
+
+
+@pytest.fixture
+def measure_collective(
+    fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., Sweep]:
+    """`measure_collective(runner, call, plan)`: run and record one collective of many sizes."""
+    from lightrig.harness.measure.collectives import measure_collective
+
+    return partial(measure_collective, fabric, links, measure)
+
+
+@pytest.fixture
+def measure_recovery(
+    fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., Recovery]:
+    """`measure_recovery(traffic, ranks, plans, route, size=...)`: change plans under traffic."""
+    from lightrig.harness.measure.recovery import measure_recovery
+
+    return partial(measure_recovery, fabric, links, measure)
+
+
+@pytest.fixture
+def measure_rdma(fabric: Fabric, measure: Recording) -> Callable[..., None]:
+    """`measure_rdma(ends, link, plan)`: latency and bandwidth of RDMA over one link."""
+    from lightrig.harness.measure.rdma import measure_rdma
+
+    return partial(measure_rdma, fabric, measure)
+
+
+@pytest.fixture
+def measure_rdma_recovery(fabric: Fabric, measure: Recording) -> Callable[..., RdmaRecovery]:
+    """`measure_rdma_recovery(ends, link, plan)`: apply a plan; time until RDMA runs over `link`."""
+    from lightrig.harness.measure.rdma_recovery import measure_rdma_recovery
+
+    return partial(measure_rdma_recovery, fabric, measure)
+
+
+@pytest.fixture
+def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], list[Fault]]:
+    """`measure_insertion_loss()`: every measurable circuit; returns the faults found."""
+    from lightrig.harness.measure.insertion_loss import measure_insertion_loss
+
+    return partial(measure_insertion_loss, fabric, measure)
+
+
+@pytest.fixture
+def measure_path_changes(fabric: Fabric, measure: Recording) -> Callable[..., None]:
+    """`measure_path_changes(meter, plans, session, count)`: switching time by a meter's log."""
+    from lightrig.harness.measure.path_changes import measure_path_changes
+
+    return partial(measure_path_changes, fabric, measure)
+
+
+@pytest.fixture
+def measure_telemetry(bench: Bench, measure: Recording) -> Callable[..., None]:
+    """`measure_telemetry(modules)`: power and temperature of the transceivers of switches."""
+    from lightrig.harness.measure.transceivers import measure_telemetry
+
+    return partial(measure_telemetry, bench.clock, measure)
+
+
+@pytest.fixture
+def hold_temperature(bench: Bench, measure: Recording) -> Callable[..., None]:
+    """`hold_temperature(chamber, celsius)`: a condition of all later rows of the test."""
+    from lightrig.harness.measure.climate import hold_temperature
+
+    return partial(hold_temperature, bench.clock, measure)
+
+
+@pytest.fixture
+def bit_error_counter(fabric: Fabric, measure: Recording) -> Callable[..., BitErrors]:
+    """`bit_error_counter(tester, attenuator)`: lead a tester's light back to it, to be counted."""
+    from lightrig.harness.measure.bit_errors import bit_error_counter
+
+    return partial(bit_error_counter, fabric, measure)
+
+
+@pytest.fixture
+def measure_port_errors(bench: Bench, measure: Recording) -> Callable[..., list[str]]:
+    """`measure_port_errors(ports, fec)`: by counters of NIC ports; returns the quantities."""
+    from lightrig.harness.measure.bit_errors import measure_port_errors
+
+    return partial(measure_port_errors, bench, measure)
+
+
+@pytest.fixture
+def measure_pattern_errors(bench: Bench, measure: Recording) -> Callable[..., None]:
+    """`measure_pattern_errors(links)`: NIC ports send each other a test pattern."""
+    from lightrig.harness.measure.bit_errors import measure_pattern_errors
+
+    return partial(measure_pattern_errors, bench, measure)
