@@ -15,6 +15,7 @@ from lightrig.harness.record import (
     RunRecord,
     Scalar,
     TestOutcome,
+    load_quantities,
     publish,
     read_journal,
     settle,
@@ -95,7 +96,8 @@ class Run:
         self._journal.note_test(TestOutcome(nodeid, outcome, duration_s, json.loads(text)))
 
     def record(self) -> RunRecord:
-        """The run as its journal tells it."""
+        """Return the run as its journal has it; its quantities are declared."""
+        load_quantities(self.folder)
         return read_journal(self._journal.path)
 
     def close(self, summary: Mapping[str, Any]) -> None:

@@ -111,13 +111,15 @@ class Baselines:
 
     rules: by quantity or pattern. family_error: the probability that any quantity of a night
     is called changed where none is ("holm"), or the expected share of those called changed
-    that are not ("benjamini-hochberg").
+    that are not ("benjamini-hochberg"). notes: sentences on what the file should state
+    differently, such as a former name of a quantity.
     """
 
     path: Path
     rules: Mapping[str, Rule]
     family_error: float
     correction: Correction
+    notes: tuple[str, ...] = ()
 
     def rule_for(self, quantity: str) -> Rule | None:
         """Return the rule of the name, else of the longest pattern that fits, else None."""
@@ -179,10 +181,22 @@ def load_baselines(path: Path, quantities: QuantityNames | None = None) -> Basel
     written. Raises `TestbedError` with every problem that was found, each with line and column.
     """
     document, located, findings = read_as(BaselinesDocument, path)
-    rules = {}
+    rules: dict[str, Rule] = {}
+    notes: list[str] = []
     for written, part in document.quantities.items():
         place = located.place(("quantities", written), of_key=True)
         quantity, unit = (quantities or {}).get(written, (written, None))
+        if quantity != written:
+            if quantity in document.quantities:
+                findings.add(
+                    ("quantities", written),
+                    f"{written!r} is {quantity!r} now, which has a rule as well",
+                    of_key=True,
+                )
+            notes.append(
+                f"{path}:{place.line}:{place.column}: {written!r} is {quantity!r} now; "
+                "write the new name"
+            )
         rule = _rule(quantity, unit, part, findings, written)
         if rule is not None:
             rules[quantity] = dataclasses.replace(rule, line=place.line, column=place.column)
@@ -190,7 +204,7 @@ def load_baselines(path: Path, quantities: QuantityNames | None = None) -> Basel
     if not 0 < error < 1:
         findings.add(("family_error",), "found an error that is none, expected e.g. 5 %")
     findings.raise_if_any()
-    return Baselines(path, rules, error, document.correction)
+    return Baselines(path, rules, error, document.correction, tuple(notes))
 
 
 def _rule(

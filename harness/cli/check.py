@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, print_json
+from lightrig.harness.quantities import names_in_files
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, Testbed, TestbedError, json_schema, load
+from lightrig.testbeds.baselines import baselines_path, load_baselines
 
 Part = tuple[str, int, list[str]]
 """A kind of part, how many of it the testbed has, and their names."""
@@ -28,7 +30,7 @@ Declarations = Annotated[
 
 
 def check(file: File, as_json: AsJson = False, declarations: Declarations = None) -> None:
-    """Is this description right? Exit 0, or 2 with every error located."""
+    """Check a testbed's description and its baselines. Exit 0, or 2 with every error located."""
     if declarations is not None:
         try:
             runpy.run_path(str(declarations))
@@ -36,6 +38,8 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
             give_up(f"{declarations}: {error}", BAD_INPUT)
     try:
         testbed = load(file, InstalledNames())
+        baselines = baselines_path(file)
+        rules = load_baselines(baselines, names_in_files()) if baselines.exists() else None
     except TestbedError as error:
         if as_json:
             print_json(
@@ -49,7 +53,7 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
         raise typer.Exit(BAD_INPUT) from error
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
-    for note in testbed.notes:
+    for note in (*testbed.notes, *(rules.notes if rules else ())):
         typer.echo(f"note: {note}", err=True)
     parts = list(_parts(testbed))
     if as_json:

@@ -46,7 +46,13 @@ def _nights(results: Path, nights: int) -> Path:
 
 
 def _run(results: Path, run: str) -> Path:
-    from lightrig.harness.record import RecordError, Results, load_descriptions, read_journal
+    from lightrig.harness.record import (
+        RecordError,
+        Results,
+        load_descriptions,
+        load_quantities,
+        read_journal,
+    )
     from lightrig.harness.report import write_page
 
     try:
@@ -54,6 +60,7 @@ def _run(results: Path, run: str) -> Path:
     except RecordError as error:
         give_up(str(error), BAD_INPUT)
     folder = results / "runs" / name
+    load_quantities(folder)
     record = read_journal(folder / "journal.jsonl")
     write_page(record, load_descriptions(record), folder / "report.html")
     return folder / "report.html"

@@ -22,7 +22,7 @@ from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.workers import MainProcess, WorkerRun, is_worker
 from lightrig.harness.quantities import names_in_files
-from lightrig.harness.record import RecordError
+from lightrig.harness.record import RecordError, store_quantities
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable
 from lightrig.testbeds import TestbedError, load
@@ -94,11 +94,13 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Keep what is loaded and collected out of garbage collections until the tests have run.
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Store what conftests have declared, and keep what is loaded out of garbage collections.
 
     Going through it again and again takes a seventh of a run of 5,000 short tests.
     """
+    if (run := session.config.stash.get(RUN, None)) is not None:
+        store_quantities(run.folder)
     gc.freeze()
 
 

@@ -50,7 +50,8 @@ class WorkerRun:
     def __init__(self, config: pytest.Config) -> None:
         given: Any = config
         folder, night = given.workerinput[_INPUT]
-        self._journal = open_part(Path(folder), given.workerinput["workerid"], night)
+        self.folder = Path(folder)
+        self._journal = open_part(self.folder, given.workerinput["workerid"], night)
         self._shown: list[dict[str, Any]] = []
 
     def recorder(

@@ -25,6 +25,11 @@ from lightrig.harness.quantities.registry import (
     quantity,
     quantity_of,
 )
+from lightrig.harness.quantities.stored import (
+    StoredQuantitiesError,
+    declare_from,
+    stored_quantities,
+)
 
 __all__ = [
     "Better",
@@ -32,15 +37,18 @@ __all__ = [
     "Quantity",
     "QuantityDeclarationError",
     "Reduction",
+    "StoredQuantitiesError",
     "Terminal",
     "UnknownQuantityError",
     "aliases",
     "all_quantities",
     "current_name",
     "declare",
+    "declare_from",
     "find",
     "in_section",
     "names_in_files",
     "quantity",
     "quantity_of",
+    "stored_quantities",
 ]

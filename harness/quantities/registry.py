@@ -24,6 +24,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self._filled = False
+        self.stored: set[str] = set()
         self.by_name: dict[str, Quantity] = {}
         self.present: dict[str, str] = {}
 
@@ -40,6 +41,8 @@ class _Registry:
             known = self.by_name.get(one.name)
             if known == one:  # a conftest that is imported twice
                 continue
+            if one.name in self.stored:  # a declaration comes before what an old run kept of it
+                self.remove(one.name)
             for name in (one.name, *one.aliases):
                 if name in self.by_name or name in self.present:
                     raise QuantityDeclarationError(
@@ -47,6 +50,11 @@ class _Registry:
                     )
             self.by_name[one.name] = one
             self.present |= dict.fromkeys(one.aliases, one.name)
+
+    def remove(self, name: str) -> None:
+        self.stored.discard(name)
+        for alias in self.by_name.pop(name).aliases:
+            del self.present[alias]
 
 
 _REGISTRY = _Registry()
@@ -58,6 +66,25 @@ def declare(*quantities: Quantity) -> None:
     Raises `QuantityDeclarationError` for a name that is taken.
     """
     _REGISTRY.filled().add(quantities)
+
+
+def declare_stored(quantities: Iterable[Quantity]) -> None:
+    """Declare quantities of an earlier run, except those whose names are taken."""
+    registry = _REGISTRY.filled()
+    for one in quantities:
+        taken = registry.by_name.keys() | registry.present.keys()
+        if taken.isdisjoint((one.name, *one.aliases)):
+            registry.add([one])
+            registry.stored.add(one.name)
+
+
+def declared_elsewhere() -> list[Quantity]:
+    """Return the quantities that neither Lightrig nor its own systems declare."""
+    known = set(DECLARED)
+    for system in installed_systems().values():
+        if system.built_in:
+            known.update(system.load("quantities") or ())
+    return [one for one in all_quantities().values() if one not in known]
 
 
 def all_quantities() -> Mapping[str, Quantity]:

@@ -34,8 +34,10 @@ from lightrig.harness.record.run_folder import (
     Measured,
     RunFacts,
     load_descriptions,
+    load_quantities,
     publish,
     store_descriptions,
+    store_quantities,
 )
 
 __all__ = [
@@ -59,11 +61,13 @@ __all__ = [
     "Scalar",
     "TestOutcome",
     "load_descriptions",
+    "load_quantities",
     "publish",
     "read_journal",
     "recover",
     "settle",
     "store_descriptions",
+    "store_quantities",
     "to_recover",
     "write_dataset",
 ]

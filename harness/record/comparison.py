@@ -69,6 +69,7 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     `QuestionError` if there is no such run, or nothing in common, and `TestbedError` for
     rules that cannot be read.
     """
+    results.declare_quantities()
     first, second = results.find(before), results.find(after)
     was, has = (_samples(results.frame(run=one.run, quantity=quantity)) for one in (first, second))
     common = [case for case in has if case in was]

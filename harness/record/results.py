@@ -27,7 +27,13 @@ from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
-from lightrig.harness.record.run_folder import FACTS, RunFacts, facts_of, parse_facts
+from lightrig.harness.record.run_folder import (
+    FACTS,
+    RunFacts,
+    facts_of,
+    load_quantities_of_runs,
+    parse_facts,
+)
 
 # ------------------------------------------------------------------------ tables of runs and tests
 
@@ -299,6 +305,10 @@ class Results:
         if form == "csv":
             return bytes(frame.to_csv(index=False, date_format="%Y-%m-%d").encode())
         return json.dumps(records(frame), ensure_ascii=False, indent=1).encode() + b"\n"
+
+    def declare_quantities(self) -> None:
+        """Declare the quantities that the runs had declared and this process has not."""
+        load_quantities_of_runs(self._place)
 
     def stored_file(self, run: RunFacts, name: str) -> bytes | None:
         """Return a file of the run's folder, such as a description, or None."""

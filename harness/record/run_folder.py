@@ -1,4 +1,4 @@
-"""The folder of a run: `run.json`, the descriptions of its testbeds, and its publication.
+"""The folder of a run: its facts, descriptions of its testbeds, quantities, and publication.
 
 `run.json` has the facts of a run, so that nobody needs to read its rows for them; it is written
 last, when everything else is in place. The descriptions let the report be made again; they name
@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities import (
+    StoredQuantitiesError,
+    declare_from,
+    names_in_files,
+    stored_quantities,
+)
 from lightrig.harness.record.journal_reading import RunRecord
 from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.row import RecordError, RowError, TestOutcome
@@ -218,6 +223,46 @@ def _copy(source: Path, target: Path) -> None:
             hidden.write_bytes(source.read_bytes())
     except OSError as error:
         raise RecordError(f"{source}: {error.strerror}, and no run begins without it") from error
+
+
+# ------------------------------------------------------------------------ declared quantities
+
+
+QUANTITIES = "quantities.json"
+"""Declarations of quantities by a conftest or another package, beside a run's journal."""
+
+
+def store_quantities(folder: Path) -> None:
+    """Write the declarations that a reader of the run may lack; raises `RecordError`."""
+    document = stored_quantities()
+    if document is None:
+        return
+    try:
+        with appearing(folder / QUANTITIES) as hidden:
+            hidden.write_text(document, "utf-8")
+    except OSError as error:
+        raise RecordError(f"{folder / QUANTITIES}: {error.strerror}") from error
+
+
+def load_quantities(folder: Path) -> None:
+    """Declare what the run in `folder` had declared and this process has not."""
+    path = folder / QUANTITIES
+    if path.exists():
+        _declare({str(path): path.read_bytes()})
+
+
+def load_quantities_of_runs(place: Place) -> None:
+    """Declare the quantities of all runs at `place`; of two of a name the later run's."""
+    stored = place.read(n for n in place.files("runs") if n.endswith(f"/{QUANTITIES}"))
+    _declare(dict(sorted(stored.items(), reverse=True)))
+
+
+def _declare(files: Mapping[str, bytes]) -> None:
+    for name, text in files.items():
+        try:
+            declare_from(name, text)
+        except StoredQuantitiesError as error:
+            raise RecordError(str(error)) from error
 
 
 # -------------------------------------------------------------------------------------- publishing

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.quantities import Reduction, current_name, quantity_of
+from lightrig.harness.quantities import Reduction, quantity_of
 from lightrig.harness.record import Context, RecordError, Row, RunRecord, Scalar
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -218,10 +218,9 @@ def collect(record: RunRecord) -> RunFrame:
                 test, last = tests.setdefault(_key(context), _Test()), context
                 if not any(context is known for known in test.contexts):
                     test.contexts.append(context)
-            quantity = current_name(row.quantity)
-            columns = test.columns.get(quantity)
+            columns = test.columns.get(row.quantity)
             if columns is None:
-                columns = test.columns[quantity] = _Columns(row.unit)
+                columns = test.columns[row.quantity] = _Columns(row.unit)
             columns.add(row)
             count += 1
     except RecordError as error:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
 
-from lightrig.harness.quantities import current_name
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
 from lightrig.harness.report.estimates import Estimate
@@ -47,8 +46,7 @@ def render_testbed(
         prefix: the start of all its ids.
         notes: sentences on the conditions of the run.
     """
-    stated = testbed.limits.items() if testbed else ()
-    limits = {current_name(name): limit for name, limit in stated}
+    limits = testbed.limits if testbed else {}
     titles = frozenset(section.title for section in (*_declared(), *_LAST))
     shown = (*_declared(), *undeclared_sections(frame, titles), *_LAST)
     data = [section.data(frame, limits) for section in shown]

@@ -49,6 +49,11 @@ class System:
     generator: str | None = None
     quantities: str | None = None
 
+    @property
+    def built_in(self) -> bool:
+        """Whether the system is one of Lightrig's own."""
+        return __name__.partition(".")[0] == (self.quantities or "").partition(".")[0]
+
     def load(self, part: str) -> Any:
         """Import and return one part, such as `claims`; None where the system has none.
 

@@ -57,6 +57,20 @@ def test_check_locates_every_error(run, tmp_path):
     assert [(problem["line"], problem["column"]) for problem in problems] == [(3, 1), (4, 1)]
 
 
+def test_check_reads_the_baselines_beside_the_file(run, tmp_path):
+    path = tmp_path / "namespaces.yaml"
+    path.write_text(Path(OPUS).with_name("namespaces.yaml").read_text())
+    rules = tmp_path / "namespaces.baselines.yaml"
+    rules.write_text("quantities: {reconfiguration.light_back: {min: 3}}\n")
+    ended = run("check", str(path))
+    assert ended.exit_code == 0
+    assert "light_back' is 'reconfiguration.signal_recovered' now" in ended.stderr
+    rules.write_text("quantities: {reconfiguration.los: {min: 0}}\n")
+    ended = run("check", str(path))
+    assert ended.exit_code == 2
+    assert "namespaces.baselines.yaml:1:" in ended.stderr
+
+
 def test_check_of_a_file_that_is_not_there(run, tmp_path):
     result = run("check", str(tmp_path / "none.yaml"))
     assert result.exit_code == 2

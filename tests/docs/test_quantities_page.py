@@ -65,6 +65,15 @@ def test_the_example_declares_records_and_judges(tmp_path):
     assert "isolation 35 dB" in run.stdout
     (report,) = (tmp_path / "results").glob("runs/*/report.html")
     assert "Isolation" in report.read_text(encoding="utf-8")
+    # Made again where the conftest is not: the run has stored the declaration.
+    report.unlink()
+    again = subprocess.run(
+        [*lightrig[:1], "report", "last", "--results", tmp_path / "results"], cwd=ROOT, check=False
+    )
+    assert again.returncode == 0
+    page = report.read_text(encoding="utf-8")
+    assert "Isolation" in page
+    assert "Other quantities" not in page
 
 
 if __name__ == "__main__":

@@ -100,6 +100,17 @@ def test_decibels_are_compared_by_difference(read):
 def test_a_former_name_is_read_as_the_present_one(read):
     found = read("quantities: {reconfiguration.light_back: {min: 3}}")
     assert found.rule_for("reconfiguration.signal_recovered").minimum == 3
+    (note,) = found.notes
+    assert "mine.baselines.yaml:1:14: 'reconfiguration.light_back' is" in note
+    assert "'reconfiguration.signal_recovered' now" in note
+
+
+def test_a_former_name_beside_the_present_one_is_refused(read):
+    with pytest.raises(TestbedError, match="which has a rule as well"):
+        read(
+            "quantities: {reconfiguration.light_back: {min: 3}, "
+            "reconfiguration.signal_recovered: {min: 4}}"
+        )
 
 
 MISTAKES = [

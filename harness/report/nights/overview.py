@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lightrig.harness.quantities import all_quantities, current_name, quantity_of
+from lightrig.harness.quantities import all_quantities, quantity_of
 from lightrig.harness.report.frames import natural
 from lightrig.harness.report.nights.series import History, Lab, Series
 from lightrig.harness.report.nights.series_changes import (
@@ -113,8 +113,7 @@ def _order(name: str) -> tuple[int, int, str]:
     elif family in _LAST:
         rank = 3 + _LAST.index(family)
     declared = list(all_quantities())
-    present = current_name(name)
-    return rank, declared.index(present) if present in declared else len(declared), name
+    return rank, declared.index(name) if name in declared else len(declared), name
 
 
 def _distance(moved: SeriesChange) -> float:

@@ -12,6 +12,7 @@ from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.dataset_reading import open_dataset, present_names
 from lightrig.harness.record.places import Place
+from lightrig.harness.record.run_folder import load_quantities_of_runs
 from lightrig.testbeds import LightrigError, Testbed, load
 
 _NUMBERED = """(
@@ -25,6 +26,7 @@ class Source:
     def __init__(self, location: str | Path) -> None:
         self._place = Place(location)
         self._files = [name for name in self._place.files("rows") if name.endswith(".parquet")]
+        load_quantities_of_runs(self._place)
 
     @contextmanager
     def connected(self) -> Iterator[duckdb.DuckDBPyConnection]:
