@@ -24,6 +24,40 @@ def test_sleep_takes_no_real_time(clock):
     assert clock.virtual
 
 
+def test_a_sleep_in_which_nothing_is_due_needs_no_other_thread():
+    clock = VirtualClock()
+    before = threading.active_count()
+    clock.schedule(5 * MS, "a", lambda: None).cancel()
+    clock.schedule(10 * MS + 1, "b", lambda: None)
+    clock.sleep(10 * MS)
+    assert clock.now() == 10 * MS
+    assert threading.active_count() == before
+    clock.close()
+
+
+def test_what_is_due_at_the_end_of_a_sleep_happens_before_it_returns(clock):
+    due = []
+    clock.schedule(10 * MS, "a", lambda: due.append(clock.now()))
+    clock.sleep(10 * MS)
+    assert due == [10 * MS]
+
+
+def test_a_sleep_waits_for_a_sibling_that_runs(clock):
+    order = []
+
+    def sleeper():
+        clock.sleep(5)
+        order.append(("sleeper", clock.now()))
+
+    def worker():
+        time.sleep(0.02)
+        clock.sleep(3)
+        order.append(("worker", clock.now()))
+
+    clock.parallel(sleeper, worker)
+    assert order == [("worker", 3), ("sleeper", 5)]
+
+
 def test_time_stands_still_while_a_participant_runs(clock):
     due = []
     clock.schedule(1, "a", lambda: due.append(clock.now()))
