@@ -124,6 +124,11 @@ class ServerSpec:
     column: int
     is_namespace: bool = False
 
+    @property
+    def is_local_namespace(self) -> bool:
+        """Whether the namespace is made by the process that opens the testbed."""
+        return self.address.startswith("netns://")
+
 
 @dataclass(frozen=True, slots=True)
 class InstrumentSpec:
@@ -313,6 +318,18 @@ class Testbed:
     def optical_switches(self) -> Mapping[str, SwitchSpec]:
         """The optical switches."""
         return {name: spec for name, spec in self.switches.items() if spec.kind == "optical"}
+
+    @property
+    def only_namespaces(self) -> bool:
+        """Whether there are several servers, all of them namespaces: with real packets."""
+        servers = self.servers.values()
+        return len(servers) > 1 and all(server.is_namespace for server in servers)
+
+    @property
+    def only_local_namespaces(self) -> bool:
+        """Whether these are all made by this process, which may cut their light and power."""
+        servers = self.servers.values()
+        return self.only_namespaces and all(server.is_local_namespace for server in servers)
 
     @property
     def nics(self) -> tuple[tuple[ServerSpec, NicSpec], ...]:

@@ -74,7 +74,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
             instrument.close()
         raise _unavailable(testbed, absent, len(_names(testbed)))
     absentees = [name for name in _names(testbed) if name not in real]
-    namespaces = any(s.address.startswith("netns://") for s in testbed.servers.values())
+    namespaces = any(s.is_local_namespace for s in testbed.servers.values())
     closers: list[Callable[[], None]] = []
     if not real and not namespaces:
         clock.close()

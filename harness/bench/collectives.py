@@ -63,7 +63,7 @@ def open_collectives(bench: Bench) -> Collectives:
     if len(servers) > 1 and all(spec.gpus.count for spec in specs):
         return NcclOverCircuits(bench)
     # Only namespaces: on shared servers the removal of routes would have to survive a kill.
-    if len(servers) > 1 and all(spec.is_namespace for spec in specs):
+    if bench.testbed.only_namespaces:
         return _OverNamespaces(bench)
     raise NoCollectivesError(
         f"{bench.testbed.path} has no two servers with GPUs, and no namespaces"

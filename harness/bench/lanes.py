@@ -1,6 +1,7 @@
 """Several addresses for each server of a bench, each led its own way over the NIC ports."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from ipaddress import IPv4Address
 
@@ -9,7 +10,7 @@ from lightrig.harness.bench.overlay import NotRoutedError
 from lightrig.harness.planning.routes import LaneRoutes
 from lightrig.instruments.servers.linux import LinuxServer
 from lightrig.instruments.servers.routes import Route, ServerRoutes
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, Port
 
 FIRST_ADDRESS = IPv4Address("198.19.0.1")
 """The first server's on the first lane; beside the overlay's, in the range for measurements."""
@@ -73,6 +74,24 @@ class Lanes:
     def forget(self, server: str) -> None:
         """Set all routes of `server` anew next time: ports of it went down and took some along."""
         self._opened[server].invalidate()
+
+    def ask_each(
+        self, what: Callable[[LinuxServer, Sequence[str]], Set[str]], ports: Iterable[Port]
+    ) -> frozenset[Port]:
+        """Query the servers of `ports` in parallel, each for its own; return the ports named."""
+        asked: defaultdict[str, dict[str, Port]] = defaultdict(dict)
+        for port in ports:
+            asked[port.owner][self._netdevs[port]] = port
+        answers = self._bench.clock.parallel(
+            *(partial(what, self.servers[name], list(netdevs)) for name, netdevs in asked.items())
+        )
+        pairs = zip(asked.values(), answers, strict=True)
+        return frozenset(netdevs[netdev] for netdevs, found in pairs for netdev in found)
+
+    def dark(self, ports: Iterable[Port]) -> frozenset[Port]:
+        """Return the NIC ports of `ports` that have no carrier now."""
+        ports = frozenset(ports)
+        return ports - self.ask_each(LinuxServer.lit, ports)
 
     def close(self) -> None:
         """Take routes and addresses away, on all servers even if one refuses."""

@@ -36,7 +36,7 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
     if not names:
         return None
     testbed, clock = assembly.testbed, assembly.clock
-    namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
+    namespaces = [s for s in testbed.servers.values() if s.is_local_namespace]
     pids, links = kernel_lab(testbed, namespaces, assembly.closers) if namespaces else ({}, None)
     world = World(testbed, clock, seed, links)
     assembly.closers.append(world.close)

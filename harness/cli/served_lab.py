@@ -46,7 +46,7 @@ class ServedLab:
     def _open(self, testbed: Testbed, seed: int, first_port: int) -> None:
         clock = SystemClock()
         self._closers.append(clock.close)
-        namespaces = [s for s in testbed.servers.values() if s.address.startswith("netns://")]
+        namespaces = [s for s in testbed.servers.values() if s.is_local_namespace]
         pids: dict[str, int] = {}
         links = None
         if namespaces:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from lightrig.harness.bench import Bench
 from lightrig.instruments.clock import Span
@@ -21,6 +21,9 @@ UNNOTICED = 10_000_000_000
 LINK_TIMEOUT = 60_000_000_000
 """Timeout for links to come up, in ns; the slowest recorded firmware took 25 s."""
 
+_CARRIER_PERIOD = 10_000_000
+"""Time between two queries of the servers' carriers, in ns."""
+
 _LOOK_AGAIN = 1_000_000
 """Period of queries for carrier loss, in ns."""
 
@@ -33,6 +36,26 @@ class LinksDownError(LightrigError):
             f"links did not come up within {timeout / 1e9:g} s: "
             + ", ".join(f"{port} ({stage})" for port, stage in down)
         )
+
+
+def await_carriers(
+    bench: Bench,
+    dark: Callable[[Collection[Port]], Collection[Port]],
+    ports: Collection[Port],
+    timeout: int = LINK_TIMEOUT,
+) -> None:
+    """Wait until all of `ports` have carrier, where servers are queried and not watched.
+
+    dark: returns those of some ports that have no carrier now. timeout: in ns.
+
+    Raises `LinksDownError`.
+    """
+    deadline = bench.clock.now() + timeout
+    while down := dark(ports):
+        if bench.clock.now() > deadline:
+            bench.check_world()
+            raise LinksDownError([(port, "carrier") for port in sorted(down)], timeout)
+        bench.clock.sleep(_CARRIER_PERIOD)
 
 
 class LinkObservation:

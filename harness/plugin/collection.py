@@ -234,11 +234,8 @@ def _lacks(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
 
 
 def _without_collectives(testbed: Testbed) -> str:
-    servers = list(testbed.servers.values())
-    if len(servers) > 1 and (
-        all(server.gpus.count for server in servers)
-        or all(server.is_namespace for server in servers)
-    ):
+    servers = testbed.servers.values()
+    if testbed.only_namespaces or (len(servers) > 1 and all(s.gpus.count for s in servers)):
         return ""
     return "no two servers with GPUs, and no namespaces"
 

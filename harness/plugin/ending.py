@@ -1,8 +1,9 @@
-"""Ends of a run that are not its tests' ends."""
+"""Ends of a run that are not its tests' ends, and what must be taken down at any end."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -23,6 +24,35 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+class Closable(Protocol):
+    """Something that changes servers while it is open."""
+
+    def close(self) -> None:
+        """Restore the servers."""
+
+
+C = TypeVar("C", bound=Closable)
+
+
+def open_or_skip(open_runner: Callable[[], C]) -> Iterator[C]:
+    """Open a runner of collectives for a fixture; skip where the host has no program for it.
+
+    Closing it is not interrupted.
+    """
+    from lightrig.harness.bench.collectives import NoCollectivesError  # noqa: PLC0415
+    from lightrig.instruments.servers.gloo import NoPyTorchError  # noqa: PLC0415
+
+    try:
+        opened = open_runner()
+    except NoCollectivesError as error:
+        pytest.skip("; ".join(" ".join(line.split()) for line in str(error).splitlines()))
+    except NoPyTorchError:
+        pytest.skip("PyTorch is not installed")
+    yield opened
+    with uninterrupted():
+        opened.close()
 
 
 @contextmanager

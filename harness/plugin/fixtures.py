@@ -269,16 +269,10 @@ def links(bench: Bench) -> LinkObservation:
 @pytest.fixture(scope="session")
 def collectives(bench: Bench) -> Iterator[Collectives]:
     """Runner of collectives on the testbed's servers, whose state is restored afterwards."""
-    from lightrig.harness.bench.collectives import NoCollectivesError, open_collectives
-    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.harness.bench.collectives import open_collectives
+    from lightrig.harness.plugin.ending import open_or_skip
 
-    try:
-        opened = open_collectives(bench)
-    except NoCollectivesError as error:
-        pytest.skip("; ".join(" ".join(line.split()) for line in str(error).splitlines()))
-    yield opened
-    with uninterrupted():
-        opened.close()
+    yield from open_or_skip(partial(open_collectives, bench))
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,7 @@ def lacks_rails(testbed: Testbed) -> str:
 
 def lacks_virtual_time(testbed: Testbed) -> str:
     """Return why a switch cannot be silent for minutes; empty in virtual time."""
-    if any(server.address.startswith("netns://") for server in testbed.servers.values()):
+    if any(server.is_local_namespace for server in testbed.servers.values()):
         return "a namespace's time is real, and so would be its timeouts"
     return ""
 

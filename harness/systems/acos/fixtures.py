@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
     """Return why the servers of a testbed cannot select rings under traffic."""
-    if fixture == "acos_rings" and not all(
-        server.address.startswith("netns://") for server in testbed.servers.values()
-    ):
+    if fixture == "acos_rings" and not testbed.only_local_namespaces:
         return "servers that select rings under traffic are namespaces"
     return None
 

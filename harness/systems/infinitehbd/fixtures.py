@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
     """Return why no server of a testbed may be made to fail."""
-    if fixture == "infinitehbd_ring" and not all(
-        server.address.startswith("netns://") for server in testbed.servers.values()
-    ):
+    if fixture == "infinitehbd_ring" and not testbed.only_local_namespaces:
         return "a server that is a computer is not made to fail"
     return None
 

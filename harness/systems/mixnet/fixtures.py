@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,12 +22,9 @@ if TYPE_CHECKING:
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
     """Return why a testbed has no region whose packets can be led by MixNet's routes."""
-    if fixture != "mixnet_region":
-        return None
-    servers = testbed.servers.values()
-    if len(servers) > 1 and all(each.address.startswith("netns://") for each in servers):
-        return None
-    return "no two servers that are namespaces"
+    if fixture == "mixnet_region" and not testbed.only_local_namespaces:
+        return "no two servers that are namespaces"
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -35,20 +33,10 @@ def mixnet_region(bench: Bench) -> Iterator[Exchanges]:
 
     Routes and ranks are removed from the servers after the module's last test.
     """
-    from lightrig.harness.bench.collectives import NoCollectivesError
-    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.harness.plugin.ending import open_or_skip
     from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
-    from lightrig.instruments.servers.gloo import NoPyTorchError
 
-    try:
-        region = Exchanges(bench)
-    except NoCollectivesError as error:
-        pytest.skip(str(error))
-    except NoPyTorchError:
-        pytest.skip("PyTorch is not installed")
-    yield region
-    with uninterrupted():
-        region.close()
+    yield from open_or_skip(partial(Exchanges, bench))
 
 
 @pytest.fixture

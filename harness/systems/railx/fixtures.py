@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,12 +24,9 @@ if TYPE_CHECKING:
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
     """Return why a testbed has no rails that packets can be led over."""
-    if fixture != "rails":
-        return None
-    servers = testbed.servers.values()
-    if len(servers) > 1 and all(each.address.startswith("netns://") for each in servers):
-        return None
-    return "no two servers that are namespaces"
+    if fixture == "rails" and not testbed.only_local_namespaces:
+        return "no two servers that are namespaces"
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +35,10 @@ def rails(bench: Bench) -> Iterator[Rails]:
 
     Addresses, routes and ranks are removed from the servers after the module's last test.
     """
-    from lightrig.harness.bench.collectives import NoCollectivesError
-    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.harness.plugin.ending import open_or_skip
     from lightrig.harness.systems.railx.runtime.rails import Rails
-    from lightrig.instruments.servers.gloo import NoPyTorchError
 
-    try:
-        opened = Rails(bench)
-    except NoCollectivesError as error:
-        pytest.skip(str(error))
-    except NoPyTorchError:
-        pytest.skip("PyTorch is not installed")
-    yield opened
-    with uninterrupted():
-        opened.close()
+    yield from open_or_skip(partial(Rails, bench))
 
 
 @pytest.fixture

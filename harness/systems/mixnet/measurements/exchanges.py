@@ -7,16 +7,13 @@ import numpy.typing as npt
 
 from lightrig.flows import fabric_links
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.links import LINK_TIMEOUT, LinksDownError
+from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics import NotEnough, Quantile, quantile
 from lightrig.harness.systems.mixnet.planning import Failures, Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.core.collectives import ExchangeMeasurement
 from lightrig.testbeds import LightrigError, Plan
-
-POLL = 10_000_000
-"""Period at which servers are queried for their carriers, in ns."""
 
 
 class WrongExchangeError(LightrigError):
@@ -87,13 +84,7 @@ def bring_in(fabric: Fabric, over: Exchanges, plan: Plan, failures: Failures) ->
     routing = over.routing(plan, failures)
     used = {port for link in routing.links for port in (link.a, link.b)}
     used |= {port for server in routing.region.servers for port in server.packet}
-    clock = fabric.bench.clock
-    deadline = clock.now() + LINK_TIMEOUT
-    while dark := over.dark(used):
-        if clock.now() > deadline:
-            fabric.bench.check_world()
-            raise LinksDownError([(port, "carrier") for port in sorted(dark)], LINK_TIMEOUT)
-        clock.sleep(POLL)
+    await_carriers(fabric.bench, over.lanes.dark, used)
     over.route(routing)
     return routing
 

@@ -9,7 +9,6 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.recovery import Recovery
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.mixnet.measurements.exchanges import (
-    POLL,
     WrongExchangeError,
     bring_in,
 )
@@ -17,6 +16,9 @@ from lightrig.harness.systems.mixnet.planning import Failures
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.clock import Clock, Span
 from lightrig.testbeds import LightrigError, Plan
+
+POLL = 10_000_000
+"""Period at which failures are looked for, in ns."""
 
 NOTICE_TIMEOUT = 30_000_000_000
 """Timeout until a failure is noticed, in ns."""

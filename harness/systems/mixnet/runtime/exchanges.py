@@ -1,9 +1,7 @@
 """MixNet's all-to-alls among the servers of a bench: ways, lanes, and who runs them."""
 
 import shlex
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy.typing as npt
 
@@ -44,8 +42,7 @@ class Exchanges:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.testbed: Testbed = bench.testbed
-        servers = bench.testbed.servers.values()
-        if len(servers) < 2 or not all(each.address.startswith("netns://") for each in servers):
+        if not bench.testbed.only_local_namespaces:
             raise NoCollectivesError(f"{bench.testbed.path} has no two servers, all namespaces")
         self.region = Region.of(bench.testbed)
         self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
@@ -90,20 +87,17 @@ class Exchanges:
         shares: Shares = what.lanes
         return exchange_time(self.testbed, plan, routing, what.ranks, shares, TCP)
 
-    def dark(self, ports: Iterable[Port]) -> frozenset[Port]:
-        """Return the NIC ports of `ports` that have no carrier now."""
-        return frozenset(ports) - self._ask_each(LinuxServer.lit, ports)
-
     def failed(self, plan: Plan) -> Failures:
         """Return the present failures where `plan` is in place, by the servers' ports."""
         up = fabric_links(self.testbed, plan)
         ends = {port for link in up for port in (link.a, link.b)}
-        dark = self.dark(ends & self._netdevs.keys())
+        dark = self.lanes.dark(ends & self._netdevs.keys())
         if not dark:
             return Failures()
         # A server that lost one port may have lost those, too, that the plan does not use.
         owners = {port.owner for port in dark}
-        missing = self._ask_each(LinuxServer.down, (p for p in self._netdevs if p.owner in owners))
+        theirs = [port for port in self._netdevs if port.owner in owners]
+        missing = self.lanes.ask_each(LinuxServer.down, theirs)
         return diagnose(self.region, up, dark, missing)
 
     def ended(self) -> Sequence[str]:
@@ -144,22 +138,6 @@ class Exchanges:
             self._gloo.close()
         finally:
             self.lanes.close()
-
-    def _ask_each(
-        self, what: Callable[[LinuxServer, Sequence[str]], Set[str]], ports: Iterable[Port]
-    ) -> frozenset[Port]:
-        """Ask the servers of `ports` side by side, each of its own, and take all answers."""
-        asked: defaultdict[str, dict[str, Port]] = defaultdict(dict)
-        for port in ports:
-            asked[port.owner][self._netdevs[port]] = port
-        answers = self._bench.clock.parallel(
-            *(
-                partial(what, self.lanes.servers[name], list(netdevs))
-                for name, netdevs in asked.items()
-            )
-        )
-        pairs = zip(asked.values(), answers, strict=True)
-        return frozenset(netdevs[netdev] for netdevs, found in pairs for netdev in found)
 
     def _set(self, port: Port, state: str) -> None:
         self._sh(port.owner, f"ip link set {self._netdevs[port]} {state}")

@@ -1,18 +1,12 @@
 """The nodes of one row as namespaces, whose packets are led by rail."""
 
-from collections import defaultdict
-from functools import partial
-
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.collectives import NoCollectivesError
 from lightrig.harness.bench.lanes import Lanes
-from lightrig.harness.measure.links import LINK_TIMEOUT, LinksDownError
+from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
 from lightrig.instruments.servers.gloo import GlooRunner
-from lightrig.testbeds import LightrigError, Plan, Port
-
-POLL = 20_000_000
-"""Time between two queries of the servers' carriers, in ns."""
+from lightrig.testbeds import LightrigError, Plan
 
 
 class Rails:
@@ -26,7 +20,7 @@ class Rails:
 
     def __init__(self, bench: Bench) -> None:
         testbed = self._testbed = bench.testbed
-        if not all(each.address.startswith("netns://") for each in testbed.servers.values()):
+        if not testbed.only_local_namespaces:
             raise NoCollectivesError(f"{testbed.path}: not all servers are namespaces")
         self._bench = bench
         self.nodes = tuple(testbed.servers)
@@ -59,24 +53,8 @@ class Rails:
         """
         fabric.apply(plan)
         ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
-        clock = fabric.bench.clock
-        deadline = clock.now() + LINK_TIMEOUT
-        while dark := self._without_carrier(ports):
-            if clock.now() > deadline:
-                fabric.bench.check_world()
-                raise LinksDownError([(port, "carrier") for port in sorted(dark)], LINK_TIMEOUT)
-            clock.sleep(POLL)
+        await_carriers(fabric.bench, self._lanes.dark, ports)
         self.route(plan)
-
-    def _without_carrier(self, ports: set[Port]) -> set[Port]:
-        asked: defaultdict[str, dict[str, Port]] = defaultdict(dict)
-        for port in ports:
-            asked[port.owner][self._netdevs[port]] = port
-        lit = self._bench.clock.parallel(
-            *(partial(self._lanes.servers[name].lit, list(ports)) for name, ports in asked.items())
-        )
-        pairs = zip(asked.values(), lit, strict=True)
-        return ports - {ports[netdev] for ports, found in pairs for netdev in found}
 
     def close(self) -> None:
         """End the ranks, and remove addresses and routes."""
