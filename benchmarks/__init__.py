@@ -1,1 +1,1 @@
-"""What the harness itself costs: each benchmark prints a ratio against a peer or a limit."""
+"""Costs of the harness itself: each benchmark prints a ratio against a peer or a limit."""

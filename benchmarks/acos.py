@@ -1,4 +1,4 @@
-"""How fast ACOS's fabrics are generated, configured and checked, and how much memory they take.
+"""Time and memory to generate, configure and check ACOS's fabrics.
 
 Limit: 32,768 active GPUs with node and rack backups, 41,472 in all, in 60 s, for two
 parallelisms that between them move every kind of adaptation switch. Also, at 4,096 GPUs, every

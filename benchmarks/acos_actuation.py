@@ -1,4 +1,4 @@
-"""How far apart 512 serial switches complete that are actuated at once, each taking 8 ms.
+"""Skew of 512 serial switches that are actuated at once, each taking 8 ms.
 
 The drivers and their commands are those that a laboratory uses, on a pseudo-terminal for each
 switch. Limit: the last one has completed 20 ms after the first one at the latest could have, that

@@ -79,7 +79,7 @@ def looked_at(ratio: float, random: np.random.Generator) -> float:
 def sequential(
     test: SequentialTest, ratio: float, random: np.random.Generator
 ) -> tuple[float, float]:
-    """How often lines of this ratio are rejected, and how many bits it takes in the mean.
+    """Return the share of rejected lines of this ratio, and the mean number of bits taken.
 
     Between errors the likelihood falls evenly, so a line is accepted between two of them and
     rejected at one; where each of these is, `SequentialTest.decide` confirms.

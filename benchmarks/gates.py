@@ -1,4 +1,4 @@
-"""How often gates between nights raise a false alarm, and how often they see a real change.
+"""False alarm rate and power of gates between nights.
 
 Ours are held against their promise: at most 1 % where nothing changed, half a point for the
 trials being so few. Beside them are the gates of pytest-benchmark, by its own classes, which
@@ -70,7 +70,7 @@ def _rates(
     nights: int = BEFORE,
     samples: int = EVENTS,
 ) -> dict[str, float]:
-    """How often each gate calls tonight changed, where it is `by` times itself."""
+    """Return the rate at which each gate calls tonight changed, where it is `by` times itself."""
     alarms = dict.fromkeys(gates, 0)
     for _ in range(trials):
         found = draw(random, nights + 1, samples)

@@ -1,4 +1,4 @@
-"""How fast InfiniteHBD's control plane places jobs and replays a year of faults, and how large.
+"""Time and memory of InfiniteHBD's control plane: placement of jobs, a year of faults.
 
 Placement is the whole search over a fat-tree, with 5 % of the nodes faulty and 85 % of the GPUs
 wanted. Limits: a million GPUs in 2 s, 348 days for all architectures in 30 s, 1 GiB of memory;

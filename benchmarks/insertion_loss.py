@@ -58,7 +58,7 @@ def measured(bench: Bench) -> tuple[Losses, int]:
 
 
 def fixed_delays(losses: Losses) -> float:
-    """What the switch takes itself, as its truth states: its changes, windows, and answers.
+    """Return the switch's own share, by its ground truth: changes, windows and replies.
 
     Reading its circuits before and after each change is the harness's own caution, and is not
     counted.
@@ -69,7 +69,7 @@ def fixed_delays(losses: Losses) -> float:
 
 
 def one_at_a_time(bench: Bench, readings: int) -> int:
-    """How long 1,024 circuits take, made and read one by one, in virtual ns."""
+    """Return the duration of 1,024 circuits, made and read one by one, in virtual ns."""
     fabric, switch = Fabric(bench), bench.switches["ocs"]
     began = bench.clock.now()
     for ingress in range(1, 33):

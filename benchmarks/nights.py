@@ -45,7 +45,7 @@ def marked(results: Path) -> tuple[set[Mark], int, int]:
 
 
 def expected(faults: list[Fault]) -> set[Mark]:
-    """What the page should mark."""
+    """Return the series that the page should mark."""
     return {(fault.testbed, fault.night, *series) for fault in faults for series in fault.series}
 
 

@@ -1,4 +1,4 @@
-"""What Opus' control plane costs a step when switching takes no time: programs and threads alone.
+"""Cost of Opus' control plane for a step when switching takes no time: programs and threads alone.
 
 Eight emulated ranks on two rails run steps of two microbatches on the machine's own clock, with
 and without the control plane; switches obey at once and operations take no time, so that the
@@ -32,7 +32,7 @@ class Uncontrolled(Rails):
         return "rail"
 
     def after(self, rank: int, operation: Operation) -> None:
-        """Nobody is told."""
+        """Discard the message."""
 
 
 def main() -> None:

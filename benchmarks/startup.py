@@ -1,4 +1,4 @@
-"""How long commands take to start, as a ratio to Python that does nothing, side by side.
+"""Start-up time of commands, as a ratio to Python that does nothing, side by side.
 
 Every round starts each program once, so that the load of the machine meets all of them; the
 least of the rounds is what a program takes when nothing else runs. `pytest --version` is a

@@ -69,7 +69,7 @@ class Recorder:
         return int(self._ask({"folder": str(folder), "pace": pace}))
 
     def count(self, folder: Path) -> int:
-        """How much the recorder finds again."""
+        """Return the number of rows that the recorder finds again."""
         return int(self._ask({"count": str(folder)}))
 
     def _ask(self, question: dict[str, object]) -> str:
@@ -96,7 +96,7 @@ def recorder(name: str) -> Iterator[Recorder]:
 
 @dataclass
 class Tally:
-    """What became of many kills; `whole` of them were brought back with data set and report."""
+    """Outcome of many kills; `whole` of them were recovered with data set and report."""
 
     kills: int = 0
     acknowledged: int = 0

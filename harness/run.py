@@ -69,7 +69,7 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """Where the run's HTML report is written."""
+        """Path of the run's HTML report."""
         return self.folder / "report.html"
 
     def recorder(

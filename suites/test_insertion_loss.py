@@ -5,7 +5,7 @@ import pytest
 from lightrig.harness.measure.insertion_loss import NothingToMeasureError
 
 TEMPERATURES_C = (-5, 25, 50, 75)
-"""Where InfiniteHBD counted bit errors (§5.1); those of its losses are in a picture alone."""
+"""Temperatures of InfiniteHBD's bit error test (§5.1); those of its losses are only in a figure."""
 
 
 @pytest.fixture

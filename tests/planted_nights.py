@@ -30,10 +30,10 @@ class Grown:
     unit: str
     samples: int = 12
     change: float = 0.0
-    """What is added from night `at` on."""
+    """Amount added from night `at` on."""
     at: int = 0
     drift: float = 0.0
-    """What is added each night."""
+    """Amount added each night."""
     conditions: dict = field(default_factory=lambda: dict(CASE))
 
 

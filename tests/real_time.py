@@ -1,4 +1,4 @@
-"""What a machine that is slow and busy may do to real time, for all tests in one place.
+"""Tolerances of real time on a slow and busy machine, for all tests in one place.
 
 A virtual clock needs nothing of this: what takes no time there takes none, however slow the
 machine is. In real time "at once" can only be told from "after its timeout": the timeout is
@@ -16,13 +16,13 @@ LONG = 30_000_000_000
 
 
 def slack(clock: Clock) -> int:
-    """How many ns longer than what it waits for something may take."""
+    """Return the time in ns that a wait may last beyond the event it waits for."""
     return 0 if clock.virtual else SOON
 
 
 @contextlib.contextmanager
 def over_soon(*, after: int = 0) -> Iterator[None]:
-    """What is done within waits for `after` ns of real time, and for nothing else."""
+    """Check that the body waits for `after` ns of real time, and for nothing else."""
     began = time.monotonic_ns()
     yield
     took = time.monotonic_ns() - began

@@ -24,7 +24,7 @@ Routes: TypeAlias = Mapping[str, Mapping[str, Hop]]
 
 
 class LaneHop(NamedTuple):
-    """Where packets leave a server, and the port that hears them, behind a packet switch too."""
+    """The port by which packets leave a server, and the port that receives them."""
 
     port: Port
     towards: Port

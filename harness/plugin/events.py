@@ -76,7 +76,7 @@ class Events:
     def pytest_plugin_registered(
         self, plugin: object, plugin_name: str, manager: pytest.PytestPluginManager
     ) -> None:
-        """Where events take standard output, put a terminal on standard error in its place."""
+        """Move the terminal to standard error where events take standard output."""
         if self._to_stdout and plugin_name == "terminalreporter" and plugin is not self._on_stderr:
             manager.unregister(plugin)
             self._on_stderr = pytest.TerminalReporter(self._config, sys.stderr)

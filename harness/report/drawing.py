@@ -31,7 +31,7 @@ def tone(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values stand between the two ends of an axis, and what is written beside it.
+    """Positions of values between the two ends of an axis, and its labels.
 
     low, high: the values at its ends. ticks: values and their label. label: the unit, or what
     the axis says. warp: brings values to the scale that is drawn evenly; None where it is even.
@@ -116,7 +116,7 @@ class Plot:
         self._grid()
 
     def places(self, x: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Numbers, Numbers]:
-        """Where values stand in the drawing, in pixels from its upper left corner."""
+        """Return the positions of values in the drawing, in pixels from its upper left corner."""
         across = self._left + self._x.shares(x) * (self._right - self._left)
         down = self._bottom - self._y.shares(y) * (self._bottom - self._top)
         return across, down

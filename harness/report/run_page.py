@@ -163,7 +163,7 @@ def sections(
 
 
 def card_ids(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
-    """Where on the page is what a test measured: the id of a section, by the test's name."""
+    """Return the id of the section that shows a test's measurements, by the test's name."""
     prefixes = _prefixes(testbeds, run)
     return {test.name: prefixes[frame.name] for frame in run.testbeds for test in frame.tests}
 

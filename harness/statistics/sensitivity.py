@@ -178,7 +178,7 @@ def _best_at(
 
 
 def _crossing(excess: _Excess, at: float, side: int) -> float | None:
-    """Where, on one side of the best, the excess becomes zero."""
+    """Return the place, on one side of the best, at which the excess becomes zero."""
     step = 0.01
     while step <= _WIDEST_DB:
         if excess(at + side * step) > 0:

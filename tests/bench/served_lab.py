@@ -51,7 +51,7 @@ FOREIGN = frozenset({Circuit(5, 14), Circuit(8, 13)})
 """Cross-connects of somebody else."""
 
 LEFT = frozenset({Circuit(1, 9), Circuit(2, 12), Circuit(3, 11)})
-"""What people had left on the lab's own ports."""
+"""Circuits that were on the lab's own ports before."""
 
 PLACES = {name: f"{name}.invalid" for name in ("ocs", "server0", "server1")}
 
@@ -114,7 +114,7 @@ class ServedLab:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to use the lab."""
+        """Return the environment with which a process uses the lab."""
         return {
             **os.environ,
             "HOME": str(self.folder),

@@ -159,7 +159,7 @@ def test_link_opens_with_its_test(page: Page) -> None:
 
 
 def test_command_is_copied(page: Page) -> None:
-    """Where the clipboard is closed to pages, the command is selected instead."""
+    """The command is selected where the clipboard is closed to pages."""
     copy = page.locator(".lr-copy").first
     copy.click()
     page.wait_for_function("/copied|selected/.test(document.querySelector('.lr-copy').textContent)")

@@ -67,7 +67,7 @@ class Rig:
 
 
 class Line:
-    """What a person with a terminal would see."""
+    """Return the reply as a person with a terminal would see it."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -102,7 +102,7 @@ class Line:
         return self.ask(":SYST:ERR?")
 
     def try_out(self, text: str) -> str:
-        """What the instrument objects to in a command that has no answer."""
+        """Return the instrument's errors after a command that has no reply."""
         self.write(text)
         return self.error()
 

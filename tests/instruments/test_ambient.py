@@ -1,4 +1,4 @@
-"""How warm it is reaches what stands in a chamber: modules and what their light comes to."""
+"""The chamber's temperature reaches the modules in it and their light."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a user changes on a bench instrument can be put back, whatever it was."""
+"""Every setting that a user changes on a bench instrument can be restored."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -158,7 +158,7 @@ def lone_probe() -> Iterator[Probe]:
 
 
 def run_in(pid: int, *argv: str) -> str:
-    """What a command prints in the namespaces of `pid`."""
+    """Return the output of a command in the namespaces of `pid`."""
     command = kernel.enter_command(pid, argv)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

@@ -71,7 +71,7 @@ def rig(tmp_path: Path, simulated: Callable[..., Bench]) -> Callable[..., Rig]:
 
 
 def the_detector(monkeypatch: pytest.MonkeyPatch) -> list[ErrorDetector]:
-    """What really receives; filled when a bench is built."""
+    """Return the simulated detectors; filled when a bench is built."""
     made: list[ErrorDetector] = []
     begin = ErrorDetector.__init__
 

@@ -1,4 +1,4 @@
-"""How long a direction was down: from numbers and stamps, against what a world knows."""
+"""Outage of a link direction, from numbers and stamps, against the ground truth."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

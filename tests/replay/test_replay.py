@@ -89,7 +89,7 @@ class Laser(ScpiDevice):
 
 
 def script(session):
-    """What a driver might do; everything that it learns."""
+    """Query as a driver does; return all replies."""
     learnt = [session.query("*IDN?").text, session.query("POW?").text]
     for power in (1.5, -3):
         session.do(f"POW {power}")

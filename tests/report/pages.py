@@ -9,7 +9,7 @@ from typing import Any
 
 
 def packed(page: str | Path) -> dict[str, Any]:
-    """What the page's script unpacks: `html`, pytest-html's data, and `added`."""
+    """Return the data that the page's script unpacks: `html`, of pytest-html, and `added`."""
     text = page.read_text(encoding="utf-8") if isinstance(page, Path) else page
     (data,) = re.findall(r'<script id="lr-data" type="text/plain">([^<]*)</script>', text)
     found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(data)))

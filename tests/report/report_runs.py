@@ -73,7 +73,7 @@ def rows(testbed, events, *, missed=(), cost=False, skip=()):
 
 
 class Page(HTMLParser):
-    """What a fragment holds: ids, references, classes, words, and whether tags match."""
+    """Contents of a fragment: ids, references, classes, words, and whether tags match."""
 
     VOID = frozenset(("br", "input", "meta", "img", "hr"))
 

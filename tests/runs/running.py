@@ -17,7 +17,7 @@ NO_PAGE = ("-p", "no:html")
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a run."""
+    """Outcome of a run."""
 
     code: int
     output: str

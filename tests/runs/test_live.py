@@ -1,4 +1,4 @@
-"""What a run says while it goes on: to people on a terminal, and to other tools as events."""
+"""Live output of a run: on a terminal for people, as events for other tools."""
 
 import contextlib
 import json

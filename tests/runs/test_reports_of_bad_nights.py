@@ -212,7 +212,7 @@ def test_what_cannot_be_collected(nights: dict[str, Ended]) -> None:
 
 
 def test_switch_that_cannot_be_put_back(nights: dict[str, Ended]) -> None:
-    """What is raised while fixtures are taken down keeps pytest-html from its page, not us."""
+    """An error while fixtures are taken down costs pytest-html its page, not the report."""
     ended = nights["dead"]
     assert "the switch is dead" in ended.output
     words = above(ended.page)

@@ -1,4 +1,4 @@
-"""What a run prints, records and returns, from the command line on."""
+"""Output, records and exit status of runs from the command line."""
 
 import contextlib
 import json

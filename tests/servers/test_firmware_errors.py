@@ -1,4 +1,4 @@
-"""What a NIC's firmware says of wrong bits, between two readings of it."""
+"""Bit errors by a NIC's firmware, between two readings."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What docs/probe.md says, held against the real probe and against the simulated one."""
+"""docs/probe.md against the real probe and against the simulated one."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What a simulated server makes of the command lines of launchers, ours included."""
+"""Command lines of launchers, ours included, on a simulated server."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a simulated switch's losses and monitors, and with its fibers."""
+"""Faults of a simulated switch's losses, monitors and fibers."""
 
 import numpy as np
 import pytest

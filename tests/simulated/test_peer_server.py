@@ -36,7 +36,7 @@ class Echo:
 
 @pytest.fixture
 def echoes():
-    """Where an echo listens, and its sessions."""
+    """Return the address of an echo server, and its sessions."""
     clock = SystemClock()
     server = DeviceServer(clock)
     sessions = []

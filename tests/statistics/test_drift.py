@@ -63,7 +63,7 @@ def test_false_alarms_are_as_rare_as_stated(draw, rule):
 @pytest.mark.parametrize("nights", [5, 10, 30])
 @pytest.mark.parametrize("step", [0, 0.3, 1], ids="steps of {}".format)
 def test_the_rate_is_spent_and_not_hoarded(nights, step):
-    """What nights are expected to be keeps the rate whether they stand or wander."""
+    """The prediction of nights keeps the error rate, for steady and for wandering levels."""
     random = np.random.default_rng(31)
     trials = 3000
     alarms = 0

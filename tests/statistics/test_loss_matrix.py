@@ -1,4 +1,4 @@
-"""What is planted in a matrix of losses is found where it is, and nothing where nothing is."""
+"""Faults injected in a matrix of losses are found in place, and none where there is none."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ TEST = SequentialTest(good=3e-13, bad=1e-12)
 
 
 def trials(test: SequentialTest, ratio: float, count: int, gate: float) -> tuple[float, float]:
-    """How often it rejects, and how many bits it takes in the mean, looking after each gate."""
+    """Return the share of rejections and the mean number of bits, with a look after each gate."""
     generator = np.random.default_rng(7)
     rejected, total = 0, 0.0
     for _ in range(count):

@@ -143,7 +143,7 @@ def simulated_switch(
 
 
 class Line:
-    """What a person at a terminal would see."""
+    """Return the reply as a person at a terminal would see it."""
 
     def __init__(self, rig: Rig) -> None:
         self.socket = socket.create_connection((rig.host, rig.port), timeout=30)

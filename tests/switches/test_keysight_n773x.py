@@ -232,7 +232,7 @@ def test_the_command_for_a_state_names_its_first_path(ingress, letter, number):
 
 
 def typed(made: Box, *commands: str) -> list[str]:
-    """What a person at a terminal would see; commands without an answer are followed by a query."""
+    """Return the replies at a terminal; a command without a reply is followed by a query."""
     answers = []
     with socket.create_connection((made.way.host, made.way.port), timeout=30) as line:
         stream = line.makefile("rw", newline="\n")

@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def commands(switch, verb=""):
-    """What the driver sent to change circuits, or whatever starts with `verb`."""
+    """Return the driver's commands that change circuits, or those that start with `verb`."""
     wanted = (verb,) if verb else ("ENT-PATCH", "DLT-PATCH")
     pieces = (line.split(" > ", 1)[-1] for line in switch.wire() if " > " in line)
     return [":".join(text.split(":")[:3]) for text in pieces if text.startswith(wanted)]

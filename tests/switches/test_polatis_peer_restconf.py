@@ -212,7 +212,7 @@ def test_a_response_comes_when_the_light_has_moved(http, rig):
 
 
 def typed(rig, *pieces):
-    """What comes back for bytes on a bare socket, until the peer hangs up."""
+    """Return the reply to bytes on a bare socket, until the device closes it."""
     with socket.create_connection((rig.host, rig.port), timeout=30) as line:
         for piece in pieces:
             line.sendall(piece)

@@ -7,7 +7,7 @@ import pytest
 
 
 class Terminal:
-    """What a person at a terminal would see."""
+    """Return the reply as a person at a terminal would see it."""
 
     def __init__(self, rig):
         self.socket = socket.create_connection((rig.host, rig.port), timeout=30)

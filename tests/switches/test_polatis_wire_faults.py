@@ -100,7 +100,7 @@ def test_an_answer_about_another_resource(virtual, monkeypatch):
 
 @pytest.fixture
 def acknowledged_by(monkeypatch):
-    """What the switch answers to *OPC?, instead of 1."""
+    """Replies of the switch to *OPC?, instead of 1."""
 
     def make(answer):
         unchanged = ScpiServerSession._collect

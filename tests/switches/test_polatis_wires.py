@@ -45,7 +45,7 @@ def scheme(request):
 
 
 def sent(switch, pattern):
-    """What of a kind went to the switch, in order."""
+    """Return the commands of one kind that were sent to the switch, in order."""
     pieces = [*switch._commands.trace.pieces(), *switch._monitor.trace.pieces()]
     return [p.text for p in pieces if p.direction == ">" and re.search(pattern, p.text)]
 

@@ -201,7 +201,7 @@ def test_the_check_sum_is_the_documented_one() -> None:
 
 
 def typed(device: str, data: bytes) -> bytes:
-    """What a stranger with a terminal would read within half a second."""
+    """Return the bytes that another client reads within half a second."""
     line = os.open(device, os.O_RDWR | os.O_NOCTTY)
     try:
         os.write(line, data)

@@ -149,7 +149,7 @@ def mlxlink_json(sections: Sections, lists: frozenset[str]) -> str:
 
 @dataclass
 class Collective:
-    """What a run of nccl-tests measured: by size, times in µs out of place and in place."""
+    """Measurements of a run of nccl-tests: by size, times in µs out of place and in place."""
 
     name: str
     ranks: int

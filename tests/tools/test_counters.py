@@ -1,4 +1,4 @@
-"""What two readings of a counter say: never a wrong number."""
+"""Differences of two readings of a counter are never wrong numbers."""
 
 import hypothesis.strategies as st
 import pytest

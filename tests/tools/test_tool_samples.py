@@ -1,4 +1,4 @@
-"""What the parsers make of real outputs: numbers that a reader can find in the samples."""
+"""Parsers on real outputs: numbers that a reader can find in the samples."""
 
 import math
 

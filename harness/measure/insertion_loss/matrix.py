@@ -234,7 +234,7 @@ class _Measurement:
         return again
 
     def _against_their_like(self, losses: dict[Circuit, Loss]) -> dict[Circuit, Loss]:
-        """Where the input power is unknown, take losses relative to the median of the ingress."""
+        """Make losses relative to the median of the ingress where the input power is unknown."""
         unknown = [n for n in self._chain.launched if self._chain.planes[n].relative]
         for ingress in unknown:
             siblings = {c: loss for c, loss in losses.items() if c.ingress == ingress}

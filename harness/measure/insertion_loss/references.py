@@ -1,4 +1,4 @@
-"""Where references come from: a file beside the testbed, or, in simulation, a simulated person.
+"""References: from a file beside the testbed or, in simulation, from a simulated person.
 
 Those of a simulated lab are taken anew in each run, from its seed, and stored nowhere that
 hardware would look; those in a file hold for hardware alone.

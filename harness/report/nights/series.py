@@ -200,7 +200,7 @@ def _estimates(offsets: Numbers, lower: Numbers, upper: Numbers) -> dict[str, Nu
 
 @cache
 def _ranks(n: int) -> tuple[float, ...]:
-    """Where, among n samples in order, are the median, its interval, the p99 and its bound.
+    """Return the places, among n ordered samples, of median, its interval, p99 and its bound.
 
     From 0; NaN where `n` does not allow it, and halves between two samples.
     """

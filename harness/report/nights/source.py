@@ -1,4 +1,4 @@
-"""Where the nights come from: the data set in DuckDB, and what the runs kept beside it."""
+"""Source of the nights: the data set in DuckDB, and the files that runs stored beside it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -350,7 +350,7 @@ class _Client:
 
 
 class _Answers:
-    """Where the SCPI session of a client writes to, until it is no longer listened to."""
+    """Output of a client's SCPI session, until the client stops listening."""
 
     def __init__(self, client: _Client) -> None:
         self._client: _Client | None = client

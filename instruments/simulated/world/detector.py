@@ -10,7 +10,7 @@ from lightrig.instruments.simulated.world.light import LightTrace
 from lightrig.instruments.simulated.world.randomness import Chance
 
 CALIBRATED_NM = 1310.0
-"""Where a photodiode's responsivity is known best."""
+"""Wavelength at which a photodiode's responsivity is known best."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What sources confirm about the wires of a Polatis, and what none does."""
+"""Facts about the wires of a Polatis, confirmed by sources or not."""
 
 from lightrig.instruments.core.wire_facts import WireFact
 

@@ -54,7 +54,7 @@ def marks_of(history_of):
 
 @pytest.fixture
 def fold():
-    """What a page has in the fold of a quantity, from the number of its lab and its name."""
+    """Return the fold of a quantity on a page, by the number of its lab and its name."""
 
     def fold(page, lab, quantity):
         start = page.index(f'<details class="ln-quantity" id="n{lab}-{quantity}"')

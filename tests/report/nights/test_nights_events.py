@@ -1,4 +1,4 @@
-"""What was different about a lab from one night to the next."""
+"""Differences of a lab from one night to the next."""
 
 import pytest
 

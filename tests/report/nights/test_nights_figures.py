@@ -1,4 +1,4 @@
-"""Where things stand in a figure."""
+"""Positions in a figure."""
 
 import datetime
 import re

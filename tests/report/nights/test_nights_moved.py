@@ -1,4 +1,4 @@
-"""What is marked: exactly what was planted."""
+"""Exactly the injected changes are marked."""
 
 import pytest
 from planted_nights import DIRTY_FROM, MISSING, SLOW_FROM, Grown, write_nights_of

@@ -1,4 +1,4 @@
-"""What the paper's figures come to when they are computed again."""
+"""The paper's figures, computed again."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ DIFFER = {
     "faulty-nodes-p99",
     "power-nvl-36x2",
 }
-"""Where the figure as printed does not follow from what it is said to follow from."""
+"""Figures that do not follow from the inputs that the paper states."""
 
 
 @pytest.fixture(scope="module")

@@ -240,7 +240,7 @@ def test_waste_is_as_published_where_the_halves_of_a_node_stand_apart():
 
 
 def test_no_node_ever_has_to_use_its_farthest_links_on_both_sides():
-    """What three hops cannot do: see `harness.fabrics.infinitehbd.bundles`."""
+    """Clusters that three hops cannot join: see `planning.bundles`."""
     for found in clusters(5):
         for row in found.faulty:
             gaps = np.diff(np.flatnonzero(~row))

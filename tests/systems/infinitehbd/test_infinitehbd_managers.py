@@ -25,7 +25,7 @@ from lightrig.testbeds import Circuit
 
 
 def ends(wiring, taken):
-    """Where each bundle's light goes: node and bundle to the node, or to itself in loopback."""
+    """Return the end of each bundle's light: node and bundle to the node, or itself in loopback."""
     lit = {}
     for node, row in enumerate(taken.tolist()):
         for bundle, path in enumerate(row):

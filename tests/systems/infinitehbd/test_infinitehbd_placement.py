@@ -1,4 +1,4 @@
-"""Where the groups go: against brute force, against the printed text, and by what must hold."""
+"""Placement of groups against brute force, against the printed text, and by its invariants."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""What arithmetic says of the paper's figures."""
+"""The paper's figures, by arithmetic."""
 
 import pytest
 

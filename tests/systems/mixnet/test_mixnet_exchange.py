@@ -1,4 +1,4 @@
-"""What happens to every byte of an all-to-all, and to every value of an all-reduce."""
+"""Every byte of an all-to-all and every value of an all-reduce is accounted for."""
 
 from collections import Counter, defaultdict
 

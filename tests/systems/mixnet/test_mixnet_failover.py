@@ -150,7 +150,7 @@ def fabric(bench: Bench, over: Exchanges, ranks: Ranks) -> Fabric:
 
 
 def reached(over: Exchanges, source: str) -> list[str]:
-    """What a server's connections to all lanes of the others end with; refused is reached."""
+    """Return the results of connections to all lanes of other servers; refused is reached."""
     others = [a for name, own in over.lanes.addresses.items() if name != source for a in own]
     return (
         over.lanes.servers[source]

@@ -168,7 +168,7 @@ NICS = [spec.port for spec in MIXNET8.nic_ports]
 
 
 def found(**dark):
-    """What is diagnosed of ports that are dark or, None, gone; "server0_nic1" for server0.nic1."""
+    """Diagnose ports that are dark or, None, missing; "server0_nic1" for server0.nic1."""
     said = {Port(*name.split("_")): up for name, up in dark.items()}
     gone = {port for port, up in said.items() if up is None}
     return diagnose(REGION, UNIFORM, said.keys(), gone)

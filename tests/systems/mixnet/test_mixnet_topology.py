@@ -1,4 +1,4 @@
-"""How many links each pair of servers gets."""
+"""Number of links of each pair of servers."""
 
 from itertools import product
 

@@ -15,7 +15,7 @@ from lightrig.harness.systems.opus.planning.steps import pair, pipeline_step, ri
 from lightrig.harness.systems.opus.planning.topology import GiantRing
 
 PATIENCE = 0.02
-"""How likely it is that somebody who could wait does not."""
+"""Probability that a waiting participant times out."""
 LONGEST = 20_000
 """Events in a schedule; the longest that comes to an end has some two thousand."""
 
@@ -53,7 +53,7 @@ def begin(
 
 
 def choose(world: World, state: State, rng: random.Random, faults: int) -> Choice | None:
-    """What happens next; None when nothing can. Faults, while any are left, come now and then."""
+    """Return the next choice; None without any. Faults, while any are left, come now and then."""
     if faults and rng.random() < 0.1 and (options := world.faults(state)):
         return rng.choice(options)
     options = world.choices(state)
@@ -64,7 +64,7 @@ def choose(world: World, state: State, rng: random.Random, faults: int) -> Choic
 
 
 def outcome(state: State) -> str:
-    """How it ended: "done", "done on a ring", "told that no rail is left", or "stuck"."""
+    """Return the end: "done", "done on a ring", "told that no rail is left", or "stuck"."""
     if state.done:
         rings = any(isinstance(rail.topology, GiantRing) for rail in state.controller.rails)
         return "done on a ring" if rings else "done"

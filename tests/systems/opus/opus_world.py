@@ -40,7 +40,7 @@ from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
 from lightrig.testbeds import Circuit
 
 Choice = tuple[str, int]
-"""What happens next: a kind of event, and which of them."""
+"""Next event: its kind, and which of them."""
 
 
 def attachments(job: Job, rail: int, first: int = 1) -> dict[int, tuple[Attachment, Attachment]]:
@@ -55,7 +55,7 @@ def attachments(job: Job, rail: int, first: int = 1) -> dict[int, tuple[Attachme
 
 
 class Switch(NamedTuple):
-    """What a rail's switch holds, what it was told, and how far it is with the first of it."""
+    """State of a rail's switch: circuits, queued commands, and progress of the first."""
 
     held: frozenset[Circuit]
     told: tuple[Rewire, ...] = ()
@@ -90,7 +90,7 @@ def finished(shim: Shim) -> bool:
 
 @dataclass
 class World:
-    """What can happen in a state, and what it leads to.
+    """Possible events of a state, and their successors.
 
     lockstep: the ranks of one server issue each operation together, as tensor parallelism makes
         them.
@@ -136,7 +136,7 @@ class World:
     # ------------------------------------------------------------------------- choices
 
     def choices(self, state: State) -> list[Choice]:
-        """What can go on by itself: messages arrive, switches act, ranks start and end."""
+        """Return events without a fault: messages arrive, switches act, ranks start and end."""
         out: list[Choice] = [("deliver", place) for place in self._deliverable(state)]
         for rail, switch in enumerate(state.switches):
             if switch.told and not switch.dead:
@@ -160,7 +160,7 @@ class World:
             seen.add(channel(message))
 
     def timeouts(self, state: State) -> list[Choice]:
-        """Who may lose patience."""
+        """Return the timeouts that may expire."""
         out: list[Choice] = [
             ("resend", rank) for rank, shim in enumerate(state.shims) if shim.overdue()
         ]
@@ -171,7 +171,7 @@ class World:
         return out
 
     def faults(self, state: State) -> list[Choice]:
-        """What can go wrong at any time."""
+        """Return the faults that can occur at any time."""
         out: list[Choice] = []
         for place in range(len(state.mail)):
             out += [("lose", place), ("repeat", place)]
@@ -320,7 +320,7 @@ class World:
 
 
 def channel(message: Message) -> tuple[str, int]:
-    """Who says it to whom."""
+    """Return sender and receiver."""
     match message:
         case TopoWrite() | Release():
             return "from rank", message.rank

@@ -1,4 +1,4 @@
-"""What a rank's shim asks for, when, and what the printed pseudocode would do instead."""
+"""Requests of a rank's shim, and those of the printed pseudocode."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""How long does it take to join every pair of servers once?"""
+"""Time to join every pair of servers once."""
 
 import pytest
 

@@ -53,13 +53,13 @@ class Array:
 
     @property
     def part(self) -> slice:
-        """Where the states of these switches are among all states."""
+        """Slice of these switches' states in all states."""
         return slice(self.first, self.first + self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where the light of every transmit fiber arrives.
+    """Return the end at which the light of every transmit fiber arrives.
 
     Attributes:
         arrives: receive fiber that each transmit fiber lights, `DARK` where none; GPUs x lanes,

@@ -1,4 +1,4 @@
-"""Where the groups of a job go: with the line alone, and with a fat-tree behind it."""
+"""Placement of a job's groups: with the line alone, and with a fat-tree behind it."""
 
 from dataclasses import dataclass
 

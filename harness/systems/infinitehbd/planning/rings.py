@@ -19,7 +19,7 @@ from lightrig.testbeds import Circuit
 
 
 class Path(IntEnum):
-    """Where a module leads its light; exactly one path carries all of it."""
+    """Path of a module's light; exactly one path carries all of it."""
 
     EXTERNAL_1 = 1
     EXTERNAL_2 = 2

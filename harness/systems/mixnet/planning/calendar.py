@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 Phase: TypeAlias = Literal["dispatch", "combine", "combine gradient", "dispatch gradient"]
 """The four all-to-alls of a layer: two in the forward pass, two in the backward pass."""
 Knowledge: TypeAlias = Literal["gate", "predicted", "unchanged"]
-"""Where the demand comes from: the gate's own word, Copilot, or the layer before."""
+"""Source of the demand: the gate itself, Copilot, or the layer before."""
 FirstExchange: TypeAlias = Literal["block", "predict", "reuse"]
 """Strategies for the first all-to-all, whose demand is known only as it begins (§5.1)."""
 

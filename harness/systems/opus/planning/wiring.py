@@ -16,7 +16,7 @@ from lightrig.testbeds import Circuit
 
 
 class Attachment(NamedTuple):
-    """Where one port of a NIC meets the switch: its transmit and its receive fiber."""
+    """Switch ports of one port of a NIC: of its transmit and its receive fiber."""
 
     ingress: int
     egress: int
