@@ -1,4 +1,7 @@
-"""The README is true: its testbed loads, its suite is the suite, its commands exist."""
+"""The README is true: its testbed loads, its suite is the suite, its commands exist.
+
+Run as a program, it writes the table of instruments anew.
+"""
 
 import re
 import subprocess
@@ -9,10 +12,30 @@ import duckdb
 import pytest
 
 from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.instruments.core.models import models
+from lightrig.instruments.core.registry import driver
 from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+TABLE = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
+OURS = "lightrig."
+"""Start of the modules of Lightrig's own drivers; other packages may be installed here."""
+
+
+def instruments() -> str:
+    """Return the table of models: kind, name and address schemes of each driver."""
+    rows = []
+    for model, entry in models().items():
+        if entry.value.startswith(OURS):
+            package = entry.value.split(".")[2]
+            kind = {"switches": "optical switch"}.get(package, package.removesuffix("s"))
+            schemes = ", ".join(f"`{scheme}://`" for scheme in driver(model).schemes)
+            rows.append(f"| {kind.replace('_', ' ')} | `{model}` | {schemes} |")
+    return (
+        "\n".join(["| kind | `model:` | `address:` |", "| --- | --- | --- |", *sorted(rows)])
+        + "\n\n"
+    )
 
 
 def _block(language: str) -> str:
@@ -33,6 +56,12 @@ def test_the_suite_is_the_one_that_runs():
     suite = (ROOT / "suites" / "test_reconfiguration.py").read_text()
     assert shown[0] in suite
     assert "\n".join(shown[2:]).strip() in suite
+
+
+def test_the_table_of_instruments_is_that_of_the_drivers():
+    shown = TABLE.search(README)
+    assert shown is not None
+    assert shown[0] == instruments(), f"run: python {Path(__file__).relative_to(ROOT)}"
 
 
 @pytest.mark.parametrize("target", re.findall(r"(?:`|    )make (\w+)", README))
@@ -66,3 +95,7 @@ def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
     assert duckdb.sql(query[0]).fetchall() == [
         ("opus", "reconfiguration.signal_recovered", 1, 40.0)
     ]
+
+
+if __name__ == "__main__":
+    (ROOT / "README.md").write_text(TABLE.sub(lambda _: instruments(), README), encoding="utf-8")
