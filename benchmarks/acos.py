@@ -8,6 +8,7 @@ single failed rack and a sample of failed nodes, and all pairs of failed nodes i
 import resource
 import time
 from collections import Counter
+from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -15,12 +16,30 @@ import numpy as np
 from lightrig.harness.systems.acos.claims_mechanisms import rack
 from lightrig.harness.systems.acos.planning.datacentre import Hall, build_hall
 from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
-from lightrig.harness.systems.acos.planning.failures import offset_pairs
+from lightrig.harness.systems.acos.planning.rack import Rack
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
+from lightrig.harness.systems.acos.planning.rings import NODES
 
 LIMIT_S = 60.0
 LARGEST = Hall(8, (4, 2), node_backups=True, rack_backups=True)
 JOBS = ((8, 8, 64), (4, 4, 16))
+
+
+def offset_pairs(rack: Rack, tp: int, *, free: bool) -> Mapping[str, int]:
+    """Outcomes of all pairs of one spare node in each of two racks.
+
+    free: whether the controller may choose the direction of a rack's shift; otherwise it is
+    fixed, and alternates from rack to rack, as §4.3 has it.
+    """
+    degrees = next(d for d in supported(rack.spec) if d.tp == tp and d.pp == rack.spec.stages // 2)
+    found: Counter[str] = Counter()
+    for spare in product(range(NODES + 1), repeat=2):
+        choices = product((False, True), repeat=2) if free else [(False, True)]
+        matched = any(
+            not topology_errors(rack, configure(rack, degrees, spare, lefts)) for lefts in choices
+        )
+        found["matched" if matched else "shuffled"] += 1
+    return dict(found)
 
 
 def main() -> None:

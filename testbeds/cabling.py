@@ -121,12 +121,6 @@ class Cabling:
             raise NoLightPathError(f"circuit {circuit} has no light path: {' and '.join(dark)}")
         return transmitter, receiver
 
-    def fiber_loss_db(self, switch: str, circuit: Circuit) -> float:
-        """Return the loss of both fibers of `circuit` in dB; raises `NoLightPathError`."""
-        transmitter, _ = self.light_path(switch, circuit)
-        into, out = self.fiber_from(transmitter), self.fiber_from(Port(switch, str(circuit.egress)))
-        return sum(fiber.loss_db for fiber in (into, out) if fiber)
-
     def circuits_for_link(self, a: Port, b: Port) -> Plan:
         """Return the plan of the two circuits that join `a` and `b`.
 

@@ -40,13 +40,6 @@ def ring_order(servers: Sequence[str], links: Iterable[Link]) -> tuple[str, ...]
     return tuple(path)
 
 
-def missing_links(ring: Sequence[str], links: Iterable[Link]) -> list[tuple[str, str]]:
-    """The pairs of neighbours in `ring` that have no link."""
-    joined = {frozenset((link.a.owner, link.b.owner)) for link in links}
-    pairs = zip(ring, [*ring[1:], ring[0]], strict=True)
-    return [pair for pair in pairs if frozenset(pair) not in joined]
-
-
 def _graph(servers: Sequence[str], links: Iterable[Link]) -> nx.Graph:
     graph = nx.Graph()
     graph.add_nodes_from(servers)

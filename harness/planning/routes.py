@@ -111,11 +111,6 @@ def crossings(routes: Routes) -> Counter[Port]:
     )
 
 
-def hop_count(routes: Routes, source: str, sink: str) -> int:
-    """Return the number of links that packets from `source` to `sink` cross."""
-    return len(_ports_between(routes, source, sink))
-
-
 def _ports_between(routes: Routes, source: str, sink: str) -> list[Port]:
     ports = []
     while source != sink:

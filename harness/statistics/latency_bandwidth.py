@@ -44,11 +44,6 @@ class LatencyBandwidth:
         """The time of `size` bytes by the fit."""
         return self.latency + _BYTE_NS * size / self.bandwidth
 
-    @property
-    def half_size(self) -> float:
-        """The size in bytes that reaches half of the bandwidth, n_1/2."""
-        return self.latency * self.bandwidth / _BYTE_NS
-
 
 @dataclass(frozen=True, slots=True)
 class NoLine:

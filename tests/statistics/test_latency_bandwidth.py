@@ -27,7 +27,7 @@ def test_a_line_without_noise_is_found(latency: float, rate: float) -> None:
     assert found.bandwidth == pytest.approx(rate, rel=1e-6)
     assert found.latency == pytest.approx(latency, rel=1e-6)
     assert found.misfit < 1e-6
-    assert found.time_ns(found.half_size) == pytest.approx(2 * found.latency)
+    assert found.time_ns(1e6) == pytest.approx(found.latency + 8e15 / found.bandwidth)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:

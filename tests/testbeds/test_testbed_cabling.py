@@ -47,7 +47,6 @@ def test_both_ends_of_a_fiber():
 
 def test_a_circuit_is_valid_only_where_the_light_goes():
     assert PAIR.light_path("ocs", Circuit(1, 10)) == (A, B)
-    assert PAIR.fiber_loss_db("ocs", Circuit(1, 10)) == 0.5
     with pytest.raises(NoLightPathError, match=r"no fiber ends at ocs\.3"):
         PAIR.light_path("ocs", Circuit(3, 10))
     with pytest.raises(NoLightPathError, match=r"no fiber starts at ocs\.11"):

@@ -203,7 +203,9 @@ def test_packet_switches_instruments_and_losses(write):
     assert cabling.egress_of(Port("server0", "nic0")) == ("ocs", 6)
     (circuit,) = testbed.plans["probe"].circuits["ocs"]
     assert cabling.light_path("ocs", circuit) == (Port("laser", "1"), Port("meter", "2"))
-    assert cabling.fiber_loss_db("ocs", circuit) == 0.3
+    into = cabling.fiber_from(Port("laser", "1"))
+    assert into is not None
+    assert into.loss_db + cabling.fiber_to(Port("meter", "2")).loss_db == 0.3
     assert len(testbed.links("pair")) == 1
     assert testbed.links("probe") == ()
     assert cabling.ingress_of(Port("server0", "nic1")) is None

@@ -1,16 +1,29 @@
 """Clusters of 16 to 144 GPUs: topologies traced from switch states, with and without failures."""
 
 import dataclasses
+from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from lightrig.harness.systems.acos.claims_mechanisms import rack
-from lightrig.harness.systems.acos.planning.failures import outcome, pairs_of_gpus, recover
+from lightrig.harness.systems.acos.planning.failures import outcome, recover
 from lightrig.harness.systems.acos.planning.optics import CROSS, FabricError, selected
 from lightrig.harness.systems.acos.planning.rack import Degrees
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
 from lightrig.harness.systems.acos.planning.rings import BACKUP, MERGES, NODES, shifted
+
+
+def pairs_of_gpus(rack, degrees):
+    """Number of pairs of failed GPUs by what becomes of the job."""
+    found, known = Counter(), {}
+    for pair in combinations(range(rack.spec.gpus), 2):
+        units = frozenset(rack.node_of(gpu) for gpu in pair)
+        if units not in known:
+            known[units] = outcome(recover(rack, degrees, pair))
+        found[known[units]] += 1
+    return dict(found)
 
 
 @pytest.mark.parametrize("name", ["16", "64"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from systems.opus.opus_link_events import parse_link_events
 
 from lightrig.harness.claims import check_claims, load_published
 from lightrig.harness.claims.published import PUBLISHED
@@ -15,7 +16,6 @@ from lightrig.harness.statistics.lognormals import Lognormal, fit_lognormals, pr
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.systems.opus.claims import COMPUTED, step_seconds
 from lightrig.harness.systems.opus.planning.costs import GB200, H200, advantage, packet_switch_ports
-from lightrig.harness.systems.opus.planning.link_events import parse_link_events
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.step_time import (
     Flow,

@@ -4,16 +4,15 @@ A failed GPU or NIC takes its node with it, since GPUs of a node share DP and PP
 resilience switch leads elsewhere (§4.3, failure units); a failed 1xN counts as a failed GPU.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.optics import BAR, CROSS, DARK, Ints, selected
 from lightrig.harness.systems.acos.planning.rack import Degrees, Plan, Rack
-from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
+from lightrig.harness.systems.acos.planning.rack_plans import configure, topology_errors
 from lightrig.harness.systems.acos.planning.rings import BACKUP, NODES, Topology
 
 _DIMENSIONS: tuple[Topology, ...] = ("TP", "DP", "PP")
@@ -112,18 +111,6 @@ def half_of(rack: Rack, degrees: Degrees, half: int, spare: Sequence[int]) -> Pl
     return Plan(Degrees(4, pp, dp // 2, degrees.ep), states, base.choice, ranks)
 
 
-def pairs_of_gpus(rack: Rack, degrees: Degrees) -> Mapping[str, int]:
-    """Number of pairs of failed GPUs by what becomes of the job."""
-    found: Counter[str] = Counter()
-    known: dict[frozenset[tuple[int, int]], str] = {}
-    for pair in combinations(range(rack.spec.gpus), 2):
-        units = frozenset(rack.node_of(gpu) for gpu in pair)
-        if units not in known:
-            known[units] = outcome(recover(rack, degrees, pair))
-        found[known[units]] += 1
-    return dict(found)
-
-
 def outcome(recovery: Recovery) -> str:
     """Class of a recovery: restored, shuffled, degraded or lost."""
     if recovery.plan is not None:
@@ -172,20 +159,3 @@ def suspects(rack: Rack, plan: Plan, topology: Topology, dark: Sequence[int]) ->
     return [
         switch for switch, fibers in rack.fabric.crossed(states).items() if sorted(fibers) == wanted
     ]
-
-
-def offset_pairs(rack: Rack, tp: int, *, free: bool) -> Mapping[str, int]:
-    """Outcomes of all pairs of one spare node in each of two racks.
-
-    free: whether the controller may choose the direction of a rack's shift; otherwise it is
-    fixed, and alternates from rack to rack, as §4.3 has it.
-    """
-    degrees = next(d for d in supported(rack.spec) if d.tp == tp and d.pp == rack.spec.stages // 2)
-    found: Counter[str] = Counter()
-    for spare in product(range(NODES + 1), repeat=2):
-        choices = product((False, True), repeat=2) if free else [(False, True)]
-        matched = any(
-            not topology_errors(rack, configure(rack, degrees, spare, lefts)) for lefts in choices
-        )
-        found["matched" if matched else "shuffled"] += 1
-    return dict(found)

@@ -30,7 +30,7 @@ class Array:
     """Equal switches with one purpose, in an array of `shape`.
 
     Attributes:
-        name: unique in its fabric; `Fabric.switch_name` numbers the switches in it.
+        name: unique in its fabric.
         purpose: the adaptation or resilience that they serve, a row of a table of costs.
         dimension: the topology that they belong to, or "all" for selection.
         inputs: ports where light enters, `shape` followed by the number of inputs.
@@ -157,14 +157,6 @@ class Fabric:
         for array in self.arrays.values():
             found[array.purpose, array.dimension, array.kind] += array.count
         return found
-
-    def switch_name(self, switch: int) -> str:
-        """Name of a switch: that of its array, and its place there."""
-        for array in self.arrays.values():
-            if array.first <= switch < array.first + array.count:
-                place = np.unravel_index(switch - array.first, array.shape)
-                return f"{array.name}[{','.join(map(str, place))}]"
-        raise FabricError(f"switch {switch} is none of {self._switches}")
 
     def trace(self, states: States, broken: Ints | None = None) -> Trace:
         """Follow the light of every transmit fiber through switches in `states`.

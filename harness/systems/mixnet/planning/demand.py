@@ -48,11 +48,6 @@ class Placement:
         server_of[rank] = to
         return replace(self, server_of=tuple(server_of))
 
-    def replaced(self, server: int, by: int) -> "Placement":
-        """The placement after all ranks of `server` went to server `by`."""
-        moved = tuple(by if at == server else at for at in self.server_of)
-        return replace(self, server_of=moved)
-
 
 def dispatched(tokens: int, load: npt.ArrayLike, ranks: int) -> Matrix:
     """Return the tokens from each rank to each expert where all gates choose by `load`.
