@@ -16,7 +16,7 @@ _MOST = 12
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a test ended in the last run of a night that has it.
+    """Outcome of a test in the last run of a night that has it.
 
     reason: the failure, or what is missing for a verdict; empty where the run keeps none.
     """
