@@ -27,7 +27,7 @@ def test_an_empty_password_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["env:LAB_NOWHERE", "file:/nonexistent/login"])
-def test_what_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credential_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAB_NOWHERE", raising=False)
     with pytest.raises(CredentialError, match=name):
         look_up(name)
@@ -40,7 +40,7 @@ def test_unsupported_places(name: str) -> None:
 
 
 @pytest.mark.parametrize("stored", ["", SECRET, f":{SECRET}"])
-def test_what_is_malformed_is_not_repeated(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_credential_is_not_repeated(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_LOGIN", stored)
     with pytest.raises(CredentialError, match="user:password") as malformed:
         look_up("env:LAB_LOGIN")

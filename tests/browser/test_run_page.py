@@ -170,7 +170,7 @@ def test_command_is_copied(page: Page) -> None:
     page.wait_for_function("command => getSelection().toString() === command", arg=command)
 
 
-def test_what_a_test_added_is_shown(page: Page) -> None:
+def test_content_that_a_test_added_is_shown(page: Page) -> None:
     page.evaluate("location.hash = '#test=test_seen.py::test_with_pictures%5Blab%5D'")
     page.wait_for_function("document.images.length === 1 && document.images[0].complete")
     expect(page.locator("#own-figure")).to_have_text("a figure of its own")

@@ -104,7 +104,7 @@ def test_rows_of_another_testbed_answer_where_the_claim_names_it(lab, check):
     assert check(named)["turnaround"].outcome == "agrees"
 
 
-def test_what_differs_differs(lab, check):
+def test_values_beyond_the_tolerance_differ(lab, check):
     lab(*acknowledged(46), moving=4)
     assert check()["turnaround"].outcome == "differs"
 
@@ -154,7 +154,7 @@ def test_a_time_counts_from_another_one_port_an_event(lab, check):
     assert (found.value.lower, found.value.upper) == (75_000, 750_000)
 
 
-def test_what_the_observers_cannot_tell_is_no_agreement(lab, check):
+def test_values_within_the_observers_uncertainty_are_no_agreement(lab, check):
     lab(*waits(width=MS))
     assert check()["wait"].outcome == "cannot tell"
 
@@ -212,7 +212,7 @@ def test_a_terminal_of_80_columns_shows_notes_errata_and_reasons(run, lab, termi
     assert "no value: 2 not measured" in words
 
 
-def test_what_differs_is_status_1(run, lab):
+def test_a_claim_that_differs_exits_with_status_1(run, lab):
     lab(*acknowledged(46), moving=4)
     assert run().exit_code == 1
 

@@ -106,7 +106,7 @@ def test_a_formula_and_draws_answer_by_name(path, tmp_path):
         ),
     ],
 )
-def test_what_cannot_answer_is_named_with_its_place(path, old, new, what):
+def test_a_claim_that_cannot_be_computed_is_named_with_its_place(path, old, new, what):
     path.write_text(YAML.replace(old, new))
     with pytest.raises(TestbedError, match=what):
         load_published(path)

@@ -103,7 +103,7 @@ def test_the_interval_of_a_mean_covers_it_at_its_confidence():
     assert 930 <= covered <= 970
 
 
-def test_what_the_observer_could_not_tell_widens_a_mean():
+def test_the_observers_uncertainty_widens_a_mean():
     sample = np.random.default_rng(1).normal(5, 2, 20)
     sharp, blurred = estimate("mean", sample, sample), estimate("mean", sample - 1, sample + 1)
     assert blurred.lower == pytest.approx(sharp.lower - 1)

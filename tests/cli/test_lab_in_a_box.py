@@ -212,7 +212,7 @@ def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
         socket.create_connection(lab.address("server0"))
 
 
-def test_without_sshd_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_sshd_the_package_to_install_is_named(tmp_path: Path) -> None:
     (tmp_path / "box.yaml").write_text(BOX)
     program = "import shutil; shutil.which = lambda *_, **__: None; " + LIGHTRIG[2]
     done = subprocess.run(

@@ -39,7 +39,7 @@ def test_a_plan_is_listed_by_circuit(tmp_path):
     assert (first["from"], first["to"]) == ("server0.nic0.p0", "server1.nic0.p0")
 
 
-def test_what_changes_between_two_plans(tmp_path):
+def test_changes_between_two_plans_are_listed(tmp_path):
     result = run("plan", describe(tmp_path), "crossed", "--from", "straight", "--json")
     found = {what: set() for what in ("made", "unmade")}
     for row in json.loads(result.stdout):
@@ -100,7 +100,7 @@ def test_servers_need_not_answer(lab):
     assert lab.switch.circuits() == LEFT | FOREIGN
 
 
-def test_somebody_elses_port_is_never_touched(lab):
+def test_ports_of_others_are_never_touched(lab):
     set_circuits(lab.switch, [Circuit(1, 15)])
     result = run("apply", lab.file, "straight")
     assert result.exit_code == 3

@@ -111,7 +111,7 @@ def test_a_serial_instrument_is_a_terminal(served: Served) -> None:
         os.close(line)
 
 
-def test_a_stranger_is_answered_over_a_bare_socket(served: Served) -> None:
+def test_any_client_is_answered_over_a_bare_socket(served: Served) -> None:
     ocs = served.of("ocs")
     with socket.create_connection(("127.0.0.1", served.first_port), timeout=30) as line:
         line.sendall(f"ACT-USER::{ocs['user']}:7::{ocs['password']};".encode())
@@ -121,7 +121,7 @@ def test_a_stranger_is_answered_over_a_bare_socket(served: Served) -> None:
     assert b"M  7 COMPLD" in answer
 
 
-def test_what_is_written_is_right(served: Served) -> None:
+def test_the_written_testbed_is_valid(served: Served) -> None:
     checked = CliRunner().invoke(application(), ["check", str(served.file)])
     assert checked.exit_code == 0, checked.stderr
     known = served.file.with_name("served.known_hosts").read_text().splitlines()
@@ -131,7 +131,7 @@ def test_what_is_written_is_right(served: Served) -> None:
         assert comment in text
 
 
-def test_what_is_written_is_measured_as_if_it_were_hardware(
+def test_the_written_testbed_is_measured_like_hardware(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     login = f"{served.of('ocs')['user']}:{served.of('ocs')['password']}"

@@ -31,7 +31,7 @@ def test_sleeping_takes_its_time(clock):
     assert 20 * MS <= clock.now() - began < SOON
 
 
-def test_what_is_due_happens_in_order_and_not_early(clock):
+def test_due_actions_run_in_order_and_not_early(clock):
     happened = []
     done, reported = clock.event(), clock.event()
     clock.schedule(clock.now(), "a", reported.wait)  # else what is reported first may happen first

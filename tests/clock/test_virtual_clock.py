@@ -35,7 +35,7 @@ def test_a_sleep_in_which_nothing_is_due_needs_no_other_thread():
     clock.close()
 
 
-def test_what_is_due_at_the_end_of_a_sleep_happens_before_it_returns(clock):
+def test_an_action_due_at_the_end_of_a_sleep_runs_before_it_returns(clock):
     due = []
     clock.schedule(10 * MS, "a", lambda: due.append(clock.now()))
     clock.sleep(10 * MS)

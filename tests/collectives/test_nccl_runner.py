@@ -183,7 +183,7 @@ def test_namespaces_have_no_gpus() -> None:
         (lambda text: "", "table"),
     ],
 )
-def test_what_was_printed_must_be_what_was_asked_for(
+def test_printed_operation_must_be_the_requested_one(
     bench: Bench,
     giant_ring: Fabric,
     tamper: Callable[[Callable[[str], str]], None],

@@ -75,7 +75,7 @@ def test_latency_is_that_of_two_nics_and_a_fiber(opus: Testbed) -> None:
     assert router.route("server0", "server2").latency_ns == 1500
 
 
-def test_who_is_joined(opus: Testbed) -> None:
+def test_joined_servers_are_those_of_the_plan(opus: Testbed) -> None:
     assert joined_servers(opus, opus.links("east-west")) == (
         ("server0", "server2"),
         ("server1", "server3"),

@@ -127,7 +127,7 @@ def test_a_textbook_case() -> None:
     assert rates == pytest.approx([1e9, 1e9, 1e9, 4e9])
 
 
-def test_what_slower_flows_have_stays_taken() -> None:
+def test_the_share_of_slower_flows_stays_taken() -> None:
     """Three levels: two flows are held back elsewhere, and the third has the rest."""
     network = Network((Edge("a", "d", 1e9), Edge("b", "d", 2e9), Edge("d", "e", 10e9)))
     rates, _ = rates_of(network, [Flow("a", "e", 1), Flow("b", "e", 1), Flow("d", "e", 1)])

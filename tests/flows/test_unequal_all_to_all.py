@@ -78,7 +78,7 @@ def test_each_lane_has_a_route() -> None:
     assert loads(router, step.flows).tolist() == [1_000_000] * 4
 
 
-def test_what_is_no_matrix_of_traffic() -> None:
+def test_an_invalid_traffic_matrix_is_refused() -> None:
     with pytest.raises(ScheduleError, match="2 ranks to as many"):
         unequal_all_to_all(ranks(2), [[[0, 1]]])
     with pytest.raises(ScheduleError, match="from 0"):

@@ -94,7 +94,7 @@ def test_light_is_switched_off_first_and_on_last(laser):
     ]
 
 
-def test_what_is_within_the_tolerance_is_not_sent_again(laser):
+def test_a_setting_within_its_tolerance_is_not_sent_again(laser):
     restore = laser.snapshot([1])
     laser.values[":SOUR1:WAV"] = "1550.005E-9"
     restore()

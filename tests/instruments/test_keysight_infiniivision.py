@@ -75,7 +75,7 @@ def test_power_is_what_the_photodiode_makes_of_light(scope, driver):
     assert np.max(np.abs(again.milliwatt)) < 0.05
 
 
-def test_what_came_before_the_trigger_is_in_the_record_as_well(scope, driver):
+def test_the_record_includes_samples_before_the_trigger(scope, driver):
     do = driver.write
     for command in (":TIM:RANG 2MS", ":TIM:POS 0", ":WAV:POIN 1000", ":WAV:FORM ASC", ":SING"):
         do(command)
@@ -107,7 +107,7 @@ def test_a_record_that_it_does_not_have_is_refused(driver, samples, period):
 
 
 @pytest.mark.parametrize(("samples", "period"), [(10, US), (5_000_000, US), (1000, 10**12)])
-def test_what_it_cannot_do_is_denied(driver, samples, period):
+def test_an_unsupported_setting_is_denied(driver, samples, period):
     with pytest.raises(DeniedError) as denied:
         driver.log(1, samples=samples, period=period)
     assert denied.value.code == "-222"

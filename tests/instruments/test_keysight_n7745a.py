@@ -117,7 +117,7 @@ def test_with_light_on_it_there_is_no_zeroing(meter, driver):
         ({"wavelength_nm": 1310.0, "averaging": 20_000 * MS}, "-222"),
     ],
 )
-def test_what_the_meter_cannot_do_is_denied(driver, setting, code):
+def test_an_unsupported_setting_of_the_meter_is_denied(driver, setting, code):
     with pytest.raises(DeniedError) as denied:
         driver.prepare([1], **setting)
     assert denied.value.code == code

@@ -100,7 +100,7 @@ def test_channels_are_independent(box, driver):
 
 
 @pytest.mark.parametrize("decibel", [-1.0, 45.5, 400.0])
-def test_what_it_cannot_attenuate_is_denied(driver, decibel):
+def test_an_attenuation_out_of_range_is_denied(driver, decibel):
     with pytest.raises(DeniedError) as denied:
         driver.set_attenuation(1, decibel)
     assert denied.value.code == "-222"

@@ -76,7 +76,7 @@ def test_tuning_takes_longer_the_further_it_goes(laser, driver):
 @pytest.mark.parametrize(
     ("verb", "value"), [("set_wavelength", 1310.0), ("set_power", 20.0), ("set_power", -60.0)]
 )
-def test_what_it_cannot_do_is_denied(driver, verb, value):
+def test_an_unsupported_setting_is_denied(driver, verb, value):
     with pytest.raises(DeniedError) as denied:
         getattr(driver, verb)(1, value)
     assert denied.value.code == "-222"

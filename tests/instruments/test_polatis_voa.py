@@ -106,7 +106,7 @@ def test_channels_are_the_egress_ports_that_the_testbed_names(voa, ports, size):
 
 
 @pytest.mark.parametrize(("channel", "decibel"), [(0, 1.0), (5, 1.0), (1, -1.0), (1, math.nan)])
-def test_what_cannot_be_is_never_sent(voa, channel, decibel):
+def test_an_impossible_setting_is_never_sent(voa, channel, decibel):
     _, driver = voa(ports="5-8")
     with pytest.raises(DeniedError) as raised:
         driver.set_attenuation(channel, decibel)

@@ -95,7 +95,7 @@ def test_without_a_sensor_there_is_no_reading(in_virtual_time):
 @pytest.mark.parametrize(
     "setting", [{"wavelength_nm": 400.0}, {"wavelength_nm": 1310.0, "averaging": 60_000 * MS}]
 )
-def test_what_the_meter_cannot_do_is_denied(driver, setting):
+def test_an_unsupported_setting_of_the_meter_is_denied(driver, setting):
     with pytest.raises(DeniedError) as denied:
         driver.prepare([1], **setting)
     assert denied.value.code == "-222"

@@ -83,7 +83,7 @@ def the_detector(monkeypatch: pytest.MonkeyPatch) -> list[ErrorDetector]:
     return made
 
 
-def test_what_is_counted_is_recorded_with_all_that_held(rig: Callable[..., Rig]) -> None:
+def test_counts_are_recorded_with_their_conditions(rig: Callable[..., Rig]) -> None:
     lab = rig()
     lab.errors().count(2)
     ratios, errors = lab.of("bit_error_ratio"), lab.of("bit_errors")
@@ -204,7 +204,7 @@ def test_counters_that_begin_anew_in_mid_gate_void_it(rig: Callable[..., Rig]) -
     assert void.subject == "server0.nic0.p0"
 
 
-def test_where_a_driver_counts_nothing_the_firmware_is_asked(
+def test_firmware_is_queried_where_the_driver_counts_nothing(
     rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lightrig.instruments.servers.port_errors._BITS", "no_such_counter")
@@ -224,7 +224,7 @@ def test_where_a_driver_counts_nothing_the_firmware_is_asked(
         measure_port_errors(lab.bench, lab.measure, [port], "before")
 
 
-def test_a_chamber_that_does_not_get_there_is_said_so(rig: Callable[..., Rig]) -> None:
+def test_a_chamber_that_misses_its_temperature_is_reported(rig: Callable[..., Rig]) -> None:
     lab = rig()
 
     class Broken:

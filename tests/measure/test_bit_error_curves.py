@@ -49,7 +49,7 @@ def test_the_interval_holds_the_truth_though_the_power_is_noisy() -> None:
     assert np.median([one.misfit for each in curves for one in each.found]) > 0.05
 
 
-def test_what_is_exact_is_known_more_exactly() -> None:
+def test_exact_powers_give_narrower_intervals() -> None:
     random = np.random.default_rng(4)
     (noisy,) = fit(swept(random, POWERS, noise_db=0.02), [1e-12], 0.95).found
     (exact,) = fit(swept(random, POWERS), [1e-12], 0.95).found

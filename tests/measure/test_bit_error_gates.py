@@ -90,7 +90,7 @@ def test_a_planned_gate_passes_without_an_error(
     assert judge_counts(stated, [one]).outcome != "pass"
 
 
-def test_a_plan_says_how_long_it_takes_and_what_it_shows() -> None:
+def test_a_gate_plan_states_its_duration_and_claim() -> None:
     words = str(plan_gate(1e-12, 0.95, RATE))
     assert "30.3 s" in words
     assert "3e+12 bits" in words
@@ -122,7 +122,7 @@ def test_a_gate_bounds_the_ratio_exactly(clock: Clock) -> None:
         ({}, 0.99, "the signal was lost for a while, or its counters began anew"),
     ],
 )
-def test_what_counted_nothing_is_not_zero_errors(
+def test_a_void_gate_is_not_zero_errors(
     clock: Clock, wrong: dict[str, object], compared: float, said: str
 ) -> None:
     counted = count_for(Line(clock, 0.0, wrong, compared), plan_gate(1e-12, 0.95, RATE))
@@ -190,7 +190,7 @@ def test_the_worst_gate_speaks_for_all() -> None:
     assert (verdict.n, verdict.exceeding) == (3, 1)
 
 
-def test_a_gate_that_decides_nothing_says_how_many_bits_more() -> None:
+def test_an_undecided_gate_states_the_further_bits() -> None:
     verdict = judge_counts(LIMIT, [counted_as(0), counted_as(30)])
     assert verdict.outcome == "not enough data"
     assert verdict.needed is not None

@@ -65,7 +65,7 @@ def test_fibers_alone_need_no_plan(lab: Lab) -> None:
     assert plan_of_loop(testbed, BER) is None
 
 
-def test_light_that_does_not_come_back_is_said_so(lab: Lab) -> None:
+def test_a_missing_loopback_is_reported(lab: Lab) -> None:
     testbed = lab('["1>6"]', "[]")
     with pytest.raises(
         NoLoopbackPathError, match=r"no plan of .* leads the light of ber.1 back to it"
@@ -93,7 +93,7 @@ def opened(testbed: Testbed) -> Bench:
     return bind(testbed, "simulated", seed=2)
 
 
-def test_the_monitor_behind_the_attenuator_says_what_arrives(lab: Lab) -> None:
+def test_the_attenuators_monitor_measures_the_received_power(lab: Lab) -> None:
     bench = opened(lab())
     try:
         voa = bench.instruments["voa"]

@@ -97,7 +97,7 @@ def test_a_weaker_circuit_does_not_hide_the_dark_before_it():
     assert [edge.rising for edge in edges(log)] == [False, True]
 
 
-def test_light_that_only_gets_weaker_is_not_gone():
+def test_weaker_light_is_no_loss_of_signal():
     log = log_of_light([(0, 1.0), (100 * US, 0.6)], 500)
     assert edges(log) == []
     assert [edge.rising for edge in edges(log, least_db=2.0)] == [False]

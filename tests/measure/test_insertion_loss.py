@@ -97,7 +97,7 @@ def test_each_cause_of_doubt_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("settle", ["43 ms", "70 ms"])
-def test_light_that_settles_after_the_switch_said_done_is_waited_for(tmp_path, settle):
+def test_settling_after_the_acknowledgement_is_awaited(tmp_path, settle):
     with polatis(tmp_path, settle=settle) as bench:
         losses = measured(bench)
         held = list(inside(losses, bench))
@@ -198,7 +198,7 @@ def test_a_reference_that_does_not_hold_makes_losses_relative(tmp_path, spoil):
         assert chain.relative(chain.ingress[0], chain.egress[0]) is None
 
 
-def test_what_two_references_share_is_in_no_loss_between_them(tmp_path):
+def test_the_common_error_of_two_references_is_in_no_loss(tmp_path):
     with polatis(tmp_path, ports=2) as bench:
         (good, *_) = [each for each in references_of(bench).sets if each.wavelength_nm == 1310]
         known = {f: getattr(good, f) for f in good.__slots__} | {"common_db": 0.5}
@@ -229,7 +229,7 @@ def test_references_need_a_source_and_a_meter(tmp_path):
         take_references(bench, lambda source, sink: lambda: None)
 
 
-def test_what_other_channels_show_is_against_the_first(tmp_path):
+def test_other_channels_are_compared_with_the_first(tmp_path):
     with metered(tmp_path) as bench:
         of_meter = references_of(bench).sets[-1]
     assert of_meter.offsets[Port("meter", "1")] == 0
@@ -245,7 +245,7 @@ def test_fibers_are_where_they_were_after_references_are_taken(tmp_path):
         assert measured(bench).matrix() == pytest.approx(before, abs=0.1, nan_ok=True)
 
 
-def test_what_nobody_can_see_is_not_measured(tmp_path):
+def test_a_circuit_without_a_monitor_is_not_measured(tmp_path):
     with polatis(tmp_path, ports=2, monitors="none") as bench:
         for server in bench.servers:
             bench.servers[server].close()
@@ -287,7 +287,7 @@ def test_a_bent_fiber_is_no_dirty_port(tmp_path):
     assert fault.lower <= 2 <= fault.upper
 
 
-def test_what_cannot_be_told_apart_is_named_as_both(tmp_path):
+def test_indistinguishable_faults_are_both_named(tmp_path):
     planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
     with polatis(tmp_path, planted, monitors="egress") as bench:
         (fault,) = named(bench).values()
@@ -312,7 +312,7 @@ def test_a_drifting_laser_is_named(tmp_path, monitors, drift):
 
 
 @pytest.mark.parametrize("port", [2, 12])
-def test_a_stuck_monitor_is_named_and_its_losses_are_not_told(tmp_path, port):
+def test_a_stuck_monitor_is_named_and_its_losses_are_omitted(tmp_path, port):
     with polatis(tmp_path, f'{{fault: stuck monitor, at: [ocs, "{port}"]}}') as bench:
         losses = measured(bench)
         faults = find_faults(losses, bench.testbed)
@@ -341,7 +341,7 @@ def test_same_seed_same_losses(tmp_path):
     ]
 
 
-def test_rows_say_what_held(tmp_path):
+def test_rows_state_their_conditions(tmp_path):
     with polatis(tmp_path, '{fault: dirty connector, at: [ocs, "3"], loss: 2 dB}') as bench:
         found = rows(bench, None, temperature_c=25)
     by_name = {}

@@ -142,7 +142,7 @@ def test_light_that_only_comes_and_light_that_only_goes(
     wait=st.integers(0, 20 * MS),
     dark=st.integers(0, 30 * MS),
 )
-def test_a_spell_too_short_for_the_window_is_never_told_wrongly(
+def test_a_darkness_shorter_than_the_window_is_never_reported_wrongly(
     data: st.DataObject, window: int, level: float, step: float, wait: int, dark: int
 ) -> None:
     sent = 60 * MS
@@ -200,7 +200,7 @@ def test_light_that_never_comes_is_absent(data: st.DataObject, level: float) -> 
 
 
 @given(data=st.data(), level=levels)
-def test_light_that_stays_is_not_gone(data: st.DataObject, level: float) -> None:
+def test_steady_light_is_no_loss_of_signal(data: st.DataObject, level: float) -> None:
     never, sent = 10**12, 60 * MS
     watch = Monitor({2: Step(never, never, level, None)}, 10 * MS, data).watch(
         {2}, set(), sent, sent + 200 * MS

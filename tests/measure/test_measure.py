@@ -70,7 +70,7 @@ def rig(tmp_path: Path, simulated: Callable[..., Bench]) -> Callable[..., Rig]:
 # ------------------------------------------------------------------------------ links
 
 
-def test_what_happened_before_is_not_of_this_change(rig: Callable[..., Rig]) -> None:
+def test_events_before_the_command_are_not_of_this_change(rig: Callable[..., Rig]) -> None:
     lab = rig()
     lab.fabric.apply(lab.straight)
     lab.clock.sleep(SECOND)
@@ -93,7 +93,7 @@ def test_what_happened_before_is_not_of_this_change(rig: Callable[..., Rig]) -> 
         ]
 
 
-def test_what_does_not_come_up_is_not_among_the_changes(rig: Callable[..., Rig]) -> None:
+def test_a_link_that_stays_down_is_not_among_the_changes(rig: Callable[..., Rig]) -> None:
     lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 30 s, sd: 1 ms}"))
     since = lab.clock.now()
     lab.fabric.apply(lab.straight)
@@ -121,7 +121,7 @@ def test_links_from_before_are_not_taken_for_new_ones(rig: Callable[..., Rig]) -
     assert lab.clock.now() - begun > SECOND
 
 
-def test_what_is_lost_while_others_are_waited_for_is_waited_for_too(
+def test_a_port_that_is_lost_during_the_wait_is_awaited_too(
     rig: Callable[..., Rig],
 ) -> None:
     lab = rig(*LATE_LIGHT)
@@ -137,7 +137,7 @@ def test_what_is_lost_while_others_are_waited_for_is_waited_for_too(
     assert lab.clock.now() - begun > 100 * MS
 
 
-def test_a_port_that_nobody_saw_go_down_is_not_waited_for(rig: Callable[..., Rig]) -> None:
+def test_a_port_without_observed_outage_is_not_awaited(rig: Callable[..., Rig]) -> None:
     lab = rig()
     lab.bring_up(lab.straight)
     since = lab.clock.now()
@@ -184,7 +184,7 @@ def test_every_stage_of_every_subject_is_a_row(rig: Callable[..., Rig]) -> None:
     assert set(closures) == {1.0}
 
 
-def test_light_that_does_not_come_is_told_after_the_rest_was_recorded(
+def test_missing_light_is_reported_after_the_rest_is_recorded(
     rig: Callable[..., Rig],
 ) -> None:
     lab = rig()
@@ -200,7 +200,7 @@ def test_light_that_does_not_come_is_told_after_the_rest_was_recorded(
     assert "signal_recovered" not in matrix_is_slow.quantities()
 
 
-def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
+def test_a_missing_link_is_reported_after_the_rest_is_recorded(
     rig: Callable[..., Rig],
 ) -> None:
     lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 100 s}"))
@@ -216,7 +216,7 @@ def test_a_link_that_does_not_come_is_told_after_the_rest_was_recorded(
         lab.bring_up(lab.crossed)
 
 
-def test_what_is_incomplete_is_not_judged(rig: Callable[..., Rig]) -> None:
+def test_an_incomplete_event_is_not_judged(rig: Callable[..., Rig]) -> None:
     lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 100 s}"))
     with pytest.raises(IncompleteError):
         lab.change_to(lab.straight)
@@ -255,7 +255,7 @@ def test_parting_all_links_is_seen(rig: Callable[..., Rig]) -> None:
         "{min: 10 ms, confidence: 90 %}",
     ],
 )
-def test_a_limit_that_is_kept_passes(rig: Callable[..., Rig], limit: str) -> None:
+def test_samples_within_a_limit_pass(rig: Callable[..., Rig], limit: str) -> None:
     lab = rig(limit=limit)
     lab.reconfigure(5)
     lab.measure.judge("reconfiguration")
@@ -271,7 +271,7 @@ def test_a_limit_that_is_kept_passes(rig: Callable[..., Rig], limit: str) -> Non
         ("{min: 10 s}", "min >= 10 s: 5 of 5 samples"),
     ],
 )
-def test_a_limit_that_is_broken_is_told_with_what_was_found(
+def test_an_exceeded_limit_is_reported_with_the_samples(
     rig: Callable[..., Rig], limit: str, words: str
 ) -> None:
     lab = rig(limit=limit)
@@ -282,7 +282,7 @@ def test_a_limit_that_is_broken_is_told_with_what_was_found(
     assert isinstance(broken.value, AssertionError)
 
 
-def test_too_few_samples_are_told_with_how_many_are_missing(rig: Callable[..., Rig]) -> None:
+def test_too_few_samples_are_reported_with_the_number_missing(rig: Callable[..., Rig]) -> None:
     lab = rig(limit="{p99: 10 s, confidence: 95 %}")
     lab.reconfigure(3)
     with pytest.raises(NotEnoughDataError, match="296 more needed"):

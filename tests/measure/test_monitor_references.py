@@ -84,7 +84,7 @@ def test_losses_against_them_hold_the_truth(tmp_path):
     assert np.mean(held) == pytest.approx(0.97, abs=0.03)
 
 
-def test_a_port_that_nothing_comes_to_is_left_out_and_nobody_is_asked_for_it(tmp_path):
+def test_a_port_without_light_is_left_out_without_a_prompt(tmp_path):
     dark = "{fault: dark laser, at: [server0.nic0.p1]}"
     with polatis(tmp_path, dark, instruments=METER) as bench:
         person = Person(bench)
@@ -95,7 +95,7 @@ def test_a_port_that_nothing_comes_to_is_left_out_and_nobody_is_asked_for_it(tmp
     assert "server0.nic0.p0" in map(str, person.moved)
 
 
-def test_a_person_who_goes_away_leaves_nothing_behind(tmp_path):
+def test_an_aborted_reference_stores_nothing(tmp_path):
     with polatis(tmp_path, instruments=METER) as bench:
         fabric = Fabric(bench)
         fabric.apply(Plan("found", {"ocs": frozenset({Circuit(1, 12)})}), check_budget=False)
@@ -119,7 +119,7 @@ def test_a_person_who_goes_away_leaves_nothing_behind(tmp_path):
         ("both", Port("ocs", "1"), "ocs is no power meter of testbed lossy"),
     ],
 )
-def test_what_cannot_be_taken_is_said(tmp_path, monitors, meter, why):
+def test_a_reference_that_cannot_be_taken_is_reported(tmp_path, monitors, meter, why):
     with polatis(tmp_path, instruments=METER, monitors=monitors) as bench:
         (chain,) = chains(bench, References())
         with pytest.raises(NoReferenceError, match=why):
@@ -127,7 +127,7 @@ def test_what_cannot_be_taken_is_said(tmp_path, monitors, meter, why):
 
 
 @pytest.mark.parametrize(("failures", "succeeds"), [(2, True), (3, False)])
-def test_who_plugs_badly_is_asked_again(tmp_path, failures, succeeds):
+def test_a_badly_plugged_fiber_is_requested_again(tmp_path, failures, succeeds):
     with polatis(tmp_path, instruments=METER, ports=2) as bench:
         world, tries = bench.world, []
 

@@ -61,13 +61,13 @@ def test_a_window_lies_between_the_stamps_on_either_side() -> None:
     assert window.direction == "server0.nic0 > server2.nic0"
 
 
-def test_where_another_sends_afterwards_nobody_counts_what_was_lost() -> None:
+def test_losses_are_not_counted_across_a_change_of_sender() -> None:
     (window,) = windows(gap(3, 30, stream=2))
     assert window.lost is None
     assert window.direction == "server0.nic0 > server2.nic0 < server1.nic0"
 
 
-def test_a_departure_that_nobody_knows_leaves_the_begin_open() -> None:
+def test_an_unknown_send_time_leaves_the_start_open() -> None:
     (window,) = windows(gap(31, 30), left=None)
     assert window.began == Span(9 * MS, 30 * MS + 1_000)
     assert window.length.earliest == 0

@@ -83,7 +83,7 @@ def test_preloaded_paths_save_the_host_a_question(lab: Lab) -> None:
     assert waits["written"][0] - waits["preloaded"][-1] > 20 * US
 
 
-def test_light_that_does_not_come_is_told(lab: Lab) -> None:
+def test_missing_light_is_reported(lab: Lab) -> None:
     plans = lab.plans("external-1", "external-2")
     modules = modules_on(lab.fabric, lab.meter(), plans)
     lab.fabric.apply(plans[0])
@@ -91,7 +91,7 @@ def test_light_that_does_not_come_is_told(lab: Lab) -> None:
         change_paths(lab.fabric, lab.meter(), modules, plans, "written")
 
 
-def test_a_meter_that_sees_no_module_on_both_paths_is_told(lab: Lab) -> None:
+def test_a_meter_without_both_paths_is_reported(lab: Lab) -> None:
     plan = lab.fabric.plans["external-1"]
     with pytest.raises(NotLoggedError, match="meter1 sees no modules of one switch"):
         modules_on(lab.fabric, lab.meter(), (plan, plan))

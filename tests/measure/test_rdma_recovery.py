@@ -45,7 +45,7 @@ def test_the_first_operation_lies_between_two_tries_after_the_link_is_up(bench: 
     assert row.conditions["tries"] == found.tries
 
 
-def test_what_never_runs_is_told_with_the_last_try(bench: Bench) -> None:
+def test_rdma_that_never_runs_is_reported_with_the_last_try(bench: Bench) -> None:
     fabric = Fabric(bench)
     before, after = list(bench.testbed.plans.values())[:2]
     fabric.apply(before)

@@ -56,7 +56,7 @@ def test_bandwidth_counts_a_pause() -> None:
     assert bandwidth == (10**9, 10**9, 10**8, 10**9)
 
 
-def test_what_one_rank_did_not_complete_counts_for_nobody() -> None:
+def test_an_operation_that_one_rank_did_not_complete_is_not_counted() -> None:
     whole = traffic(10, 20, 30)
     shorter = {**whole.operations, "server1": whole.operations["server1"][:2]}
     cut = Traffic(RANKS, SIZE, shorter, 0, {"server1": "timed out"}, "Gloo")

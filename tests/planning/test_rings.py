@@ -70,7 +70,7 @@ def test_one_missing_link_is_the_one_that_was_taken() -> None:
     ("servers", "links"),
     [("abc", [("a", "b"), ("a", "c")]), ("abcd", [("a", "b"), ("a", "c"), ("a", "d")]), ("a", [])],
 )
-def test_what_is_no_ring_is_refused(servers: str, links: list[tuple[str, str]]) -> None:
+def test_links_that_form_no_ring_are_refused(servers: str, links: list[tuple[str, str]]) -> None:
     with pytest.raises(BrokenRingError):
         ring_order(list(servers), joined(*links))
 

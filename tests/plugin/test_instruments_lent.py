@@ -65,11 +65,11 @@ def test_a_test_is_spread_over_instruments_of_a_kind_and_names_them(ended: Ended
     assert "test_of_all_kinds[infinitehbd/meter1] PASSED" in ended.output
 
 
-def test_what_a_test_has_set_is_put_back(ended: Ended) -> None:
+def test_settings_of_a_test_are_restored(ended: Ended) -> None:
     assert "test_finds_it_as_it_was[infinitehbd] PASSED" in ended.output
 
 
-def test_what_a_testbed_lacks_deselects_a_test_with_its_reason(ended: Ended) -> None:
+def test_a_missing_instrument_deselects_a_test_with_its_reason(ended: Ended) -> None:
     (opus,) = re.findall(r"^opus: (.*)$", ended.output, re.MULTILINE)
     assert opus == (
         "3 tests not applicable: no attenuator (1); no light source and no attenuator (1); "
@@ -86,7 +86,7 @@ def test_an_instrument_can_be_asked_for_late(ended: Ended) -> None:
     assert ": testbed opus has no attenuator\n" in ended.output
 
 
-def test_what_is_asked_of_one_testbed_is_asked_of_no_other(ended: Ended) -> None:
+def test_a_test_of_one_testbed_runs_on_no_other(ended: Ended) -> None:
     assert "test_of_opus_alone[opus] PASSED" in ended.output
     assert "test_of_opus_alone[infinitehbd]" not in ended.output
     assert "a question to another testbed (1)" in ended.output

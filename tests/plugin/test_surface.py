@@ -179,7 +179,7 @@ def test_inconclusive_alone_fails_only_where_that_is_wanted(runs: dict[str, Ende
     assert runs["strict"].code == 1, runs["strict"].output
 
 
-def test_what_follows_an_undecided_limit_still_runs(runs: dict[str, Ended]) -> None:
+def test_statements_after_an_undecided_limit_run(runs: dict[str, Ended]) -> None:
     ended = runs["all"]
     (row,) = (json.loads(line) for line in ended.rows if '"own.quantity"' in line)
     record = read_journal(journal_of(ended))
@@ -187,7 +187,7 @@ def test_what_follows_an_undecided_limit_still_runs(runs: dict[str, Ended]) -> N
     assert "this follows a limit without a verdict" in above(ended.page)
 
 
-def test_what_a_testbed_can_never_run_is_deselected_in_one_line(runs: dict[str, Ended]) -> None:
+def test_inapplicable_tests_are_deselected_in_one_line(runs: dict[str, Ended]) -> None:
     line = (
         "lab: 3 tests not applicable: a question to another testbed (1); an odd number (1); "
         "no climate chamber (1)"

@@ -191,7 +191,7 @@ def test_no_rows_are_no_file_and_an_empty_frame(fresh, tmp_path):
     assert {"testbed", "night", "value"} <= set(frame.columns)
 
 
-def test_what_cannot_be_written_is_named(fresh, context, row):
+def test_a_file_that_cannot_be_written_is_named(fresh, context, row):
     path = filled(fresh, context, row)
     with pytest.raises(RecordError, match="Not a directory"):
         write_dataset(path, path / "set")

@@ -24,7 +24,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert (tmp_path / "new" / "x").read_text() == "whole"
 
 
-def test_what_was_there_stays_after_an_exception(tmp_path):
+def test_the_previous_file_stays_after_an_exception(tmp_path):
     def interrupted():
         with appearing(tmp_path / "x") as hidden:
             hidden.write_text("ne")

@@ -49,7 +49,7 @@ def read(path):
 
 @settings(deadline=None)
 @given(RUNS, st.lists(outcomes, max_size=2))
-def test_what_is_read_is_what_was_written_and_bytes_are_reproducible(run, outcomes):
+def test_a_journal_reads_back_and_its_bytes_are_reproducible(run, outcomes):
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, "1"), Path(folder, "2")
         write(one, run, outcomes)

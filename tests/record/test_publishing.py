@@ -118,7 +118,7 @@ def test_a_location_is_tried_before_a_night_is_measured(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_files_can_be_renamed_none_appears_in_part(tmp_path, monkeypatch):
+def test_no_partial_file_appears_where_files_can_be_renamed(tmp_path, monkeypatch):
     """An SFTP server shows what is written; there a file gets its name when it is whole."""
     filesystem = fsspec.filesystem("memory")
     monkeypatch.setattr(type(filesystem), "protocol", ("sftp",))

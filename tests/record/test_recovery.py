@@ -58,7 +58,7 @@ def test_recovering_again_changes_nothing(killed, tmp_path):
     assert {path: path.read_bytes() for path in files} == before
 
 
-def test_what_a_killed_recovery_left_is_swept(killed, tmp_path):
+def test_leftovers_of_a_killed_recovery_are_removed(killed, tmp_path):
     part = tmp_path / "rows" / "testbed=opus" / "night=2026-03-14"
     part.mkdir(parents=True)
     left = [

@@ -56,7 +56,7 @@ def test_a_context_names_what_it_cannot_hold(context, change, says):
         dataclasses.replace(context, **change)
 
 
-def test_what_was_recorded_does_not_change_afterwards():
+def test_a_row_does_not_change_with_its_source():
     identity, conditions = {"serial": "1"}, {"a": 1}
     context = Context("t", "test", (identity,), False, conditions)
     identity["serial"] = "2"

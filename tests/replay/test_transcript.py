@@ -29,7 +29,7 @@ def path(tmp_path_factory):
 
 
 @given(st.lists(pieces, max_size=8))
-def test_what_was_written_is_read(path, found):
+def test_a_written_transcript_is_read(path, found):
     lines = [first_line(ABOUT), *(piece.line() for piece in found)]
     lines.insert(len(lines) // 2 + 1, about_line({"model": "polatis"}))
     path.write_text("".join(line + "\n" for line in lines))
@@ -70,7 +70,7 @@ def test_a_last_line_that_was_cut_short_is_passed_over(path):
         ([first_line(ABOUT), "[1]", ""], "2: no line"),
     ],
 )
-def test_what_is_no_transcript(path, lines, why):
+def test_an_invalid_transcript_is_refused(path, lines, why):
     path.write_text("\n".join(lines))
     with pytest.raises(TranscriptError, match=why):
         read(path)

@@ -83,7 +83,7 @@ def test_a_sequential_test_is_judged_by_its_decision(show, limited, stopped, sig
     assert "valid at any time" in page.text
 
 
-def test_what_counted_nothing_stands_apart_with_its_reason(show):
+def test_void_gates_are_listed_apart_with_their_reason(show):
     given = {
         "trouble": "it did not follow the pattern all the time",
         "received_power_dbm": -13.4,

@@ -134,7 +134,7 @@ def documented() -> dict[str, set[str]]:
     return found
 
 
-def test_events_are_what_the_document_says(runs: dict[str, Ended], project: Path) -> None:
+def test_events_agree_with_their_document(runs: dict[str, Ended], project: Path) -> None:
     found = events((project / "events.jsonl").read_text())
     known = documented()
     assert {event["event"] for event in found} == set(known) - {"note", "tests_deselected"}

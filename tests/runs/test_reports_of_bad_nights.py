@@ -118,7 +118,7 @@ def entries(page: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_failures_are_told_with_wire_and_command(nights: dict[str, Ended]) -> None:
+def test_failures_show_wire_and_command(nights: dict[str, Ended]) -> None:
     ended = nights["failures"]
     assert ended.code == 1, ended.output
     tests = entries(ended.page)
@@ -197,7 +197,7 @@ def test_lab_that_does_not_answer(nights: dict[str, Ended]) -> None:
     assert f"report   {ended.page}" in ended.output
 
 
-def test_what_cannot_be_collected(nights: dict[str, Ended]) -> None:
+def test_a_collection_error_is_reported(nights: dict[str, Ended]) -> None:
     """And whoever wants the page elsewhere, in a style of their own, has it so."""
     ended = nights["uncollected"]
     assert ended.code == 2, ended.output

@@ -118,14 +118,14 @@ def test_without_a_testbed_the_suites_are_skipped_with_a_sentence(short: dict[st
     assert not ended.results.exists()
 
 
-def test_what_a_testbed_cannot_offer_is_deselected(short: dict[str, Ended]) -> None:
+def test_tests_that_a_testbed_cannot_offer_are_deselected(short: dict[str, Ended]) -> None:
     ended = short["too many"]
     assert ended.code == pytest.ExitCode.NO_TESTS_COLLECTED, ended.output
     assert "opus: 3 tests not applicable: no transition of 5 circuits (3)" in ended.output
     assert "3 deselected" in ended.output
 
 
-def test_collecting_contacts_nobody_and_leaves_nothing(short: dict[str, Ended]) -> None:
+def test_collection_contacts_no_instrument_and_leaves_nothing(short: dict[str, Ended]) -> None:
     ended = short["collected"]
     assert ended.code == 0, ended.output
     assert "test_between_plans[opus/east-west-to-north-south]" in ended.output

@@ -92,7 +92,7 @@ def test_after_a_failure_that_ends_the_run(lab: ServedLab, begin: Start) -> None
     check_left_as_found(lab)
 
 
-def test_after_a_termination_and_much_impatience(
+def test_after_a_termination_and_repeated_signals(
     lab: ServedLab, begin: Start, endless: Path, moving: Callable[[], None], until: Until
 ) -> None:
     """Terminated, and then Ctrl-C again and again while the switch is put back."""
@@ -141,7 +141,7 @@ def test_after_a_kill_the_command_puts_back_what_was_found(
     check_left_as_found(lab)
 
 
-def test_a_second_run_is_refused_and_told_who_is_there(
+def test_a_second_run_is_refused_with_the_owner_of_the_lease(
     lab: ServedLab, begin: Start, endless: Path, short: Path, moving: Callable[[], None]
 ) -> None:
     first = begin(endless)

@@ -205,7 +205,7 @@ def skewed(ranks: int) -> Exchange:
     return Exchange(tuple(f"server{n}" for n in range(ranks)), tuple(shapes))
 
 
-def test_what_one_rank_gives_another_takes_and_idle_lanes_are_left_out() -> None:
+def test_sent_shares_are_received_and_idle_lanes_are_left_out() -> None:
     what = skewed(3)
     shares = _shares(what)
     for place, sizes in ((0, what.lanes[0]), (1, what.lanes[2])):

@@ -74,7 +74,7 @@ def test_after_fec_symbols_count() -> None:
         ({name: count for name, count in FULL.items() if name != "rx_bits_phy"}, "were reset"),
     ],
 )
-def test_what_cannot_be_a_count_is_no_number(later: dict[str, int], reason: str) -> None:
+def test_an_impossible_count_is_no_number(later: dict[str, int], reason: str) -> None:
     found = counted("before", FULL, later)
     assert found.void is not None
     assert reason in found.void

@@ -340,7 +340,7 @@ def test_unwatch_fails_waiting_requests(probe: Probe) -> None:
     assert probe.kind_of(probe.reply(waiting)) == "not_watching"
 
 
-def test_what_is_no_request(probe: Probe) -> None:
+def test_an_invalid_request_is_refused(probe: Probe) -> None:
     probe.write("{not json")
     assert probe.kind_of(probe.reply(None)) == "bad_json"
     probe.write("[]")

@@ -95,7 +95,7 @@ def test_identity_of_the_host(server: LinuxServer, host: SshHost) -> None:
     assert len(host.commands) == 1
 
 
-def test_what_does_not_come_up_is_missing(server: LinuxServer) -> None:
+def test_a_link_that_does_not_come_up_is_missing(server: LinuxServer) -> None:
     server.identity()
     before = SystemClock().now()
     server.watch(LO, period=1_000_000, datagram_period=None)
@@ -356,7 +356,7 @@ def server_that_sends(greeting: bytes | None) -> Iterator[int]:
     [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00\r\n", b"SSH-2.0-x\r\n"],
     ids=["silent", "closes", "http", "binary", "closes after its banner"],
 )
-def test_what_is_no_ssh_server_is_unreachable(
+def test_a_port_without_ssh_server_is_unreachable(
     open_shell: Callable[..., SshShell], greeting: bytes | None
 ) -> None:
     with (

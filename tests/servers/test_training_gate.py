@@ -85,7 +85,7 @@ def test_ranks_that_no_rail_joins_are_named(free: Rank) -> None:
     assert not free.events
 
 
-def test_what_is_begun_before_anything_is_waited_for_is_one_operation(free: Rank) -> None:
+def test_calls_before_the_first_wait_are_one_operation(free: Rank) -> None:
     gate = free.gate
     there = gate.begin("send", (0, 2), 3)
     assert gate.begin("recv", (2, 0), 4) == there

@@ -72,7 +72,9 @@ def test_the_planned_gate_is_the_shortest_that_passes(
 
 
 @given(counts, st.floats(1e-12, 0.5))
-def test_what_a_verdict_still_needs_is_enough(count: tuple[int, int], limit: float) -> None:
+def test_the_stated_further_bits_suffice_for_a_verdict(
+    count: tuple[int, int], limit: float
+) -> None:
     errors, bits = count
     verdict = judge_error_ratio(errors, bits, limit)
     if verdict.outcome == "pass":

@@ -174,7 +174,7 @@ def test_nights_that_never_differ():
     assert (change.index, change.before, change.after) == (20, 0, 1)
 
 
-def test_what_is_known_within_bounds_is_taken_at_its_middle():
+def test_an_interval_is_taken_at_its_middle():
     random = np.random.default_rng(70)
     series = raised(nights(random, 40), 20, 1.4)
     pairs = [np.stack([night - 1, night + 1]) for night in series]

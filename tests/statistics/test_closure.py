@@ -41,6 +41,6 @@ def test_the_interval_covers_the_share():
         ([1], [2], [1], "after latest"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(true, low, high, says):
+def test_incomparable_values_are_refused(true, low, high, says):
     with pytest.raises(SampleError, match=says):
         closure(true, low, high)

@@ -38,7 +38,7 @@ def test_holm_step_by_step(p, error):
 
 
 @given(P, ERROR)
-def test_what_holm_finds_the_other_finds_too(p, error):
+def test_benjamini_hochberg_finds_all_that_holm_finds(p, error):
     for strict, mild, value in zip(holm(p, error), benjamini_hochberg(p, error), p, strict=True):
         assert mild or not strict
         assert value <= error or not mild

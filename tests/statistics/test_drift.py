@@ -119,7 +119,7 @@ def test_the_interval_holds_the_change_as_often_as_it_says(rule):
 
 
 @BOTH
-def test_what_is_called_detectable_is_found_with_the_stated_power(rule):
+def test_the_detectable_change_is_found_with_the_stated_power(rule):
     random = np.random.default_rng(35)
     detectable = np.median(
         [
@@ -216,7 +216,7 @@ def test_copies_of_a_night_say_nothing_of_how_nights_differ():
     assert many.outcome == "changed"
 
 
-def test_where_nights_differ_more_than_samples_ranks_say_so_and_means_go_on():
+def test_rank_tests_refuse_scattered_nights_and_means_do_not():
     random = np.random.default_rng(41)
     before = random.normal(1.2, 0.05, (10, 1)) + random.normal(0, 1e-4, (10, 30))
     tonight = random.normal(1.9, 1e-4, 30)
@@ -286,7 +286,7 @@ def test_false_alarms_of_what_is_polled(rule):
     assert alarms / 140 <= 0.015
 
 
-def test_what_was_not_seen_counts_from_where_it_can_have_been():
+def test_an_unbounded_sample_counts_from_its_bound():
     random = np.random.default_rng(46)
     *before, tonight = 40 * lognormal(random, 11)
     lost = np.stack([tonight, tonight])

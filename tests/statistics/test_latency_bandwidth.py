@@ -84,6 +84,6 @@ def test_times_that_hardly_grow_bound_no_bandwidth() -> None:
         ([1, 2, 3], [1, np.nan, 3]),
     ],
 )
-def test_what_makes_no_sense(sizes: list[float], spent: list[float]) -> None:
+def test_invalid_samples_are_refused(sizes: list[float], spent: list[float]) -> None:
     with pytest.raises(SampleError):
         latency_bandwidth(sizes, spent)

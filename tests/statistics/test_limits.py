@@ -16,7 +16,7 @@ MAX = parse_limit("insertion_loss", {"max": "3 dB", "warn": "2.5 dB"})
 MIN = parse_limit("received_power", {"min": "-10 dBm", "warn": "-9 dBm"})
 
 
-def test_what_keeps_the_limit_but_not_the_warning_is_marginal():
+def test_a_value_between_warning_and_limit_is_marginal():
     assert judge(P99, [50] * 299, [50] * 299).outcome == "pass"
     near = [65] + [50] * 298
     verdict = judge(P99, near, near)
@@ -50,7 +50,7 @@ def test_a_lower_bound_is_fallen_below():
     assert judge(MIN, [], []).outcome == "not enough data"
 
 
-def test_what_was_never_seen_to_end_does_not_fall_below():
+def test_an_unbounded_sample_does_not_fall_below_a_limit():
     bound = parse_limit("outage", {"min": "10 ns"})
     assert judge(bound, [5], [math.inf]).possibly_exceeding == 1
     assert judge(bound, [11], [math.inf]).outcome == "pass"

@@ -37,7 +37,7 @@ def test_high_rows_and_cells_do_not_move_the_others():
     assert after.rest[4, 4] == pytest.approx(9)
 
 
-def test_what_was_not_measured_is_left_out():
+def test_unmeasured_circuits_are_left_out():
     matrix = clean(1)
     matrix[3] = np.nan
     matrix[:, 5] = np.nan
@@ -48,7 +48,7 @@ def test_what_was_not_measured_is_left_out():
 
 
 @pytest.mark.parametrize("bad", [[1.0, 2.0], [[np.nan, np.nan]]])
-def test_what_is_no_matrix_is_refused(bad):
+def test_an_invalid_matrix_is_refused(bad):
     with pytest.raises(SampleError, match="no matrix"):
         take_apart(bad)
 

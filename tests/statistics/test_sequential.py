@@ -39,7 +39,7 @@ def test_it_keeps_its_rates_and_needs_a_third_less() -> None:
 
 
 @pytest.mark.parametrize("ratio", [1e-14, 1e-13, 3e-13, 6e-13, 1e-12])
-def test_what_it_expects_is_about_what_it_takes(ratio: float) -> None:
+def test_expected_bits_agree_with_the_bits_taken(ratio: float) -> None:
     gate = TEST.bits_without_errors() / 40
     _, bits = trials(TEST, ratio, 300, gate)
     assert bits == pytest.approx(TEST.expected_bits(ratio), rel=0.4)

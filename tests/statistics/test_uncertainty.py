@@ -76,7 +76,7 @@ def test_readings_are_as_many_as_the_noise_asks_for():
 
 
 @pytest.mark.parametrize("bad", [-0.1, math.inf, math.nan])
-def test_what_is_no_uncertainty_is_refused(bad):
+def test_an_invalid_uncertainty_is_refused(bad):
     with pytest.raises(SampleError):
         Component("a", bad)
     with pytest.raises(SampleError):

@@ -124,7 +124,7 @@ def test_a_two_by_two_is_bar_or_cross(boxed):
         (BAR, [Circuit(1, 4)]),
     ],
 )
-def test_what_would_leave_it_dark_is_refused_before_it_is_sent(boxed, remove, add):
+def test_a_change_to_darkness_is_refused_before_it_is_sent(boxed, remove, add):
     made = boxed((2, 2))
     switch = made.driver()
     with pytest.raises(DeniedError) as denied:

@@ -198,7 +198,7 @@ def test_new_circuits_take_no_port_of_another(tmp_path: Path) -> None:
         assert theirs in switch.circuits()
 
 
-def test_what_only_the_hardware_has_is_taken_down(tmp_path: Path) -> None:
+def test_circuits_that_only_the_hardware_has_are_removed(tmp_path: Path) -> None:
     stale = {Circuit(5, N + 6), Circuit(7, N + 8)}
     wanted = {Circuit(5, N + 7), Circuit(7, N + 8)}
     with bench(tmp_path, 'stale: "5A-6B,7A-8B"') as bound:

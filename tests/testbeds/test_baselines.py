@@ -61,7 +61,7 @@ def test_a_rule_with_everything(read):
     )
 
 
-def test_what_is_not_stated_has_a_default(read):
+def test_unstated_keys_have_defaults(read):
     found = read("quantities: {outage.carrier: {}}")
     assert (found.family_error, found.correction) == (0.05, "holm")
     rule = found.rule_for("outage.carrier")

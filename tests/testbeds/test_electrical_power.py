@@ -12,6 +12,6 @@ def test_power_is_read_in_watts(text: str, watt: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["3.2", "3.2 dBm", "3.2 w"])
-def test_what_has_no_watts_is_none(text: str) -> None:
+def test_devices_without_stated_power_have_none(text: str) -> None:
     with pytest.raises(QuantityError, match="an electrical power in W"):
         parse_watt(text)

@@ -68,7 +68,7 @@ def test_levels_shares_and_wavelengths():
         (q.parse_wavelength, "0 nm", "1310 nm"),
     ],
 )
-def test_what_is_found_and_what_is_expected(parse, text, example):
+def test_errors_name_found_and_expected(parse, text, example):
     with pytest.raises(q.QuantityError) as caught:
         parse(text)
     assert f"found {text!r}" in str(caught.value)

@@ -70,7 +70,7 @@ def test_no_set_outlives_the_calibration_of_what_took_it(read):
     assert read(WHOLE).sets[0].expires == datetime.date(2026, 12, 1)
 
 
-def test_what_is_written_is_read_again(read):
+def test_written_references_read_back(read):
     sets = (
         of("older", taken=datetime.date(2026, 11, 1), offsets={Port("meter", "1"): 0.0125}),
         of("newer", launches={Port("laser", "1"): -3.0}, patch_cord="cord 7", drift_db=0.001),

@@ -41,7 +41,7 @@ def test_remaining_bounds(quantity, body, bound, unit, confidence):
         ("outage", {}, None),
     ],
 )
-def test_what_is_wrong_is_named(quantity, body, key):
+def test_mistakes_are_named(quantity, body, key):
     with pytest.raises(LimitError) as caught:
         parse_limit(quantity, body)
     assert caught.value.key == key

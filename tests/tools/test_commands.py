@@ -101,7 +101,7 @@ def test_a_tool_beside_the_path_is_found(host: SshHost, over_ssh: Commands) -> N
     assert host.commands == ["tool -x", "/usr/sbin/tool -x", "/usr/sbin/tool -y"]
 
 
-def test_what_is_put_before_every_command(host: SshHost, over_ssh: Commands) -> None:
+def test_the_prefix_of_every_command(host: SshHost, over_ssh: Commands) -> None:
     become = Commands("server0", over_ssh._shell, SystemClock(), become=["env", "WHO=root"])
     assert become.run(["sh", "-c", "echo $WHO"]).stdout == "root\n"
 

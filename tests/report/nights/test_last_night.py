@@ -78,7 +78,7 @@ def test_a_test_run_again_counts_as_it_ended_last(night, tmp_path):
     assert (found.counts, found.problems) == ({"passed": 1}, ())
 
 
-def test_tests_of_several_testbeds_in_one_run_are_kept_apart(night, tmp_path):
+def test_tests_of_several_testbeds_in_one_run_are_separate(night, tmp_path):
     other = LOSS.replace("[bench]", "[other]")
     night("2026-11-21", {LOSS: ("passed", ""), other: ("failed", "x")}, ("bench", "other"))
     found = last_nights(tmp_path)

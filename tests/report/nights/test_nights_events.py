@@ -74,7 +74,7 @@ def test_identities_with_fields(happened):
     ]
 
 
-def test_who_comes_and_who_goes(happened):
+def test_added_and_removed_instruments_are_events(happened):
     found = happened(([SWITCH], None), ([SWITCH, "meter: PM100"], None), (["meter: PM100"], None))
     assert found == [(1, "identity", "meter: joined"), (2, "identity", "ocs: left")]
 

@@ -94,7 +94,7 @@ def test_a_night_alone_is_seen():
     assert max(x for x, _ in band) > min(x for x, _ in band)
 
 
-def test_what_was_never_seen_is_cut_at_the_top_not_dropped():
+def test_an_unbounded_value_is_cut_at_the_top_not_dropped():
     one = series([5.0, 6.0, 5.0])
     one.upper[1] = np.inf
     (band,) = paths(trend(history(3), one), "lr-band")

@@ -19,7 +19,7 @@ def text_of(markup):
     return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", markup))
 
 
-def test_what_changed_stands_on_top_with_from_and_to(page):
+def test_changes_are_listed_first_with_before_and_after(page):
     top = text_of(page[page.index('id="changed"') : page.index('<ul class="lr-legend')])
     assert re.search(r"2026-02-21 fab insertion_loss ocs\.3&gt;19 .* 1\.\d+ dB .* → 1\.\d+ dB", top)
     assert re.search(r"2026-02-15 bench simulated .* firmware 22\.39 → 22\.41 .*firmware_up", top)
@@ -140,7 +140,7 @@ def test_a_limit_is_drawn_as_the_last_run_s_testbed_states_it(tmp_path, fold):
     assert "lr-rule" not in fold(page, 0, "reconfiguration.acknowledged")
 
 
-def test_how_far_a_level_went():
+def test_the_size_of_a_change_of_level():
     assert far(3e9, 3.8e9, "ns") == "+800 ms"
     assert far(-2.0, -30.0, "dBm") == "\N{MINUS SIGN}28 dB"
     assert far(1e-8, 2e-4, "1") == "\N{MULTIPLICATION SIGN} 2e+04"

@@ -60,7 +60,7 @@ def test_a_night_s_numbers_are_those_of_the_statistics(tmp_path, history_of, n):
         assert series.p99_upper[0] == p99.upper
 
 
-def test_what_was_never_seen_has_no_bound_and_a_level_all_the_same(tmp_path, history_of):
+def test_an_unbounded_sample_has_a_level_without_a_bound(tmp_path, history_of):
     measured(tmp_path, *(("a", 5, None, None, "ns", {"event": event}) for event in range(8)))
     (series,) = history_of(tmp_path).labs[0].series
     assert (series.lower[0], series.upper[0], series.level[0]) == (0, np.inf, 5)

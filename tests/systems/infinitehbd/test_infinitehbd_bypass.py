@@ -60,7 +60,7 @@ def test_the_ring_closes_past_every_single_failure_and_is_then_as_it_was(reach, 
 
 @settings(max_examples=25, deadline=None)
 @given(REACHES, st.integers(7, 20), st.sets(st.integers(0, 19), max_size=4))
-def test_it_closes_or_says_that_no_link_reaches(reach, nodes, drawn):
+def test_the_ring_closes_or_no_link_reaches(reach, nodes, drawn):
     wiring = k_hop(nodes, reach, closed=True)
     faulty = {node % nodes for node in drawn}
     alive = sorted({*range(nodes)} - faulty)

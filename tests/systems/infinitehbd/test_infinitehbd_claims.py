@@ -43,7 +43,7 @@ def test_arithmetic_on_printed_numbers_is_no_agreement(checked):
     assert {one.verdict for one in printed} == {"reproduces", "known erratum"}
 
 
-def test_what_differs_is_known_and_says_why(checked):
+def test_differing_claims_are_known_and_explained(checked):
     differ = {name for name, one in checked.items() if one.outcome == "differs"}
     assert differ == DIFFER
     for name in differ:

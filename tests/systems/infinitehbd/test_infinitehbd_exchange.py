@@ -20,7 +20,7 @@ RANKS = st.integers(0, 5).map(lambda power: 1 << power)
 
 
 @given(RANKS)
-def test_everybody_gets_what_all_had_for_them(ranks):
+def test_every_node_receives_all_its_shares(ranks):
     data = np.arange(ranks * ranks).reshape(ranks, ranks)
     assert (exchange(data) == data.T).all()
 

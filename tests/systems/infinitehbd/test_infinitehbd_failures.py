@@ -130,7 +130,7 @@ def test_simulated_servers_use_the_backup_link_as_well(simulated: Bench) -> None
     assert backup == ["node3.trx0.p1 <-> node5.trx1.p1"]
 
 
-def test_who_only_seems_dead_is_not_passed(simulated: Bench) -> None:
+def test_a_server_with_carrier_is_not_bypassed(simulated: Bench) -> None:
     fabric, links = Fabric(simulated), LinkObservation(simulated)
     whole = simulated.testbed.plans["whole"]
     bring_up(fabric, links, whole)

@@ -86,7 +86,7 @@ def test_the_production_trace_is_as_described():
 
 
 @given(traces(), st.integers(0, 99))
-def test_states_say_at_every_moment_who_is_faulty(trace, moment):
+def test_states_name_the_faulty_nodes_at_every_moment(trace, moment):
     found = states(trace)
     assert found.durations.sum() == 100
     assert (found.durations > 0).all()

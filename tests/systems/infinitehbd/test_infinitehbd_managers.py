@@ -132,7 +132,7 @@ def test_a_failed_node_is_passed_and_its_ring_made_again_with_a_spare():
     assert orders == {}
 
 
-def test_who_does_not_answer_has_failed():
+def test_a_manager_that_does_not_answer_has_failed():
     manager, orders = ClusterManager.start(k_hop(8, 2), 3)
     for node in {*orders} - {4}:
         manager = manager.acknowledged(node)

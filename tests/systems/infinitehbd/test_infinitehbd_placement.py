@@ -158,7 +158,7 @@ def test_the_printed_search_forgets_what_it_had_found():
 
 
 @given(trees())
-def test_what_keeps_all_constraints_crosses_no_tor(drawn):
+def test_a_placement_within_all_constraints_crosses_no_tor(drawn):
     tree, faulty, size, reach = drawn
     whole = place_on(tree, faulty, size, reach, tree.constraints)
     assert cross_tor_share(tree, job_of(tree, whole, len(whole.groups))) == 0
@@ -217,6 +217,6 @@ def test_links_of_a_line_and_of_a_ring():
         ),
     ],
 )
-def test_what_cannot_be_says_so(made, what):
+def test_an_impossible_placement_is_refused(made, what):
     with pytest.raises(InfiniteHbdError, match=what):
         made()

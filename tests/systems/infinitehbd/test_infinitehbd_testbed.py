@@ -83,7 +83,7 @@ def test_its_plans_make_rings_and_pass_a_failed_node(loaded):
     assert testbed.simulation.switches["trx1-node7"].settle.mean == 70_000
 
 
-def test_simulated_modules_pass_a_failed_node_and_only_those_told_move(loaded):
+def test_simulated_modules_bypass_a_failed_node_and_no_other_moves(loaded):
     """From the failure to the paths that modules report, over their own wires."""
     testbed = loaded(render(7, group=3))
     manager, _ = ClusterManager.start(k_hop(7, 2, closed=True), 3)

@@ -30,7 +30,7 @@ def test_circuits_are_set_twice_in_a_layer():
     assert [layers.count(layer) for layer in range(4)] == [2, 2, 2, 1]
 
 
-def test_what_computation_does_not_hide_blocks():
+def test_communication_beyond_computation_blocks():
     assert waiting(calendar(2, TIMES, delay=150, first="reuse")) == 50 + 50 + 70
 
 

@@ -26,7 +26,7 @@ def test_only_the_two_failures_are_not_as_printed(name):
     assert found.note
 
 
-def test_every_claim_is_answered_or_says_why_not():
+def test_every_claim_has_a_result_or_a_reason():
     for claim in load_published(PUBLISHED / "mixnet.yaml").claims:
         answers = [claim.ours, claim.computed, claim.unmeasured]
         assert sum(answer is not None for answer in answers) == 1, claim.name

@@ -95,7 +95,7 @@ def test_parallel_links_share_to_within_a_byte():
     assert (Port("server0", "nic3"), "sent") not in loads
 
 
-def test_what_stays_in_a_server_never_waits_for_a_gather():
+def test_traffic_within_a_server_never_waits_for_a_gather():
     demand = {(Gpu(0, 0), Gpu(0, 5)): 3, (Gpu(0, 1), Gpu(0, 1)): 9}
     (only,) = all_to_all(demand, Routing(Region.uniform(2, optical=1), ()))
     assert (only.step, only.size) == ("local", 3)

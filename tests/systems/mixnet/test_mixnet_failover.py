@@ -243,7 +243,7 @@ def test_a_rank_that_ended_begins_anew_elsewhere(
     assert rows["failover.first_collective"].value > rows["failover.noticed"].value
 
 
-def test_what_nobody_notices_is_an_error(
+def test_an_unnoticed_failure_is_an_error(
     fabric: Fabric, over: Exchanges, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failover, "NOTICE_TIMEOUT", 50 * MS)
@@ -261,7 +261,7 @@ def test_wrong_values_are_no_figures(fabric: Fabric, over: Exchanges, ranks: Ran
         run_exchange(fabric, over, fabric.plans["double"], TRAFFIC, 2)
 
 
-def test_an_exchange_is_held_against_the_model_of_flows(fabric: Fabric, over: Exchanges) -> None:
+def test_an_exchange_is_compared_with_the_flow_model(fabric: Fabric, over: Exchanges) -> None:
     """Parallel links share the largest share evenly; TCP leaves 95.6 % of a frame to the data."""
     found = run_exchange(fabric, over, fabric.plans["double"], TRAFFIC * 1000, 2)
     assert found.predicted == pytest.approx(8e9 * 2_000_000 / 0.956407e9, rel=0.01)

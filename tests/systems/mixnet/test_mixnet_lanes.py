@@ -151,7 +151,7 @@ def test_ranks_may_be_some_of_the_servers_in_any_order():
         lane_shares(routing, ranks, [[0]], LANES)
 
 
-def test_a_server_that_failed_is_reached_by_nobody():
+def test_a_failed_server_is_unreachable():
     left = REGION.without(Failures(servers=frozenset({"server2"})))
     routing = routing_in(MIXNET8, MIXNET8.plans["uniform"], left)
     for hops in lane_routes(routing, LANES):
@@ -182,7 +182,7 @@ def test_all_that_is_lit_works():
     assert found() == Failures()
 
 
-def test_a_port_that_is_gone_failed_and_not_the_one_at_the_other_end():
+def test_a_missing_port_failed_and_not_its_far_end():
     link = link_of(Port("server0", "nic1"))
     assert link == Link(Port("server0", "nic1"), Port("server1", "nic0"))
     failures = found(server0_nic1=None, server1_nic0=False)
@@ -205,7 +205,7 @@ def test_a_server_without_ports_failed_as_a_whole():
     assert found(**gone, **others) == Failures(servers=frozenset({"server2"}))
 
 
-def test_what_no_plan_uses_may_be_dark():
+def test_unused_ports_may_be_dark():
     plan = chosen(np.zeros((8, 8), dtype=int))
     up = fabric_links(MIXNET8, plan)
     assert diagnose(REGION, up, {port for port in NICS if port.name != "nic3"}) == Failures()

@@ -74,7 +74,7 @@ def test_the_same_again_moves_nothing(case, data):
 
 @settings(max_examples=40)
 @given(regions(numa=(None,)), st.data())
-def test_where_nodes_do_not_matter_as_few_links_move_as_can(case, data):
+def test_the_fewest_links_move_where_nodes_are_interchangeable(case, data):
     region, wanted = case
     before = map_links(region, data.draw(counts(region)))
     kept = set(before) & set(map_links(region, wanted, before))
@@ -118,7 +118,7 @@ def test_parallel_links_end_on_different_nodes_where_there_are_ports(pairs, orde
     assert set(crowding(region, map_links(region, wanted)).values()) == {2 * pairs, 2}
 
 
-def test_a_link_on_a_port_that_failed_is_not_kept():
+def test_a_link_on_a_failed_port_is_removed():
     region = Region.uniform(2, optical=2)
     wanted = np.array([[0, 1], [1, 0]])
     (link,) = map_links(region, wanted)

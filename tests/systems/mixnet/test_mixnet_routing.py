@@ -155,7 +155,7 @@ def test_delegates_stand_near_their_port():
         Routing(routing.region.without(none), ()).delegate(ports[0])
 
 
-def test_failures_add_up_and_strangers_are_refused():
+def test_failures_add_up_and_unknown_names_are_refused():
     region = Region.uniform(2, optical=2)
     one = region.without(Failures(nics=frozenset({Port("server0", "nic0")})))
     both = one.without(Failures(gpus=frozenset({("server1", 7)})))

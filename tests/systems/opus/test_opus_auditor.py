@@ -131,7 +131,7 @@ PLANTED: list[tuple[Callable[[list[RunEvent]], None], Rule]] = [
 
 
 @pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[rule for _, rule in PLANTED])
-def test_each_planted_violation_is_found(
+def test_each_injected_violation_is_found(
     plant: Callable[[list[RunEvent]], None], rule: Rule
 ) -> None:
     run = good()
@@ -140,7 +140,7 @@ def test_each_planted_violation_is_found(
     assert len(set(rules(run)) - {rule, "not put back"}) == 0
 
 
-def test_all_rules_are_planted() -> None:
+def test_a_violation_of_every_rule_is_injected() -> None:
     assert len({rule for _, rule in PLANTED}) == len(PLANTED) == 12
 
 
@@ -150,7 +150,7 @@ def test_a_change_that_was_tried_again_is_one_change() -> None:
     assert rules(run) == []
 
 
-def test_what_was_given_up_is_in_flux_until_something_else_is_confirmed() -> None:
+def test_a_retried_change_is_in_flux_until_confirmed() -> None:
     run = good()
     run[5:] = [
         GivenUp(15, OCS, "v1"),
@@ -165,7 +165,7 @@ def test_what_was_given_up_is_in_flux_until_something_else_is_confirmed() -> Non
     assert set(rules(run)) == {"disturbed"}
 
 
-def test_a_violation_is_told_in_a_sentence() -> None:
+def test_a_violation_is_one_sentence() -> None:
     run = good()
     parts_under_traffic(run)
     (violation,) = audit(run, FOUND, OWN)

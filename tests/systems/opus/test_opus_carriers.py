@@ -62,7 +62,7 @@ def test_every_port_has_come_up_again(clock: VirtualClock) -> None:
     assert not a.watching
 
 
-def test_what_came_up_before_does_not_count(clock: VirtualClock) -> None:
+def test_earlier_carriers_do_not_count(clock: VirtualClock) -> None:
     links = watched(
         clock, server0=SettledCarriers(clock, (5 * MS, True), (50 * MS, False), (80 * MS, True))
     )

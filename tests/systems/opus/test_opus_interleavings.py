@@ -129,7 +129,7 @@ def test_starting_on_what_was_granted_before_is_found(monkeypatch: pytest.Monkey
     assert broken[0].startswith("G1")
 
 
-def test_without_releases_everybody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_releases_all_ranks_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The printed default mode has none: who has sent says nothing until it asks again."""
     job = Job.grid("two", 2, [1])
     assert every_one(job, "default", apart)[1] == {"done": 1}

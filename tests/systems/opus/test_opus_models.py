@@ -72,7 +72,9 @@ def test_step_time_against_switching() -> None:
 @pytest.mark.parametrize(
     ("stages", "layers", "microbatches"), [(8, 128, 16), (4, 128, 12), (16, 128, 12)]
 )
-def test_what_gives_the_printed_windows(stages: int, layers: int, microbatches: int) -> None:
+def test_the_inputs_that_give_the_printed_windows(
+    stages: int, layers: int, microbatches: int
+) -> None:
     assert window_count(stages, layers, microbatches, two_symmetric=False) == 127
     assert window_count(stages, layers, microbatches) > 127
 
@@ -172,12 +174,12 @@ def test_probabilities_are_a_distribution(median: float, sigma: float) -> None:
 
 
 @pytest.mark.parametrize(("values", "count"), [([3] * 9, 1), ([2.5] * 20, 1), ([3] * 20, 3)])
-def test_what_cannot_be_fitted(values: list[float], count: int) -> None:
+def test_samples_that_cannot_be_fitted_are_refused(values: list[float], count: int) -> None:
     with pytest.raises(SampleError):
         fit_lognormals(values, count)
 
 
-def test_what_is_no_link_event() -> None:
+def test_an_invalid_link_event_is_refused() -> None:
     with pytest.raises(OpusError, match="line 1: found 'Time"):
         parse_link_events("Time: 03:51:51, Device: rocep13s0f0, Event: up")
     with pytest.raises(OpusError, match=r"line 2: .* active before"):

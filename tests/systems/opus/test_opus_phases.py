@@ -73,6 +73,6 @@ def test_a_run_that_is_too_short_has_no_cycle() -> None:
         ("DP start_backend: 1 start_idx: 5 end_backend: 1 end_idx: 5 len: 0", "no 0 operations"),
     ],
 )
-def test_what_is_no_phase_table(line: str, complaint: str) -> None:
+def test_an_invalid_phase_table_is_refused(line: str, complaint: str) -> None:
     with pytest.raises(OpusError, match=f"line 2: .*{complaint}"):
         parse_phase_table(f"Node: one, Rank: 0\n{line}\n")

@@ -18,7 +18,7 @@ def seen(job: Job, steps: int, **shape: int) -> dict[int, list[str]]:
 
 @given(stages=st.integers(2, 3), microbatches=st.integers(1, 3), gathers=st.integers(1, 3))
 @settings(max_examples=10, deadline=None)
-def test_what_was_seen_foretells_more_steps(stages: int, microbatches: int, gathers: int) -> None:
+def test_profiled_steps_predict_later_ones(stages: int, microbatches: int, gathers: int) -> None:
     job = Job.grid("llama", stages, [2])
     shape = {"microbatches": microbatches, "gathers": gathers}
     found = profiled(job, seen(job, 3, **shape))
@@ -27,7 +27,7 @@ def test_what_was_seen_foretells_more_steps(stages: int, microbatches: int, gath
         assert foretold == table.all()
 
 
-def test_what_comes_before_the_first_step_is_done_once() -> None:
+def test_operations_before_the_first_step_run_once() -> None:
     data, pair = "r0.d1.s{}.0", "r0.pp0-1.{}"
     step = {rank: [pair.format(rank % 2)] * 2 + [data.format(rank // 2)] for rank in range(4)}
     groups = {rank: [data.format(rank // 2)] * 3 + step[rank] * 3 for rank in range(4)}

@@ -122,7 +122,7 @@ def test_a_dead_rail_is_carried_by_the_other(clock: VirtualClock) -> None:
     assert isinstance(rails.controller.rails[1].topology, GiantRing)
 
 
-def test_without_a_rail_everybody_is_told(clock: VirtualClock) -> None:
+def test_without_a_rail_all_ranks_are_notified(clock: VirtualClock) -> None:
     rails, programs = rails_on(Switches(clock, rail0=99, rail1=99), "default")
     with pytest.raises(RailsLostError, match=r"no rail is left: ocs. denied|lost rank"):
         emulate(rails, programs, transfer=20 * MS)

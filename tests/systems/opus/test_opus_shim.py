@@ -104,13 +104,13 @@ def test_late_and_repeated_answers_change_nothing() -> None:
     assert released.receive(Released(3, 1)).pending is None
 
 
-def test_what_is_not_answered_is_said_again() -> None:
+def test_an_unanswered_message_is_repeated() -> None:
     asked, _, sent = shim("default").pre_comm(SEND)
     assert asked.overdue() == sent
     assert granted(asked).overdue() == ()
 
 
-def test_the_framework_is_told() -> None:
+def test_the_framework_is_notified() -> None:
     asked = shim("default").pre_comm(SEND)[0]
     assert "giant ring" in granted(asked, GIANT_RING).notice
     lost = asked.receive(Failed(3, 1, "no rail is left: dark"))

@@ -94,6 +94,6 @@ def test_lists_ranges_denials_and_what_gives_way() -> None:
 
 
 @pytest.mark.parametrize("command", ["ENT-PATCH::1&2:7:;", "ENT-PATCH::a,12:7:;"])
-def test_what_is_no_patch(command: str) -> None:
+def test_an_invalid_patch_is_refused(command: str) -> None:
     with pytest.raises(OpusError):
         traced(pieces(f"> {command}"), "ocs", frozenset())

@@ -48,7 +48,7 @@ def wired(draw: st.DrawFn, count: int = 1) -> tuple[Wiring, list[TopologyId]]:
     return Wiring.of(job, 0, attachments(job, 0)), [TopologyId(draw(digits)) for _ in range(count)]
 
 
-def test_leading_zeros_are_kept() -> None:
+def test_leading_zeros_are_preserved() -> None:
     """The paper's example: three stages in DP, then stages 0 and 1 go over to the pipeline."""
     everybody = TopologyId.uniform(3, 1)
     assert str(everybody) == "111"
@@ -58,7 +58,7 @@ def test_leading_zeros_are_kept() -> None:
     assert [after[stage] for stage in range(3)] == [0, 0, 1]
 
 
-def test_who_leaves_a_pipeline_takes_its_neighbours_with_it() -> None:
+def test_a_rank_that_leaves_a_pipeline_parts_its_neighbours() -> None:
     """Fig. 8's second case: the stages that were connected to the one that leaves."""
     assert TopologyId("000").rewired(TopologyId("010")) == {0, 1, 2}
     assert TopologyId("0001").rewired(TopologyId("0101")) == {0, 1, 2}
@@ -67,7 +67,7 @@ def test_who_leaves_a_pipeline_takes_its_neighbours_with_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0x1", "-1", "٣"])
-def test_what_is_no_topology(text: str) -> None:
+def test_an_invalid_topology_is_refused(text: str) -> None:
     with pytest.raises(OpusError, match="one digit a stage"):
         TopologyId(text)
 
@@ -111,7 +111,7 @@ def test_no_port_is_used_twice_and_every_link_has_two_directions(
 
 @settings(max_examples=60)
 @given(wired())
-def test_who_may_talk_has_a_path(wired: tuple[Wiring, list[TopologyId]]) -> None:
+def test_ranks_that_communicate_have_a_path(wired: tuple[Wiring, list[TopologyId]]) -> None:
     wiring, (topology,) = wired
     circuits, job = wiring.circuits(topology), wiring.job
     for name, group in job.groups.items():
