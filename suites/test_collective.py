@@ -2,8 +2,8 @@
 
 import pytest
 
+from lightrig.harness.bench.collectives import without_collective, without_traffic
 from lightrig.harness.measure.collectives import CollectiveCall, doubling
-from lightrig.harness.planning.rings import BrokenRingError
 
 MS = 1_000_000
 
@@ -14,21 +14,27 @@ MOST_EVENTS = 6
 """Number of events that gives a median an interval."""
 
 
-def ring_of(collectives, plan):
-    try:
-        return collectives.ranks(plan)
-    except BrokenRingError as error:
-        pytest.skip(f"plan {plan.name}: {error}")
+def lacks_links(testbed, collective, plan):
+    """Return why a collective cannot run over the links of a plan; empty where it can."""
+    return without_collective(testbed, collective, plan)
 
 
+def lacks_traffic(testbed, transition):
+    """Return why no all-reduces run through a change of plans; empty where they do."""
+    return (
+        without_traffic(testbed)
+        or without_collective(testbed, "all_reduce", transition.before)
+        or without_collective(testbed, "all_reduce", transition.after)
+    )
+
+
+@pytest.mark.needs(lacks=lacks_links)
 @pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
 def test_bandwidth(
     collectives, fabric, measure, bring_up, measure_collective, plan, collective, samples
 ):
     """Share of the line rate by message size, where ranks follow the ring of the plan."""
-    ranks = ring_of(collectives, plan)
-    if obstacle := collectives.obstacle(collective, plan):
-        pytest.skip(f"plan {plan.name}: {obstacle}")
+    ranks = collectives.ranks(plan)
     bring_up(plan)
     collectives.route(plan)
     sizes = tuple(doubling(1 << 16, collectives.largest, factor=4))
@@ -37,21 +43,19 @@ def test_bandwidth(
     measure.judge("collective")
 
 
+@pytest.mark.needs(lacks=lacks_traffic)
 def test_under_reconfiguration(
     collectives, measure, bring_up, measure_recovery, transition, samples
 ):
     """Survival of traffic under a change of circuits, and recovery of its bandwidth."""
-    traffic = collectives.traffic
-    if traffic is None:
-        pytest.skip("what runs collectives here cannot keep one going")
     plans = transition.before, transition.after
-    rings = {plan: ring_of(collectives, plan) for plan in plans}
+    rings = {plan: collectives.ranks(plan) for plan in plans}
     bring_up(plans[0])
     collectives.route(plans[0])
     for index in range(min(samples, MOST_EVENTS)):
         before, after = plans if index % 2 == 0 else plans[::-1]
         measure_recovery(
-            traffic,
+            collectives.traffic,
             rings[before],
             (before, after),
             collectives.route,

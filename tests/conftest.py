@@ -1,6 +1,7 @@
 """Settings of all of the project's tests: examples, timeouts, permitted skips."""
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,20 @@ def pytest_configure() -> None:
     assert hasattr(providers, "_get_local_constants")
     if hypothesis.settings.get_current_profile_name() == "tests":
         providers._get_local_constants = providers.Constants
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage: five thousand tests live until the end.
+
+    Frozen, they are not looked through again by each collection of garbage of the tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

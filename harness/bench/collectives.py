@@ -5,15 +5,16 @@ from typing import Protocol
 from lightrig.flows import Collective
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.nccl import NcclOverCircuits
+from lightrig.harness.bench.nccl import obstacle as nccl_obstacle
 from lightrig.harness.bench.overlay import Overlay
-from lightrig.harness.planning.rings import ring_order
+from lightrig.harness.planning.rings import BrokenRingError, ring_order
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.collectives import CollectiveRunner
 from lightrig.instruments.core.traffic import TrafficSource
 from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError
 from lightrig.instruments.servers.linux import LinuxServer
 from lightrig.instruments.servers.mpi import MpiRunner, NoMpiError
-from lightrig.testbeds import LightrigError, Plan
+from lightrig.testbeds import LightrigError, Plan, Testbed
 
 
 class NoCollectivesError(LightrigError):
@@ -41,14 +42,32 @@ class Collectives(Protocol):
         Raises `BrokenRingError` without a ring.
         """
 
-    def obstacle(self, collective: Collective, plan: Plan) -> str:
-        """Return why a collective cannot run on the links of `plan`; empty if it can."""
-
     def route(self, plan: Plan) -> None:
         """Route packets over the links of `plan`, which is applied."""
 
     def close(self) -> None:
         """Restore the servers."""
+
+
+def without_collective(testbed: Testbed, collective: Collective, plan: Plan) -> str:
+    """Return why servers cannot run a collective over the links of `plan`; empty if they can."""
+    if _have_gpus(testbed):
+        return nccl_obstacle(testbed, collective, plan)
+    # Namespaces forward for each other, so an all-to-all needs no more than a ring.
+    try:
+        ring_order(list(testbed.servers), testbed.links(plan))
+    except BrokenRingError as error:
+        return str(error)
+    return ""
+
+
+def without_traffic(testbed: Testbed) -> str:
+    """Return why no collectives run until they are stopped; empty if they do."""
+    return "nccl-tests cannot run until stopped" if _have_gpus(testbed) else ""
+
+
+def _have_gpus(testbed: Testbed) -> bool:
+    return all(spec.gpus.count for spec in testbed.servers.values())
 
 
 def open_collectives(bench: Bench) -> Collectives:
@@ -59,8 +78,7 @@ def open_collectives(bench: Bench) -> Collectives:
         InstrumentError: a server refused.
     """
     servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
-    specs = bench.testbed.servers.values()
-    if len(servers) > 1 and all(spec.gpus.count for spec in specs):
+    if len(servers) > 1 and _have_gpus(bench.testbed):
         return NcclOverCircuits(bench)
     # Only namespaces: on shared servers the removal of routes would have to survive a kill.
     if bench.testbed.only_namespaces:
@@ -96,9 +114,6 @@ class _OverNamespaces:
 
     def ranks(self, plan: Plan) -> tuple[str, ...]:
         return ring_order(list(self._overlay.servers), self._testbed.links(plan))
-
-    def obstacle(self, collective: Collective, plan: Plan) -> str:
-        return ""
 
     def route(self, plan: Plan) -> None:
         self._overlay.route(self._testbed.links(plan))

@@ -46,6 +46,52 @@ def without_gpus(testbed: Testbed) -> str:
     return "" if servers else "there are no servers"
 
 
+def ring_of(testbed: Testbed, plan: Plan) -> tuple[str, ...]:
+    """Return the servers in the order of a ring of `plan`.
+
+    Of several rings it is the first; without a ring, if packet switches join all servers, the
+    order of the file. Raises `BrokenRingError` otherwise.
+    """
+    names = tuple(testbed.servers)
+    links = testbed.links(plan)
+    groups = joined_servers(testbed, links)
+    try:
+        if len(groups) > 1 and set(names) == {name for group in groups for name in group}:
+            rings = [ring_order(group, links) for group in groups]  # every group must be a ring
+            return rings[0]
+        return ring_order(names, links)
+    except BrokenRingError:
+        if _apart(testbed, plan, names):
+            raise
+        return names
+
+
+def obstacle(testbed: Testbed, collective: Collective, plan: Plan) -> str:
+    """Return why a collective cannot run on `plan`; empty if it can.
+
+    Every collective needs a ring, an all-to-all links between all servers of it.
+    """
+    try:
+        servers = ring_of(testbed, plan)
+    except BrokenRingError as error:
+        return str(error)
+    if collective != "all_to_all" or not (apart := _apart(testbed, plan, servers)):
+        return ""
+    return f"no link joins {', '.join(apart)}, and the servers do not forward for each other"
+
+
+def _apart(testbed: Testbed, plan: Plan, servers: Sequence[str]) -> list[str]:
+    """Return the pairs of `servers` without a path in `plan`."""
+    router = Router(network_of(testbed, fabric_links(testbed, plan)))
+    apart = []
+    for a, b in combinations(servers, 2):
+        try:
+            router.route(a, b)
+        except NoRouteError:
+            apart.append(f"{a} and {b}")
+    return apart
+
+
 class NcclOverCircuits:
     """nccl-tests on servers that do not forward: a rank reaches only servers joined by a circuit.
 
@@ -100,27 +146,9 @@ class NcclOverCircuits:
         return 1 << 28
 
     def ranks(self, plan: Plan) -> tuple[str, ...]:
-        """Return a server per rank, one rank per GPU, in the order of a ring of `plan`.
-
-        Of several rings it is the first; without a ring, if packet switches join all servers, the
-        order of the file. Raises `BrokenRingError` otherwise.
-        """
-        servers = self._testbed.servers
-        return tuple(name for name in self._ring(plan) for _ in range(servers[name].gpus.count))
-
-    def _ring(self, plan: Plan) -> tuple[str, ...]:
-        names = tuple(self._testbed.servers)
-        links = self._testbed.links(plan)
-        groups = joined_servers(self._testbed, links)
-        try:
-            if len(groups) > 1 and set(names) == {name for group in groups for name in group}:
-                rings = [ring_order(group, links) for group in groups]  # every group must be a ring
-                return rings[0]
-            return ring_order(names, links)
-        except BrokenRingError:
-            if self._apart(plan, names):
-                raise
-            return names
+        """Return a server per rank, one rank per GPU, in the order of `ring_of` the plan."""
+        servers, ring = self._testbed.servers, ring_of(self._testbed, plan)
+        return tuple(name for name in ring for _ in range(servers[name].gpus.count))
 
     def route(self, plan: Plan) -> None:
         """Wait for the carriers of ports that `plan` connects to packet switches.
@@ -146,24 +174,5 @@ class NcclOverCircuits:
         netdev = self._testbed.nic_port(port).netdev
         return self._servers[port.owner].nic.device(netdev).value.carrier
 
-    def obstacle(self, collective: Collective, plan: Plan) -> str:
-        """Return why a collective cannot run on `plan`: an all-to-all needs links between all."""
-        if collective != "all_to_all":
-            return ""
-        if not (apart := self._apart(plan, self._ring(plan))):
-            return ""
-        return f"no link joins {', '.join(apart)}, and the servers do not forward for each other"
-
     def close(self) -> None:
         """Do nothing: nothing was changed on the servers."""
-
-    def _apart(self, plan: Plan, servers: Sequence[str]) -> list[str]:
-        """Return the pairs of `servers` without a path in `plan`."""
-        router = Router(network_of(self._testbed, fabric_links(self._testbed, plan)))
-        apart = []
-        for a, b in combinations(servers, 2):
-            try:
-                router.route(a, b)
-            except NoRouteError:
-                apart.append(f"{a} and {b}")
-        return apart

@@ -16,7 +16,8 @@ from lightrig.flows import (
     schedule_of,
 )
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError
+from lightrig.harness.bench.collectives import without_collective, without_traffic
+from lightrig.harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError, obstacle
 from lightrig.harness.planning.rings import BrokenRingError
 from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
 from lightrig.instruments.servers.commands import ToolMissingError
@@ -28,6 +29,7 @@ from lightrig.instruments.simulated.hosts import nccl_tests_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.testbeds import Plan, load
 
+NAMESPACES = Path(__file__).parents[2] / "testbeds" / "namespaces.yaml"
 RING = ("server0", "server1", "server3", "server2")
 SIZES = tuple(1 << power for power in range(12, 29, 4))
 RETRIES_NS = 7 * 4096 * 2**20
@@ -216,9 +218,9 @@ def test_the_ring_of_each_plan(bench: Bench) -> None:
     plans = bench.testbed.plans
     assert nccl.ranks(plans["giant-ring"]) == by_gpu(*RING)
     assert nccl.ranks(plans["east-west"]) == by_gpu("server0", "server2")
-    assert nccl.obstacle("all_reduce", plans["giant-ring"]) == ""
-    assert nccl.obstacle("all_to_all", plans["east-west"]) == ""
-    missing = nccl.obstacle("all_to_all", plans["giant-ring"])
+    assert obstacle(bench.testbed, "all_reduce", plans["giant-ring"]) == ""
+    assert obstacle(bench.testbed, "all_to_all", plans["east-west"]) == ""
+    missing = obstacle(bench.testbed, "all_to_all", plans["giant-ring"])
     assert "no link joins server0 and server3, server1 and server2" in missing
 
 
@@ -234,6 +236,19 @@ def test_a_ring_that_lacks_a_link(bench: Bench) -> None:
     broken = Plan("broken", {"ocs": whole.circuits["ocs"] - lost})
     with pytest.raises(BrokenRingError, match="server0"):
         NcclOverCircuits(bench).ranks(broken)
+    assert "no link between" in obstacle(bench.testbed, "all_reduce", broken)
+
+
+def test_collectives_that_a_testbed_can_never_run_are_known_from_its_file(bench: Bench) -> None:
+    plans = bench.testbed.plans
+    assert without_collective(bench.testbed, "all_reduce", plans["giant-ring"]) == ""
+    assert "no link joins" in without_collective(bench.testbed, "all_to_all", plans["giant-ring"])
+    assert without_traffic(bench.testbed) == "nccl-tests cannot run until stopped"
+    namespaces = load(NAMESPACES)
+    ring, pairs = namespaces.plans["ring"], namespaces.plans["pairs"]
+    assert without_traffic(namespaces) == ""
+    assert without_collective(namespaces, "all_to_all", ring) == ""  # they forward
+    assert "no link between" in without_collective(namespaces, "all_reduce", pairs)
 
 
 def test_links_count_when_the_ranks_connect(bench: Bench, giant_ring: Fabric) -> None:
