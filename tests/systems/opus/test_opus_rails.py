@@ -11,9 +11,10 @@ from lightrig.harness.systems.opus.measurements.rewiring import rows
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables
+from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Wiring
 from lightrig.harness.systems.opus.runtime import (
@@ -88,6 +89,26 @@ def test_without_delay_the_control_plane_costs_no_time(clock: VirtualClock, mode
     waits = [wait.length for wait in rails.journal.waits if wait.rank == 0]
     assert clock.now() - began >= len(programs[0]) * 20 * MS
     assert len(waits) == len(programs[0])
+
+
+@pytest.mark.parametrize("stages", [2, 4, 16])
+def test_stages_that_leave_the_pipeline_together_change_together(
+    clock: VirtualClock, stages: int
+) -> None:
+    """The first stage that is ready begins, and all others follow in one change."""
+    job = Job.grid("together", stages, [2])
+    programs = {rank: numbered([Operation(ring(job, rank, 1), 0, 1)]) for rank in range(2 * stages)}
+    shims = [
+        Shim(rank, job.stage_of[rank], PhaseTable(tuple(program), 1), "default")
+        for rank, program in programs.items()
+    ]
+    switches, wiring = Switches(clock), Wiring.of(job, 0, attachments(job, 0))
+    rails = Rails(clock, job, shims, [wiring], switches.apply, ["ocs0"])
+    emulate(rails, programs, transfer=20 * MS)
+    assert max(wait.length for wait in rails.journal.waits) <= 2 * switches.delay
+    assert len(switches.done) == 2
+    found = {"ocs0": wiring.circuits(TopologyId("0" * stages))}
+    assert audit(rails.journal.events, found) == []
 
 
 def test_a_refusal_is_tried_again(clock: VirtualClock) -> None:

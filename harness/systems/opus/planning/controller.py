@@ -66,6 +66,7 @@ class Controller:
     where the topology is right. Where it is not, a rail's topology changes when
     - every rank of each stage whose digit changes has asked for what that digit will be, and
     - no rank that will lose a link by it still holds what it was granted.
+    Stages that are ready together change together.
 
     The paper waits for the group alone. Several groups share a stage's sub-mapping, and one of
     them may still be sending when another is ready: G2 needs the stage.
@@ -245,12 +246,14 @@ class Controller:
             return GIANT_RING if idle else None
         if status.state != "settled" or isinstance(status.topology, GiantRing):
             return None
+        # One change for all that are ready: a switch moves many ports in the time of one.
+        target = status.topology
         for barrier in self.ready():
             if self.carrier[barrier.asked[0].rank] == rail:
-                target = status.topology.with_stages(self._wanted(barrier))
-                if target != status.topology and self._may_change(rail, status.topology, target):
-                    return target
-        return None
+                merged = target.with_stages(self._wanted(barrier))
+                if merged != target and self._may_change(rail, status.topology, merged):
+                    target = merged
+        return target if target != status.topology else None
 
     def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         """Whether all ranks of the changed stages want it (O1), and none uses what goes (G2)."""
