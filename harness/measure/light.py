@@ -1,6 +1,5 @@
 """Loss of signal and signal recovery at egress ports, from a switch's power monitors."""
 
-import itertools
 from collections.abc import Collection
 
 from lightrig.harness.bench import Bench
@@ -29,6 +28,10 @@ class LightWatch:
         monitor: the switch.
         leaving: egress ports whose light the change takes away.
         coming: egress ports that the change brings light to.
+
+    Attributes:
+        longest_gap: the longest time between two readings, in ns; a shorter darkness may go
+            unseen.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class LightWatch:
         self._ports = sorted(self._leaving | self._coming)
         self._readings: list[PowerReading] = []
         self._changed: dict[int, int] = {}
+        self.longest_gap = 0
         self._darkened: set[int] = set()
         self._steady = dict.fromkeys(self._ports, 0)
 
@@ -51,8 +55,10 @@ class LightWatch:
         if index == 0:
             return
         before, last = self._readings[0].dbm, self._readings[-2].dbm
+        gap = reading.asked - self._readings[-2].answered
+        self.longest_gap = max(self.longest_gap, gap)
         # Samples closer than a window share light, and look alike for that reason alone.
-        apart = reading.asked - self._readings[-2].answered >= reading.window
+        apart = gap >= reading.window
         changed, steady = self._changed, self._steady
         for port, power in reading.dbm.items():
             if port not in changed:
@@ -71,12 +77,6 @@ class LightWatch:
     def window(self) -> int:
         """The monitor's averaging window, in ns."""
         return self._readings[-1].window
-
-    @property
-    def longest_gap(self) -> int:
-        """The longest time between two readings, in ns; a shorter darkness may go unseen."""
-        pairs = itertools.pairwise(self._readings)
-        return max((after.asked - before.answered for before, after in pairs), default=0)
 
     @property
     def complete(self) -> bool:

@@ -52,24 +52,24 @@ class ClockMap:
         """Return a moment between two stamps of the server on the bench's clock."""
         if self.same_clock:
             return Span(earliest, latest)
-        (offset, at), *earlier = self._upper
-        most = offset + _loosening(earliest - at)
-        for offset, at in earlier:
-            most = min(most, offset + _loosening(earliest - at))
-        (offset, at), *earlier = self._lower
-        least = offset - _loosening(latest - at)
-        for offset, at in earlier:
-            least = max(least, offset - _loosening(latest - at))
-        return Span(earliest - most, latest - least)
-
-
-def _loosening(distance: int) -> int:
-    """Return the drift, in ns rounded up, over `distance` ns between two stamps of the server.
-
-    Stamps are whole nanoseconds, rounded down, so two moments are up to 1 ns further apart than
-    their stamps. In integers: stamps after a hundred days of uptime exceed a float's precision.
-    """
-    return -(-(abs(distance) + 1) // DRIFT)
+        # `drift` is minus the drift, rounded up, between a bound's stamp and this one. Stamps are
+        # whole nanoseconds, rounded down, so two moments are up to 1 ns further apart than their
+        # stamps. In integers: stamps after a hundred days of uptime exceed a float's precision.
+        # Written out, since a reconfiguration maps a hundred stamps and more.
+        before = after = None
+        for offset, at in self._upper:
+            drift = (-1 - abs(earliest - at)) // DRIFT
+            moment = earliest - offset + drift
+            if before is None or moment > before:
+                before = moment
+        for offset, at in self._lower:
+            drift = (-1 - abs(latest - at)) // DRIFT
+            moment = latest - offset - drift
+            if after is None or moment < after:
+                after = moment
+        if before is None or after is None:
+            raise ValueError("no exchange bounds the offset yet")
+        return Span(before, after)
 
 
 def _deciding(bounds: Iterable[_Bound], sign: int) -> list[_Bound]:
