@@ -261,7 +261,10 @@ class Tl1Session(TaggedSession[Reply]):
                 is_reply = True
                 self._start_reply(head[1], head[2])
             if self._unfinished is not None:
-                self._unfinished.lines += (line for line in lines if not _HEADER.match(line))
+                # A header has no quotes; most lines begin with one.
+                self._unfinished.lines += [
+                    line for line in lines if line[0] == '"' or not _HEADER.match(line)
+                ]
         if ends and is_reply and self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
             self._finish_reply(answer)

@@ -339,7 +339,7 @@ class SimulatedProbe:
             return self._news[netdev]
         watched = self._watched[netdev]
         newest = self._news[netdev] = []
-        silent_since = self._began
+        silent_since, offset = self._began, self.offset
         last: tuple[Port, int] | None = None
         every = self.datagrams.period if self.datagrams else 0
         notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
@@ -356,12 +356,12 @@ class SimulatedProbe:
             if stage == "datagram":
                 observed = self._datagram(netdev, partner, at, up, silent_since, last)
                 if not up and observed is not None:
-                    silent_since = observed.event[3] - self.offset
+                    silent_since = observed.event[3] - offset
                     last = partner, at
             else:
                 before = watched.polls.last_before(at)
                 after = before + watched.polls.period
-                stamps = before + self.offset, after + self.offset
+                stamps = before + offset, after + offset
                 observed = _Observed(after, [netdev, stage, up, *stamps, "sysfs"])
             if observed is not None and observed.known > self._reported:
                 newest.append(observed)
@@ -381,13 +381,13 @@ class SimulatedProbe:
         grid = sender.datagrams if sender is not None else None
         if sender is None or grid is None:
             return None
-        before = grid.last_before(at)
+        before, offset = grid.last_before(at), self.offset
         if not up:
             declared = before + max(SILENT_PERIODS * grid.period, _SHORTEST_SILENCE)
-            stamps = before + self.offset, declared + self.offset
+            stamps = before + offset, declared + offset
             return _Observed(declared, [netdev, "datagram", False, *stamps, "udp"])
         arrived = before + grid.period
-        stamps = silent_since + self.offset, arrived + self.offset
+        stamps = silent_since + offset, arrived + offset
         event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, before + sender.offset]]
         return _Observed(arrived, event, partner, last)
 
