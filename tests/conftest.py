@@ -20,10 +20,6 @@ TIMEOUT = 300
 LONG_TIMEOUT = 1200
 SHRINKING = 60
 
-# Plugins that are installed for these tests, and that a run of Lightrig does not have elsewhere:
-# tests start pytest some sixty times, and Hypothesis alone takes a quarter of a short run.
-os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
-
 _skipped: list[str] = []
 
 # `make test` tries the same examples on every machine and in every run; `make fuzz` looks for
@@ -88,7 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    # Plugins that are installed for these tests, and that a run of Lightrig does not have
+    # elsewhere: tests start pytest some sixty times, and Hypothesis takes a quarter of a short
+    # run. Not in the process that starts workers, which need them.
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+        os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
     # Hypothesis has no setting for either of these. A failure that shrinks for as long as its
     # test may take is reported as a timeout, without the assertion.
     assert hasattr(engine, "MAX_SHRINKING_SECONDS")

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.results import results
 from lightrig.harness.record import read_journal
 
+pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.timeout(300)  # runs side by side, on a machine that may be busy
 
 TESTS = """
@@ -259,11 +259,11 @@ def test_rows_of_a_testbed_are_the_same_with_workers(runs: dict[str, Ended]) -> 
 # ------------------------------------------------------------------------- default testbeds
 
 
-def collected(folder: Path, *arguments: str, **environment: str) -> str:
+def collected(*arguments: str) -> str:
+    """What is collected in the checkout, by a process of its own: it has conftest.py files."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments, *QUIET],
-        cwd=folder,
-        env={**os.environ, **environment},
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -271,23 +271,25 @@ def collected(folder: Path, *arguments: str, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_option_precedes_environment_and_environment_the_configuration(tmp_path: Path) -> None:
+def test_option_precedes_environment_and_environment_the_configuration(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("by-option", "by-environment", "by-ini"):
-        described = describe(tmp_path).read_text().replace("name: lab", f"name: {name}", 1)
-        (tmp_path / f"{name}.yaml").write_text(described)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nlightrig_testbed = by-ini.yaml\n")
-    (tmp_path / "test_it.py").write_text("def test_it(testbed): ...\n")
-    environment = {"LIGHTRIG_TESTBED": "by-environment.yaml"}
-    assert "test_it[by-ini]" in collected(tmp_path)
-    assert "test_it[by-environment]" in collected(tmp_path, **environment)
+        described = describe(pytester.path).read_text().replace("name: lab", f"name: {name}", 1)
+        (pytester.path / f"{name}.yaml").write_text(described)
+    pytester.makeini("[pytest]\nlightrig_testbed = by-ini.yaml\n")
+    pytester.makepyfile(test_it="def test_it(testbed): ...\n")
+    assert "test_it[by-ini]" in pytester.runpytest("--collect-only", "-q").stdout.str()
+    monkeypatch.setenv("LIGHTRIG_TESTBED", "by-environment.yaml")
+    assert "test_it[by-environment]" in pytester.runpytest("--collect-only", "-q").stdout.str()
     option = ("--testbed", "by-option.yaml")
-    assert "test_it[by-option]" in collected(tmp_path, *option, **environment)
+    assert "test_it[by-option]" in pytester.runpytest("--collect-only", "-q", *option).stdout.str()
 
 
 def test_a_checkout_has_a_default_for_its_suites_alone() -> None:
     suite = "suites/test_conformance.py"
-    assert f"{suite}::test_every_instrument_identifies_itself[opus]" in collected(ROOT, suite)
-    assert "not applicable" not in collected(ROOT, "tests/plugin/test_live_parts.py")
+    assert f"{suite}::test_every_instrument_identifies_itself[opus]" in collected(suite)
+    assert "not applicable" not in collected("tests/plugin/test_live_parts.py")
 
 
 def test_default_of_a_checkout_is_simulated(tmp_path: Path) -> None:
