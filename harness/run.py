@@ -88,7 +88,7 @@ class Run:
     def test_finished(
         self, nodeid: str, outcome: str, duration_s: float, details: Mapping[str, Any]
     ) -> None:
-        """Keep how a test has ended; see `TestOutcome`.
+        """Record how a test has ended; see `TestOutcome`.
 
         Failures quote what was on a wire: what JSON or Unicode does not know is written as text.
         """

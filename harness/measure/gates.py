@@ -81,7 +81,7 @@ class Counted:
 
     @property
     def void_reason(self) -> str | None:
-        """Why the count bounds nothing, None where it does."""
+        """Reason for which the count bounds no ratio; None where it does."""
         count = self.count
         if count.void is not None:
             return count.void

@@ -46,7 +46,7 @@ _TRUTH: dict[EventStage, tuple[str, bool]] = {
     "signal_recovered": ("light", True),
     **{stage: truth for truth, stage in OF_LINK.items()},
 }
-"""Which moment of a world's truth a stage must agree with."""
+"""The moment of the ground truth that a stage must agree with."""
 
 
 class Seen(NamedTuple):

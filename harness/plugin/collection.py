@@ -1,4 +1,4 @@
-"""Which tests there are: spread over testbeds, their plans and instruments, from the files alone.
+"""Collection: tests are spread over testbeds, plans and instruments, from the files alone.
 
 A test that a testbed can never run, since it lacks an instrument, a kind of server or a plan, is
 deselected, and counted with its reason. A skip is left for what is missing
@@ -189,7 +189,7 @@ def _named(values: tuple[Any, ...]) -> Iterator[str]:
 
 
 def _reason(item: pytest.Item) -> str | None:
-    """Why the item's testbed can never run it; None if it can, or where there is no testbed."""
+    """Return the reason for which the item's testbed can never run it; None if it can."""
     if isinstance(item, NotApplicable):
         return item.reason
     params = _params(item)
@@ -210,7 +210,7 @@ def _reason(item: pytest.Item) -> str | None:
 
 
 def _lacks(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
-    """Why a testbed can never run a function, by its marks and the fixtures that it takes."""
+    """Return the reason for which a testbed can never run a function, by marks and fixtures."""
     names = metafunc.fixturenames
     for mark in metafunc.definition.iter_markers("of_testbed"):
         if testbed.name not in mark.args:
@@ -250,7 +250,7 @@ def _without_telemetry(testbed: Testbed) -> str:
 
 
 def _overheard(testbed: Testbed) -> str:
-    """Why ports cannot be observed by datagrams to the port at the other end, if they cannot."""
+    """Return the reason for which datagrams between ports cannot be observed, or ""."""
     switches = testbed.switches.keys() - testbed.optical_switches.keys()
     if switches and len(physical_ports(testbed)) < len(testbed.nic_ports):
         return (
@@ -267,7 +267,7 @@ _WITHOUT: Mapping[str, Callable[[Testbed], str]] = {
     "plan": _overheard,
     "transition": _overheard,
 }
-"""Why a testbed cannot offer a fixture; empty where it can."""
+"""Reason for which a testbed cannot offer a fixture; empty where it can."""
 
 
 def _missing_plan(wanted: list[str]) -> str:

@@ -90,7 +90,7 @@ def lightrig_moving(request: pytest.FixtureRequest, lightrig_transition: PlanPai
 
 @pytest.fixture(scope="session")
 def lightrig_instruments(request: pytest.FixtureRequest) -> InstrumentSelection:
-    """Which of the testbed's instruments the test is spread over; none where it takes none."""
+    """The testbed's instruments that this test uses; none where it takes none."""
     from lightrig.harness.plugin.collection import InstrumentSelection
 
     chosen: InstrumentSelection = getattr(request, "param", None) or InstrumentSelection()

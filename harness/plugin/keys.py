@@ -21,7 +21,7 @@ BENCHES: pytest.StashKey[dict[str, Bench]] = pytest.StashKey()
 """The open benches, by the testbed's name."""
 
 ENDED = pytest.StashKey[str]()
-"""Why the session ended before its tests did, where it did."""
+"""Reason for which the session ended before its tests did, where it did."""
 
 UNRECORDED = pytest.StashKey[bool]()
 """Present where the run ended since nothing more could be recorded."""

@@ -58,13 +58,13 @@ class ObservedRun(Run):
     def test_finished(
         self, nodeid: str, outcome: str, duration_s: float, details: Mapping[str, Any]
     ) -> None:
-        """Keep how a test has ended, and tell of it."""
+        """Record how a test has ended, and notify the observers."""
         super().test_finished(nodeid, outcome, duration_s, details)
         for finish in self.finishes:
             finish(nodeid, outcome, duration_s, details.get("why", ""))
 
     def judged(self, test: str, limit: Limit, verdict: Verdict) -> None:
-        """Tell of a verdict."""
+        """Notify the observers of a verdict."""
         for judge in self.judges:
             judge(test, limit, verdict)
 

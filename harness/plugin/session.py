@@ -105,7 +105,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class _Ends:
-    """Learns why a run ended before its tests did."""
+    """Records why a run ended before its tests did."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
         self._config = config
@@ -178,7 +178,7 @@ def _summary(session: pytest.Session, run: ObservedRun) -> dict[str, Any]:
 
 
 def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
-    """Whatever has happened: a report, the run where it was to be published, a last event."""
+    """Write the report, publish the run and end the events, whatever has happened."""
     page, events = config.stash[PAGE], config.stash[EVENTS]
     try:
         page.finish()
@@ -192,12 +192,12 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what was measured, and where the results are."""
+    """Show what was measured, and where the results are."""
     _show(config, terminalreporter)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Say it after an end of which pytest tells no summary: the lab's, or an error inside."""
+    """Show it after an end without pytest's summary: the lab's, or an internal error."""
     run = config.stash.get(RUN, None)
     if isinstance(run, ObservedRun) and FINISHED not in config.stash:
         # Ended while pytest-xdist started its workers: pytest finishes no such session.

@@ -107,7 +107,7 @@ class MainProcess:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where the run is."""
+        """Send a worker the folder of the run."""
         node.workerinput[_INPUT] = (str(self._run.folder), self._run.night)
 
     @pytest.hookimpl(optionalhook=True)

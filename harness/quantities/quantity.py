@@ -21,7 +21,7 @@ class QuantityDeclarationError(LightrigError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """Everything that is fixed about a quantity.
+    """Declaration of one quantity.
 
     Attributes:
         name: dotted, such as "reconfiguration.carrier_up"; the part before the first dot is the

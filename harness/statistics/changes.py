@@ -138,7 +138,7 @@ def gaps(nights: Sequence[npt.ArrayLike]) -> list[Gap]:
 
 
 def _levels(nights: Sequence[npt.ArrayLike]) -> tuple[list[int], Samples]:
-    """Which nights have data, and their medians."""
+    """Return the nights that have data, and their medians."""
     rows = [np.asarray(night) for night in nights]
     rows = [
         row if row.ndim == 1 else as_night(f"night {index}", row).middle

@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def holm(p: Sequence[float], error: float) -> list[bool]:
-    """Which of the p values to call significant, so that none is by chance.
+    """Return which p values are significant at a family-wise error rate (Holm).
 
     Where any number of them are of nothing, the probability that any of those is called
     significant is at most `error`, however they depend on each other (Holm 1979).
@@ -29,7 +29,7 @@ def holm(p: Sequence[float], error: float) -> list[bool]:
 
 
 def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
-    """Which of the p values to call significant, so that few are by chance.
+    """Return which p values are significant at a false discovery rate (Benjamini-Hochberg).
 
     The share of those of nothing among all called significant is expected to be at most
     `error`, for p values that are independent or rise together (Benjamini and Hochberg 1995;

@@ -47,7 +47,7 @@ class LatencyBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class NoLine:
-    """Why there is none, in one sentence for people."""
+    """Reason for which there is no line, in one sentence."""
 
     reason: str
 

@@ -152,7 +152,7 @@ def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01)
 
 
 def standing_still(readings: npt.ArrayLike, *, share: float = 0.1) -> list[int]:
-    """Which monitors read the same where the others' readings scatter, by index.
+    """Return the monitors that read the same where the others' readings scatter, by index.
 
     readings: of shape (setting, repeat, monitor), NaN for none. A monitor stands still if it
     scatters by less than `share` of what the median one does, within settings and between

@@ -61,7 +61,7 @@ class Sensitivity:
 
 @dataclass(frozen=True, slots=True)
 class NoSensitivity:
-    """Why there is none, in one sentence for people."""
+    """Reason for which there is no sensitivity, in one sentence."""
 
     reason: str
 

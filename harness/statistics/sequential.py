@@ -20,7 +20,7 @@ Decision: TypeAlias = Literal["accept", "reject", "go on"]
 
 @dataclass(frozen=True, slots=True)
 class SequentialTest:
-    """Tells a good link from a bad one.
+    """Sequential test of a good link against a bad one.
 
     good: a bit error ratio that must not be rejected, more often than `alpha`.
     bad: one that must not be accepted, more often than `beta`; above `good`.

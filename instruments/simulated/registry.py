@@ -27,7 +27,7 @@ class NoSimulatedDeviceError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceContext:
-    """Everything that a simulated device may use of its world.
+    """Context of a simulated device: the parts of its world that it may use.
 
     Attributes:
         spec: the instrument in the testbed's file.

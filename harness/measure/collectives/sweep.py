@@ -51,7 +51,7 @@ class Sweep:
 
     @property
     def collective(self) -> Collective:
-        """Which one."""
+        """The collective that was run."""
         return self.measurements[0].collective
 
     @property

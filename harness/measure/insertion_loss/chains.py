@@ -81,7 +81,7 @@ class Chain:
     entering: Mapping[int, tuple[float, Plane]] = field(default_factory=dict)
 
     def relative(self, ingress: int, egress: int) -> str | None:
-        """Why the loss between two ports can only be compared with others; None if it is one."""
+        """Reason for which the loss between two ports is only relative; None where it is not."""
         return self.planes[ingress].relative or self.planes[egress].relative
 
 

@@ -58,7 +58,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Losses:
-    """All that was measured of one switch.
+    """Measured losses of one switch.
 
     Attributes:
         chain: how.

@@ -39,7 +39,7 @@ class Monitors:
         self._ports = sorted(ports)
 
     def prepare(self) -> Callable[[], None]:
-        """It is ready as it is set."""
+        """Do nothing: the observer is ready as it is set."""
         return _nothing
 
     def read(self) -> Seen:
@@ -72,7 +72,7 @@ class _Asked(Protocol):
 
     @property
     def nic(self) -> Any:
-        """Its own tools."""
+        """Tools of the server."""
 
 
 class Modules:

@@ -160,7 +160,7 @@ def temperature(bench: Bench) -> dict[str, Scalar]:
 
 
 def closure_rows(losses: Losses, bench: Bench) -> Iterator[Row]:
-    """Which share of the intervals holds the loss that was put into a simulated world."""
+    """Share of the intervals that contain the ground truth of a simulated world, as a row."""
     name = losses.chain.switch
     found = list(inside(losses, bench))
     if found:

@@ -39,7 +39,7 @@ class Quantity:
 
     @property
     def subjects(self) -> list[str]:
-        """Its subjects in natural order."""
+        """The quantity's subjects in natural order."""
         return sorted({one.subject for one in self.series}, key=natural)
 
 

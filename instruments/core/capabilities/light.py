@@ -83,7 +83,7 @@ class ModuleTelemetry(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the testbed."""
+        """Name in the testbed."""
 
     @property
     def modules(self) -> int:

@@ -35,7 +35,7 @@ class CounterKind:
 
     @property
     def top(self) -> int:
-        """Its largest value."""
+        """Largest value of the counter."""
         return (1 << self.bits) - 1
 
 

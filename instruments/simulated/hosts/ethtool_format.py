@@ -203,7 +203,7 @@ def _flag_lines(lanes: int, now: Registers, levels: Limits) -> list[tuple[str, s
 
 
 def crossed(value: int, levels: Sequence[int]) -> tuple[bool, bool, bool, bool]:
-    """Which of the four levels a value is beyond."""
+    """Return which of the four levels a value exceeds."""
     high_alarm, low_alarm, high_warning, low_warning = levels
     return value > high_alarm, value < low_alarm, value > high_warning, value < low_warning
 

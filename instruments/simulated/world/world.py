@@ -35,7 +35,7 @@ _FADING_NS = 20_000_000
 
 
 class World:
-    """Everything behind the wires of a simulated testbed.
+    """Simulated world behind the wires of a testbed.
 
     Servers that are namespaces are not simulated: their links are switched in the `kernel`.
     `wire_faults` change the replies of switches and instruments. One seed gives one world; only

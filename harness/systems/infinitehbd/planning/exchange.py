@@ -63,7 +63,7 @@ def exchange(data: Nodes) -> Nodes:
 
 
 def exchange_ns(ranks: int, item: int, rate: float, setup_ns: float) -> float:
-    """Its time in ns: ts log2 p + tw m p / 2 log2 p, for `item` bytes a pair at `rate` bit/s.
+    """Return ts log2 p + tw m p / 2 log2 p in ns, for `item` bytes a pair at `rate` bit/s.
 
     setup_ns: of a round; with modules that switch between rounds, their reconfiguration too.
     """

@@ -78,7 +78,7 @@ class NodeFabricManager:
 
 @dataclass(frozen=True, eq=False)
 class ClusterManager:
-    """Which nodes are faulty, which rings are up or on their way, and whose word is awaited.
+    """State of the managers: faulty nodes, rings up or in progress, and awaited replies.
 
     wiring: a K-hop line or ring. size: nodes of a group. groups: one a row, in the line's order.
     paths: nodes x bundles. awaiting: nodes that were told something and have not answered.

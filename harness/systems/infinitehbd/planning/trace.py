@@ -48,7 +48,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Which nodes are faulty while: one row of `faulty` for each of `durations`, in ns."""
+    """Faulty nodes over time: one row of `faulty` for each of `durations`, in ns."""
 
     durations: Times
     faulty: Mask

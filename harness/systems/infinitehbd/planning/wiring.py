@@ -1,4 +1,4 @@
-"""Which nodes a K-hop line or ring joins, and the order in which they are deployed."""
+"""Links of a K-hop line or ring, and the order in which its nodes are deployed."""
 
 from dataclasses import dataclass
 

@@ -25,7 +25,7 @@ NOTICE_TIMEOUT = 30_000_000_000
 
 
 class UnnoticedError(LightrigError):
-    """Nothing told of a failure."""
+    """No carrier and no rank showed a failure."""
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Copilot:
 
 
 def top_k_accuracy(predicted: npt.ArrayLike, actual: npt.ArrayLike, k: int) -> float:
-    """Which share of the k most loaded experts is among the k that were predicted."""
+    """Return the share of the k most loaded experts that is among the k predicted."""
     return len(_top(predicted, k) & _top(actual, k)) / k
 
 

@@ -90,7 +90,7 @@ def _shares(
 
 
 def _lane(byte: int, total: int, lanes: int) -> int:
-    """Which lane carries this byte, where lane n begins at byte total * n // lanes."""
+    """Return the lane of this byte, where lane n begins at byte total * n // lanes."""
     return next(n for n in reversed(range(lanes)) if total * n // lanes <= byte)
 
 

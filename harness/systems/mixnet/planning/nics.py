@@ -1,4 +1,4 @@
-"""Which NIC port ends which link: parallel links on different NUMA nodes, few ports moved."""
+"""Assignment of links to NIC ports: parallel links on different NUMA nodes, few ports moved."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Sequence

@@ -154,7 +154,7 @@ class Rails:
         return network
 
     def announce(self, rank: int, operation: Operation, settled: Callable[[], None]) -> Network:
-        """Say that a rank wants `operation`, and on which network it will be.
+        """Announce that a rank wants `operation`, and return the network it will use.
 
         `settled` is called, maybe within this call, once it may `begin` or never will; it must
         not wait. Raises `ScheduleError` for an operation that was not profiled.

@@ -354,7 +354,7 @@ class _ControlledRanks(_Audience):
         self._all_waiting.set()
 
     def wants(self, rank: int, number: int, operation: Wanted) -> None:
-        """Announce it."""
+        """Announce the operation, or hold it until all ranks wait."""
         with self._turn:
             if not self._begun:
                 self._first.append((rank, number, operation))
@@ -364,7 +364,7 @@ class _ControlledRanks(_Audience):
         self._announce(rank, number, operation)
 
     def ended(self, rank: int, number: int) -> None:
-        """Say so."""
+        """Report the end of an operation to the rails."""
         self.rails.after(rank, self._running.pop((rank, number)))
 
     def _announce(self, rank: int, number: int, wanted: Wanted) -> None:
