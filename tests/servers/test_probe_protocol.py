@@ -320,7 +320,8 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
 def test_broadcasts_of_the_sender_are_filtered(rig: Rig) -> None:
     rig.here.watch(PORTS[0], datagrams=True)
     rig.light(True)
-    answer = rig.here.settle("carrier", "datagram", timeout=100_000_000)
+    rig.here.settle("carrier")
+    answer = rig.here.settle("datagram", timeout=100_000_000)
     assert answer["missing"] == [[PORTS[0], "datagram"]]
 
 
