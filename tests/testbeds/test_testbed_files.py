@@ -354,3 +354,25 @@ def test_mutated_file_loads_or_raises_testbed_error(tmp_path, text):
         assert problem.message
         assert problem.column >= 1
         assert 1 <= problem.line <= lines or problem.file != str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespaces", "local"),
+    [("rings4", True, True), ("mixnet", False, False), ("opus", False, False)],
+)
+def test_namespaces_are_distinguished_from_computers(name, namespaces, local):
+    testbed = load(HOME / f"{name}.yaml")
+    assert (testbed.only_namespaces, testbed.only_local_namespaces) == (namespaces, local)
+
+
+def test_a_served_namespace_is_not_local(tmp_path):
+    text = (HOME / "rings4.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "served.yaml"
+    path.write_text(
+        text.replace(
+            "address: netns://{name}", "kind: namespace\n    address: ssh://lab@{name}.invalid"
+        )
+    )
+    testbed = load(path)
+    assert testbed.only_namespaces
+    assert not testbed.only_local_namespaces
