@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.collectives import DEFAULT_TIMEOUT, Exchange, ExchangeMeasurement
@@ -16,6 +15,7 @@ from lightrig.instruments.servers.rank_programs import (
     RankProgram,
     RankPrograms,
     RankTraffic,
+    rank_shares,
 )
 from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.wire.trace import Trace
@@ -24,9 +24,6 @@ GLOO = Program("lightrig-gloo", "the collective's program", 1, "gloo_program.py"
 
 LOADING = 180_000_000_000
 """Time allowed for loading PyTorch, in ns; many servers may be one machine."""
-
-BYTES = 4
-"""Size of a value; the sizes of an exchange are rounded down to whole values."""
 
 _FIRST_STORE_PORT = 27_100
 """First TCP port of the stores: below Linux's ephemeral ports, of which Gloo uses many."""
@@ -81,7 +78,7 @@ class GlooRunner(RankPrograms):
         before = self._clock.now()
         self._join(what.ranks)
         common = {"warm_up": warm_up, "iterations": iterations}
-        shares = _shares(what)
+        shares = rank_shares(what)
         answers = self._request_all(
             what.ranks, "exchange", lambda rank: {"lanes": shares[rank], **common}, timeout
         )
@@ -94,7 +91,7 @@ class GlooRunner(RankPrograms):
 
     def start_exchange(self, what: Exchange) -> "GlooTraffic":
         """Start exchanges that run until stopped; see `ExchangeRunner`."""
-        return GlooTraffic(self, what.ranks, 0, self._loop(what.ranks, 0, _shares(what)))
+        return GlooTraffic(self, what.ranks, 0, self._loop(what.ranks, 0, rank_shares(what)))
 
     def start(self, ranks: Sequence[str], size: int) -> "GlooTraffic":
         """Start all-reduces that run until stopped; see `TrafficSource`."""
@@ -173,22 +170,6 @@ class GlooRunner(RankPrograms):
             self.close()
             raise self._failed(alive, "could not abandon the traffic", cause=error) from error
         return self._traffic(alive, size, answers)
-
-
-def _shares(what: Exchange) -> dict[str, list[dict[str, Any]]]:
-    """Return the numbers of values that each rank sends and receives, by lane in use."""
-    used = [(lane, sizes) for lane, sizes in enumerate(what.lanes) if any(map(any, sizes))]
-    return {
-        rank: [
-            {
-                "lane": lane,
-                "given": [size // BYTES for size in sizes[place]],
-                "taken": [row[place] // BYTES for row in sizes],
-            }
-            for lane, sizes in used
-        ]
-        for place, rank in enumerate(what.ranks)
-    }
 
 
 class GlooTraffic(RankTraffic):

@@ -17,12 +17,22 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.collectives import CollectiveFailedError
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.collectives import (
+    DEFAULT_TIMEOUT,
+    CollectiveFailedError,
+    Exchange,
+    ExchangeMeasurement,
+)
 from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
 from lightrig.instruments.servers.offset import ClockMap
 from lightrig.instruments.servers.program import Program, ProgramRun
-from lightrig.instruments.servers.rank_programs import OPERATION_TIMEOUT, RankProgram, RankPrograms
+from lightrig.instruments.servers.rank_programs import (
+    OPERATION_TIMEOUT,
+    RankProgram,
+    RankPrograms,
+    rank_shares,
+)
 from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.wire.shell import LineListener, end_of_stderr
 from lightrig.instruments.wire.trace import Trace
@@ -67,29 +77,39 @@ class MpiRunner(RankPrograms):
     Traffic survives links that are down for a while: TCP retransmits. If an operation takes longer
     than `OPERATION_TIMEOUT`, its ranks give up and are ended.
 
+    MPICH's TCP has one device a process. So a server has a process for each lane: all take part in
+    an exchange, and those of the first lane in everything else.
+
     Args:
         servers: by name.
         clock: the bench's clock.
         interface: the network device with each server's address.
+        lanes: devices of further lanes, on which every server has an address as well.
 
     Raises `NoMpiError` if MPI is missing, or a server is not on this machine.
     """
 
     def __init__(
-        self, servers: Mapping[str, LinuxServer], clock: Clock, *, interface: str = DEVICE
+        self,
+        servers: Mapping[str, LinuxServer],
+        clock: Clock,
+        *,
+        interface: str = DEVICE,
+        lanes: Sequence[str] = (),
     ) -> None:
         super().__init__(clock)
         self._mpiexec = mpiexec()
         if remote := [name for name, server in servers.items() if server.local_shell() is None]:
             raise NoMpiError(f"{', '.join(remote)} are not on this machine")
         self._servers = servers
+        self._interfaces = (interface, *lanes)
+        self._started: tuple[str, ...] = ()
         self._job: _Job | None = None
         self._settings = {
             # Otherwise ranks of one machine communicate through shared memory.
             "MPIR_CVAR_NOLOCAL": "1",
             "MPIR_CVAR_CH4_NETMOD": "ofi",
             "FI_PROVIDER": "tcp",
-            "FI_TCP_IFACE": interface,
             # Each rank sends only to its neighbour in the ring: circuits join no others.
             "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_ring",
         }
@@ -101,46 +121,92 @@ class MpiRunner(RankPrograms):
         if job is not None:
             job.close()
 
+    def exchange(
+        self,
+        what: Exchange,
+        *,
+        warm_up: int = 1,
+        iterations: int = 10,
+        timeout: int = DEFAULT_TIMEOUT,
+    ) -> ExchangeMeasurement:
+        """Run `what` repeatedly; see `ExchangeRunner.exchange`."""
+        before = self._clock.now()
+        self._join(what.ranks)
+        common = {"warm_up": warm_up, "iterations": iterations}
+        shares = {
+            (rank, each["lane"]): each for rank, used in rank_shares(what).items() for each in used
+        }
+        processes = {
+            _process(rank, lane): shares.get((rank, lane))
+            for rank in what.ranks
+            for lane in range(len(self._interfaces))
+        }
+        answers = self._request_all(
+            list(processes), "exchange", lambda name: {"lane": processes[name], **common}, timeout
+        )
+        try:
+            return ExchangeMeasurement(
+                what, *self._outcome(answers), self._tool, Span(before, self._clock.now())
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failed(what.ranks, f"answered something else: {error!r}") from error
+
     def _join(self, ranks: tuple[str, ...]) -> None:
         """Form one group of `ranks` in this order; processes of the same servers are reused."""
         if any(worker.over for worker in self._workers.values()):
             self.close()
         if ranks == self._joined:
             return
-        if self._workers.keys() != set(ranks):
+        if set(self._started) != set(ranks) or not self._workers:
             self.close()
             self._start_ranks(ranks)
         self._joined = ()
+        lanes = len(self._interfaces)
+        members = {
+            _process(rank, lane): [lanes * self._started.index(member) + lane for member in ranks]
+            for rank in ranks
+            for lane in range(lanes)
+        }
         self._request_all(
-            ranks,
+            list(members),
             "join",
-            lambda rank: {"rank": ranks.index(rank), "timeout_ns": OPERATION_TIMEOUT},
+            lambda name: {"members": members[name], "timeout_ns": OPERATION_TIMEOUT},
             2 * OPERATION_TIMEOUT,
         )
         self._joined = ranks
 
     def _start_ranks(self, ranks: tuple[str, ...]) -> None:
+        places = [(rank, lane) for rank in ranks for lane in range(len(self._interfaces))]
         self._job = job = _Job(
-            self._mpiexec, [self._servers[rank] for rank in ranks], self._settings, self._clock
+            self._mpiexec,
+            [(self._servers[rank], self._interfaces[lane]) for rank, lane in places],
+            self._settings,
+            self._clock,
         )
         try:
-            sockets = job.connections(STARTING)
+            sockets = job.connections(STARTING * len(self._interfaces))
         except CollectiveFailedError:
             self.close()
             raise
-        for rank, connection in zip(ranks, sockets, strict=True):
-            clocks = ClockMap()
+        for place, connection in zip(places, sockets, strict=True):
+            name, clocks = _process(*place), ClockMap()
             run = ProgramRun(
-                rank, _Connected(connection), self._clock, Trace(self._clock), clocks, MPI
+                name, _Connected(connection), self._clock, Trace(self._clock), clocks, MPI
             )
-            self._workers[rank] = RankProgram(run, clocks)
-        here = this_boot_id()
-        for rank, answer in zip(
-            ranks, self._request_all(ranks, "hello", lambda _: {}, STARTING), strict=True
+            self._workers[name] = RankProgram(run, clocks)
+        self._started = ranks
+        here, names = this_boot_id(), list(self._workers)
+        for name, answer in zip(
+            names, self._request_all(names, "hello", lambda _: {}, STARTING), strict=True
         ):
-            self._workers[rank].clocks.same_clock = answer.get("boot") == here
-            self._workers[rank].pid = int(answer.get("pid", 0))
+            self._workers[name].clocks.same_clock = answer.get("boot") == here
+            self._workers[name].pid = int(answer.get("pid", 0))
             self._tool = str(answer.get("mpi"))
+
+
+def _process(rank: str, lane: int) -> str:
+    """Return the name of a rank's process on a lane: the rank's for the first one."""
+    return f"{rank} on lane {lane}" if lane else rank
 
 
 class _Job:
@@ -149,16 +215,16 @@ class _Job:
     def __init__(
         self,
         launcher: Path,
-        servers: Sequence[LinuxServer],
+        places: Sequence[tuple[LinuxServer, str]],
         settings: Mapping[str, str],
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._names = [server.name for server in servers]
+        self._names = [server.name for server, _ in places]
         self._folder = tempfile.TemporaryDirectory(prefix="lightrig-mpi-")
         self._listening = []
         command = [str(launcher), "-launcher", "fork"]
-        for number, server in enumerate(servers):
+        for number, (server, interface) in enumerate(places):
             path = str(Path(self._folder.name) / str(number))
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(path)
@@ -168,7 +234,8 @@ class _Job:
             assert shell is not None
             start = _ATTACH.format(path=path) + MPI.bootstrap
             rank = [shell.python, "-u", "-c", start, MPI.name, str(MPI.version)]
-            command += [*([":"] if number else []), "-n", "1", *shell.local_command(rank)]
+            command += [*([":"] if number else []), "-n", "1", "-env", "FI_TCP_IFACE", interface]
+            command += shell.local_command(rank)
         self._output = open(Path(self._folder.name) / "output", "w+b")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,

@@ -1,8 +1,10 @@
 """The program of one MPI rank; `instruments.servers.mpi` starts it in a namespace of this machine.
 
-Requests and replies are those of `gloo_program`, without `exchange`; `hello` replies `mpi`, the
-library's version, and `join` takes `rank` and `timeout_ns`: the same processes serve any order.
-MPI has no timeout: an operation that is not complete in time is given up here.
+Requests and replies are those of `gloo_program`; `hello` replies `mpi`, the library's version, and
+`join` takes `members`, the ranks of the world that form a group in this order, and `timeout_ns`:
+the same processes serve any order. A process has one lane: `exchange` takes that `lane`'s shares,
+or null, and all processes of the world take part in it. MPI has no timeout: an operation that is
+not complete in time is given up here.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ _BYTES = 4
 _PROGRESS_PERIOD = 50e-6
 """Period of polling for progress, in s: blocking calls of MPICH busy-wait on shared cores."""
 
+_EXCHANGE_PERIOD = 1e-3
+"""The same of an exchange, which has a process for each lane of each server on the same cores."""
+
 Values = npt.NDArray[np.float32]
 
 
@@ -41,24 +46,26 @@ def _pattern(by: int, length: int, first: int = 0) -> Values:
 
 
 class _Group:
-    """All ranks; operations are non-blocking and awaited with a timeout."""
+    """The ranks of a lane; operations are non-blocking and awaited with a timeout."""
 
-    def __init__(self, mpi: Any, rank: int, timeout_ns: int) -> None:
+    def __init__(self, mpi: Any, members: list[int], timeout_ns: int) -> None:
         self.mpi = mpi
-        self.all = mpi.COMM_WORLD.Split(0, rank)
+        self.world = mpi.COMM_WORLD
+        # Of the members alone: no message of a lane goes to another one.
+        self.all = self.world.Create_group(self.world.Get_group().Incl(members))
         self.rank: int = self.all.Get_rank()
         self.size: int = self.all.Get_size()
         self._timeout_ns = timeout_ns
 
-    def wait(self, *requests: Any) -> None:
-        """Wait for `requests`; raises `OperationTimeoutError`."""
+    def wait(self, *requests: Any, period: float = _PROGRESS_PERIOD) -> None:
+        """Wait for `requests`, polled every `period` s; raises `OperationTimeoutError`."""
         deadline = time.monotonic_ns() + self._timeout_ns
         while not self.mpi.Request.Testall(requests):
             if time.monotonic_ns() > deadline:
                 raise OperationTimeoutError(
                     f"an operation was not complete after {self._timeout_ns / 1e9:g} s"
                 )
-            time.sleep(_PROGRESS_PERIOD)
+            time.sleep(period)
 
 
 class _Collective:
@@ -107,6 +114,43 @@ class _Collective:
     def wrong(self) -> int:
         """Return the number of wrong values after an operation."""
         return int((self._out != self._expected).sum())
+
+
+class _Exchange:
+    """The shares of one lane in an all-to-all of unequal shares, all sent and received at once."""
+
+    def __init__(self, group: _Group, share: dict[str, Any] | None) -> None:
+        self._group = group
+        self._sent: dict[int, Values] = {}
+        self._out: dict[int, Values] = {}
+        self._expected: dict[int, Values] = {}
+        if share is None:
+            return
+        rank, lane = group.rank, share["lane"]
+        for peer, (given, taken) in enumerate(zip(share["given"], share["taken"], strict=True)):
+            if given:
+                self._sent[peer] = _pattern(31 * rank + 7 * peer + lane, given)
+            if taken:
+                self._expected[peer] = _pattern(31 * peer + 7 * rank + lane, taken)
+                self._out[peer] = np.empty(taken, np.float32)
+
+    def prepare(self) -> None:
+        """Initialise the buffers before an operation, and wait for all lanes of all servers."""
+        for out in self._out.values():
+            out.fill(-1.0)
+        self._group.wait(self._group.world.Ibarrier(), period=_EXCHANGE_PERIOD)
+
+    def operate(self) -> None:
+        """Run one operation to its end."""
+        lane = self._group.all
+        # Receives first: what comes before its receive is posted would be copied twice.
+        requests = [lane.Irecv(out, source=peer) for peer, out in self._out.items()]
+        requests += [lane.Isend(sent, dest=peer) for peer, sent in self._sent.items()]
+        self._group.wait(*requests, period=_EXCHANGE_PERIOD)
+
+    def wrong(self) -> int:
+        """Return the number of wrong values after an operation."""
+        return sum(int((out != self._expected[peer]).sum()) for peer, out in self._out.items())
 
 
 class _Round:
@@ -158,7 +202,7 @@ class _MpiWorker(Worker):
         # Requests run on one thread; it changes only with `abandon`, after which MPI is not used.
         if not self._mpi.Is_initialized():
             self._mpi.Init_thread(self._mpi.THREAD_SERIALIZED)
-        self._group = _Group(self._mpi, request["rank"], request["timeout_ns"])
+        self._group = _Group(self._mpi, request["members"], request["timeout_ns"])
         self._barrier()
         return {}
 
@@ -172,6 +216,9 @@ class _MpiWorker(Worker):
 
     def _collective(self, name: str, size: int) -> _Collective:
         return _Collective(self._joined(), name, size)
+
+    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._timed(_Exchange(self._joined(), request["lane"]), request)
 
     def _barrier(self) -> None:
         group = self._joined()

@@ -10,6 +10,7 @@ from lightrig.instruments.core.collectives import (
     CollectiveCall,
     CollectiveFailedError,
     CollectiveMeasurement,
+    Exchange,
 )
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
@@ -18,6 +19,9 @@ from lightrig.instruments.servers.program import ProgramRequest, ProgramRun
 
 OPERATION_TIMEOUT = 30_000_000_000
 """Time allowed for one operation, in ns, after which its rank gives it up."""
+
+BYTES = 4
+"""Size of a value; the sizes of an exchange are rounded down to whole values."""
 
 LONGEST = 3_600_000_000_000
 """Longest duration of traffic, in ns."""
@@ -203,6 +207,22 @@ class RankPrograms(ABC):
     ) -> tuple[tuple[Span, Span], ...]:
         here = self._workers[rank].clocks.here
         return tuple((here(began), here(ended)) for began, ended in operations)
+
+
+def rank_shares(what: Exchange) -> dict[str, list[dict[str, Any]]]:
+    """Return the numbers of values that each rank sends and receives, by lane in use."""
+    used = [(lane, sizes) for lane, sizes in enumerate(what.lanes) if any(map(any, sizes))]
+    return {
+        rank: [
+            {
+                "lane": lane,
+                "given": [size // BYTES for size in sizes[place]],
+                "taken": [row[place] // BYTES for row in sizes],
+            }
+            for lane, sizes in used
+        ]
+        for place, rank in enumerate(what.ranks)
+    }
 
 
 class RankTraffic:

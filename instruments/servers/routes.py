@@ -96,6 +96,14 @@ class ServerRoutes:
             self._sh("ip -batch - <<END", *lines, "END")
         self._routes = wanted
 
+    def present(self) -> list[str]:
+        """Return all addresses and routes of the server, sorted, whether their links are up or not.
+
+        Raises what `open` does.
+        """
+        listed = self._sh("ip -o -4 address show", "ip -4 route show table all")
+        return sorted(line.replace(" linkdown", "").strip() for line in listed.splitlines())
+
     def invalidate(self) -> None:
         """Drop the list of present routes: the kernel removes routes over a port that goes down."""
         self._routes = {}

@@ -29,8 +29,9 @@ EVENTS = 6
 DATAGRAM_PERIOD = 10_000_000
 """Of each of 40 ports in ns; two cores send and receive them all."""
 
-PAIR_BYTES = 500_000
-"""From each node to each other; for each of 8 links of a node a quarter of a megabyte."""
+PAIR_BYTES = 2_000_000
+"""From each node to each other; for each of 8 links of a node a megabyte, of which the few
+kilobytes that a shaped link lets pass at once are little."""
 
 PATTERNS = [
     ("torus", "rings"),
@@ -90,8 +91,8 @@ def test_reconfiguration_between_topologies(
 def test_losses_of_all_switches(measure, measure_insertion_loss):
     """Every circuit of every switch, within the budget.
 
-    Faults are noted, not failures: each switch is searched at a fixed rate of false alarms, and
-    among 40 switches one or two may name a circuit.
+    Faults are noted, not failures: all switches together name a circuit without reason once in
+    some fifty runs.
     """
     for fault in measure_insertion_loss():
         measure.note(str(fault))
@@ -152,7 +153,7 @@ def test_share_of_line_rate(rail_traffic, fabric, measure, samples, name, patter
     """
     size = PAIR_BYTES if pattern == "all-to-all" else PAIR_BYTES // 2
     found = rail_traffic.exchange(
-        fabric.plans[name], pattern, size, iterations=max(min(samples, 20), EVENTS)
+        fabric.plans[name], pattern, size, iterations=max(min(samples, 8), EVENTS)
     )
     assert found.bound == pytest.approx(BOUNDS.get((name, pattern), 1))
     right = same_graph(reported_graph(fabric), expected(fabric.testbed, name))

@@ -14,8 +14,9 @@ from real_time import until
 from lightrig.flows import Collective
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError, Exchange
-from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError, _shares
+from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError
 from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.rank_programs import rank_shares
 
 STAND_IN = Path(__file__).parent / "stand_in"
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
@@ -207,7 +208,7 @@ def skewed(ranks: int) -> Exchange:
 
 def test_sent_shares_are_received_and_idle_lanes_are_left_out() -> None:
     what = skewed(3)
-    shares = _shares(what)
+    shares = rank_shares(what)
     for place, sizes in ((0, what.lanes[0]), (1, what.lanes[2])):
         for i, one in enumerate(what.ranks):
             assert [n * 4 for n in shares[one][place]["given"]] == list(sizes[i])

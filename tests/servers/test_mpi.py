@@ -11,7 +11,11 @@ from program_host import Here
 
 from lightrig.flows import Collective
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
+from lightrig.instruments.core.collectives import (
+    CollectiveCall,
+    CollectiveFailedError,
+    Exchange,
+)
 from lightrig.instruments.core.traffic import MortalTrafficSource
 from lightrig.instruments.servers import mpi
 from lightrig.instruments.servers.linux import LinuxServer
@@ -65,6 +69,26 @@ def test_every_collective_is_timed_and_checked_and_traffic_goes_on_until_it_is_s
     assert (traffic.wrong, traffic.failures) == (0, {})
     assert before < completed[0][0].earliest < completed[-1][1].latest
     assert not isinstance(found, MortalTrafficSource)
+
+
+def test_an_exchange_runs_on_a_process_for_each_lane_in_any_order_of_ranks() -> None:
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py is not installed")
+    clock = SystemClock()
+    servers = {name: LinuxServer(name, Here(), clock, {}) for name in PAIR}
+    found = MpiRunner(servers, clock, interface="lo", lanes=["lo"])
+    try:
+        lanes = (((0, 400_000), (0, 0)), ((0, 4000), (8000, 0)))
+        for ranks in (PAIR, PAIR[::-1]):
+            exchanged = found.exchange(Exchange(ranks, lanes), iterations=3)
+            assert (exchanged.wrong, len(exchanged.times_ns)) == (0, 3)
+        unused = found.exchange(Exchange(PAIR, lanes[:1]), iterations=1)
+        assert unused.wrong == 0
+        assert len({worker.pid for worker in found._workers.values()}) == 4
+        (reduced,) = found.run(call("all_reduce", 64))
+        assert reduced.wrong == 0
+    finally:
+        found.close()
 
 
 def test_a_rank_that_ends_fails_the_collective_and_the_next_begins_anew(

@@ -31,7 +31,7 @@ def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
 
 @pytest.fixture(scope="module")
 def rails(bench: Bench) -> Iterator[Rails]:
-    """The rails of a row of namespaces, over which ranks of Gloo exchange data.
+    """The rails of a row of namespaces, over which ranks of MPI exchange data.
 
     Addresses, routes and ranks are removed from the servers after the module's last test.
     """

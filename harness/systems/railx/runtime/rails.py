@@ -1,20 +1,37 @@
 """The nodes of one row as namespaces, whose packets are led by rail."""
 
+from functools import partial
+
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.collectives import NoCollectivesError
 from lightrig.harness.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
-from lightrig.instruments.servers.gloo import GlooRunner
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.mpi import MpiRunner, NoMpiError
+from lightrig.instruments.servers.tcp_queues import unacknowledged
 from lightrig.testbeds import LightrigError, Plan
+
+POLL = 20_000_000
+"""Time between two looks at what is not acknowledged, in ns."""
+
+DRAIN_TIMEOUT = 10_000_000_000
+"""Longest time until bytes are acknowledged, in ns; TCP repeats them after 200 ms and more."""
+
+
+class NotRestoredError(LightrigError):
+    """Servers have other addresses or routes than before."""
+
+
+class NotDrainedError(LightrigError):
+    """Bytes of an exchange that has ended are not acknowledged."""
 
 
 class Rails:
     """An address for each rail of each node, and ranks that exchange data over all of them.
 
     Raises:
-        NoCollectivesError: a server is no namespace.
-        NoPyTorchError: a namespace's Python has no PyTorch.
+        NoCollectivesError: a server is no namespace, or this machine has no MPI.
         InstrumentError: a server refused.
     """
 
@@ -24,19 +41,17 @@ class Rails:
             raise NoCollectivesError(f"{testbed.path}: not all servers are namespaces")
         self._bench = bench
         self.nodes = tuple(testbed.servers)
-        self._netdevs = {spec.port: spec.netdev for spec in testbed.nic_ports}
         nics = {nic for server in testbed.servers.values() for nic in server.nics}
+        self._found = self._routes_of_servers()
         self._lanes = Lanes(bench, len(nics))
-        first = {name: addresses[0] for name, addresses in self._lanes.addresses.items()}
         device, *further = self._lanes.devices
-        self.runner = GlooRunner(
-            self._lanes.servers, first, bench.clock, interface=device, lanes=further
-        )
         try:
-            self.runner.load(list(self.nodes))
-        except LightrigError:
-            self.close()
-            raise
+            self.runner = MpiRunner(
+                self._lanes.servers, bench.clock, interface=device, lanes=further
+            )
+        except NoMpiError as error:
+            self._lanes.close()
+            raise NoCollectivesError(str(error)) from error
 
     def lanes(self, plan: Plan) -> RailLanes:
         """Return the rails with the links that `plan` closes."""
@@ -47,18 +62,66 @@ class Rails:
         self._lanes.route(self.lanes(plan).routes())
 
     def apply(self, fabric: Fabric, plan: Plan) -> None:
-        """Set `plan`, wait for the carriers of its links and lead packets over them.
+        """Drain the rails, set `plan`, wait for its carriers and lead packets over its links.
 
-        Raises `LinksDownError` where a port gets no carrier.
+        Raises:
+            NotDrainedError: a server waits for acknowledgements.
+            LinksDownError: a port gets no carrier.
         """
+        self.drain()
         fabric.apply(plan)
         ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
         await_carriers(fabric.bench, self._lanes.dark, ports)
         self.route(plan)
 
+    def drain(self) -> None:
+        """Wait until no server has bytes on a rail that are not acknowledged.
+
+        A change of circuits then loses no packet of an exchange that has ended: the paper changes
+        phases in a gap without traffic (§5.2).
+        """
+        clock = self._bench.clock
+        deadline = clock.now() + DRAIN_TIMEOUT
+        while waiting := self._waiting():
+            if clock.now() > deadline:
+                listed = ", ".join(f"{count} of {name}" for name, count in waiting.items())
+                raise NotDrainedError(
+                    f"{listed}: bytes that were not acknowledged {DRAIN_TIMEOUT / 1e9:g} s after "
+                    "the last exchange; is a rank still sending, is a link of theirs down?"
+                )
+            clock.sleep(POLL)
+
+    def _waiting(self) -> dict[str, int]:
+        servers, addresses = self._lanes.servers, self._lanes.addresses
+        counts = self._bench.clock.parallel(
+            *(
+                partial(unacknowledged, server.commands, addresses[name])
+                for name, server in servers.items()
+            )
+        )
+        return {name: count for name, count in zip(servers, counts, strict=True) if count}
+
+    def _routes_of_servers(self) -> dict[str, list[str]]:
+        return {
+            name: server.routes.present()
+            for name, server in self._bench.servers.items()
+            if isinstance(server, LinuxServer)
+        }
+
     def close(self) -> None:
-        """End the ranks, and remove addresses and routes."""
+        """End the ranks, and remove addresses and routes.
+
+        Raises `NotRestoredError` where a server has others than before.
+        """
         try:
             self.runner.close()
         finally:
             self._lanes.close()
+        present = self._routes_of_servers()
+        for name, found in self._found.items():
+            more, less = set(present[name]) - set(found), set(found) - set(present[name])
+            if more or less:
+                raise NotRestoredError(
+                    f"{name} has other addresses or routes than before: "
+                    f"more {sorted(more) or 'none'}, missing {sorted(less) or 'none'}"
+                )
