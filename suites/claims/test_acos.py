@@ -1,9 +1,12 @@
 """Topology selection by low-radix switches, without a controller (ACOS)."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
+from lightrig.harness.systems.acos.measurements.ring_training import change_rows, losses
+from lightrig.instruments.servers.training import Script
 from lightrig.testbeds import Circuit, Plan
 
 pytestmark = pytest.mark.of_system("acos")
@@ -18,6 +21,12 @@ LOG_PERIOD_NS = 10_000
 """A thousand times coarser than 8 ms is fine enough, and a log is 100 ms long."""
 
 MOST_FAILURES = 5
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "train_llama.py"
+STEPS = 6
+CHANGES_A_STEP = 4
+"""Parameters, activations, parameters again, gradients of activations; those of parameters are
+reduced on the topology of the next step's first operation."""
 
 
 @pytest.mark.of_testbed("acos")
@@ -53,4 +62,25 @@ def test_a_failed_server_is_bypassed_in_both_rings(acos_rings, measure, testbed,
         passed = acos_rings.fail(server, ["outer", "inner"])
         assert set(passed) == testbed.servers.keys() - {server}
         acos_rings.restore_power()
+    measure.judge("selection")
+
+
+@pytest.mark.of_testbed("acos-train4")
+def test_servers_select_the_topology_of_each_operation_of_a_training_script(
+    ring_training, measure, testbed
+):
+    """Losses equal those over a fabric that is never switched, to the last bit (§4.4).
+
+    Servers move their switches where the topology changes, and not for each operation.
+    """
+    script = Script(SCRIPT.read_text("utf-8"), SCRIPT.name, ("--steps", str(STEPS)))
+    native = ring_training.on_one_plan(script)
+    found = ring_training.selecting(script)
+    measure.record(list(change_rows(found.changes)))
+    assert len(losses(found)) == 2 * STEPS
+    assert losses(found) == losses(native)
+    for rank, server in enumerate(testbed.servers):
+        selected = [each.topology for each in found.changes if each.server == server]
+        assert selected == ["data", "pipeline"] * (CHANGES_A_STEP // 2 * STEPS) + ["data"]
+        assert len(found.operations[rank]) > len(selected)
     measure.judge("selection")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.systems.acos.measurements.ring_selection import RingSelection
+    from lightrig.harness.systems.acos.runtime.training import RingTraining
     from lightrig.testbeds import Testbed
 
 
@@ -37,3 +39,19 @@ def acos_rings(
     rings = RingSelection(fabric, collectives, measure.record)
     yield rings
     rings.restore_power()
+
+
+@pytest.fixture
+def ring_training(fabric: Fabric, links: LinkObservation) -> Iterator[RingTraining]:
+    """A rank of PyTorch on each server, in data-parallel pairs and pipelines of two."""
+    from lightrig.harness.plugin.ending import open_or_skip
+    from lightrig.harness.systems.acos.runtime.training import Group, RingTraining
+
+    links.pause()  # the servers watch their carriers themselves
+    pairs = {"data": ((0, 1), (2, 3)), "pipeline": ((0, 2), (1, 3))}
+    groups = {
+        f"{topology} {number}": Group(ranks, topology)
+        for topology, found in pairs.items()
+        for number, ranks in enumerate(found)
+    }
+    yield from open_or_skip(partial(RingTraining, fabric, groups))

@@ -28,6 +28,11 @@ QUANTITIES = (
         "from the first server at the boundary until all members have joined the collective",
     ),
     _stage(
+        "selection.drained",
+        "connections are drained",
+        "from the end of a rank's last operation until its server's bytes are acknowledged",
+    ),
+    _stage(
         "selection.bypassed",
         "a failed server is bypassed",
         "from the loss of a server's light until the others have done the first all-reduce",

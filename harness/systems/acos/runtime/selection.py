@@ -28,6 +28,9 @@ UNNOTICED_NS = 100_000_000
 """A port that still has its carrier so long after its switch moved lost it too briefly to be
 seen; it is not waited for."""
 
+LOOK_AGAIN_NS = 10_000_000
+"""After how long the carriers of ports that are waited for are looked at again."""
+
 LINK_TIMEOUT_NS = 10_000_000_000
 """Longest time that links may take to come up: NIC firmware takes seconds."""
 
@@ -134,24 +137,17 @@ class NumberedCollectives:
         return began[0]
 
 
-class SelectionAgent:
-    """Actions of one server at the boundaries of its collectives.
-
-    It knows its own switches and ports alone, and may run at the same time as all others.
+class TopologySelector:
+    """The switches and ports of one server, which alone it knows; it may run beside all others.
 
     Args:
         fabric: whose adaptation and resilience switches a central controller has set.
         server: its name.
-        library: its collectives.
+        link_timeout_ns: longest time that links may take.
     """
 
     def __init__(
-        self,
-        fabric: Fabric,
-        server: str,
-        library: CollectiveLibrary,
-        *,
-        link_timeout_ns: int = LINK_TIMEOUT_NS,
+        self, fabric: Fabric, server: str, *, link_timeout_ns: int = LINK_TIMEOUT_NS
     ) -> None:
         testbed = fabric.testbed
         self.server = server
@@ -159,7 +155,6 @@ class SelectionAgent:
         self._fabric = fabric
         self._clock = fabric.bench.clock
         self._nics = fabric.bench.servers[server]
-        self._library = library
         self._link_timeout_ns = link_timeout_ns
         self._ports = {
             spec.netdev: spec.port for spec in testbed.nic_ports if spec.port.owner == server
@@ -169,44 +164,25 @@ class SelectionAgent:
         up = self._nics.watch(watched, period=POLL_PERIOD_NS, datagram_period=None)
         self._up = {netdev for netdev, stage in up if stage == "carrier"}
 
-    def run(
-        self,
-        program: Sequence[str],
-        compute_ns: Sequence[int] = (),
-        report: Callable[[Boundary], None] = lambda _: None,
-    ) -> list[Boundary]:
-        """Run collectives on the plans that `program` names, one after the other.
+    def select(self, topology: str, number: int) -> tuple[Span, Span | None]:
+        """Select the plan `topology` for collective `number`, and wait for its links.
 
-        Args:
-            program: the plan of each collective.
-            compute_ns: how long this server computes before each; nothing where it is empty.
-            report: called as soon as each collective has ended.
+        Return when the commands were sent and when the last switch had acknowledged; None where
+        the topology was selected already.
 
         Raises:
             NoLinkError: light of a neighbour did not come, which has not selected the topology.
-            CollectiveTimeoutError: a neighbour is at another collective.
-            CollectiveError: the collective failed.
             NotDoneError: a switch of this server said done and is not.
             InstrumentError: a switch or the server failed.
         """
-        passed = []
-        for number, topology in enumerate(program):
-            if compute_ns:
-                self._clock.sleep(compute_ns[number])
-            reached = self._clock.now()
-            sent, switched = Span(reached, reached), None
-            if topology != self._selected:
-                plan = self._fabric.plans[topology]
-                sent, switched = self._select(plan)
-                self._await_links(plan, sent.earliest, number)
-                self._selected = topology
-            linked = self._clock.now()
-            began = self._library.join(self.server, number, topology)
-            passed.append(
-                Boundary(self.server, number, topology, reached, sent, switched, linked, began)
-            )
-            report(passed[-1])
-        return passed
+        now = self._clock.now()
+        if topology == self._selected:
+            return Span(now, now), None
+        plan = self._fabric.plans[topology]
+        sent, switched = self._select(plan)
+        self._await_links(plan, sent.earliest, number)
+        self._selected = topology
+        return sent, switched
 
     def close(self) -> None:
         """Stop observing the server's ports."""
@@ -232,7 +208,9 @@ class SelectionAgent:
         wanted = set(needed)
         noticed_by, deadline = since + UNNOTICED_NS, since + self._link_timeout_ns
         while wanted and (now := self._clock.now()) < deadline:
-            until = noticed_by if now < noticed_by else deadline
+            # Not until the deadline: a link that came up while the switches of a busy server still
+            # moved has no event after this.
+            until = min(max(noticed_by, now + LOOK_AGAIN_NS), deadline)
             for netdev, up in self._hear(wanted, since, until - now):
                 # Light that goes again: the neighbour has moved on, or moves only now.
                 wanted = wanted - {netdev} if up else wanted | ({netdev} & needed)
@@ -269,6 +247,60 @@ class SelectionAgent:
                     f"acknowledged its move for {plan.name}, and reports {found}",
                     trace=switch.wire()[-6:],
                 )
+
+
+class SelectionAgent(TopologySelector):
+    """Actions of one server at the boundaries of its collectives.
+
+    Args:
+        fabric, server, link_timeout_ns: as of `TopologySelector`.
+        library: its collectives.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        server: str,
+        library: CollectiveLibrary,
+        *,
+        link_timeout_ns: int = LINK_TIMEOUT_NS,
+    ) -> None:
+        super().__init__(fabric, server, link_timeout_ns=link_timeout_ns)
+        self._library = library
+
+    def run(
+        self,
+        program: Sequence[str],
+        compute_ns: Sequence[int] = (),
+        report: Callable[[Boundary], None] = lambda _: None,
+    ) -> list[Boundary]:
+        """Run collectives on the plans that `program` names, one after the other.
+
+        Args:
+            program: the plan of each collective.
+            compute_ns: how long this server computes before each; nothing where it is empty.
+            report: called as soon as each collective has ended.
+
+        Raises:
+            NoLinkError: light of a neighbour did not come, which has not selected the topology.
+            CollectiveTimeoutError: a neighbour is at another collective.
+            CollectiveError: the collective failed.
+            NotDoneError: a switch of this server said done and is not.
+            InstrumentError: a switch or the server failed.
+        """
+        passed = []
+        for number, topology in enumerate(program):
+            if compute_ns:
+                self._clock.sleep(compute_ns[number])
+            reached = self._clock.now()
+            sent, switched = self.select(topology, number)
+            linked = self._clock.now()
+            began = self._library.join(self.server, number, topology)
+            passed.append(
+                Boundary(self.server, number, topology, reached, sent, switched, linked, began)
+            )
+            report(passed[-1])
+        return passed
 
 
 def selection_switches(testbed: Testbed, server: str) -> list[str]:
