@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly
+from lightrig.harness.systems.acos.claims_graphs import broadcasts, expander_switches
 from lightrig.harness.systems.acos.planning import availability, costs
 from lightrig.harness.systems.acos.planning.budgets import worst_circuit
 from lightrig.harness.systems.acos.planning.datacentre import DataCentre, Hall, build_hall
@@ -391,6 +392,7 @@ MECHANISMS: Mapping[str, Callable[[], Computed]] = {
         "a selection switch for each of twice as many fibers as lanes",
     ),
     "m05": lambda: share(_configured("64", lambda d: d.ep == 16), "eight fiber rings, all lanes"),
+    "m06": broadcasts,
     "m07": lambda: share([not any(d == "PP" for _, d, _ in rack("64").fabric.counts())]),
     "m08": lambda: share(
         [diameter_and_mean(n, random_regular(n, 8, s))[0] <= 3 for n in (16, 32) for s in range(5)],
@@ -439,6 +441,7 @@ MECHANISMS: Mapping[str, Callable[[], Computed]] = {
         "eight rings of eight fibers, three sets for each; a ring with two backups is not built",
     ),
     "m28": _avoidable,
+    "m28-expander": expander_switches,
     "m29": _blast,
     "m30": lambda: share(
         [

@@ -8,7 +8,7 @@ from lightrig.harness.record import Results
 from lightrig.harness.systems.acos.claims import COMPUTED
 
 DIFFER = {
-    *("m28", "m46"),
+    *("m06", "m28", "m46"),
     *("c058-count", "c061", "c063-count", "c064-count", "c068", "c070"),
     *("c071-fabric", "c072-fabric", "c084-64", "c085", "c100", "c122"),
     *(f"c{number}" for number in range(126, 135)),
