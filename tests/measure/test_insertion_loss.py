@@ -22,6 +22,7 @@ from lightrig.harness.measure.insertion_loss.matrix import _repeatability
 from lightrig.harness.measure.insertion_loss.references import NoReferenceError, take_references
 from lightrig.harness.measure.insertion_loss.rows import all_rows, inside
 from lightrig.harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
+from lightrig.harness.statistics.loss_matrix import outliers
 from lightrig.harness.statistics.uncertainty import Component
 from lightrig.testbeds import Circuit, Plan, Port
 from lightrig.testbeds.references import References, ReferenceSet, references_path, references_yaml
@@ -285,6 +286,21 @@ def test_a_bent_fiber_is_no_dirty_port(tmp_path):
         (fault,) = named(bench).values()
     assert (fault.kind, fault.subject) == ("bent fiber", "server0.nic0.p2 -> ocs.3")
     assert fault.lower <= 2 <= fault.upper
+
+
+def test_many_switches_share_the_rate_of_false_alarms(tmp_path, monkeypatch):
+    rates = []
+
+    def searched(parts, *, least, error):
+        rates.append(error)
+        return outliers(parts, least=least, error=error)
+
+    monkeypatch.setattr("lightrig.harness.measure.insertion_loss.faults.outliers", searched)
+    with polatis(tmp_path, monitors="both") as bench:
+        losses = measured(bench)
+        for switches in (1, 40):
+            find_faults(losses, bench.testbed, switches=switches)
+    assert rates[0] == pytest.approx(40 * rates[1])
 
 
 def test_indistinguishable_faults_are_both_named(tmp_path):

@@ -30,6 +30,7 @@ DRIFT_DB = 0.1
 """By how much a laser must have moved while all circuits were measured."""
 
 _ERROR = 0.01
+"""Rate of false alarms of each kind of search, for all switches of a testbed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,12 @@ class Fault:
         return f"{self.subject}: {self.kind}: {format_db(self.value)} ({interval}); {self.about}"
 
 
-def find_faults(losses: Losses, testbed: Testbed) -> list[Fault]:
-    """Return the faults in `losses`; deviations that one fault explains are reported once."""
-    search = _Search(losses, testbed)
+def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[Fault]:
+    """Return the faults in `losses`; deviations that one fault explains are reported once.
+
+    switches: number of switches that are searched, which share the rate of false alarms.
+    """
+    search = _Search(losses, testbed, _ERROR / switches)
     stuck = list(search.stuck_monitors())
     return [
         *stuck,
@@ -79,7 +83,8 @@ def misread(losses: Losses, faults: Iterable[Fault]) -> list[int]:
 
 
 class _Search:
-    def __init__(self, losses: Losses, testbed: Testbed) -> None:
+    def __init__(self, losses: Losses, testbed: Testbed, error: float) -> None:
+        self._error = error
         self._losses = losses
         self._chain: Chain = losses.chain
         self._testbed = testbed
@@ -109,7 +114,7 @@ class _Search:
             known = np.isfinite(levels)
             if ingress in self._odd or known.sum() < 5:
                 continue
-            found = slope(self._seconds, levels, error=_ERROR / len(self._chain.ingress))
+            found = slope(self._seconds, levels, error=self._error / len(self._chain.ingress))
             lasted = float(np.ptp(self._seconds[known]))
             change = found.value * lasted
             if abs(change) < DRIFT_DB or found.lower <= 0 <= found.upper:
@@ -170,7 +175,7 @@ class _Search:
         chain = self._chain
         if np.isfinite(self._matrix).sum() < 4:
             return
-        for one in outliers(take_apart(self._matrix), least=WORTH_DB, error=_ERROR):
+        for one in outliers(take_apart(self._matrix), least=WORTH_DB, error=self._error):
             span = (one.value, one.lower, one.upper)
             if one.row is not None and one.column is not None:
                 circuit = Circuit(chain.ingress[one.row], chain.egress[one.column])
