@@ -6,6 +6,7 @@ They stand in a file beside the testbed's own, `mine.baselines.yaml` beside `min
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,13 @@ FEWEST_NIGHTS = 5
 _NAME = r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*"
 _DIFFERENCES = frozenset({"dB", "dBm", "°C"})
 """Units in which a change is a difference: their zero is a convention, or their scale a ratio."""
+
+
+DETECT_RATIO = 2.0
+"""Factor that a gate has to be able to find, unless its rule states another."""
+
+_DETECT_DIFFERENCE = {"dB": 3.0, "dBm": 3.0}
+"""The same as a difference: 3 dB is a factor of 2."""
 
 
 class RuleError(LightrigError, ValueError):
@@ -70,6 +78,9 @@ class Rule:
         `in_unit`.
     guard: bounds on tonight's level.
     ratio: the most that tonight's level may be of the level before.
+    detect: the change that has to be found, as `effect`: a factor above 1, or a difference.
+        Where as many samples and nights might miss it, the outcome is "cannot tell", never
+        "unchanged". None: by the unit, see `in_unit`.
     line, column: where the file states it.
 
     Raises `RuleError`.
@@ -84,6 +95,7 @@ class Rule:
     effect: Effect | None = None
     guard: Guard | None = None
     ratio: float | None = None
+    detect: float | None = None
     line: int = 0
     column: int = 0
 
@@ -98,11 +110,22 @@ class Rule:
             )
         if self.ratio is not None and not self.ratio > 1:
             raise RuleError(f"found a ratio of {self.ratio:g}, expected more than 1", "ratio")
+        if self.detect is not None and not self.detect > 0:
+            raise RuleError(f"found a change of {self.detect:g}, expected one above zero", "detect")
 
     def in_unit(self, unit: Unit) -> Rule:
-        """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio."""
+        """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio.
+
+        The change to detect is then by default a factor of 2, or 3 dB; in other units of a
+        difference, any that there is. Raises `RuleError` for one that the effect cannot have.
+        """
         effect = self.effect or ("difference" if unit in _DIFFERENCES else "ratio")
-        return dataclasses.replace(self, effect=effect)
+        detect = self.detect
+        if detect is None:
+            detect = DETECT_RATIO if effect == "ratio" else _DETECT_DIFFERENCE.get(unit, math.inf)
+        elif effect == "ratio" and not detect > 1:
+            raise RuleError(f"found a ratio of {detect:g}, expected more than 1", "detect")
+        return dataclasses.replace(self, effect=effect, detect=detect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,12 @@ class RulePart(Part):
     guard: GuardPart | None = Field(None, examples=[{"max": "200 ms"}])
     ratio: float | None = Field(
         None, description="The most that tonight's level may be of the level before", examples=[10]
+    )
+    detect: str | float | None = Field(
+        None,
+        description="The change that must not be missed, a factor or a difference; default 2, "
+        "or 3 dB; where it might be, the outcome is 'cannot tell'",
+        examples=[1.5, "0.5 dB"],
     )
 
 
@@ -219,16 +248,31 @@ def _rule(
             of_key=True,
         )
         return None
-    stated: dict[str, Any] = part.model_dump(exclude_unset=True, exclude={"guard"})
+    stated: dict[str, Any] = part.model_dump(exclude_unset=True, exclude={"guard", "detect"})
     if "min" in stated:
         stated["minimum"] = stated.pop("min")
     try:
-        return Rule(quantity, guard=_guard(quantity, unit, part.guard), **stated)
+        stated["detect"] = _change(quantity, unit, part.detect)
+    except LimitError as error:
+        findings.add((*keys, "detect"), str(error))
+        return None
+    try:
+        rule = Rule(quantity, guard=_guard(quantity, unit, part.guard), **stated)
+        if unit is not None:
+            rule.in_unit(unit)
+        return rule
     except LimitError as error:
         findings.add((*keys, "guard", error.key or ""), str(error))
     except RuleError as error:
         findings.add((*keys, error.key), str(error))
     return None
+
+
+def _change(quantity: str, unit: Unit | None, stated: str | float | None) -> float | None:
+    """A factor as it stands, or a difference with its unit."""
+    if not isinstance(stated, str):
+        return stated
+    return parse_value(quantity, "detect", stated, unit)[0]
 
 
 def _guard(quantity: str, unit: Unit | None, part: GuardPart | None) -> Guard | None:

@@ -138,6 +138,14 @@ def compare(
         for one in found:
             if one.drift.outcome in _CHANGED:
                 out.print(f"{one.case.quantity}: {one.drift.reason}", markup=False, soft_wrap=True)
+        if blind := [one for one in found if one.drift.outcome == "cannot tell"]:
+            out.print(
+                f"cannot tell: {len(blind)} of {len(found)} comparisons might have missed the "
+                "change that their rules state (`detect`); more samples a night, or nights that "
+                "are more alike, would tell",
+                markup=False,
+                soft_wrap=True,
+            )
     if any(one.drift.outcome in _CHANGED for one in found):
         raise typer.Exit(NO)
 

@@ -20,8 +20,8 @@ from lightrig.harness.record.results import COLUMNS, Results
 from lightrig.harness.record.row import QuestionError
 from lightrig.harness.record.run_folder import RunFacts
 from lightrig.harness.statistics import NotEnough, Quantile, quantile
-from lightrig.harness.statistics.corrections import correct
-from lightrig.harness.statistics.drift import DriftVerdict, judge_drift
+from lightrig.harness.statistics.corrections import correct, least_error
+from lightrig.harness.statistics.drift import DriftVerdict, comparable, judge_drift
 from lightrig.harness.statistics.samples import SampleError, Samples
 from lightrig.testbeds.baselines import Baselines, Rule, baselines_path, load_baselines
 
@@ -81,11 +81,14 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
         rules_here = {case: rule_of(case, stated) for case in common if case.testbed == testbed}
         most = max((rule.nights for rule in rules_here.values() if rule), default=0)
         nights = _nights_before(results, second, testbed, quantity, most) if most else []
-        mine: dict[Case, DriftVerdict] = {}
-        for case, rule in rules_here.items():
-            if rule is not None:
-                known = [night[case] for night in nights if case in night]
-                mine[case] = _judged(known, has[case], rule)
+        judged = {
+            case: ([night[case] for night in nights if case in night], has[case], rule)
+            for case, rule in rules_here.items()
+            if rule is not None
+        }
+        among = sum(comparable(*each) for each in judged.values())
+        error = least_error(among, stated.correction, stated.family_error)
+        mine = {case: _judged(*each, error) for case, each in judged.items()}
         verdicts |= correct(mine, stated.correction, stated.family_error)
     found = [
         Comparison(case, _median(was[case]), _median(has[case]), verdicts[case])
@@ -117,9 +120,11 @@ def _median(samples: Samples) -> Quantile | NotEnough:
     return quantile(earliest, latest, 0.5)
 
 
-def _judged(nights: Sequence[Samples], tonight: Samples, rule: Rule) -> DriftVerdict:
+def _judged(
+    nights: Sequence[Samples], tonight: Samples, rule: Rule, corrected_error: float
+) -> DriftVerdict:
     try:
-        return judge_drift(nights, tonight, rule)
+        return judge_drift(nights, tonight, rule, corrected_error=corrected_error)
     except SampleError as error:
         # One quantity that the rule does not suit is no reason to say nothing of the others.
         counts = tonight.shape[1], len(nights), sum(night.shape[1] for night in nights)

@@ -1,4 +1,4 @@
-"""Two scores of a night and their inverses: mean rank, and mean.
+"""Three scores of a night and their inverses: mean rank, midmean, and mean.
 
 The inverse is a shift: the decrease of all of tonight's samples that yields a given score.
 """
@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from scipy import special
 
 from lightrig.harness.statistics.levels import Scale
 from lightrig.harness.statistics.nights import Yardstick
@@ -20,6 +21,9 @@ _FEW, _MANY = 48, 128
 As midpoints of equal shares they give mean ranks to about the square of their spacing.
 """
 
+_TAIL = 0.05
+"""Share of the samples on each side that the scatter of the others is taken without."""
+
 _ENOUGH_ALONE = 5
 """Samples from which on a night's standard error of the mean is used."""
 
@@ -30,6 +34,10 @@ class Comparison(Protocol):
     @property
     def before(self) -> Sequence[float]:
         """The score of each night before."""
+
+    @property
+    def least_spread(self) -> float:
+        """Standard deviation of a score from the scatter of samples alone; 0 if not used."""
 
     def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
         """Yardsticks for a miss of `expected` from the scatter of tonight's samples, if used."""
@@ -56,6 +64,7 @@ class Means:
 
     def __init__(self, scale: Scale, before: Sequence[float], tonight: Samples) -> None:
         self.before: Sequence[float] = scale.values(np.array(before)).tolist()
+        self.least_spread = 0.0
         self._scale, self._samples = scale, tonight
         self._tonight = float(scale.values(tonight.mean(keepdims=True))[0])
 
@@ -68,6 +77,41 @@ class Means:
             return ()
         # In the samples' own unit, since a logarithm would make strays look small.
         return (Yardstick(error * (self._tonight - expected) / (mean - usual), n - 1),)
+
+    def tonight(self, shift: float) -> float:
+        """See `Comparison`."""
+        return self._tonight - shift
+
+    def shift_to(self, score: float) -> float:
+        """See `Comparison`."""
+        return self._tonight - score
+
+    def growth(self, usual: float, score: float) -> float:
+        """See `Comparison`."""
+        return score - usual
+
+
+class Midmeans:
+    """The mean of the middle half of each night's samples.
+
+    Unlike a mean rank it has no bound, so that a change is found however far nights lie apart,
+    if only it is larger; unlike a mean it does not follow a few outliers. Where many samples are
+    equal the middle half may be the same on all nights by chance, and say nothing of their
+    scatter: so nights are taken to scatter by at least the standard error of a mean of the
+    samples between their 5th and 95th percentile.
+    """
+
+    def __init__(self, before: Sequence[Samples], tonight: Samples) -> None:
+        self.before = [_midmean(night) for night in before]
+        self._tonight = _midmean(tonight)
+        centred = np.concatenate([night - np.median(night) for night in before])
+        low, high = np.quantile(centred, [_TAIL, 1 - _TAIL])
+        spread = float(high - low) / (2 * -float(special.ndtri(_TAIL)))
+        self.least_spread = spread / math.sqrt(tonight.size)
+
+    def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
+        """See `Comparison`."""
+        return ()
 
     def tonight(self, shift: float) -> float:
         """See `Comparison`."""
@@ -96,6 +140,7 @@ class Ranks:
         starts = np.cumsum([0, *(night.size for night in before[:-1])])
         sizes = [night.size for night in before]
         self.before = (np.add.reduceat(self._ranks(samples), starts) / sizes).tolist()
+        self.least_spread = 0.0
 
     def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
         """See `Comparison`."""
@@ -128,6 +173,17 @@ class Ranks:
         """By how much each of some samples is above each of those before, in order."""
         few, many = _thinned(ordered, _FEW), _thinned(self._all, _MANY)
         return np.sort((few[:, None] - many).ravel())
+
+
+def _midmean(samples: Samples) -> float:
+    """The mean of samples without a quarter on each side, of one on the border a part."""
+    ordered = np.sort(samples)
+    cut, part = divmod(samples.size / 4, 1)
+    weights = np.ones(samples.size)
+    for side in (weights, weights[::-1]):
+        side[: int(cut)] = 0
+        side[int(cut)] -= part
+    return float(weights @ ordered / weights.sum())
 
 
 def _thinned(ordered: Samples, most: int) -> Samples:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lightrig.harness.statistics.drift import DriftVerdict
+from lightrig.harness.statistics.drift import DriftOutcome, DriftVerdict
 from lightrig.testbeds import format_share
 from lightrig.testbeds.baselines import Correction
 
@@ -42,17 +42,30 @@ def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
     return _in_place(order, retained)
 
 
+def least_error(count: int, correction: Correction, error: float) -> float:
+    """The p value that is called significant among `count` whatever the others are.
+
+    It is the first step of both corrections, so a change that is found at this error rate by
+    itself is found after the correction at least as often.
+    """
+    return 1.0 if correction == "none" else error / max(count, 1)
+
+
 def correct(
     verdicts: Mapping[Key, DriftVerdict], correction: Correction, error: float
 ) -> dict[Key, DriftVerdict]:
     """The verdicts of one night, judged together: what only seemed to change is unchanged.
 
-    A quantity stays "changed" if its own rule says so and the correction does too. Guards and
+    A quantity stays "changed" if its own rule says so and the correction does too; else it is
+    unchanged, or, where the change that its rule states might have been missed, "cannot tell".
+    Guards and
     missing data are no matter of chance and stay. `correction` and `error` are those of
     `testbeds.baselines.Baselines`.
     """
     judged = [
-        key for key, verdict in verdicts.items() if verdict.outcome in ("changed", "unchanged")
+        key
+        for key, verdict in verdicts.items()
+        if verdict.outcome in ("changed", "unchanged", "cannot tell")
     ]
     p = [verdicts[key].p or 0.0 for key in judged]
     methods = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}
@@ -66,7 +79,8 @@ def correct(
                 f"{verdict.reason} Among {len(judged):,} quantities that is no surprise"
                 f" ({correction}, {format_share(error)})."
             )
-            corrected[key] = replace(verdict, outcome="unchanged", reason=reason)
+            outcome: DriftOutcome = "cannot tell" if verdict.sees is False else "unchanged"
+            corrected[key] = replace(verdict, outcome=outcome, reason=reason)
     return corrected
 
 

@@ -12,22 +12,34 @@ out, and none among those looked at was, such a night is an alarm.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.statistics.comparisons import Comparison, Means, Ranks
+from lightrig.harness.statistics.comparisons import Comparison, Means, Midmeans, Ranks
 from lightrig.harness.statistics.levels import Level, Scale, level_of, mean, mean_of, median
-from lightrig.harness.statistics.nights import Night, as_night, expect
+from lightrig.harness.statistics.nights import Night, Yardstick, as_night, expect
 from lightrig.testbeds import format_share
 from lightrig.testbeds.baselines import Rule
 
 DriftRule: TypeAlias = Rule
 """By which a quantity is compared with its nights before; `testbeds.baselines` reads them."""
-DriftOutcome: TypeAlias = Literal["unchanged", "changed", "guard broken", "not enough data"]
+DriftOutcome: TypeAlias = Literal[
+    "unchanged", "changed", "cannot tell", "guard broken", "not enough data"
+]
 
 POWER = 0.8
 """The probability with which a change of `DriftVerdict.detectable` is found."""
+
+_OF_MIDMEANS = 0.25
+"""Share of the error rate of ranks that midmeans spend.
+
+A mean rank finds a small change best where nights are alike, and has a bound: where nights lie
+apart no change of any size makes it surprising. A midmean has none. Both are compared, and the
+error rate is divided between them (Bonferroni), most of it to the ranks: what midmeans are for
+is larger than what a quarter of the rate costs.
+"""
 
 _ROUNDING = 1e-9
 """Nights that differ by less, of their own size, are copies of each other."""
@@ -37,7 +49,8 @@ _ROUNDING = 1e-9
 class DriftVerdict:
     """Comparison of a quantity with the nights before; unknown values are None.
 
-    outcome: "unchanged", "changed", "guard broken" or "not enough data".
+    outcome: "unchanged", "changed", "guard broken", "not enough data", or "cannot tell": no
+        change was found, and the one that the rule states might have been missed.
     reason: one sentence for people.
     n: samples of tonight. nights: nights before that were looked at; samples: theirs.
     level: tonight's median, or its mean where means are compared. before: the mean of those of
@@ -48,7 +61,9 @@ class DriftVerdict:
         small `p`: then something changed, and how much is not known.
     p: the probability of a change this large where nothing changed.
     detectable: the change, expressed as `effect`, that as many samples and nights would show
-        with a probability of `POWER`; None also where no change would do.
+        with a probability of `POWER`, at the error rate that is left after correction for many
+        comparisons; None also where no change would do.
+    sees: whether that is at most the change that the rule states (`Rule.detect`).
     needed, needed_nights: how many more samples tonight, and nights before, a verdict takes.
     """
 
@@ -64,12 +79,17 @@ class DriftVerdict:
     upper: float | None = None
     p: float | None = None
     detectable: float | None = None
+    sees: bool | None = None
     needed: int | None = None
     needed_nights: int | None = None
 
 
 def judge_drift(
-    baseline: Sequence[npt.ArrayLike], tonight: npt.ArrayLike, rule: DriftRule
+    baseline: Sequence[npt.ArrayLike],
+    tonight: npt.ArrayLike,
+    rule: DriftRule,
+    *,
+    corrected_error: float | None = None,
 ) -> DriftVerdict:
     """Judge tonight's samples against those of the nights before, oldest first, by `rule`.
 
@@ -80,9 +100,14 @@ def judge_drift(
     compared, which is sound while the observers are what they were; what could come from
     their intervals having grown wider or narrower is not counted as a change.
 
+    corrected_error: the error rate at which a change would still be called one among all that
+    are compared (see `corrections.least_error`), for `DriftVerdict.detectable`; None for a
+    comparison that stands alone.
+
     Raises `SampleError` for samples that make no sense, and for values that are not above zero
     where a ratio is asked for.
     """
+    rule = rule if rule.effect else rule.in_unit("1")
     night = as_night("tonight", tonight)
     known = [as_night(f"night {index}", each) for index, each in enumerate(baseline)]
     enough = [each for each in known if len(each) >= rule.minimum][-rule.nights :]
@@ -100,7 +125,15 @@ def judge_drift(
         return replace(verdict, outcome="guard broken", reason=broken)
     if usual is None or len(night) < rule.minimum or len(before) < rule.nights:
         return _not_enough(verdict, rule)
-    return _judge(verdict, rule, _Nights(before, night, usual, level))
+    error = rule.error if corrected_error is None else min(rule.error, corrected_error)
+    return _judge(verdict, rule, _Nights(before, night, usual, level), error)
+
+
+def comparable(baseline: Sequence[npt.ArrayLike], tonight: npt.ArrayLike, rule: DriftRule) -> bool:
+    """Whether there are the samples and nights that `judge_drift` needs for a comparison."""
+    sizes: list[int] = [np.shape(each)[-1] for each in (*baseline, tonight)]
+    enough = sum(size >= rule.minimum for size in sizes[:-1])
+    return sizes[-1] >= rule.minimum and enough >= rule.nights
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,50 +173,113 @@ def _not_enough(verdict: DriftVerdict, rule: Rule) -> DriftVerdict:
     return replace(verdict, reason=reason, needed=needed, needed_nights=nights)
 
 
-def _compare(rule: Rule, scale: Scale, nights: _Nights) -> Comparison:
+class _Part(NamedTuple):
+    """One comparison of a rule's test, and the share of the error rate that it may spend."""
+
+    scores: Comparison
+    share: float
+
+
+def _parts(rule: Rule, scale: Scale, nights: _Nights) -> list[_Part]:
     tonight = nights.tonight.middle
     if rule.test == "rank":
         before = [scale.values(each.middle) for each in nights.before]
-        return Ranks(before, scale.values(tonight))
+        now = scale.values(tonight)
+        return [
+            _Part(Ranks(before, now), 1 - _OF_MIDMEANS),
+            _Part(Midmeans(before, now), _OF_MIDMEANS),
+        ]
     means = [mean(each.middle) for each in nights.before]
-    return Means(scale, means, tonight)
+    return [_Part(Means(scale, means, tonight), 1.0)]
 
 
-def _judge(verdict: DriftVerdict, rule: Rule, nights: _Nights) -> DriftVerdict:
+class _Finding(NamedTuple):
+    """Finding of one comparison, on the rule's scale; its share of the error is spent in it.
+
+    p: probability of such a miss where nothing changed, over its share.
+    effect: shift of tonight's samples above the expected; `lower`, `upper` its interval.
+    detectable: shift that would be found with the probability `POWER`.
+    """
+
+    p: float
+    effect: float
+    lower: float
+    upper: float
+    detectable: float
+
+
+def _judge(
+    verdict: DriftVerdict, rule: Rule, nights: _Nights, corrected_error: float
+) -> DriftVerdict:
     scale = Scale(rule.effect != "difference")
-    scores = _compare(rule, scale, nights)
-    expected, score = expect(scores.before), scores.tonight(0)
-    miss = score - expected.value
-    # A shift that wider or narrower intervals of the observers explain is no change.
-    if width_shift := _shift_of_widths(scale, nights):
-        left = scores.tonight(math.copysign(width_shift, miss)) - expected.value
-        miss = left if left * miss > 0 else 0.0
-    miss = {"both": abs(miss), "up": miss, "down": -miss}[rule.direction]
-    rounding = _ROUNDING * (abs(score) + abs(expected.value))
-    if expected.misses.spread <= rounding:
-        return _judge_copies(verdict, rule, differs=miss > rounding)
+    found: list[_Finding] = []
+    for part in _parts(rule, scale, nights):
+        expected = expect(part.scores.before)
+        miss = _miss(part.scores, expected.value, rule, scale, nights)
+        rounding = _ROUNDING * (abs(part.scores.tonight(0)) + abs(expected.value))
+        misses = expected.at_least(part.scores.least_spread)
+        if not found and expected.misses.spread <= rounding:
+            return _judge_copies(verdict, rule, differs=miss > rounding)
+        if misses.spread <= rounding:
+            continue  # nearly all samples are equal, and ranks compare the rest
+        yardsticks = [misses, *part.scores.tonight_yardsticks(expected.value)]
+        found.append(_finding(part, expected.value, miss, yardsticks, rule, corrected_error))
 
-    sides = 2 if rule.direction == "both" else 1
-    yardsticks = [expected.misses, *scores.tonight_yardsticks(expected.value)]
-    p = max(sides * yardstick.tail(miss) for yardstick in yardsticks)
-    reach = max(yardstick.reach(rule.error / sides) for yardstick in yardsticks)
-    found = max(yardstick.found(rule.error / sides, POWER) for yardstick in yardsticks)
-    found = -found if rule.direction == "down" else found
-    growth = scores.growth(expected.value, expected.value + found)
-
-    lower, upper = (scores.shift_to(expected.value + side) for side in (reach, -reach))
+    first = min(found, key=lambda one: one.p)
+    lower, upper = max(one.lower for one in found), min(one.upper for one in found)
+    if lower > upper:
+        lower, upper = first.lower, first.upper
+    effect = min(max(found[0].effect, lower), upper)
     lower -= scale.down_to(nights.level) + scale.up_to(nights.usual)
     upper += scale.up_to(nights.level) + scale.down_to(nights.usual)
+    detectable = min((one.detectable for one in found), key=abs)
+    p = min(first.p, 1.0)
+    sees = abs(detectable) <= scale.shift(rule.detect)
+    outcome: DriftOutcome = "unchanged" if sees else "cannot tell"
     verdict = replace(
         verdict,
-        outcome="changed" if p <= rule.error else "unchanged",
-        effect=scale.change(scores.shift_to(expected.value)),
+        outcome="changed" if p <= rule.error else outcome,
+        effect=scale.change(effect),
         lower=scale.change(-math.inf if rule.direction == "down" else lower),
         upper=scale.change(math.inf if rule.direction == "up" else upper),
         p=p,
-        detectable=scale.change(growth) if math.isfinite(growth) else None,
+        detectable=scale.change(detectable) if math.isfinite(detectable) else None,
+        sees=sees,
     )
     return replace(verdict, reason=_reason(verdict, rule, scale))
+
+
+def _miss(scores: Comparison, expected: float, rule: Rule, scale: Scale, nights: _Nights) -> float:
+    """By how much tonight misses the expected score in the rule's direction."""
+    miss = scores.tonight(0) - expected
+    # A shift that wider or narrower intervals of the observers explain is no change.
+    if width_shift := _shift_of_widths(scale, nights):
+        left = scores.tonight(math.copysign(width_shift, miss)) - expected
+        miss = left if left * miss > 0 else 0.0
+    return {"both": abs(miss), "up": miss, "down": -miss}[rule.direction]
+
+
+def _finding(
+    part: _Part,
+    expected: float,
+    miss: float,
+    yardsticks: Sequence[Yardstick],
+    rule: Rule,
+    corrected_error: float,
+) -> _Finding:
+    scores, sides = part.scores, 2 if rule.direction == "both" else 1
+    error, corrected = (each * part.share / sides for each in (rule.error, corrected_error))
+    p = max(sides * yardstick.tail(miss) for yardstick in yardsticks) / part.share
+    reach = max(yardstick.reach(error) for yardstick in yardsticks)
+    found = max(yardstick.found(corrected, POWER) for yardstick in yardsticks)
+    found = -found if rule.direction == "down" else found
+    return _Finding(
+        p,
+        scores.shift_to(expected),
+        scores.shift_to(expected + reach),
+        scores.shift_to(expected - reach),
+        scores.growth(expected, expected + found),
+    )
 
 
 def _shift_of_widths(scale: Scale, nights: _Nights) -> float:
@@ -201,11 +297,18 @@ def _reason(verdict: DriftVerdict, rule: Rule, scale: Scale) -> str:
         effect = scale.formatted(verdict.effect)
         return f"{samples} are {effect} {expectation} ({sure}, p = {verdict.p:.2g})."
     if verdict.detectable is None:
-        power = "ranks would have shown no change, with nights as far apart"
+        power = "no change would have been found, with nights as far apart"
     else:
         found = scale.formatted(verdict.detectable)
         power = f"{found} would have been found with a probability of {format_share(POWER)}"
-    return f"{samples} agree with {expectation} (p = {verdict.p:.2g}); {power}."
+    if verdict.sees:
+        return f"{samples} agree with {expectation} (p = {verdict.p:.2g}); {power}."
+    assert rule.detect is not None
+    wanted = scale.formatted(-rule.detect if rule.direction == "down" else rule.detect)
+    return (
+        f"Cannot tell: nights lie too far apart to find {wanted} {expectation}"
+        f" (p = {verdict.p:.2g}); {power}."
+    )
 
 
 def _judge_copies(verdict: DriftVerdict, rule: Rule, *, differs: bool) -> DriftVerdict:

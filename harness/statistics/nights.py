@@ -87,10 +87,18 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The expected score of a night, and the scatter of earlier misses."""
+    """The expected score of a night, and the scatter of earlier misses.
+
+    growth: by how much a miss scatters more than a night does, since the expectation does too.
+    """
 
     value: float
     misses: Yardstick
+    growth: float
+
+    def at_least(self, spread: float) -> Yardstick:
+        """The misses, were the scatter of nights at least `spread`."""
+        return Yardstick(max(self.misses.spread, spread * self.growth), self.misses.df)
 
 
 def expect(scores: Sequence[float]) -> Expectation:
@@ -110,5 +118,5 @@ def expect(scores: Sequence[float]) -> Expectation:
         squares += miss**2 / (1 + weights)
         expected += GAIN * miss
         weights = (1 - GAIN) ** 2 * weights + GAIN**2
-    df = len(scores) - 1
-    return Expectation(expected, Yardstick(math.sqrt(squares / df * (1 + weights)), df))
+    df, growth = len(scores) - 1, math.sqrt(1 + weights)
+    return Expectation(expected, Yardstick(math.sqrt(squares / df) * growth, df), growth)

@@ -1,5 +1,7 @@
 """Corrections for many metrics: worked examples, the rates kept, and verdicts of one night."""
 
+import dataclasses
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +82,11 @@ def test_one_surprise_among_many_is_none():
 def test_a_quantity_keeps_its_own_error_too():
     night = {"one": verdict("unchanged", 0.02)}
     assert correct(night, "holm", 0.05) == night
+
+
+def test_what_only_seemed_to_change_is_not_called_unchanged_where_a_change_may_be_missed():
+    seeing = DriftVerdict("changed", "Seemed.", 30, 10, 300, p=0.009, sees=True)
+    blind = dataclasses.replace(seeing, sees=False)
+    others = {n: dataclasses.replace(seeing, outcome="unchanged", p=0.5) for n in range(9)}
+    found = correct({**others, "seeing": seeing, "blind": blind}, "holm", 0.05)
+    assert (found["seeing"].outcome, found["blind"].outcome) == ("unchanged", "cannot tell")

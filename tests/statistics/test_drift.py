@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import DriftRule, SampleError, judge_drift
+from lightrig.harness.statistics import DriftRule, DriftVerdict, SampleError, correct, judge_drift
+from lightrig.harness.statistics.corrections import least_error
 from lightrig.harness.statistics.nights import expect
 from lightrig.testbeds.baselines import Guard, RuleError
 
@@ -102,7 +103,8 @@ def test_ranks_are_deaf_to_strays_and_hear_the_rest():
     *before, tonight = bimodal(random, 11, 60)
     tonight[0] = 1000.0
     assert judge_drift(before, tonight, RANK).outcome == "unchanged"
-    assert judge_drift(before, tonight, INTERVAL).outcome == "unchanged"
+    # A mean that one sample moves so far would not have shown twice as much.
+    assert judge_drift(before, tonight, INTERVAL).outcome == "cannot tell"
     assert judge_drift(before, 1.1 * tonight, RANK).outcome == "changed"
 
 
@@ -216,16 +218,108 @@ def test_copies_of_a_night_say_nothing_of_how_nights_differ():
     assert many.outcome == "changed"
 
 
-def test_rank_tests_refuse_scattered_nights_and_means_do_not():
+def apart(random, within, between, nights=11, samples=30):
+    """Lognormal nights: standard deviation of the logarithm within a night and between nights."""
+    levels = random.normal(0, between, (nights, 1))
+    return np.exp(levels + random.normal(0, within, (nights, samples)))
+
+
+APART = [(0.03, 0.01), (0.03, 0.03), (0.03, 0.05), (0.1, 0.05), (0.1, 0.1), (0.3, 0.1)]
+
+
+@BOTH
+@pytest.mark.parametrize(("within", "between"), APART)
+def test_a_gross_change_is_found_however_far_nights_lie_apart(within, between, rule):
+    random = np.random.default_rng(47)
+    for _ in range(20):
+        *before, tonight = apart(random, within, between)
+        for change in (0.01, 10, 1000):
+            verdict = judge_drift(before, change * tonight, rule)
+            assert verdict.outcome == "changed", (change, verdict.reason)
+            assert verdict.p < 1e-3 / 60  # also among 60 quantities of a night at 0.1 %
+            assert verdict.detectable < 10
+            assert verdict.lower / 1.5 < change < verdict.upper * 1.5
+
+
+def test_a_gross_change_of_polled_values_is_found():
+    random = np.random.default_rng(48)
+    before = [polled(night, 10) for night in 40 * apart(random, 0.1, 0.03, 10)]
+    tonight = polled(400 * apart(random, 0.1, 0.03, 1)[0], 10)
+    assert judge_drift(before, tonight, RANK).outcome == "changed"
+
+
+def tied(random, share, nights=11, samples=30):
+    """Values most of which are equal."""
+    others = random.lognormal(0.3, 0.3, (nights, samples))
+    return np.where(random.random((nights, samples)) < share, 1.0, others)
+
+
+def steps(random, nights=11, samples=30):
+    """Three values, as of a poll that is locked to the command."""
+    return random.choice([41.6, 52.0, 62.4], p=[0.2, 0.7, 0.1], size=(nights, samples))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "draw",
+    [*(lambda r, s=share: tied(r, s) for share in (0.5, 0.6, 0.7, 0.75, 0.8, 0.9)), steps],
+    ids=["tied 50", "tied 60", "tied 70", "tied 75", "tied 80", "tied 90", "steps"],
+)
+def test_false_alarms_of_values_of_which_many_are_equal(draw):
+    random = np.random.default_rng(49)
+    trials = 1500
+    alarms = 0
+    for _ in range(trials):
+        *before, tonight = draw(random)
+        alarms += judge_drift(before, tonight, RANK).outcome == "changed"
+    assert alarms / trials <= 0.015
+
+
+def test_a_gate_that_may_miss_the_stated_change_cannot_tell():
     random = np.random.default_rng(41)
-    before = random.normal(1.2, 0.05, (10, 1)) + random.normal(0, 1e-4, (10, 30))
-    tonight = random.normal(1.9, 1e-4, 30)
-    ranks = judge_drift(before, tonight, DriftRule(effect="difference"))
-    assert (ranks.outcome, ranks.detectable, ranks.upper) == ("unchanged", None, math.inf)
-    assert "with nights as far apart" in ranks.reason
-    means = judge_drift(before, tonight, DriftRule(test="interval", effect="difference"))
-    assert means.outcome == "changed"
-    assert means.lower <= 0.7 <= means.upper
+    *before, tonight = apart(random, 0.03, 0.05)
+    found = judge_drift(before, tonight, DriftRule(detect=1.5))
+    assert (found.outcome, found.sees) == ("unchanged", True)
+    assert 1.2 < found.detectable < 1.5
+    blind = judge_drift(before, tonight, DriftRule(detect=1.1))
+    assert (blind.outcome, blind.sees) == ("cannot tell", False)
+    assert blind.reason.startswith(
+        "Cannot tell: nights lie too far apart to find 1.1 times what the 10 nights before led"
+    )
+    assert f"{blind.detectable:.3g} times would have been found" in blind.reason
+
+
+def test_the_change_to_detect_is_twofold_unless_stated():
+    random = np.random.default_rng(50)
+    *before, tonight = apart(random, 0.03, 0.4)
+    assert judge_drift(before, tonight, RANK).outcome == "cannot tell"
+    level = 10 * np.log10(apart(random, 0.03, 0.4))
+    assert judge_drift(level[:-1], level[-1], RANK.in_unit("dB")).outcome == "cannot tell"
+    assert RANK.in_unit("dB").detect == 3.0
+    assert RANK.in_unit("°C").detect == math.inf
+    with pytest.raises(RuleError):
+        DriftRule(detect=0.9).in_unit("ns")
+
+
+@pytest.mark.parametrize("among", [10, 100])
+def test_the_stated_power_is_that_after_correction_for_many_comparisons(among):
+    random = np.random.default_rng(51)
+    trials, error = 60, least_error(among, "holm", 0.05)
+    detectable = np.median(
+        [
+            judge_drift(night[:-1], night[-1], RANK, corrected_error=error).detectable
+            for night in (apart(random, 0.05, 0.03) for _ in range(40))
+        ]
+    )
+    found = 0
+    for _ in range(trials):
+        *before, tonight = apart(random, 0.05, 0.03)
+        verdict = judge_drift(before, detectable * tonight, RANK, corrected_error=error)
+        others = dict(enumerate(random.random(among - 1)))
+        verdicts = {n: DriftVerdict("unchanged", "", 30, 10, 300, p=p) for n, p in others.items()}
+        corrected = correct({**verdicts, "moved": verdict}, "holm", 0.05)
+        found += corrected["moved"].outcome == "changed"
+    assert found / trials >= 0.7
 
 
 # ------------------------------------------------------------------- what is only known within
