@@ -103,13 +103,17 @@ class Counted:
         The interval of a gate of fixed length is exact; that of a gate stopped by its counts is
         valid at any time.
         """
+        return self.ratio_at(self.confidence)
+
+    def ratio_at(self, confidence: float) -> ErrorRatio | None:
+        """The ratio with its interval at another confidence."""
         errors, bits = self.count.errors, self.count.bits
         if self.void_reason is not None or not bits:
             return None
         if self.decision is None:
-            return error_ratio(errors, bits, self.confidence)
-        lower, upper = anytime_interval(errors, bits, self.scale, self.confidence)
-        return ErrorRatio(errors, bits, errors / bits, lower, upper, self.confidence)
+            return error_ratio(errors, bits, confidence)
+        lower, upper = anytime_interval(errors, bits, self.scale, confidence)
+        return ErrorRatio(errors, bits, errors / bits, lower, upper, confidence)
 
 
 def count_for(counter: ErrorCounter, plan: GatePlan) -> Counted:

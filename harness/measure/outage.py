@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.links import DATAGRAM_PERIOD, LinkObservation
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
+from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Gap
 from lightrig.testbeds import Plan, Port
@@ -150,10 +152,8 @@ def outage_rows(
                 window.direction, "harness.outage_error", off, off, off, "ns", time, conditions
             )
     if agree and fabric.bench.clock.virtual:
-        share, time = sum(agree) / len(agree), event.sent.earliest
-        conditions = {"event": number, "n": len(agree)}
-        quantity = "closure.outage_packets"
-        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, conditions)
+        verdict, time = judge_bounds(agree), event.sent.earliest
+        yield closure_row(fabric.testbed.name, "closure.outage_packets", verdict, time, number)
 
 
 def true_outage(window: LossWindow, bench: Bench, since: int) -> Span | None:

@@ -12,10 +12,12 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric, Transition
+from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.reconfiguration import IncompleteError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     LightSource,
@@ -252,9 +254,8 @@ def path_change_rows(found: PathChanges, fabric: Fabric, number: int) -> Iterato
         yield Row(switch, f"path_change.{what}", middle, low, high, "ns", time, conditions)
     inside = list(_inside(found, fabric))
     if inside:
-        share, closure_conditions = sum(inside) / len(inside), {"event": number, "n": len(inside)}
-        quantity = "closure.path_change"
-        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, closure_conditions)
+        verdict = judge_bounds(inside)
+        yield closure_row(fabric.testbed.name, "closure.path_change", verdict, time, number)
 
 
 def _inside(found: PathChanges, fabric: Fabric) -> Iterator[bool]:

@@ -4,16 +4,23 @@ Where light is simulated there is ground truth: then closure and the cost of tim
 too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.record import Row
+from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.testbeds import Port
+
+if TYPE_CHECKING:
+    from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 
 EventStage: TypeAlias = Literal[
     "acknowledged",
@@ -42,6 +49,7 @@ ENDS: frozenset[EventStage] = frozenset(
 """Stages that an event has reached when its last subject has."""
 
 _TRUTH: dict[EventStage, tuple[str, bool]] = {
+    "acknowledged": ("acknowledged", True),
     "los": ("light", False),
     "signal_recovered": ("light", True),
     **{stage: truth for truth, stage in OF_LINK.items()},
@@ -139,33 +147,46 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
 
 
 def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
-    """Share of each stage's intervals that contain the ground truth.
+    """Share of the intervals of each stage, and of each outage, that contain the ground truth.
 
     Where the truth is only known within bounds (a change in the kernel), the two intervals must
-    overlap.
+    overlap. What was seen and did not happen is contained in nothing.
     """
     truth = fabric.bench.truth
     if truth is None:
         return
-    known = dict(_TRUTH)
-    if fabric.bench.clock.virtual:
-        # In real time the reply needs a moment from the switch to us, in virtual time none.
-        known["acknowledged"] = ("acknowledged", True)
-    inside: dict[EventStage, list[bool]] = {}
+    inside: dict[str, list[bool]] = {}
     for seen in event.seen:
-        if seen.stage not in known:
-            continue
-        name, up = known[seen.stage]
-        true = truth.first(seen.subject, name, up=up, since=event.sent.earliest)
-        if true is not None:
-            overlaps = true.latest >= seen.at.earliest and true.earliest <= seen.at.latest
-            inside.setdefault(seen.stage, []).append(overlaps)
-    for stage, found in inside.items():
-        share = sum(found) / len(found)
-        conditions = {"event": number, "n": len(found)}
-        time = event.sent.earliest
-        quantity = f"closure.{stage}"
-        yield Row(fabric.testbed.name, quantity, share, share, share, "1", time, conditions)
+        name, _ = _TRUTH[seen.stage]
+        # In real time the reply needs a moment from the switch to us, in virtual time none.
+        judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
+        if judged and truth.knows(seen.subject, name):
+            true = _true_moment(seen, event, truth)
+            inside.setdefault(seen.stage, []).append(_overlap(true, seen.at))
+    for subject, kind, length in event.outages():
+        if truth.knows(subject, kind):
+            down = truth.first(subject, kind, up=False, since=event.sent.earliest)
+            up = down and truth.first(subject, kind, up=True, since=down.earliest)
+            true = up.since(down) if up is not None and down is not None else None
+            inside.setdefault(f"outage_{kind}", []).append(_overlap(true, length))
+    for name, found in inside.items():
+        verdict = judge_bounds(found)
+        yield closure_row(
+            fabric.testbed.name, f"closure.{name}", verdict, event.sent.earliest, number
+        )
+
+
+def _true_moment(seen: Seen, event: Reconfiguration, truth: GroundTruth) -> Span | None:
+    (name, up), since = _TRUTH[seen.stage], event.sent.earliest
+    if seen.stage == "acknowledged":  # with the last command of a change
+        return truth.last(seen.subject, name, since=since)
+    return truth.first(seen.subject, name, up=up, since=since)
+
+
+def _overlap(true: Span | None, seen: Span) -> bool:
+    if true is None:
+        return False
+    return true.latest >= seen.earliest and true.earliest <= seen.latest
 
 
 def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:

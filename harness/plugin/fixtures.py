@@ -9,14 +9,14 @@ Their imports are local, so that projects without a testbed do not pay for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lightrig.harness.modes import SAMPLES, Mode
-from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NO_TESTBED, RUN
+from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NO_TESTBED, NOT_CLOSED, RUN
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.plugin.collection import InstrumentSelection
+    from lightrig.harness.record import Row
     from lightrig.instruments.core.capabilities import (
         Attenuator,
         BitErrorTester,
@@ -314,19 +315,33 @@ def measure(
     """Records rows, judges them by the testbed's limits, and takes notes on them.
 
     A limit that the samples do not decide makes the test inconclusive once it has ended, unless
-    it fails: all that it has to judge is judged.
+    it fails: all that it has to judge is judged. Closure is judged by itself: a test that
+    measured a simulated world wrong fails once it has ended.
     """
+    from lightrig.harness.measure.closure import unclosed
     from lightrig.harness.measure.recording import Recording
 
     run = pytestconfig.stash[RUN]
     test = request.node.nodeid
     conditions = _conditions(request)
     undecided: list[str] = []
+    not_closed: list[str] = []
     request.node.stash[INCONCLUSIVE] = undecided
+    request.node.stash[NOT_CLOSED] = not_closed
+
+    def store_on(given: Bench | None, more: Mapping[str, Any]) -> Callable[[Sequence[Row]], None]:
+        record = run.recorder(given or bench, test, {**conditions, **more})
+
+        def recorded(rows: Sequence[Row]) -> None:
+            record(rows)
+            not_closed.extend(unclosed(rows))
+
+        return recorded
+
     return Recording(
-        run.recorder(bench, test, conditions),
+        store_on(bench, {}),
         bench.testbed.limits,
-        store_on=lambda other, more: run.recorder(other or bench, test, {**conditions, **more}),
+        store_on=store_on,
         judged=partial(run.judged, test),
         undecided=undecided.append,
         note=partial(run.note, bench.testbed.name),

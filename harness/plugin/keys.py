@@ -29,6 +29,9 @@ UNRECORDED = pytest.StashKey[bool]()
 INCONCLUSIVE = pytest.StashKey[list[str]]()
 """Of an item: the limits that its samples do not decide, one sentence each."""
 
+NOT_CLOSED = pytest.StashKey[list[str]]()
+"""Of an item: what it measured wrong beside the truth of a simulated world, a sentence each."""
+
 NO_TESTBED = (
     "no testbed: give --testbed FILE, set LIGHTRIG_TESTBED, or name one as lightrig_testbed in "
     "pytest's configuration"

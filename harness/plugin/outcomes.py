@@ -9,7 +9,7 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
-from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, RUN
+from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NOT_CLOSED, RUN
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.workers import WorkerRun, show
@@ -19,6 +19,9 @@ from lightrig.testbeds import LightrigError
 
 INCONCLUSIVE_OUTCOME = "inconclusive"
 """Of a test that has measured, and whose samples do not decide a limit."""
+
+MOST_NOT_CLOSED = 5
+"""Sentences on closure in the reason of a failure."""
 
 MOST_LINES = 400
 """Of all wires of one failed test, shared by its instruments."""
@@ -42,7 +45,10 @@ class Reports:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Iterator[None]:
-        """Add what is known now; a limit that is not decided makes a test inconclusive."""
+        """Add what is known now.
+
+        A limit that is not decided makes a test inconclusive; closure that fails makes it fail.
+        """
         report: Any = yield
         error = call.excinfo.value if call.excinfo is not None else None
         undecided = item.stash.get(INCONCLUSIVE, [])
@@ -50,8 +56,12 @@ class Reports:
             self._inconclusive(item, report, [*undecided, str(error)])
         elif report.when == "call" and report.passed and undecided:
             self._inconclusive(item, report, undecided)
+        not_closed = item.stash.get(NOT_CLOSED, [])
         details: dict[str, Any] = {"command": self._repeats.command(item)}
-        if report.outcome == INCONCLUSIVE_OUTCOME:
+        if report.when == "call" and not_closed and not report.failed:
+            report.outcome, report.longrepr = "failed", _wrong_beside_truth(not_closed)
+            details["why"] = report.longrepr
+        elif report.outcome == INCONCLUSIVE_OUTCOME:
             details["why"] = report.longrepr
         elif error is not None:
             details["why"] = why(error)
@@ -71,6 +81,15 @@ class Reports:
         # Reaches JUnit XML with the report of the tear-down, which copies the list.
         for name, value in (("outcome", INCONCLUSIVE_OUTCOME), ("reason", report.longrepr)):
             item.user_properties.append((name, value))
+
+
+def _wrong_beside_truth(not_closed: Sequence[str]) -> str:
+    more = len(not_closed) - MOST_NOT_CLOSED
+    shown = [*not_closed[:MOST_NOT_CLOSED], *([f"{more:,} more"] if more > 0 else [])]
+    return (
+        "the harness measured a simulated world wrong, so its figures cannot be trusted on "
+        f"hardware either: {'; '.join(shown)}"
+    )
 
 
 class Outcomes:

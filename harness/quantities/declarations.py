@@ -431,6 +431,13 @@ DECLARED: tuple[Quantity, ...] = (
     ),
     _closure("closure.outage_packets", "share of the outages that contain the true one"),
     _closure("closure.path_change", "share of the dark times that contain the true one"),
+    *(
+        _closure(
+            f"closure.outage_{kind}", f"share of the outages of {kind}s that contain the true one"
+        )
+        for kind in ("carrier", "datagram")
+    ),
+    _closure("closure.bit_errors", "share of the counts that agree with the true error ratio"),
     _closure("loss.closure", "share of the losses whose interval contains the true one"),
     Quantity(
         name="harness.carrier_stamp",

@@ -49,6 +49,7 @@ class _Closure:
     widths: list[float]
     missed: list[str]
     simulated: bool
+    is_closed: bool
 
 
 def _closures(data: SectionData) -> Iterator[_Closure]:
@@ -56,6 +57,7 @@ def _closures(data: SectionData) -> Iterator[_Closure]:
         widths: list[float] = []
         missed: list[str] = []
         inside = total = closed = events = 0
+        is_closed = True
         tests = data.frame.having(name)
         for test in tests:
             series = test.series[name]
@@ -63,6 +65,8 @@ def _closures(data: SectionData) -> Iterator[_Closure]:
             inside += int(contained.sum())
             total += int(series.count.sum())
             closed += int((contained == series.count).sum())
+            by_verdict = series.conditions.get("closed", contained == series.count)
+            is_closed = is_closed and bool(np.all(by_verdict))
             events += contained.size
             if (contained < series.count).any():
                 missed.append(test.label)
@@ -78,11 +82,12 @@ def _closures(data: SectionData) -> Iterator[_Closure]:
             widths,
             missed,
             any(test.simulated for test in tests),
+            is_closed,
         )
 
 
 def _closure_verdict(one: _Closure) -> Cell:
-    if one.inside == one.total:
+    if one.is_closed:
         return Check(True, "closed")
     missed = f"{one.total - one.inside:,} missed in {'; '.join(one.missed)}"
     return Check(False, "not closed"), Styled(missed, "muted")

@@ -23,6 +23,7 @@ from lightrig.harness.report.markup import Value, median_value, share_value
 from lightrig.harness.report.quantity_section import counted, quantity_parts
 from lightrig.harness.report.sections import (
     Cell,
+    Check,
     Column,
     Figure,
     Figures,
@@ -300,6 +301,7 @@ class _ClosureOfLosses(NamedTuple):
     test: TestFrame
     inside: int
     total: int
+    closed: bool
 
 
 def _closures(data: SectionData) -> Iterator[_ClosureOfLosses]:
@@ -307,7 +309,13 @@ def _closures(data: SectionData) -> Iterator[_ClosureOfLosses]:
         series = test.series.get(_CLOSURE)
         if series is not None:
             inside = round(float((series.value * series.count).sum()))
-            yield _ClosureOfLosses(test, inside, int(series.count.sum()))
+            total = int(series.count.sum())
+            closed = bool(np.all(series.conditions.get("closed", inside == total)))
+            yield _ClosureOfLosses(test, inside, total, closed)
+
+
+def _closure_verdict(one: _ClosureOfLosses) -> Cell:
+    return Check(one.closed, "closed" if one.closed else "not closed")
 
 
 def _closure_share(one: _ClosureOfLosses) -> Cell:
@@ -339,12 +347,15 @@ _UNCERTAINTY: tuple[Part, ...] = (
     Table(
         "Closure of the losses",
         (
+            Column[_ClosureOfLosses]("verdict", _closure_verdict),
             Column[_ClosureOfLosses]("intervals with the truth inside", _closure_share),
             Column[_ClosureOfLosses]("test", lambda one: one.test),
         ),
         rows=_closures,
         about="Number of 95 % intervals that contain the loss of the simulation. Circuits share "
-        "the errors of their ports, so one run may be off by more than the interval suggests.",
+        "the errors of their ports, so one run may be off by more than the interval suggests. Not "
+        "closed are losses whose mean or greatest deviation has a chance below 1 in 10,000, "
+        "however the circuits depend on each other.",
     ),
 )
 

@@ -10,7 +10,13 @@ each event, such as the slowest circuit. Between nights, a night is the unit.
 """
 
 from lightrig.harness.statistics.changes import Change, Gap, Trend, find_changes, gaps, trend
-from lightrig.harness.statistics.closure import Closure, closure
+from lightrig.harness.statistics.closure import (
+    Closure,
+    ClosureVerdict,
+    closure,
+    judge_bounds,
+    judge_deviations,
+)
 from lightrig.harness.statistics.corrections import benjamini_hochberg, correct, holm
 from lightrig.harness.statistics.drift import DriftRule, DriftVerdict, judge_drift
 from lightrig.harness.statistics.limits import judge
@@ -27,6 +33,7 @@ from lightrig.harness.statistics.verdicts import Outcome, Verdict, judge_maximum
 __all__ = [
     "Change",
     "Closure",
+    "ClosureVerdict",
     "DriftRule",
     "DriftVerdict",
     "Gap",
@@ -44,6 +51,8 @@ __all__ = [
     "gaps",
     "holm",
     "judge",
+    "judge_bounds",
+    "judge_deviations",
     "judge_drift",
     "judge_maximum",
     "judge_quantile",

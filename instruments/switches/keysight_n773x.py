@@ -118,10 +118,12 @@ class KeysightN773x(ScpiInstrument):
         return PendingMove(sent, lambda: self._finish(sent, wanted))
 
     def _finish(self, sent: Span, wanted: Mapping[Unit, State]) -> Span:
-        """Wait until the light has settled and read back; between acceptance and then."""
+        """Wait until the light has settled and read back; between the command and then.
+
+        That no error is queued is answered after the command was done, some time after.
+        """
         self.raise_on_error("; ".join(unit.command(state) for unit, state in wanted.items()))
-        accepted = self.clock.now()
-        self.clock.sleep(sent.latest + self.settling - accepted)
+        self.clock.sleep(sent.latest + self.settling - self.clock.now())
         for unit, state in wanted.items():
             found = self.state(unit)
             if found != state:
@@ -131,7 +133,7 @@ class KeysightN773x(ScpiInstrument):
                     unit.command(state),
                     ("try", "a longer `settling_ms:`; does another program use it as well?"),
                 )
-        return Span(accepted, self.clock.now())
+        return Span(sent.latest, self.clock.now())
 
     def _wanted(self, remove: State, add: State) -> dict[Unit, State]:
         """Return the new state of every switch that changes."""

@@ -152,8 +152,9 @@ class SonicOcs(Instrument):
     def _finish(self, started: Started, commands: Sequence[str], added: Sequence[Circuit]) -> Span:
         result = started.result(_COMMANDS)
         self._check_success(commands, result)
-        before = result.at.latest
-        deadline = before + _TUNING
+        # It may have tuned before its command line said that it succeeded.
+        before = started.asked.latest
+        deadline = result.at.latest + _TUNING
         while waiting := self._not_tuned(added):
             before = self.clock.now()
             if before > deadline:
@@ -161,7 +162,7 @@ class SonicOcs(Instrument):
             if broken := {c: s for c, s in waiting.items() if _BROKEN.intersection(s)}:
                 raise self._not_done("cannot make", commands, broken)
             self.clock.sleep(_POLL)
-        return Span(started.asked.latest if not added else before, self.clock.now())
+        return Span(before, self.clock.now())
 
     def _check_success(self, commands: Sequence[str], result: CommandResult) -> None:
         """Check that each command printed its success; the exit status may be 0 after a failure."""

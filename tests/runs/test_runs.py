@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -40,6 +41,44 @@ def test_one_seed_one_result_to_the_last_bit(start: Start, chosen: tuple[str, ..
             closures
         )
         assert {row[3] for row in rows if row[2].startswith("closure.")} == {1.0}
+
+
+RING = ROOT / "testbeds" / "infinitehbd.yaml"
+
+
+@pytest.mark.parametrize(
+    ("biased", "closure", "testbed", "chosen"),
+    [
+        ("light", "signal_recovered", OPUS, "between"),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("acknowledged", "acknowledged", OPUS, "between"),
+                ("carrier", "carrier_up", OPUS, "between"),
+                ("datagram", "first_datagram", OPUS, "between"),
+                ("losses", "loss.closure", RING, "every_circuit"),
+                ("bit errors", "bit_errors", RING, "as_it_is"),
+            )
+        ),
+    ],
+)
+def test_a_world_that_is_measured_wrong_fails_the_run(
+    start: Start, tmp_path: Path, biased: str, closure: str, testbed: Path, chosen: str
+) -> None:
+    run = start(
+        *("suites", "--testbed", testbed, "--instruments", "simulated", "--samples", 2),
+        *("--seed", 5, "-k", chosen, "-p", "runs.biased_world"),
+        environment={
+            **os.environ,
+            "BIASED": biased,
+            "PYTHONPATH": str(ROOT / "tests"),
+            "XDG_STATE_HOME": str(tmp_path),
+        },
+    )
+    ended = run.end()
+    assert ended.code == 1, ended.output
+    assert "the harness measured a simulated world wrong" in ended.output
+    assert re.search(rf"{closure} of \S+.* is not closed", ended.output), ended.output
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics import Closure, SampleError, closure
+from lightrig.harness.statistics import (
+    Closure,
+    SampleError,
+    closure,
+    judge_bounds,
+    judge_deviations,
+)
 from lightrig.harness.statistics.binomial import clopper_pearson
 
 
@@ -44,3 +50,42 @@ def test_the_interval_covers_the_share():
 def test_incomparable_values_are_refused(true, low, high, says):
     with pytest.raises(SampleError, match=says):
         closure(true, low, high)
+
+
+def test_bounds_close_only_if_all_hold_the_truth():
+    assert judge_bounds([True] * 7).closed
+    missed = judge_bounds([True] * 999 + [False])
+    assert (missed.closed, missed.n, missed.inside) == (False, 1000, 999)
+    assert missed.reason == "999 of 1,000 bounds hold the true value."
+    with pytest.raises(SampleError):
+        judge_bounds([])
+
+
+def deviations(random, shared, n=64):
+    """Of intervals of 95 % that share a part of their variance."""
+    common = random.normal(0, math.sqrt(shared))
+    return (common + random.normal(0, math.sqrt(1 - shared), n)) / 1.96
+
+
+@pytest.mark.parametrize("shared", [0, 0.5, 1])
+def test_intervals_as_good_as_stated_close_however_they_depend(shared):
+    random = np.random.default_rng(60)
+    verdicts = [judge_deviations(deviations(random, shared)) for _ in range(2000)]
+    assert sum(not each.closed for each in verdicts) <= 2
+    # By the number of misses, one in twenty would not.
+    assert np.mean([each.share for each in verdicts]) == pytest.approx(0.95, abs=0.01)
+
+
+@pytest.mark.parametrize("shared", [0, 0.5])
+def test_biased_intervals_do_not_close(shared):
+    random = np.random.default_rng(61)
+    for _ in range(200):
+        found = deviations(random, shared)
+        assert not judge_deviations(found + 4).closed
+        assert not judge_deviations(found - 4).closed
+        one_off = found.copy()
+        one_off[17] = -4.5
+        assert not judge_deviations(one_off).closed
+    verdict = judge_deviations(np.array([4.0, -0.5]))
+    assert (verdict.n, verdict.inside, verdict.closed) == (2, 1, False)
+    assert verdict.reason.startswith("1 of 2 intervals of 95 % hold the true value; in standard")

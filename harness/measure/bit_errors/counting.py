@@ -1,12 +1,13 @@
 """Bit error counting for one test: plan, announce, count and record gates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.bit_errors.curves import Curve, fit
 from lightrig.harness.measure.bit_errors.light import Arrival, Receiver
 from lightrig.harness.measure.bit_errors.rows import OVER_POWER, RATIO, count_rows
 from lightrig.harness.measure.bit_errors.sweeping import MOST_POINTS, PowerSweep
+from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.gates import (
     Counted,
     GatePlan,
@@ -18,7 +19,9 @@ from lightrig.harness.measure.gates import (
     plan_gate,
 )
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.record import Scalar
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics import judge_bounds
+from lightrig.harness.statistics.closure import CLOSURE_ERROR
 from lightrig.harness.statistics.sequential import SequentialTest
 from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
 from lightrig.testbeds import Limit, format_duration
@@ -144,7 +147,23 @@ class BitErrors:
         return _light_conditions(self._receiver.arrival() if self._receiver else None)
 
     def _record(self, counted: Counted, quantity: str, light: Mapping[str, Scalar]) -> None:
-        self._recording.record(count_rows(counted, quantity, self._recording.next_event(), light))
+        number = self._recording.next_event()
+        self._recording.record(
+            [
+                *count_rows(counted, quantity, number, light),
+                *self._closure(counted, number),
+            ]
+        )
+
+    def _closure(self, counted: Counted, number: int) -> Iterator[Row]:
+        """Whether the count is consistent with the true ratio of a simulated gate."""
+        truth = self._bench.truth
+        true = None if truth is None else truth.bit_error_ratio(counted.counter)
+        bounds = counted.ratio_at(1 - CLOSURE_ERROR)
+        if true is not None and bounds is not None:
+            verdict = judge_bounds([bounds.lower <= true <= bounds.upper])
+            time = counted.count.began.earliest
+            yield closure_row(counted.counter, "closure.bit_errors", verdict, time, number)
 
     def _say(self, sentence: str) -> None:
         if sentence != self._last_reported:  # once, not before each of many equal gates

@@ -46,6 +46,7 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
         self._detector = ErrorDetector(
             self.name, 1, context.light, context.clock, draws, context.ambient
         )
+        context.truth.note_counter(f"{self.name}.1", self._detector.true_ratio)
         launch = context.spec.launch_max_dbm
         self._launch = 10 ** ((_LAUNCH_DBM if launch is None else launch) / 10)
         self._module = 0

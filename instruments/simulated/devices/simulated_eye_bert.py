@@ -41,6 +41,7 @@ class SimulatedEyeBert(TextCommands):
         self._detector = ErrorDetector(
             name, 1, context.light, context.clock, draws, context.ambient
         )
+        context.truth.note_counter(f"{name}.1", self._detector.true_ratio)
         self._launch_dbm = context.spec.launch_max_dbm
         if self._launch_dbm is None:
             self._launch_dbm = _LAUNCH_DBM

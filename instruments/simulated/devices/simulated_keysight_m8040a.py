@@ -52,6 +52,8 @@ class SimulatedKeysightM8040a(ScpiDevice):
             self._detectors[location] = ErrorDetector(
                 self.name, channel, context.light, context.clock, draws, context.ambient
             )
+            ratio = self._detectors[location].true_ratio
+            context.truth.note_counter(f"{self.name}.{channel}", ratio)
         launch = context.spec.launch_max_dbm
         self._launch = 10 ** ((_LAUNCH_DBM if launch is None else launch) / 10)
         self._sequence = dict.fromkeys((OUT, *self._detectors), "2^7-1")

@@ -222,7 +222,9 @@ class SimulatedSonicOcs:
 
     def _make(self, circuits: Collection[Circuit]) -> None:
         if circuits:
-            tuned_at = self._around.clock.now() + self._matrix.connect(circuits)
+            after = self._matrix.connect(circuits)
+            self._around.acknowledge(after)
+            tuned_at = self._around.clock.now() + after
             self._tuned_at |= dict.fromkeys(circuits, tuned_at)
 
     def _remove(self, circuits: Collection[Circuit]) -> None:
@@ -237,6 +239,7 @@ class SimulatedSonicOcs:
             listed = ", ".join(self._sides(circuit)[0] for circuit in missing)
             return _failed(f"Error: cross-connect {listed} does not exist")
         self._remove(circuits)
+        self._around.acknowledge()
         return _printed("delete cross-connect succeeded\n")
 
 

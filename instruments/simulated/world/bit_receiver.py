@@ -93,6 +93,7 @@ class ErrorDetector:
         self.expects_what_is_sent = True
         self._since = self._until = clock.now()
         self._bits = 0.0
+        self._expected = 0.0
         self._errors = self._sync_lost = self._clock_lost = 0
         self._level = 0.0
         self._origin: Port | None = None
@@ -124,8 +125,12 @@ class ErrorDetector:
         """Count from zero."""
         self._take()
         self._since = self._until
-        self._bits = 0.0
+        self._bits = self._expected = 0.0
         self._errors = self._sync_lost = self._clock_lost = 0
+
+    def true_ratio(self) -> float | None:
+        """Return the expected bit error ratio since the start; None if nothing was compared."""
+        return self._expected / self._bits if self._bits else None
 
     def counted(self) -> Counted:
         """Return the counts until now."""
@@ -151,6 +156,8 @@ class ErrorDetector:
         elif passed:
             bits = self.rate * passed / 1e9
             self._bits += bits
-            self._errors += self._draws.poisson(bits * self._ratio())
+            expected = bits * self._ratio()
+            self._expected += expected
+            self._errors += self._draws.poisson(expected)
         self._level = self._light.level(self._channel)
         self._origin = self._light.origin(self._channel)

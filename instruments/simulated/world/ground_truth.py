@@ -5,6 +5,7 @@ Only closure may read it; drivers and measurements never do.
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable
 
 from lightrig.instruments.clock import Span
 
@@ -30,6 +31,7 @@ class GroundTruth:
 
     def __init__(self) -> None:
         self._moments: defaultdict[tuple[str, str, bool], _Moments] = defaultdict(_Moments)
+        self._ratios: dict[str, Callable[[], float | None]] = {}
 
     def note(self, subject: str, stage: str, *, up: bool, at: Span) -> None:
         """Record that `subject` went up or down in `stage` at `at`."""
@@ -48,3 +50,23 @@ class GroundTruth:
         moments = self._moments[subject, stage, up]
         index = bisect_left(moments.latest, since)
         return moments.spans[index] if index < len(moments.spans) else None
+
+    def knows(self, subject: str, stage: str) -> bool:
+        """Whether any moment of a stage of `subject` is known, so that none is missing."""
+        return bool(self._moments[subject, stage, True].spans) or bool(
+            self._moments[subject, stage, False].spans
+        )
+
+    def last(self, subject: str, stage: str, *, since: int) -> Span | None:
+        """Return the last moment at which `stage` went up, unless it was before `since`."""
+        spans = self._moments[subject, stage, True].spans
+        return spans[-1] if spans and spans[-1].latest >= since else None
+
+    def note_counter(self, counter: str, ratio: Callable[[], float | None]) -> None:
+        """Let `ratio` tell the expected bit error ratio of a counter's gate."""
+        self._ratios[counter] = ratio
+
+    def bit_error_ratio(self, counter: str) -> float | None:
+        """Return the expected bit error ratio of a counter's last gate; None if not known."""
+        ratio = self._ratios.get(counter)
+        return None if ratio is None else ratio()
