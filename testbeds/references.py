@@ -26,6 +26,9 @@ Kind: TypeAlias = Literal["launch", "offset"]
 SAME_NM = 5.0
 """Largest difference in wavelength at which a reference is valid, in nm."""
 
+METER_DB = 0.06
+"""Default standard uncertainty of a meter's calibration (k = 1), assumed: 2.5 % for k = 2."""
+
 _WHERE = {"launch": "what is launched at", "offset": "what is shown too much at"}
 
 
@@ -37,7 +40,8 @@ class ReferenceSet:
         that belongs into a switch's ingress.
     offsets: what the monitor of a switch's port, or a meter's channel, shows too much, in dB.
     common_db: uncertainty that all values share, such as the meter's calibration: the loss
-        between two of them is free of it. each_db: that of each value by itself, connector and
+        between two of them is free of it, and that between one of them and one of another
+        meter's set has both. each_db: that of each value by itself, connector and
         noise. drift_db: what each is off by after a day, growing with the days.
         linearity_db: of the meter between the powers that were compared.
         polarization_db: by how much a loss differs with the light's polarization.
@@ -51,7 +55,7 @@ class ReferenceSet:
     wavelength_nm: float
     instruments: tuple[str, ...]
     each_db: float
-    common_db: float = 0.0
+    common_db: float = METER_DB
     drift_db: float = 0.0
     linearity_db: float = 0.0
     polarization_db: float = 0.0
@@ -63,6 +67,10 @@ class ReferenceSet:
     def values(self, kind: Kind) -> Mapping[Port, float]:
         """Return its launches in dBm, or its offsets in dB."""
         return (self.launches if kind == "launch" else self.offsets) or {}
+
+    def shares_meter(self, second: ReferenceSet) -> bool:
+        """Whether the calibration error of both is the same, and so is in no difference."""
+        return self is second or self.instruments == second.instruments
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +90,24 @@ class References:
     simulated: bool = False
 
     def find(
-        self, kind: Kind, port: Port, wavelength_nm: float, today: datetime.date
+        self,
+        kind: Kind,
+        port: Port,
+        wavelength_nm: float,
+        today: datetime.date,
+        *,
+        beside: ReferenceSet | None = None,
     ) -> Reference | str:
-        """Return the newest valid reference at this wavelength, or why there is none."""
+        """Return the newest valid reference at this wavelength, or why there is none.
+
+        beside: a set whose values the reference is to be subtracted from. One of the same set
+        is preferred, then one by the same meter: its calibration error cancels.
+        """
         why = f"nobody has taken a reference of {_WHERE[kind]} {port}"
-        for each in reversed(self.sets):
+        newest_first = list(reversed(self.sets))
+        if beside is not None:
+            newest_first.sort(key=lambda each: (each is not beside, not each.shares_meter(beside)))
+        for each in newest_first:
             if port not in (values := each.values(kind)):
                 continue
             if abs(each.wavelength_nm - wavelength_nm) > SAME_NM:
@@ -137,7 +158,9 @@ class UncertaintyPart(Part):
     """Standard uncertainties (k = 1)."""
 
     each: Decibels = Field(description="Of each value by itself: connector, noise")
-    common: Decibels | None = Field(None, description="Of all together: the meter's calibration")
+    common: Decibels | None = Field(
+        None, description=f"Of all together: the meter's calibration; default {METER_DB} dB"
+    )
     drift: Decibels | None = Field(None, description="Of each value, for each day since")
     linearity: Decibels | None = Field(None, description="Of the meter, between two powers")
     polarization: Decibels | None = Field(None, description="Of a loss, with the polarization")
@@ -222,7 +245,7 @@ def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
         part.wavelength,
         tuple(f"{each.model}, serial {each.serial}" for each in part.instruments),
         stated.each,
-        stated.common or 0.0,
+        METER_DB if stated.common is None else stated.common,
         stated.drift or 0.0,
         stated.linearity or 0.0,
         stated.polarization or 0.0,
@@ -257,7 +280,7 @@ def references_yaml(references: References) -> str:
             "polarization": each.polarization_db,
         }
         parts_text = ", ".join(
-            f"{key}: {db:.4g} dB" for key, db in parts.items() if db or key == "each"
+            f"{key}: {db:.4g} dB" for key, db in parts.items() if db or key in ("each", "common")
         )
         lines.append(f"    uncertainty: {{{parts_text}}}    # k = 1")
         for title, values, unit in (

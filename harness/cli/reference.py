@@ -19,12 +19,12 @@ from lightrig.harness.measure.insertion_loss import (
     take_monitor_references,
     take_references,
 )
-from lightrig.harness.measure.insertion_loss.monitor_references import METER_DB
 from lightrig.harness.measure.insertion_loss.references import NoReferenceError
 from lightrig.testbeds import Port, Testbed, TestbedError
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.quantities import QuantityError, parse_db
 from lightrig.testbeds.references import (
+    METER_DB,
     References,
     ReferenceSet,
     load_references,
@@ -132,7 +132,9 @@ def _taken(testbed: Testbed, meter: Port | None, meter_db: float, *, zero: bool)
             if meter is not None:
                 return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))
             cap = _cap if zero else None
-            return References(tuple(lab(lambda: take_references(bench, _plug(bench), cap))))
+            return References(
+                tuple(lab(lambda: take_references(bench, _plug(bench), cap, meter_db=meter_db)))
+            )
         finally:
             bench.close()
 

@@ -42,11 +42,13 @@ switches:
   trx: {{model: ocstrx, address: "serial:///dev/trx", size: 3x9}}
 instruments:
   laser[1-2]: {{kind: light_source, model: keysight-n7776c, address: "scpi://{{name}}.invalid"}}
-  meter: {{kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid, channels: 4}}
+  {meters}: {{kind: power_meter, model: keysight-n7745a, address: "scpi://{{name}}.invalid",
+    channels: 4}}
   voa: {{kind: attenuator, model: keysight-n7764a, address: scpi://voa.invalid, channels: 4}}
 fibers:
   - laser[1-2] -> trx.[1-2]
-  - {{fiber: "trx.[4,5,7,8] -> meter.[1-4]", loss: 0.4 dB}}
+  - {{fiber: "trx.[4,5] -> {first}.[1-2]", loss: 0.4 dB}}
+  - {{fiber: "trx.[7,8] -> {second}.[{channels}]", loss: 0.4 dB}}
   - voa.1 -> trx.3     # nobody reads the third module, which must be on some path all the same
   - trx.10 -> voa.2
 plans:
@@ -59,7 +61,7 @@ simulation:
       acknowledge: {{mean: 75 us}}
       settle: {{mean: 70 us}}
       loss: {{mean: 3.3 dB, sd: 0.3 dB}}
-  references: {{uncertainty: 0.04 dB}}
+  references: {{uncertainty: {uncertainty}}}
 """
 
 
@@ -90,9 +92,15 @@ def polatis(
 
 
 @contextmanager
-def metered(folder: Path, *faults: str, seed: int = 1) -> Iterator[Bench]:
+def metered(
+    folder: Path, *faults: str, seed: int = 1, meters: int = 1, uncertainty: str = "0.04 dB"
+) -> Iterator[Bench]:
     """Two modules that switch, each with a laser and two meter channels, and a third."""
-    with _bound(folder / "metered.yaml", METER.format(faults=", ".join(faults)), seed) as bench:
+    one = {"meters": "meter", "first": "meter", "second": "meter", "channels": "3-4"}
+    two = {"meters": "meter[1-2]", "first": "meter1", "second": "meter2", "channels": "1-2"}
+    named = one if meters == 1 else two
+    text = METER.format(faults=", ".join(faults), uncertainty=uncertainty, **named)
+    with _bound(folder / "metered.yaml", text, seed) as bench:
         yield bench
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -20,7 +21,7 @@ from lightrig.harness.measure.insertion_loss import (
 )
 from lightrig.harness.measure.insertion_loss.matrix import _repeatability
 from lightrig.harness.measure.insertion_loss.references import NoReferenceError, take_references
-from lightrig.harness.measure.insertion_loss.rows import all_rows, inside
+from lightrig.harness.measure.insertion_loss.rows import all_rows, inside, normalized_errors
 from lightrig.harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
 from lightrig.harness.statistics.loss_matrix import outliers
 from lightrig.harness.statistics.uncertainty import Component
@@ -81,6 +82,85 @@ def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path):
     assert len(held) == 6 * 64
     assert np.mean(held) == pytest.approx(0.95, abs=0.03)
     assert took / own <= 1.05
+
+
+def test_a_loss_is_taken_between_references_of_one_meter(tmp_path):
+    with metered(tmp_path, meters=2) as bench:
+        references = references_of(bench)
+        (chain,) = chains(bench, references)
+        for ingress in chain.ingress:
+            for egress in chain.egress:
+                entering, leaving = chain.ends(ingress, egress)
+                assert entering.of is leaving.of
+                meter = "meter1" if egress < 7 else "meter2"
+                assert leaving.of.name == f"{meter}-1550"
+        losses = measured(bench, references)
+        assert all(inside(losses, bench))
+    for loss in losses.losses.values():
+        assert "meter calibration" not in {part.name for part in loss.budget.components}
+
+
+def test_a_loss_between_references_of_two_meters_has_the_calibration_of_both(tmp_path):
+    with metered(tmp_path, meters=2) as bench:
+        first, second = references_of(bench).sets[-2:]
+        # The second meter's launches alone: nothing was launched into the first.
+        first = replace(first, launches={}, common_db=0.05)
+        second = replace(second, common_db=0.07)
+        references = References((first, second), simulated=True)
+        losses = measured(bench, references)
+    for circuit, loss in losses.losses.items():
+        calibration = [p.standard for p in loss.budget.components if p.name == "meter calibration"]
+        assert calibration == ([0.07, 0.05] if circuit.egress < 7 else [])
+
+
+def test_another_set_of_the_same_meter_shares_its_calibration(tmp_path):
+    with metered(tmp_path) as bench:
+        (found,) = references_of(bench).sets[-1:]
+        launches = replace(found, name="later", offsets={})
+        offsets = replace(found, launches={})
+        losses = measured(bench, References((offsets, launches), simulated=True))
+    for loss in losses.losses.values():
+        assert "meter calibration" not in {part.name for part in loss.budget.components}
+
+
+def monitors(folder, seed):
+    return polatis(folder, seed=seed)
+
+
+def launches_and_monitors(folder, seed):
+    return polatis(folder, seed=seed, monitors="egress")
+
+
+def one_meter(folder, seed):
+    return metered(folder, seed=seed)
+
+
+def two_meters(folder, seed):
+    return metered(folder, seed=seed, meters=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("lab", "benches"),
+    [(monitors, 160), (launches_and_monitors, 160), (one_meter, 600), (two_meters, 600)],
+    ids=["monitors", "source and monitors", "one meter", "two meters"],
+)
+def test_loss_intervals_hold_the_truth_in_95_of_100(tmp_path, lab, benches):
+    """Normalized errors have a mean of 0 and a standard deviation of 1 as well.
+
+    Losses of one bench share references, so the number of benches decides how well it is known.
+    """
+    held, errors = [], []
+    for seed in range(1, benches + 1):
+        with lab(tmp_path, seed) as bench:
+            (chain,) = chains(bench, references_of(bench))
+            losses = measure_losses(Fabric(bench), chain)
+            held.append(np.mean(list(inside(losses, bench))))
+            errors.append([error for _, error in normalized_errors(losses, bench)])
+    spread = np.sqrt(np.mean(np.square(np.concatenate(errors))))
+    assert np.mean(held) == pytest.approx(0.95, abs=0.01), (np.std(held), spread)
+    assert abs(np.mean(np.concatenate(errors))) < 0.1
+    assert spread == pytest.approx(1.0, abs=0.06)
 
 
 def test_each_cause_of_doubt_is_named(tmp_path):
@@ -207,7 +287,8 @@ def test_the_common_error_of_two_references_is_in_no_loss(tmp_path):
         first = {p: v for p, v in good.offsets.items() if int(p.name) <= 4}
         rest = {p: v for p, v in good.offsets.items() if int(p.name) > 4}
         entering = ReferenceSet(**known | {"name": "in", "offsets": first})
-        leaving = ReferenceSet(**known | {"name": "out", "offsets": rest})
+        other = (*good.instruments, "another meter, serial 8")
+        leaving = ReferenceSet(**known | {"name": "out", "offsets": rest, "instruments": other})
         apart = measured(bench, of(entering, leaving))
     assert max(loss.budget.standard for loss in together.losses.values()) < 0.1
     assert min(loss.budget.standard for loss in apart.losses.values()) > 0.7

@@ -67,6 +67,8 @@ class Chain:
         wavelength_nm: of the light, or of most of it.
         sources: light that is to be switched on meanwhile, with its channel.
         entering: power in dBm that should enter at ingress ports that are read as well.
+        paired: by ingress and egress, the ingress plane of a launch that was taken with the
+            egress's meter, where that is not the one in `planes`.
     """
 
     switch: str
@@ -79,6 +81,11 @@ class Chain:
     wavelength_nm: float
     sources: tuple[tuple[LightSource, int], ...] = ()
     entering: Mapping[int, tuple[float, Plane]] = field(default_factory=dict)
+    paired: Mapping[tuple[int, int], Plane] = field(default_factory=dict)
+
+    def ends(self, ingress: int, egress: int) -> tuple[Plane, Plane]:
+        """Planes of the two ports of a circuit, their references of one meter if possible."""
+        return self.paired.get((ingress, egress), self.planes[ingress]), self.planes[egress]
 
     def relative(self, ingress: int, egress: int) -> str | None:
         """Reason for which the loss between two ports is only relative; None where it is not."""
@@ -142,6 +149,10 @@ class _Builder:
         return Chain(
             *(self._name, "monitors", tuple(ingress), tuple(egress), (watched,), launched),
             *(planes, wavelength, self._sources(ingress), entering),
+            self._paired(
+                {n: Port(self._name, str(n)) for n in launched},
+                *(launched, planes, egress, wavelength),
+            ),
         )
 
     # -------------------------------------------------------------------------- meter
@@ -156,9 +167,8 @@ class _Builder:
             return None
         wavelength = self._wavelength(ingress)
         planes, launched = {}, {}
-        for n in ingress:
-            source = self._from[n]
-            assert source is not None
+        from_ports = {n: source for n in ingress if (source := self._from[n]) is not None}
+        for n, source in from_ports.items():
             launched[n], planes[n] = self._launch(source, wavelength)
         observers: list[Observer] = []
         for name, ports in channels.items():
@@ -172,6 +182,7 @@ class _Builder:
         return Chain(
             *(self._name, "meter", tuple(ingress), tuple(sorted(egress)), tuple(observers)),
             *(launched, planes, wavelength, self._sources(ingress)),
+            paired=self._paired(from_ports, launched, planes, egress, wavelength),
         )
 
     # ------------------------------------------------------------------------ modules
@@ -238,6 +249,32 @@ class _Builder:
             return 0.0, Plane(relative=found)
         return found.value, Plane(0.0, _components(found.of, found.days), found.of)
 
+    def _paired(
+        self,
+        sources: Mapping[int, Port],
+        launched: Mapping[int, float],
+        planes: Mapping[int, Plane],
+        egress: Iterable[int],
+        wavelength: float,
+    ) -> dict[tuple[int, int], Plane]:
+        """Ingress planes whose launch was taken with the meter of the egress's reference."""
+        found = {}
+        for leaving in egress:
+            beside = planes[leaving].of
+            for entering, port in sources.items():
+                if beside is None or planes[entering].of in (None, beside):
+                    continue
+                launch = self._references.find(
+                    "launch", port, wavelength, self._today, beside=beside
+                )
+                if not isinstance(launch, str) and launch.of is not planes[entering].of:
+                    found[entering, leaving] = Plane(
+                        launched[entering] - launch.value,
+                        _components(launch.of, launch.days),
+                        launch.of,
+                    )
+        return found
+
     def _offset(self, port: Port, owner: str, wavelength: float, *, lost_db: float = 0.0) -> Plane:
         found = self._references.find("offset", port, wavelength, self._today)
         if isinstance(found, str):
@@ -255,6 +292,23 @@ class _Builder:
 def _components(of: ReferenceSet, days: int) -> tuple[Component, ...]:
     parts = (("reference", of.each_db), ("drift", of.drift_db * days))
     return tuple(Component(name, db) for name, db in parts if db)
+
+
+def shared_components(
+    entering: ReferenceSet | None, leaving: ReferenceSet | None
+) -> list[Component]:
+    """Uncertainty components of two references in a loss.
+
+    The calibration error of one meter is in both and cancels; those of two meters do not.
+    """
+    sets = [each for each in (entering, leaving) if each is not None]
+    parts = [
+        Component("linearity", max((each.linearity_db for each in sets), default=0.0)),
+        Component("polarization", max((each.polarization_db for each in sets), default=0.0)),
+    ]
+    if entering is None or leaving is None or not entering.shares_meter(leaving):
+        parts += [Component("meter calibration", each.common_db) for each in sets]
+    return [part for part in parts if part.standard]
 
 
 def monitored_ports(switch: OpticalSwitch, ports: Iterable[int]) -> frozenset[int]:

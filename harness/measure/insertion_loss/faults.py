@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.measure.insertion_loss.chains import Chain, shared_components
 from lightrig.harness.measure.insertion_loss.matrix import Losses
 from lightrig.harness.measure.insertion_loss.readings import Numbers
 from lightrig.harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
@@ -143,7 +143,9 @@ class _Search:
                 continue
             missing = level - (float(np.nanmean(levels[:3])) - ingress_plane.correction_db)
             noise = Component("noise", self._losses.noise.standard)
-            half = combine((*plane.components, *ingress_plane.components, noise)).expanded
+            shared = shared_components(plane.of, ingress_plane.of)
+            parts = (*plane.components, *ingress_plane.components, *shared, noise)
+            half = combine(parts).expanded
             if missing - 2 * half > WORTH_DB:
                 fiber = self._testbed.cabling.fiber_to(Port(self._chain.switch, str(ingress)))
                 yield Fault(

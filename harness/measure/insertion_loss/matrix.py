@@ -10,7 +10,7 @@ import numpy as np
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.power_budget import KnownLoss
-from lightrig.harness.measure.insertion_loss.chains import Chain, Method
+from lightrig.harness.measure.insertion_loss.chains import Chain, Method, shared_components
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
 from lightrig.harness.measure.insertion_loss.settings import (
     Setting,
@@ -28,7 +28,6 @@ from lightrig.harness.statistics.uncertainty import (
 from lightrig.instruments.core.capabilities import Restorable
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.testbeds import Circuit, Plan
-from lightrig.testbeds.references import ReferenceSet
 
 TARGETS_DB: Mapping[Method, float] = {"monitors": 0.015, "meter": 0.015, "modules": 0.2}
 """Target noise of a loss after averaging; transceivers are too inaccurate for a lower one."""
@@ -276,7 +275,7 @@ class _Measurement:
     ) -> Loss | None:
         if not self._readings.lit(circuit, samples):
             return None
-        planes = [self._chain.planes[port] for port in circuit]
+        planes = self._chain.ends(*circuit)
         value = float(self._readings.lost(circuit, samples).mean())
         value += planes[1].correction_db - planes[0].correction_db
         mean = Component("noise", noise.standard / math.sqrt(len(samples)), noise.degrees)
@@ -284,7 +283,7 @@ class _Measurement:
         relative = self._chain.relative(*circuit)
         if relative is None:
             parts += [part for plane in planes for part in plane.components]
-            parts += _shared(planes[0].of, planes[1].of)
+            parts += shared_components(planes[0].of, planes[1].of)
         return Loss(circuit, value, combine(parts), at, relative)
 
 
@@ -297,15 +296,3 @@ def _repeatability(
     found = pooled(makings.values(), "repeatability")
     variance = found.standard**2 - noise.standard**2 / readings
     return Component("repeatability", math.sqrt(max(variance, 0.0)), found.degrees)
-
-
-def _shared(entering: ReferenceSet | None, leaving: ReferenceSet | None) -> list[Component]:
-    """Uncertainty components of two references in a loss; what one set shares cancels."""
-    sets = [each for each in (entering, leaving) if each is not None]
-    parts = [
-        Component("linearity", max((each.linearity_db for each in sets), default=0.0)),
-        Component("polarization", max((each.polarization_db for each in sets), default=0.0)),
-    ]
-    if entering is not leaving:
-        parts += [Component("meter calibration", each.common_db) for each in sets]
-    return [part for part in parts if part.standard]

@@ -24,10 +24,7 @@ from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import PowerMeter
 from lightrig.testbeds import Plan, Port
-from lightrig.testbeds.references import ReferenceSet
-
-METER_DB = 0.06
-"""Default standard uncertainty of a meter (k = 1), assumed: 2.5 % for k = 2."""
+from lightrig.testbeds.references import METER_DB, ReferenceSet
 
 _ATTEMPTS = 3
 _CONNECTIONS = 2  # one at the meter, one at the port when its fiber is back

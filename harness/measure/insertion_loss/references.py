@@ -18,7 +18,13 @@ from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import LightSource, PowerMeter, Restorable
 from lightrig.testbeds import LightrigError, Port
-from lightrig.testbeds.references import References, ReferenceSet, load_references, references_path
+from lightrig.testbeds.references import (
+    METER_DB,
+    References,
+    ReferenceSet,
+    load_references,
+    references_path,
+)
 
 Plug: TypeAlias = Callable[[Port, Port], Callable[[], None]]
 """Leads the fiber of a source's channel to a meter's; what it returns undoes that."""
@@ -95,18 +101,26 @@ def can_take(bench: Bench) -> bool:
 
 
 def take_references(
-    bench: Bench, plug: Plug, cap: Cap | None = None, *, connector_db: float = CONNECTOR_DB
+    bench: Bench,
+    plug: Plug,
+    cap: Cap | None = None,
+    *,
+    connector_db: float = CONNECTOR_DB,
+    meter_db: float = METER_DB,
 ) -> list[ReferenceSet]:
     """Lead each source to each meter, and note what arrives: one set a meter.
 
     One cord: the fiber of a source is taken out of the switch and plugged into the meter. What
     the meter's first channel shows of a source is its launch, and what another channel shows
     more of the first source is that channel's, so that the meter's own calibration is in no
-    loss. Light that is needed is switched on, and is as it was found afterwards.
+    loss between references of one meter. Light that is needed is switched on, and is as it was
+    found afterwards.
 
     cap: called before a meter's dark offset is taken; None leaves that as it is.
     connector_db: by how much a connector differs each time it is plugged (k = 1). Three
     connections are in a loss between two references, hence half again as much in each.
+    meter_db: how wrong a meter's first channel is (k = 1): it is in no loss between two
+    references of one meter, and in those between references of two.
 
     Raises:
         NoReferenceError: there is no source or no meter.
@@ -139,7 +153,7 @@ def take_references(
             for name, sinks in by_meter.items()
         ]
     zeroed = None if cap is None else wall_time().date()
-    return [replace(each, zeroed=zeroed) for each in found]
+    return [replace(each, common_db=meter_db, zeroed=zeroed) for each in found]
 
 
 def _at_meter(
