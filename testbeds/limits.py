@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.quantities import (
@@ -30,6 +30,16 @@ from lightrig.testbeds.quantities import (
 
 Unit = str
 """Of values in the program: "ns", "dB", "dBm", "bit/s", "W", "°C", "share", "1", or any symbol."""
+
+DecisionRule: TypeAlias = Literal["guarded", "simple", "lenient"]
+"""How a sample's interval decides about a limit (ISO 14253-1, ILAC-G8; docs/decision-rules.md).
+
+"guarded": a limit is kept by intervals that keep it wholly, broken by those wholly beyond it, and
+undecided by those that hold it: guard bands on both sides. "simple": by the middle, as if it were
+exact. "lenient": only an interval wholly beyond breaks it, all others keep it.
+"""
+
+DEFAULT_RULE: DecisionRule = "guarded"
 
 DEFAULT_CONFIDENCE = 0.95
 """The confidence of a limit on a quantile that states none."""
@@ -87,7 +97,8 @@ class Limit:
 
     `value` is in `unit`. For an upper bound, `quantile` 1.0 means every sample; for a lower
     bound (`side` is "lower") every sample is at least `value`, and `quantile` is 0.0.
-    `confidence` is None where every sample is judged by itself. `line` and `column` say where
+    `confidence` is None where every sample is judged by itself. `decision`: what an interval that
+    holds the limit means. `line` and `column` say where
     the testbed file states it.
     """
 
@@ -100,6 +111,7 @@ class Limit:
     line: int = 0
     column: int = 0
     warn: float | None = None
+    decision: DecisionRule = DEFAULT_RULE
 
     def __str__(self) -> str:
         which = {0.0: "min", 0.5: "median", 1.0: "max"}.get(
@@ -111,7 +123,9 @@ class Limit:
         if self.warn is not None:
             beyond = "above" if self.side == "upper" else "below"
             warn = f", warn {beyond} {format_value(self.unit, self.warn)}"
-        return f"{self.quantity} {which} {sign} {format_value(self.unit, self.value)}{warn}{sure}"
+        rule = "" if self.decision == DEFAULT_RULE else f", {self.decision} acceptance"
+        bound = f"{self.quantity} {which} {sign} {format_value(self.unit, self.value)}"
+        return f"{bound}{warn}{rule}{sure}"
 
 
 def format_value(unit: Unit, value: float) -> str:
@@ -130,7 +144,7 @@ def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = N
         raise LimitError(
             f"found the quantity {quantity!r}, expected a name such as 'reconfiguration.carrier_up'"
         )
-    bounds = [key for key in body if key not in ("confidence", "warn")]
+    bounds = [key for key in body if key not in ("confidence", "warn", "decision")]
     for key in bounds:
         if not re.fullmatch(r"median|min|max|p\d{1,2}(\.\d{1,6})?", key, re.ASCII):
             raise LimitError(
@@ -169,8 +183,16 @@ def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = N
     elif 0 < quantile < 1:
         confidence = DEFAULT_CONFIDENCE
     side: Literal["upper", "lower"] = "lower" if which == "min" else "upper"
-    limit = Limit(quantity, side, quantile, value, unit, confidence)
+    decision = _decision(body.get("decision", DEFAULT_RULE))
+    limit = Limit(quantity, side, quantile, value, unit, confidence, decision=decision)
     return dataclasses.replace(limit, warn=_warn(limit, body["warn"])) if "warn" in body else limit
+
+
+def _decision(found: object) -> DecisionRule:
+    for rule in get_args(DecisionRule):
+        if found == rule:
+            return rule  # type: ignore[no-any-return]
+    raise LimitError(f"found {found!r}, expected guarded, simple or lenient", "decision")
 
 
 def _warn(limit: Limit, found: object) -> float:

@@ -220,14 +220,15 @@ LimitPart = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "description": "A bound (p50, p99, p99.9, median, min or max), a confidence and, "
-            "stricter than the bound, from where to warn",
+            "description": "A bound (p50, p99, p99.9, median, min or max), a confidence, "
+            "stricter than the bound, from where to warn, and a decision rule",
             "properties": {
                 "confidence": {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"},
                 "median": {"type": ["string", "number"]},
                 "min": {"type": ["string", "number"]},
                 "max": {"type": ["string", "number"]},
                 "warn": {"type": ["string", "number"]},
+                "decision": {"enum": ["guarded", "simple", "lenient"]},
             },
             "patternProperties": {r"^p\d{1,2}(\.\d{1,6})?$": {"type": ["string", "number"]}},
             "additionalProperties": False,

@@ -145,15 +145,33 @@ def take_all(bench: Bench, watches: Collection[LightWatch]) -> None:
         watch.take()
 
 
-def watch_until_complete(bench: Bench, watches: Collection[LightWatch], timeout: int) -> None:
+def dither(number: int) -> float:
+    """Phase of the polls of event `number`, from 0 to 1.
+
+    Multiples of the golden ratio spread evenly, however many there are. With polls that are
+    locked to the command, every event of the same duration has the same interval, whose middle
+    is off by up to half the time between two polls, and no median of them averages that.
+    """
+    return number * _GOLDEN % 1
+
+
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+def watch_until_complete(
+    bench: Bench, watches: Collection[LightWatch], timeout: int, *, phase: float = 0.0
+) -> None:
     """Read every watch until all are complete, or `timeout` ns have passed.
 
     From an answer to the next question a window passes, so that no two samples share light.
+    phase: by which part of a window the first reading comes earlier; see `dither`.
     """
     clock = bench.clock
     deadline = clock.now() + timeout
     open_watches = list(watches)
+    wait = 1 - phase
     while open_watches and clock.now() < deadline:
-        clock.sleep(max(watch.window for watch in open_watches))
+        clock.sleep(round(wait * max(watch.window for watch in open_watches)))
+        wait = 1.0
         take_all(bench, open_watches)
         open_watches = [watch for watch in open_watches if not watch.complete]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lightrig.harness.bench import Bench, Fabric, Transition
-from lightrig.harness.measure.light import LightWatch, take_all, watch_until_complete
+from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import (
@@ -65,8 +65,8 @@ def measure_reconfiguration(
         IncompleteError: light or a link did not come; what was seen is recorded, not judged.
         InstrumentError: an instrument refused or failed.
     """
-    event = reconfigure(fabric, plan, links, link_timeout=timeout)
     number = recording.next_event() if number is None else number
+    event = reconfigure(fabric, plan, links, link_timeout=timeout, phase=dither(number))
     checks = links.take_cross_checks()
     recording.record(
         [
@@ -99,10 +99,12 @@ def reconfigure(
     *,
     light_timeout: int = 5_000_000_000,
     link_timeout: int = LINK_TIMEOUT,
+    phase: float = 0.0,
 ) -> Reconfiguration:
     """Apply `plan` and watch light, links and datagrams until everything is back.
 
-    The switches are read before, and read back after; timeouts are in ns.
+    The switches are read before, and read back after; timeouts are in ns. phase: of the polls of
+    power monitors, see `light.dither`.
 
     Raises:
         NotDoneError: a switch said done and is not.
@@ -113,7 +115,7 @@ def reconfigure(
     watches = _light_watches(fabric.bench, transition)
     take_all(fabric.bench, watches.values())
     sent = transition.begin()
-    watch_until_complete(fabric.bench, list(watches.values()), light_timeout)
+    watch_until_complete(fabric.bench, list(watches.values()), light_timeout, phase=phase)
     acknowledged = transition.acknowledged()
     transition.verify()
     rising = rising_ports(fabric, transition)

@@ -19,7 +19,11 @@ from lightrig.harness.statistics.verdicts import Outcome
 _SHAPE = 0.5
 _DECADES = tuple(10.0**-decade for decade in range(1, 19))
 _POISSON_FROM = 10**9
-"""From so many bits on the binomial and the Poisson interval differ by less than 1e-9 of both."""
+_POISSON_BELOW = 1e-4
+"""From so many bits, and below such a ratio, both intervals differ by 1e-4 of their width at most.
+
+Poisson's is wider by a factor of 1 / sqrt(1 - ratio), and has no end at 1.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
         return 1.0
     if errors == 0:
         return -math.expm1(math.log1p(-confidence) / bits)
-    if bits >= _POISSON_FROM:
+    if _is_poisson(errors, bits):
         return float(special.gammaincinv(errors + 1, confidence)) / bits
     return float(special.betaincinv(errors + 1, bits - errors, confidence))
 
@@ -76,7 +80,7 @@ def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
     check_confidence(confidence)
     if errors == 0:
         return 0.0
-    if bits >= _POISSON_FROM:
+    if _is_poisson(errors, bits):
         return float(special.gammaincinv(errors, 1 - confidence)) / bits
     return float(special.betaincinv(errors, bits - errors + 1, 1 - confidence))
 
@@ -199,6 +203,10 @@ def judge_error_ratio(
     needed = bits_needed(limit, confidence, errors) - bits
     reason = f"{counted} do not decide {limit:.2g} {sure}: {needed:.3g} more bits without an error."
     return ErrorRatioVerdict("not enough data", ratio, needed, reason)
+
+
+def _is_poisson(errors: int, bits: int) -> bool:
+    return bits >= _POISSON_FROM and errors < _POISSON_BELOW * bits
 
 
 def _check(errors: int, bits: int) -> None:

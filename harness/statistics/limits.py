@@ -41,5 +41,7 @@ def samples_needed(limit: Limit) -> int | None:
 def _judge(limit: Limit, value: float, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:
     share = limit.quantile if limit.side == "upper" else 1 - limit.quantile
     if limit.confidence is None or share >= 1:
-        return judge_maximum(earliest, latest, value, limit.side)
-    return judge_quantile(earliest, latest, value, share, limit.confidence, limit.side)
+        return judge_maximum(earliest, latest, value, limit.side, limit.decision)
+    return judge_quantile(
+        *(earliest, latest, value, share), limit.confidence, limit.side, limit.decision
+    )

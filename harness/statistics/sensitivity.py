@@ -23,6 +23,9 @@ _FEWEST = 3
 _THERMAL = 0.1
 """Decades of Q a dB of optical power, where the noise does not depend on the light."""
 _WIDEST_DB = 20.0
+_MISFIT = 0.05
+"""Counts that are less probable than this under the curve scatter about it by more than counts."""
+_SOLVED_DB = 1e-6
 
 _Residuals: TypeAlias = Callable[[float, float, float], npt.NDArray[np.float64]]
 _Excess: TypeAlias = Callable[[float], float]
@@ -33,8 +36,9 @@ class Sensitivity:
     """A receiver's sensitivity.
 
     target: the bit error ratio that it is meant at.
-    dbm, lower, upper: the power there and its profile-likelihood interval at `confidence`; it
-        holds what the counts do not know, not the error of the power's own scale.
+    dbm, lower, upper: the power there and its interval at `confidence`: the profile likelihood
+        of the counts, widened where they scatter about the curve by more than counts do, and
+        the error of the power's scale, added as the root of the sum of squares.
     slope: decades of Q a dB; 0.1 where noise does not depend on the light.
     floor: the ratio that more power does not improve, or None if none was fitted.
     points: how many powers were used.
@@ -82,8 +86,14 @@ def sensitivity(
     confidence: float = 0.95,
     *,
     with_floor: bool = False,
+    scale_db: float = 0.0,
 ) -> Sensitivity | NoSensitivity:
     """Fit counts of `errors` in `bits` at received powers `dbm`, each of shape (n,).
+
+    scale_db: standard uncertainty (k = 1) of the scale that all powers share, in dB. Where the
+    counts do not fit, each is taken to scatter by as much more as their deviance exceeds its
+    expectation (quasi-likelihood: McCullagh and Nelder, Generalized Linear Models, 2nd ed.,
+    section 4.5), with the quantile of F for that of chi square.
 
     Raises `SampleError` for arrays of different lengths or a target that makes no sense.
     """
@@ -105,7 +115,11 @@ def sensitivity(
 
     start = _start(power, wrong / all_bits, target)
     best, (at, slope, floor) = _best(residuals, start, with_floor=with_floor)
+    freedom = max(power.size - (3 if with_floor else 2), 1)
+    misfit = float(special.chdtrc(freedom, best))
     worse = float(special.chdtri(1, 1 - confidence))
+    if misfit < _MISFIT:
+        worse = float(special.fdtri(1, freedom, confidence)) * best / freedom
 
     def excess(where: float) -> float:
         return _best_at(residuals, where, (slope, floor), with_floor=with_floor) - best - worse
@@ -113,8 +127,8 @@ def sensitivity(
     lower, upper = _crossing(excess, at, -1), _crossing(excess, at, 1)
     if lower is None or upper is None:
         return NoSensitivity("the counts do not bound it: powers nearer to the target are needed")
-    freedom = max(power.size - (3 if with_floor else 2), 1)
-    misfit = float(special.chdtrc(freedom, best))
+    of_scale = -float(special.ndtri((1 - confidence) / 2)) * scale_db
+    lower, upper = at - math.hypot(at - lower, of_scale), at + math.hypot(upper - at, of_scale)
     fitted_floor = floor if with_floor else None
     return Sensitivity(
         target, at, lower, upper, slope, fitted_floor, power.size, confidence, misfit
@@ -184,6 +198,6 @@ def _crossing(excess: _Excess, at: float, side: int) -> float | None:
         if excess(at + side * step) > 0:
             near, far = at + (side * step / 2 if step > 0.01 else 0.0), at + side * step
             low, high = min(near, far), max(near, far)
-            return float(scipy.optimize.brentq(excess, low, high, xtol=1e-3))
+            return float(scipy.optimize.brentq(excess, low, high, xtol=_SOLVED_DB))
         step *= 2
     return None

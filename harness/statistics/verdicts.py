@@ -1,5 +1,8 @@
 """Verdicts on limits: pass, fail, or not enough data and how much more it takes.
 
+A sample is an interval, and the decision rule says what one means that holds the limit
+(`DecisionRule`; ISO 14253-1, ILAC-G8). By the default, guarded acceptance:
+
 A sample exceeds an upper limit surely when its `earliest` is above it, possibly when its
 `latest` is; it falls below a lower limit surely when its `latest` does, possibly when its
 `earliest` does. A pass must hold even if every possible one was one, a fail even if only the
@@ -24,6 +27,7 @@ from lightrig.harness.statistics.samples import (
     check_confidence,
     check_share,
 )
+from lightrig.testbeds.limits import DecisionRule
 
 Outcome: TypeAlias = Literal["pass", "marginal", "fail", "not enough data"]
 Side: TypeAlias = Literal["upper", "lower"]
@@ -59,6 +63,7 @@ def judge_quantile(
     q: float,
     confidence: float = 0.95,
     side: Side = "upper",
+    decision: DecisionRule = "guarded",
 ) -> Verdict:
     """Judge the claim that at least the share `q` of the population keeps `limit_value`.
 
@@ -73,7 +78,7 @@ def judge_quantile(
     """
     check_share("q", q)
     check_confidence(confidence)
-    n, sure, possible = _count(earliest, latest, limit_value, side)
+    n, sure, possible = _count(earliest, latest, limit_value, side, decision)
     allowed, error = 1 - q, 1 - confidence
 
     def passes(samples: int) -> bool:
@@ -97,26 +102,41 @@ def judge_quantile(
 
 
 def judge_maximum(
-    earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float, side: Side = "upper"
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    limit_value: float,
+    side: Side = "upper",
+    decision: DecisionRule = "guarded",
 ) -> Verdict:
     """Judge the claim that none of these samples is beyond `limit_value`.
 
     Above it, or, where `side` is "lower", below. It speaks of the samples taken, not of the
-    population, hence has no confidence: one that is surely beyond fails, none passes, and a
-    sample whose interval holds the limit is named but does not fail. No sample at all is not
-    enough data. Raises `SampleError` for samples that make no sense.
+    population, hence has no confidence: one that is surely beyond fails, none passes. A sample
+    whose interval holds the limit decides nothing, and more samples do not help: a smaller
+    uncertainty would. No sample at all is not enough data. Raises `SampleError` for samples
+    that make no sense.
     """
-    n, sure, possible = _count(earliest, latest, limit_value, side)
+    n, sure, possible = _count(earliest, latest, limit_value, side, decision)
     counted = _counted(n, sure, possible, side)
     if n == 0:
         return Verdict("not enough data", 0, 0, 0, 1, f"{counted}: at least 1 needed.")
     if sure:
         return Verdict("fail", n, sure, possible, None, f"{counted}, and none may.")
+    if possible:
+        reason = (
+            f"{counted}: their intervals hold the limit, which neither shows that it is kept nor "
+            "that it is not (guarded acceptance)."
+        )
+        return Verdict("not enough data", n, sure, possible, None, reason)
     return Verdict("pass", n, sure, possible, None, f"{counted}.")
 
 
 def _count(
-    earliest: npt.ArrayLike, latest: npt.ArrayLike, limit_value: float, side: Side
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    limit_value: float,
+    side: Side,
+    decision: DecisionRule,
 ) -> tuple[int, int, int]:
     low, high = as_intervals(earliest, latest)
     if np.isnan(limit_value):
@@ -125,6 +145,12 @@ def _count(
         surely, possibly = low > limit_value, high > limit_value
     else:
         surely, possibly = high < limit_value, low < limit_value
+    if decision == "simple":
+        # An event that was not seen to end has no middle, and is beyond an upper limit.
+        middle = np.where(np.isfinite(high), low / 2 + high / 2, high)
+        surely = possibly = middle > limit_value if side == "upper" else middle < limit_value
+    elif decision == "lenient":
+        possibly = surely
     return low.size, int(np.count_nonzero(surely)), int(np.count_nonzero(possibly))
 
 

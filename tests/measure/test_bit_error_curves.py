@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from lightrig.harness.measure.bit_errors import curves
 from lightrig.harness.measure.bit_errors.curves import Curve, fit
 from lightrig.harness.measure.bit_errors.light import Arrival
 from lightrig.harness.measure.gates import Counted
@@ -38,18 +39,22 @@ def swept(
 POWERS = np.arange(-13.0, -9.4, 0.5).tolist()
 
 
-def test_the_interval_holds_the_truth_though_the_power_is_noisy() -> None:
-    """With a million errors a point, noise of the power is all that is left."""
+def test_the_interval_holds_the_truth_though_the_power_is_noisy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a million errors a point, noise of the power is all that is left beside its scale."""
+    monkeypatch.setattr(curves, "POWER_SCALE_DB", 0.0)
     random = np.random.default_rng(4)
-    curves = [fit(swept(random, POWERS, noise_db=0.01), [2.4e-4], 0.95) for _ in range(16)]
+    fitted = [fit(swept(random, POWERS, noise_db=0.01), [2.4e-4], 0.95) for _ in range(16)]
     true = -9.0 + 10 * np.log10(3.4921 / 7.0345)  # where Q is that of 2.4e-4
-    held = [one.lower <= true <= one.upper for each in curves for one in each.found]
+    held = [one.lower <= true <= one.upper for each in fitted for one in each.found]
     assert len(held) == 16
     assert sum(held) >= 13  # 15 are expected
-    assert np.median([one.misfit for each in curves for one in each.found]) > 0.05
+    assert np.median([one.misfit for each in fitted for one in each.found]) > 0.05
 
 
-def test_exact_powers_give_narrower_intervals() -> None:
+def test_exact_powers_give_narrower_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "POWER_SCALE_DB", 0.0)
     random = np.random.default_rng(4)
     (noisy,) = fit(swept(random, POWERS, noise_db=0.02), [1e-12], 0.95).found
     (exact,) = fit(swept(random, POWERS), [1e-12], 0.95).found
@@ -76,3 +81,8 @@ def test_too_few_errors_bound_nothing_and_say_why() -> None:
 
 def test_without_points_there_are_no_rows() -> None:
     assert list(Curve((), (), ()).rows("ber.1", 0)) == []
+
+
+def test_the_scale_of_the_power_is_in_every_sensitivity() -> None:
+    (found,) = fit(swept(np.random.default_rng(4), POWERS), [1e-12], 0.95).found
+    assert found.upper - found.lower > 2 * 1.96 * curves.POWER_SCALE_DB

@@ -5,6 +5,7 @@ import math
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import assume, given
 
 from lightrig.harness.statistics.bit_errors import (
@@ -98,3 +99,21 @@ def test_a_lost_pattern_is_not_zero_errors() -> None:
 def test_counts_that_cannot_be_are_refused(errors: int, bits: int) -> None:
     with pytest.raises(SampleError):
         error_ratio(errors, bits)
+
+
+@pytest.mark.parametrize("bits", [10**3, 10**9, 10**12])
+@pytest.mark.parametrize("share", [0.0, 1e-9, 1e-3, 0.5, 0.999, 1.0])
+def test_bounds_are_ratios(bits, share):
+    errors = min(round(bits * share), bits)
+    for each in {errors, max(errors - 1, 0)}:
+        lower, upper = lower_bound(each, bits), upper_bound(each, bits)
+        assert 0 <= lower <= each / bits <= upper <= 1
+
+
+@pytest.mark.parametrize(
+    ("errors", "bits"), [(999_999_999, 10**9), (5 * 10**8, 10**9), (3 * 10**4, 10**9)]
+)
+def test_bounds_leave_as_much_on_each_side_as_stated(errors, bits):
+    upper, lower = upper_bound(errors, bits), lower_bound(errors, bits)
+    assert scipy.stats.binom.cdf(errors, bits, upper) == pytest.approx(0.05, rel=1e-3)
+    assert scipy.stats.binom.sf(errors - 1, bits, lower) == pytest.approx(0.05, rel=1e-3)

@@ -54,6 +54,44 @@ def test_a_wrong_model_is_told_by_its_misfit() -> None:
     assert within.floor == pytest.approx(1e-5, rel=0.1)
 
 
+def test_the_power_scale_is_in_the_interval() -> None:
+    errors, bits = counts(np.random.default_rng(1), -9.0, 0.1, 0.0, 1e11)
+    exact = sensitivity(POWERS, errors, bits, TARGET)
+    scaled = sensitivity(POWERS, errors, bits, TARGET, scale_db=0.06)
+    assert isinstance(exact, Sensitivity)
+    assert isinstance(scaled, Sensitivity)
+    # Of 1e11 bits the counts know it to a part of the step that the solver once took.
+    assert 0 < exact.upper - exact.lower < 1e-3
+    for end in (scaled.lower, scaled.upper):
+        assert abs(end - scaled.dbm) == pytest.approx(1.96 * 0.06, rel=0.01)
+    assert scaled.dbm == exact.dbm
+
+
+def test_counts_of_many_bits_hold_the_truth_as_often_as_they_say() -> None:
+    generator = np.random.default_rng(6)
+    held = 0
+    for _ in range(20):
+        at = generator.uniform(-10, -8)
+        fit = sensitivity(POWERS, *counts(generator, at, 0.1, 0.0, 1e11), TARGET)
+        assert isinstance(fit, Sensitivity)
+        held += fit.lower <= at <= fit.upper
+    assert held >= 15  # binomial(20, 0.95) is below with a probability of 0.03 %
+
+
+def test_counts_that_do_not_fit_widen_the_interval() -> None:
+    """Errors in bursts of 30: as many, but scattered by more than counts are."""
+    generator = np.random.default_rng(7)
+    held = widened = 0
+    for _ in range(20):
+        bursts, bits = counts(generator, -9.0, 0.1, 0.0, 1e7 / 30)
+        fit = sensitivity(POWERS, 30 * bursts, 30 * bits, TARGET)
+        assert isinstance(fit, Sensitivity)
+        held += fit.lower <= -9.0 <= fit.upper
+        widened += fit.misfit < 0.05
+    assert widened >= 18
+    assert held >= 16
+
+
 def test_too_few_errors_make_no_fit() -> None:
     zeros = np.zeros(POWERS.size)
     fit = sensitivity(POWERS, zeros, zeros + 1e9, TARGET)

@@ -12,10 +12,14 @@ from lightrig.harness.measure.bit_errors.rows import SENSITIVITY, SENSITIVITY_OM
 from lightrig.harness.measure.gates import Counted
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
+from lightrig.testbeds.references import METER_DB
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 
 _STEP_DB = 0.01
+POWER_SCALE_DB = METER_DB
+"""Standard uncertainty of the scale of received powers, in dB (k = 1), that counts do not know."""
+
 _MISFIT = 0.01
 """Counts that a line without a floor makes less likely than this call for a floor."""
 
@@ -47,6 +51,7 @@ class Curve:
                 "misfit": one.misfit,
                 "points": one.points,
                 "confidence": one.confidence,
+                "power_scale_db": POWER_SCALE_DB,
             }
             if one.floor is not None:
                 row_conditions["floor"] = one.floor
@@ -67,12 +72,14 @@ def fit(
     found: list[Sensitivity] = []
     reasons: list[str] = []
     for target in targets:
-        one = sensitivity(dbm, errors, bits, target, confidence)
+        one = sensitivity(dbm, errors, bits, target, confidence, scale_db=POWER_SCALE_DB)
         if isinstance(one, Sensitivity):
             counts = _as_good_as(one, dbm, noise, errors, bits)
-            one = sensitivity(dbm, *counts, target, confidence)
+            one = sensitivity(dbm, *counts, target, confidence, scale_db=POWER_SCALE_DB)
             if isinstance(one, Sensitivity) and one.misfit < _MISFIT:
-                floored = sensitivity(dbm, *counts, target, confidence, with_floor=True)
+                floored = sensitivity(
+                    *(dbm, *counts, target, confidence), with_floor=True, scale_db=POWER_SCALE_DB
+                )
                 if isinstance(floored, Sensitivity) and floored.misfit > one.misfit:
                     one = floored
         if isinstance(one, NoSensitivity):

@@ -1,0 +1,256 @@
+"""Closure: every switch driver closes, and a measurement that is wrong does not."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.served_lab import describe
+
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.closure import unclosed
+from lightrig.harness.measure.light import LightWatch, dither
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.outage import measure_outage
+from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import LightSource
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.testbeds import Limit
+
+MS = 1_000_000
+
+SWITCH = """
+name: closing
+switches:
+  ocs: {{model: {model}, address: "{address}", size: {size}, options: {{{options}}}}}
+instruments:
+  {lasers}: {{kind: light_source, model: keysight-n7776c, address: "scpi://{{name}}.invalid"}}
+  meter: {{kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid, channels: 4}}
+fibers: [{fibers}]
+plans:
+  one: {{circuits: {{ocs: [{one}]}}}}
+  two: {{circuits: {{ocs: [{two}]}}}}
+  less: {{circuits: {{ocs: [{less}]}}}}
+simulation:    # dark for longer than any of the monitors averages
+  switches:
+    ocs: {{acknowledge: {{mean: 30 ms}}, dark: {{mean: 2 ms}}, settle: {{mean: 400 ms}}}}
+"""
+MATRIX = {
+    "size": "8x8",
+    "lasers": "laser[1-2]",
+    "fibers": "'laser[1-2] -> ocs.[1-2]', 'ocs.[9-10] -> meter.[1-2]'",
+    "one": '"1>9", "2>10"',
+    "two": '"1>10", "2>9"',
+    "less": '"2>9"',
+}
+
+
+def selector(outputs: int, *, less: int = 3) -> dict[str, str]:
+    """A switch with one input."""
+    return {
+        "size": f"1x{outputs}",
+        "lasers": "laser",
+        "fibers": f"'laser -> ocs.1', 'ocs.[2-{outputs + 1}] -> meter.[1-{outputs}]'",
+        "one": '"1>2"',
+        "two": '"1>3"',
+        "less": f'"1>{less}"',
+    }
+
+
+SWITCHES: dict[str, tuple[str, str, str, dict[str, str]]] = {
+    "polatis, TL1": ("polatis", "tl1://ocs.invalid", "", MATRIX),
+    "polatis, TL1, rerouting": ("polatis", "tl1://ocs.invalid", "rerouting: true", MATRIX),
+    "polatis, SCPI": ("polatis", "scpi://ocs.invalid", "", MATRIX),
+    "polatis, SCPI, rerouting": ("polatis", "scpi://ocs.invalid", "rerouting: true", MATRIX),
+    "polatis, NETCONF": ("polatis", "netconf://ocs.invalid", "", MATRIX),
+    "polatis, RESTCONF": ("polatis", "restconf://ocs.invalid", "", MATRIX),
+    "polatis, RESTCONF, put": ("polatis", "restconf://ocs.invalid", "collection: put", MATRIX),
+    "calient-s": ("calient-s", "tl1://ocs.invalid", "", MATRIX),
+    "sonic-ocs": ("sonic-ocs", "ssh://ocs.invalid", "", MATRIX),
+    "dicon-gp600": ("dicon-gp600", "scpi://ocs.invalid", "", MATRIX),
+    "thorlabs-osw": ("thorlabs-osw", "serial:///dev/ttyUSB0", "", selector(2, less=2)),
+    "osw-ascii": ("osw-ascii", "serial:///dev/ttyUSB0", "", selector(4, less=5)),
+    "dicon-mems": ("dicon-mems", "serial:///dev/ttyUSB0", "", selector(4, less=5)),
+    "sercalo": ("sercalo", "serial:///dev/ttyUSB0", "", selector(4, less=5)),
+    "agiltron": ("agiltron", "serial:///dev/ttyUSB0", "standing: 1", selector(4, less=5)),
+    "ocstrx": ("ocstrx", "serial:///dev/trx", "", selector(3, less=4)),
+    "keysight-n773x": ("keysight-n773x", "scpi://ocs.invalid", "", selector(4, less=5)),
+}
+
+
+class Rig:
+    """A bench in virtual time whose reconfigurations are recorded."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.rows: list[Row] = []
+        self.fabric, self.links = Fabric(bench), LinkObservation(bench)
+        self.measure = Recording(self.rows.extend, bench.testbed.limits)
+
+    def bring_up(self, plan: str) -> None:
+        bring_up(self.fabric, self.links, self.bench.testbed.plans[plan])
+
+    def change(self, *plans: str) -> None:
+        for name in plans:
+            plan = self.bench.testbed.plans[name]
+            measure_reconfiguration(self.fabric, self.links, self.measure, plan)
+
+    def closures(self, quantity: str) -> list[float]:
+        return [row.value for row in self.rows if row.quantity == f"closure.{quantity}"]
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_acknowledgements_of_every_switch_hold_the_truth(
+    simulated: Callable[..., Bench], switch: str
+) -> None:
+    model, address, options, shape = SWITCHES[switch]
+    rig = Rig(simulated(SWITCH.format(model=model, address=address, options=options, **shape)))
+    for name, laser in rig.bench.instruments.items():
+        if name.startswith("laser"):
+            assert isinstance(laser, LightSource)
+            laser.set_emission(1, on=True)
+    rig.bring_up("one")
+    rig.change("two", "one", "less", "one")
+    assert set(rig.closures("acknowledged")) == {1.0}
+    assert len(rig.closures("acknowledged")) >= 2
+    assert list(unclosed(rig.rows)) == []
+
+
+@pytest.fixture
+def lab(simulated: Callable[..., Bench], tmp_path: Path) -> Callable[..., Rig]:
+    def build(**described: Any) -> Rig:
+        rig = Rig(simulated(describe(tmp_path, **described)))
+        rig.bring_up("straight")
+        return rig
+
+    return build
+
+
+@pytest.mark.parametrize("rerouting", [True, False])
+def test_every_stage_and_outage_of_an_honest_measurement_closes(
+    lab: Callable[..., Rig], rerouting: bool
+) -> None:
+    rig = lab(rerouting=rerouting)
+    rig.change("crossed", "straight")
+    for stage in ("acknowledged", "los", "signal_recovered", "carrier_down", "carrier_up"):
+        assert rig.closures(stage) == [1.0, 1.0], stage
+    for stage in ("datagrams_lost", "first_datagram", "outage_carrier", "outage_datagram"):
+        assert rig.closures(stage) == [1.0, 1.0], stage
+    assert list(unclosed(rig.rows)) == []
+
+
+@pytest.fixture
+def biased_truth(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the world's truth of one stage be what happened, and some time."""
+
+    def bias(of: str, by: int, *, up: bool | None = None) -> None:
+        note = GroundTruth.note
+
+        def biased(self: GroundTruth, subject: str, stage: str, *, up: bool, at: Span) -> None:
+            if stage == of and (only is None or up == only):
+                at = Span(at.earliest + by, at.latest + by)
+            note(self, subject, stage, up=up, at=at)
+
+        only = up
+        monkeypatch.setattr(GroundTruth, "note", biased)
+
+    return bias
+
+
+@pytest.mark.parametrize(
+    ("stage", "up", "closures"),
+    [
+        ("acknowledged", None, ["acknowledged"]),
+        ("light", True, ["signal_recovered"]),
+        ("carrier", False, ["carrier_down", "outage_carrier"]),
+        ("carrier", True, ["carrier_up", "outage_carrier"]),
+        ("datagram", True, ["first_datagram", "outage_datagram"]),
+    ],
+)
+def test_a_biased_measurement_is_not_closed(
+    lab: Callable[..., Rig],
+    biased_truth: Callable[..., None],
+    stage: str,
+    up: bool | None,
+    closures: list[str],
+) -> None:
+    biased_truth(stage, 40 * MS, up=up)
+    rig = lab()
+    rig.change("crossed")
+    sentences = "; ".join(unclosed(rig.rows))
+    for name in closures:
+        (share,) = rig.closures(name)
+        assert share <= 0.5, name
+        assert f"closure.{name} of lab, event 0 is not closed: {share:.0%} of " in sentences
+
+
+def test_light_stamped_late_is_not_closed(
+    lab: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between = LightWatch._between
+
+    def late(self: LightWatch, without: int, shown: int, sent: Span) -> Span:
+        found = between(self, without, shown, sent)
+        return Span(found.latest + MS, found.latest + 2 * MS)
+
+    monkeypatch.setattr(LightWatch, "_between", late)
+    rig = lab()
+    rig.change("crossed")
+    assert rig.closures("signal_recovered") == [0.0]
+    assert rig.closures("los") == [0.0]
+
+
+def test_one_interval_of_many_that_misses_is_not_closed(
+    lab: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends of an interval are compared: one that begins too late, one that ends too early."""
+    note = GroundTruth.note
+
+    def biased(self: GroundTruth, subject: str, stage: str, *, up: bool, at: Span) -> None:
+        by = {"ocs.9": 30 * MS, "ocs.10": -30 * MS}.get(subject, 0)
+        note(self, subject, stage, up=up, at=Span(at.earliest + by, at.latest + by))
+
+    monkeypatch.setattr(GroundTruth, "note", biased)
+    rig = lab()
+    rig.change("crossed")
+    assert rig.closures("signal_recovered") == [0.5]
+    (row,) = [row for row in rig.rows if row.quantity == "closure.signal_recovered"]
+    assert (row.conditions["n"], row.conditions["closed"]) == (4, 0)
+
+
+def test_limits_judge_the_worst_direction_of_an_outage(lab: Callable[..., Rig]) -> None:
+    rig = lab()
+    plan = rig.bench.testbed.plans["crossed"]
+    windows = measure_outage(rig.fabric, rig.links, rig.measure, plan)
+    lengths = sorted(window.length.latest for window in windows)
+    assert len(lengths) == 4
+    assert lengths[0] < lengths[-1]
+    between = (lengths[0] + lengths[-1]) / 2
+    limit = Limit("outage.packets", "upper", 1.0, between, "ns", None, decision="lenient")
+    ((low, high),) = rig.measure._combined(limit)
+    assert high == lengths[-1]
+    assert low == max(window.length.earliest for window in windows)
+
+
+def test_polls_are_not_locked_to_the_command(lab: Callable[..., Rig]) -> None:
+    """Light is gone after 2 ms in each event; the interval that says so differs."""
+    rig = lab()
+    rig.change(*["crossed", "straight"] * 4)
+    found = [row for row in rig.rows if row.quantity == "reconfiguration.los"]
+    ends = {row.upper for row in found}
+    assert len(ends) >= 6
+    assert all(row.lower <= 2.5 * MS <= row.upper + MS for row in found)
+    assert set(rig.closures("los")) == {1.0}
+    assert set(rig.closures("signal_recovered")) == {1.0}
+
+
+def test_phases_spread_evenly() -> None:
+    phases = sorted(dither(number) for number in range(21))
+    gaps = [b - a for a, b in itertools.pairwise([*phases, phases[0] + 1])]
+    assert phases[0] >= 0
+    assert max(gaps) < 2.7 * min(gaps)
+    assert max(gaps) < 0.08
