@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install night test test-long fuzz lint bench clean
+.PHONY: install night test test-long fuzz mutants lint bench clean
 
 install: $(READY)
 
@@ -41,6 +41,10 @@ test-long: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile fuzz \
 	    --session-timeout $(FUZZ_SECONDS)
+
+# Bugs that are planted one at a time: which of them do the tests notice?
+mutants: $(READY)
+	$(BIN)/python tests/mutants/plant.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -9,6 +9,7 @@ ALL = (
     "journal",
     "survival",
     "gates",
+    "error_rates",
     "report",
     "nights",
     "flows",

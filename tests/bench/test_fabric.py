@@ -187,6 +187,18 @@ def test_false_acknowledgement_raises_not_done_error(
     assert switch.circuits() == LEFT | FOREIGN
 
 
+def test_a_circuit_that_was_to_be_kept_and_is_gone_raises_not_done_error(
+    fabric: Fabric, switch: Any
+) -> None:
+    fabric.apply(plan("1>9", "2>12"))
+    transition = fabric.prepare(plan("1>9", "2>11"))
+    transition.begin()
+    transition.acknowledged()
+    set_circuits(switch, circuits("2>11") | FOREIGN)
+    with pytest.raises(NotDoneError, match="missing   1>9"):
+        transition.verify()
+
+
 def test_failed_restore_keeps_the_saved_state(
     bench: Bench, fabric: Fabric, switch: Any, behaviour: Behaviour, saved: SavedState
 ) -> None:

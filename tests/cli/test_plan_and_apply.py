@@ -9,6 +9,7 @@ from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, descri
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.testbeds import Circuit
 
 
@@ -112,3 +113,10 @@ def test_an_absent_switch_ends_with_status_3(tmp_path):
     result = run("apply", describe(tmp_path), "straight")
     assert result.exit_code == 3
     assert "1 of 1 instruments" in result.stderr
+
+
+def test_a_switch_that_acknowledges_and_does_nothing_is_found_out(lab, monkeypatch):
+    monkeypatch.setattr(Matrix, "connect", lambda self, circuits: 0)
+    result = run("apply", lab.file, "straight")
+    assert result.exit_code == 3
+    assert "acknowledged the change, but is not in plan straight" in " ".join(result.stderr.split())

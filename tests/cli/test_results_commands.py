@@ -206,6 +206,30 @@ def test_compare_shows_changes(run, lab):
     assert "nothing in common" in nothing.stderr
 
 
+def test_compare_exits_1_if_one_of_several_quantities_has_changed(run, lab, monkeypatch):
+    from lightrig.harness.record import comparison
+    from lightrig.harness.record.comparison import Case, Comparison
+    from lightrig.harness.statistics import DriftVerdict, NotEnough
+
+    def compared(outcome, quantity):
+        case = Case("opus", "test_x", quantity, "ns", "{}", True)
+        return Comparison(
+            case, NotEnough(1, 2), NotEnough(1, 2), DriftVerdict(outcome, "", 1, 1, 1)
+        )
+
+    for outcomes, code in (
+        (["unchanged", "changed", "unchanged"], 1),
+        (["guard broken", "unchanged"], 1),
+        (["unchanged", "not enough data"], 0),
+        (["unchanged", "cannot tell"], 0),
+    ):
+        found = [compared(each, f"outage.q{n}") for n, each in enumerate(outcomes)]
+        monkeypatch.setattr(comparison, "compare", lambda *_, found=found: found)
+        result = run("compare", "r1", "r2")
+        assert result.exit_code == code, outcomes
+        assert ("cannot tell: 1 of 2 comparisons" in result.stdout) == ("cannot tell" in outcomes)
+
+
 @pytest.mark.parametrize("command", ["list", "query", "compare", "recover", "export"])
 def test_every_command_has_help_with_an_example(command):
     result = CliRunner().invoke(results, [command, "--help"])

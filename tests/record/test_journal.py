@@ -350,3 +350,28 @@ def test_no_file_is_no_journal(tmp_path):
         read_journal(tmp_path / "j")
     with pytest.raises(RecordError, match="Is a directory"):
         read_journal(tmp_path)
+
+
+def test_the_rows_of_an_event_are_all_there_or_none(tmp_path, monkeypatch):
+    """A process that dies between two writes has written none of them."""
+    context = Context("lab", "test_x", (), True, {})
+    found = [Row(f"p{n}", "outage.carrier", n, n, n, "ns", n, {}) for n in range(3)]
+    journal = Journal(tmp_path / "journal.jsonl", HEADER)
+    write, count = os.write, []
+
+    def dies(file, data):
+        if count:
+            raise KeyboardInterrupt
+        count.append(None)
+        return write(file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", dies)
+        journal.append_many(context, found)
+    count.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", dies)
+        journal.append_many(context, found)
+    journal.close()
+    _, rows = read(tmp_path / "journal.jsonl")
+    assert [row.subject for _, row in rows] == ["p0", "p1", "p2"] * 2

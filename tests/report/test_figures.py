@@ -173,3 +173,23 @@ def test_light_means_more_on_the_scale_as_in_the_cells():
     assert brightness[first] < brightness[last]
     boxes = [one for one in cells if one.get("y")]
     assert boxes[0].get("fill") == last  # the scale's greatest is on top
+
+
+@pytest.mark.parametrize(
+    ("unit", "greatest", "expected"),
+    [
+        ("bit/s", 4e11, (1e9, "Gbit/s")),
+        ("bit/s", 4e8, (1e6, "Mbit/s")),
+        ("bit/s", 4e5, (1e3, "kbit/s")),
+        ("bit/s", 4e12, (1e12, "Tbit/s")),
+        ("bit/s", 4, (1.0, "bit/s")),
+        ("ns", 3e9, (1e9, "s")),
+        ("ns", 3e6, (1e6, "ms")),
+        ("ns", 3e3, (1e3, "µs")),
+        ("ns", 3, (1.0, "ns")),
+        ("share", 0.5, (0.01, "%")),
+        ("dB", 3, (1.0, "dB")),
+    ],
+)
+def test_an_axis_has_the_unit_of_its_greatest_value(unit, greatest, expected):
+    assert scale(unit, greatest) == expected

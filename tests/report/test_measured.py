@@ -7,7 +7,9 @@ import pytest
 from report_runs import MS, context, rows
 
 from lightrig.harness.record import Context, Row, read_journal
+from lightrig.harness.report.estimates import estimate
 from lightrig.harness.report.frames import collect, natural
+from lightrig.testbeds import parse_limit
 
 MARK = "lr-sim"
 
@@ -49,6 +51,38 @@ def test_each_test_is_marked_separately(show):
     assert "hardware" in lab
     assert "simulated" not in lab
     assert "simulated : proves the harness, says nothing about a device" in page.text
+
+
+def test_every_figure_of_a_simulation_says_so(show):
+    page = show((context(), rows("small", 20)))
+    captions = re.findall(r"<figcaption>.*?</figcaption>", page.fragment, re.DOTALL)
+    measured = [one for one in captions if "Wiring" not in one and "Links of plan" not in one]
+    assert len(measured) >= 3
+    for caption in measured:
+        assert f'class="{MARK}"' in caption, caption
+
+
+def test_no_figure_of_hardware_says_simulated(show):
+    page = show((context(simulated=False), rows("small", 20)))
+    for caption in re.findall(r"<figcaption>.*?</figcaption>", page.fragment, re.DOTALL):
+        assert MARK not in caption
+
+
+def test_a_lower_limit_is_judged_on_the_least_subject(journal):
+    one = context()
+    for event in range(80):
+        for port, value in (("a", 50.0), ("b", 90.0)):
+            conditions = {"event": event}
+            row = Row(port, "rdma.bandwidth", value, value, value, "bit/s", 0, conditions)
+            journal.append(one, row)
+    journal.close()
+    test = collect(read_journal(journal.path)).testbeds[0].tests[0]
+    for least, outcome in (("60 bit/s", "fail"), ("40 bit/s", "pass")):
+        found = estimate(test, "rdma.bandwidth", parse_limit("rdma.bandwidth", {"min": least}))
+        assert found.verdict.outcome == outcome
+    for most, outcome in (("60 bit/s", "fail"), ("95 bit/s", "pass")):
+        found = estimate(test, "rdma.bandwidth", parse_limit("rdma.bandwidth", {"max": most}))
+        assert found.verdict.outcome == outcome
 
 
 def test_p99_of_few_events_is_not_shown(show):

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import pytest
@@ -131,6 +132,23 @@ def test_calient_shows_no_power_as_none(tmp_path: Path) -> None:
     with bench(tmp_path, "calient-s") as bound:
         reading = bound.switches["ocs"].power([1, N + 1])
         assert dict(reading.dbm) == {1: -60.0, N + 1: -60.0}
+
+
+def test_calient_reads_the_input_of_the_last_ingress(tmp_path: Path) -> None:
+    """Ports 1 to N are ingress ports, whose power is that of the input."""
+    with bench(tmp_path, "calient-s") as bound:
+        driver = bound.switches["ocs"]
+        fields = "INPWR=-1.5,OUTPWR=-7.5"
+
+        class Answers:
+            def submit(self, command: str, name: str) -> SimpleNamespace:
+                reply = SimpleNamespace(lines=[f"{name}:{fields}"], received=0)
+                return SimpleNamespace(result=lambda: reply)
+
+        driver._monitor = Answers()
+        ports = [1, N - 1, N, N + 1, 2 * N]
+        read = dict(driver.power(ports).dbm)
+    assert read == {1: -1.5, N - 1: -1.5, N: -1.5, N + 1: -7.5, 2 * N: -7.5}
 
 
 def test_tl1_typed_at_a_calient(tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ def test_a_link_takes_two_circuits():
     assert PAIR.links(Plan("loops", {"ocs": frozenset({Circuit(1, 9)})})) == frozenset()
 
 
+def test_ports_that_hear_each_other_in_a_cycle_of_three_are_no_links():
+    names = ("a.nic0", "b.nic0", "c.nic0")
+    ring = cabling(
+        *(f"{name} -> ocs.{n}" for n, name in enumerate(names, 1)),
+        *(f"ocs.{n} -> {name}" for n, name in enumerate(names, 9)),
+    )
+    one_way = Plan("cycle", {"ocs": frozenset({Circuit(1, 10), Circuit(2, 11), Circuit(3, 9)})})
+    assert ring.links(one_way) == frozenset()
+    chain = Plan("chain", {"ocs": frozenset({Circuit(1, 10), Circuit(2, 11)})})
+    assert ring.links(chain) == frozenset()
+
+
 def test_ends_must_meet_at_one_switch():
     lines = ("a.nic0 -> ocs.1", "ocs.9 -> a.nic0", "b.nic0 -> two.1", "two.9 -> b.nic0")
     two = cabling(*lines, "c.nic0 -> ocs.2", switches=("ocs", "two"))

@@ -86,6 +86,28 @@ def test_the_greedy_as_one_reads_it_finds_the_same(case):
     assert np.array_equal(plan_links(demand, degrees), _slowly(demand, list(degrees)))
 
 
+@pytest.mark.parametrize(("servers", "ports"), [(8, 6), (8, 8), (12, 6)])
+def test_the_greedy_finds_the_same_at_the_sizes_of_the_paper(servers, ports):
+    random = np.random.default_rng(servers + ports)
+    for _ in range(25):
+        demand = np.triu(random.lognormal(0, 1.5, (servers, servers)), 1)
+        found = plan_links(demand, ports)
+        assert np.array_equal(found, _slowly(demand, [ports] * servers))
+
+
+def test_the_packet_switch_carries_what_a_server_sends_and_what_it_receives():
+    none = np.zeros((3, 3), dtype=int)
+    demand = [[0, 4, 2], [0, 0, 5], [0, 0, 0]]
+    # Server 1 takes part in 4 and in 5; server 2 in 2 and in 5.
+    assert completion(demand, none) == 9
+    assert completion(demand, none, packet=2) == 4.5
+    assert completion(demand, none, packet=[1, 3, 1]) == 7
+    lit = none.copy()
+    lit[0, 1] = lit[1, 0] = 2
+    # 4 over two links; server 2 has 7 left, server 1 has 5.
+    assert completion(demand, lit) == 7
+
+
 def _slowly(demand, free):
     links = np.zeros(demand.shape, dtype=int)
     while True:

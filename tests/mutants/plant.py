@@ -1,0 +1,190 @@
+"""Plant bugs one at a time in a copy of the tree, and report which of them the tests notice.
+
+`make mutants` runs it; `python tests/mutants/plant.py --only closure --jobs 3` a part of it. The
+bugs stand in planted.yaml beside this file. Exit 0 where every bug without a reason to survive
+is killed, and every bug with one survives; else 1.
+"""
+
+import argparse
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+PLANTED = Path(__file__).with_name("planted.yaml")
+SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One planted bug.
+
+    old, new: text of `file`, which has it once, and what takes its place. tests: files that are
+    to notice it. survives: why no test can, or None.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    survives: str | None = None
+
+    def planted(self, text: str) -> str:
+        """Return the text with the bug; raises `ValueError` if it has `old` not exactly once."""
+        if text.count(self.old) != 1:
+            raise ValueError(
+                f"{self.name}: found {self.old!r} {text.count(self.old)} times in {self.file}, "
+                "expected it once: the code has changed, so plant the bug anew"
+            )
+        return text.replace(self.old, self.new)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a bug: "killed", "survived" or "error" (the tests could not run)."""
+
+    bug: Bug
+    state: str
+    seconds: float
+    output: str
+
+    @property
+    def expected(self) -> bool:
+        """Whether the bug's entry says so."""
+        return self.state == ("killed" if self.bug.survives is None else "survived")
+
+
+def bugs(path: Path = PLANTED) -> list[Bug]:
+    """Return the planted bugs, each name once."""
+    return [
+        Bug(
+            name,
+            body["file"],
+            body["old"],
+            body["new"],
+            tuple(body["tests"]),
+            body.get("survives"),
+        )
+        for name, body in YAML(typ="safe").load(path.read_text()).items()
+    ]
+
+
+def copy_of_tree(folder: Path) -> Path:
+    """Copy what git tracks, or would, to `folder`."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split("\0")
+    for name in filter(None, listed):
+        source, target = ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_symlink():
+            target.symlink_to(os.readlink(source))
+        elif source.is_file():
+            shutil.copy(source, target)
+    return folder
+
+
+def try_bug(bug: Bug, tree: Path) -> Outcome:
+    """Run the bug's tests on `tree` with the bug in it, and take it out again."""
+    path = tree / bug.file
+    sound = path.read_text()
+    began = time.monotonic()
+    path.write_text(bug.planted(sound))
+    try:
+        code, output = _pytest(bug.tests, tree)
+    finally:
+        path.write_text(sound)
+    state = {0: "survived", 1: "killed", 2: "killed"}.get(code, "error")
+    return Outcome(bug, state, time.monotonic() - began, output)
+
+
+def _pytest(tests: Sequence[str], tree: Path) -> tuple[int, str]:
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long", *tests]
+        command += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={temporary}/tests"]
+        process = subprocess.Popen(
+            command,
+            cwd=tree,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=SECONDS)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            return 1, f"not finished after {SECONDS} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def try_all(planted: Iterable[Bug], jobs: int) -> Iterator[Outcome]:
+    """Try all bugs, `jobs` at a time, each in a copy of the tree of its own."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for number in range(jobs):
+            trees.put(copy_of_tree(Path(folder, str(number))))
+        shown = threading.Lock()
+
+        def run(bug: Bug) -> Outcome:
+            tree = trees.get()
+            try:
+                outcome = try_bug(bug, tree)
+            finally:
+                trees.put(tree)
+            with shown:
+                print(f"{outcome.state:9}{outcome.seconds:6.0f} s  {bug.name}", flush=True)
+            return outcome
+
+        yield from pool.map(run, planted)
+
+
+def report(outcomes: Sequence[Outcome]) -> str:
+    """Return numbers, and a sentence on each bug that did not end as its entry says."""
+    killed = sum(one.state == "killed" for one in outcomes)
+    lines = [f"{killed} of {len(outcomes)} planted bugs killed"]
+    for one in outcomes:
+        if one.state == "survived" and one.bug.survives:
+            lines.append(f"survived, as expected: {one.bug.name}: {one.bug.survives}")
+        elif not one.expected:
+            lines.append(f"{one.state}, and was not to be: {one.bug.name} in {one.bug.file}")
+        if one.state == "error":
+            lines += one.output.splitlines()[-15:]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Try the bugs that the command line names, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="", help="bugs whose name contains this")
+    parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 2) // 2, 1))
+    asked = parser.parse_args()
+    chosen = [bug for bug in bugs() if asked.only in bug.name]
+    outcomes = list(try_all(chosen, asked.jobs))
+    print(report(outcomes))
+    return 0 if all(one.expected for one in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
