@@ -47,6 +47,8 @@ class ReferenceSet:
         polarization_db: by how much a loss differs with the light's polarization.
     zeroed: when the meter's dark offset was taken; None for never.
     patch_cord: which cord was between, in words.
+    base: source and channel that the offsets were taken with and against. A loss from that source
+        or to that channel has the error of one connection, any other that of three.
     """
 
     name: str
@@ -63,6 +65,7 @@ class ReferenceSet:
     patch_cord: str = ""
     launches: Mapping[Port, float] | None = None
     offsets: Mapping[Port, float] | None = None
+    base: tuple[Port, Port] | None = None
 
     def values(self, kind: Kind) -> Mapping[Port, float]:
         """Return its launches in dBm, or its offsets in dB."""
@@ -176,6 +179,13 @@ class ReferenceSetPart(Part):
     uncertainty: UncertaintyPart
     zeroed: Day | None = Field(None, description="When the meter's dark offset was taken")
     patch_cord: str | None = Field(None, description="Which cord was used")
+    base: list[str] | None = Field(
+        None,
+        description="Source and meter channel that the offsets were taken with and against",
+        min_length=2,
+        max_length=2,
+        examples=[["laser.1", "meter.1"]],
+    )
     launches: dict[str, PowerLevel] = Field(
         default_factory=dict, description="By source channel or ingress", examples=[{"ocs.1": 0}]
     )
@@ -253,6 +263,7 @@ def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
         part.patch_cord or "",
         {_port(port): dbm for port, dbm in part.launches.items()},
         {_port(port): parse_db(text) for port, text in part.offsets.items()},
+        (_port(part.base[0]), _port(part.base[1])) if part.base else None,
     )
 
 
@@ -268,6 +279,8 @@ def references_yaml(references: References) -> str:
         lines.append(f"    wavelength: {each.wavelength_nm:g} nm")
         if each.patch_cord:
             lines.append(f"    patch_cord: {each.patch_cord!r}")
+        if each.base:
+            lines.append(f"    base: [{', '.join(map(str, each.base))}]")
         lines.append("    instruments:")
         for instrument in each.instruments:
             model, _, serial = instrument.partition(", serial ")

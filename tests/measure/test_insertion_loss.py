@@ -123,6 +123,24 @@ def test_another_set_of_the_same_meter_shares_its_calibration(tmp_path):
         assert "meter calibration" not in {part.name for part in loss.budget.components}
 
 
+def test_a_pair_that_was_plugged_directly_has_the_error_of_one_connection(tmp_path):
+    """Others have that of three: of the launch, and of both readings that make the offset."""
+    with metered(tmp_path, meters=2) as bench:
+        losses = measured(bench)
+    parts = {
+        circuit: [p.standard for p in loss.budget.components if p.name == "reference"]
+        for circuit, loss in losses.losses.items()
+    }
+    variances = {circuit: sum(db**2 for db in found) for circuit, found in parts.items()}
+    one = 0.04**2
+    assert variances == {
+        Circuit(1, 4): pytest.approx(one, rel=1e-3),  # the first source
+        Circuit(1, 5): pytest.approx(one, rel=1e-3),
+        Circuit(2, 7): pytest.approx(one, rel=1e-3),  # the first channel of its meter
+        Circuit(2, 8): pytest.approx(3 * one, rel=1e-3),
+    }
+
+
 def monitors(folder, seed):
     return polatis(folder, seed=seed)
 
@@ -142,7 +160,7 @@ def two_meters(folder, seed):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("lab", "benches"),
-    [(monitors, 160), (launches_and_monitors, 160), (one_meter, 600), (two_meters, 600)],
+    [(monitors, 160), (launches_and_monitors, 160), (one_meter, 1200), (two_meters, 1200)],
     ids=["monitors", "source and monitors", "one meter", "two meters"],
 )
 def test_loss_intervals_hold_the_truth_in_95_of_100(tmp_path, lab, benches):

@@ -6,7 +6,7 @@ meter with bench sources, else the power readings of the transceivers on both si
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from lightrig.harness.bench import Bench
@@ -67,8 +67,8 @@ class Chain:
         wavelength_nm: of the light, or of most of it.
         sources: light that is to be switched on meanwhile, with its channel.
         entering: power in dBm that should enter at ingress ports that are read as well.
-        paired: by ingress and egress, the ingress plane of a launch that was taken with the
-            egress's meter, where that is not the one in `planes`.
+        paired: by ingress and egress, the planes of references that were taken with one meter,
+            where they are not those in `planes`, or better known together than each by itself.
     """
 
     switch: str
@@ -81,11 +81,12 @@ class Chain:
     wavelength_nm: float
     sources: tuple[tuple[LightSource, int], ...] = ()
     entering: Mapping[int, tuple[float, Plane]] = field(default_factory=dict)
-    paired: Mapping[tuple[int, int], Plane] = field(default_factory=dict)
+    paired: Mapping[tuple[int, int], tuple[Plane, Plane]] = field(default_factory=dict)
 
     def ends(self, ingress: int, egress: int) -> tuple[Plane, Plane]:
         """Planes of the two ports of a circuit, their references of one meter if possible."""
-        return self.paired.get((ingress, egress), self.planes[ingress]), self.planes[egress]
+        apart = self.planes[ingress], self.planes[egress]
+        return self.paired.get((ingress, egress), apart)
 
     def relative(self, ingress: int, egress: int) -> str | None:
         """Reason for which the loss between two ports is only relative; None where it is not."""
@@ -151,7 +152,7 @@ class _Builder:
             *(planes, wavelength, self._sources(ingress), entering),
             self._paired(
                 {n: Port(self._name, str(n)) for n in launched},
-                *(launched, planes, egress, wavelength),
+                *(launched, planes, {n: Port(self._name, str(n)) for n in egress}, wavelength),
             ),
         )
 
@@ -171,10 +172,12 @@ class _Builder:
         for n, source in from_ports.items():
             launched[n], planes[n] = self._launch(source, wavelength)
         observers: list[Observer] = []
+        at: dict[int, Port] = {}
         for name, ports in channels.items():
             meter: PowerMeter = self._bench.instruments[name]  # type: ignore[assignment]
             observers.append(Channels(meter, ports, wavelength))
             for channel, n in ports.items():
+                at[n] = Port(name, str(channel))
                 planes[n] = self._offset(
                     Port(name, str(channel)), name, wavelength, lost_db=self._fiber_db(n)
                 )
@@ -182,7 +185,7 @@ class _Builder:
         return Chain(
             *(self._name, "meter", tuple(ingress), tuple(sorted(egress)), tuple(observers)),
             *(launched, planes, wavelength, self._sources(ingress)),
-            paired=self._paired(from_ports, launched, planes, egress, wavelength),
+            paired=self._paired(from_ports, launched, planes, at, wavelength),
         )
 
     # ------------------------------------------------------------------------ modules
@@ -254,25 +257,33 @@ class _Builder:
         sources: Mapping[int, Port],
         launched: Mapping[int, float],
         planes: Mapping[int, Plane],
-        egress: Iterable[int],
+        channels: Mapping[int, Port],
         wavelength: float,
-    ) -> dict[tuple[int, int], Plane]:
-        """Ingress planes whose launch was taken with the meter of the egress's reference."""
+    ) -> dict[tuple[int, int], tuple[Plane, Plane]]:
+        """Planes of circuits whose launch was taken with the meter of the egress's reference.
+
+        sources: where the launch of each ingress was taken. channels: where the offset of each
+        egress was.
+        """
         found = {}
-        for leaving in egress:
-            beside = planes[leaving].of
-            for entering, port in sources.items():
-                if beside is None or planes[entering].of in (None, beside):
+        for leaving, channel in channels.items():
+            egress = planes[leaving]
+            for entering, source in sources.items():
+                ingress = planes[entering]
+                if egress.of is None or ingress.of is None:
                     continue
                 launch = self._references.find(
-                    "launch", port, wavelength, self._today, beside=beside
+                    "launch", source, wavelength, self._today, beside=egress.of
                 )
-                if not isinstance(launch, str) and launch.of is not planes[entering].of:
-                    found[entering, leaving] = Plane(
-                        launched[entering] - launch.value,
-                        _components(launch.of, launch.days),
-                        launch.of,
-                    )
+                if not isinstance(launch, str) and launch.of is not ingress.of:
+                    components = _components(launch.of, launch.days)
+                    correction = launched[entering] - launch.value
+                    ingress = Plane(correction, components, launch.of)
+                both = ingress, egress
+                base = egress.of.base if ingress.of is egress.of else None
+                if base is not None and (source == base[0] or channel == base[1]):
+                    both = _of_one_connection(ingress), _of_one_connection(egress)
+                found[entering, leaving] = both
         return found
 
     def _offset(self, port: Port, owner: str, wavelength: float, *, lost_db: float = 0.0) -> Plane:
@@ -287,6 +298,15 @@ class _Builder:
                 f"instrument than the one that is there, serial {serial}",
             )
         return Plane(found.value - lost_db, _components(found.of, found.days), found.of)
+
+
+def _of_one_connection(plane: Plane) -> Plane:
+    """Return a plane whose references have one connection of three in their difference."""
+    parts = (
+        replace(part, standard=part.standard / math.sqrt(3)) if part.name == "reference" else part
+        for part in plane.components
+    )
+    return replace(plane, components=tuple(parts))
 
 
 def _components(of: ReferenceSet, days: int) -> tuple[Component, ...]:

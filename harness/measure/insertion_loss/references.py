@@ -186,6 +186,7 @@ def _at_meter(
         math.sqrt(1.5 * (connector_db**2 + noise**2 / READINGS)),
         launches={source: level[source, sinks[0]] for source in sources},
         offsets={sink: level[sources[0], sink] - base for sink in sinks},
+        base=(sources[0], sinks[0]),
     )
 
 
