@@ -23,7 +23,7 @@ from lightrig.instruments.servers.offset import ClockMap
 from lightrig.instruments.servers.port_errors import PatternErrors, PortErrors, pattern_errors
 from lightrig.instruments.servers.program import Program, ProgramRequest, ProgramRun
 from lightrig.instruments.servers.routes import ServerRoutes
-from lightrig.instruments.wire.shell import LocalShell, Shell
+from lightrig.instruments.wire.shell import ForwardingShell, LocalShell, Shell
 from lightrig.instruments.wire.trace import Trace
 
 PROBE = Program("lightrig-probe", "the probe", 1, "probe.py", "a python3 of 3.8 or newer")
@@ -196,6 +196,10 @@ class LinuxServer:
     def local_shell(self) -> LocalShell | None:
         """Return the shell with which a launcher here starts programs; None on another machine."""
         return self._shell if isinstance(self._shell, LocalShell) else None
+
+    def forwarding_shell(self) -> ForwardingShell | None:
+        """Return the shell whose programs can connect to this machine; None without SSH."""
+        return self._shell if isinstance(self._shell, ForwardingShell) else None
 
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
         """Return the error counters of a NIC port's driver; see `PortErrorCounters`."""

@@ -1,13 +1,17 @@
-"""Collectives by MPICH between namespaces of this machine: `mpiexec`, and one program per rank.
+"""Collectives by MPICH: one `mpiexec` on this machine, and one program per rank.
 
-MPICH and mpi4py come as wheels. One `mpiexec` starts every rank in its namespace; a rank takes
-requests over a Unix socket, which network namespaces share.
+MPICH and mpi4py come as wheels. In namespaces of this machine `mpiexec` starts every rank itself;
+a rank takes requests over a Unix socket, which network namespaces share. On servers behind SSH
+its helpers (`hydra_pmi_proxy`) are started over SSH; they and the ranks reach this machine
+through forwarded ports, so that the fabric carries the ranks' own data only.
 """
 
 import contextlib
 import importlib
 import importlib.metadata
 import os
+import pty
+import queue
 import signal
 import socket
 import subprocess
@@ -15,6 +19,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from lightrig.instruments.clock import Clock, Span
@@ -34,7 +40,7 @@ from lightrig.instruments.servers.rank_programs import (
     rank_shares,
 )
 from lightrig.instruments.servers.routes import DEVICE
-from lightrig.instruments.wire.shell import LineListener, end_of_stderr
+from lightrig.instruments.wire.shell import ForwardingShell, LineListener, end_of_stderr
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.errors import LightrigError
 
@@ -45,12 +51,23 @@ STARTING = 30_000_000_000
 
 _LOOK_AGAIN_S = 0.2
 _END_S = 2.0
+_LAST_LINES = 6
 
 _ATTACH = (
     "import os,socket;s=socket.socket(socket.AF_UNIX);s.connect({path!r});"
     "os.dup2(s.fileno(),0);os.dup2(s.fileno(),1);s.close();"
 )
 """First action of a rank: connect stdin and stdout; mpiexec connects the stdin of rank 0 only."""
+
+_ATTACH_REMOTELY = (
+    "import os,socket;s=socket.create_connection(('127.0.0.1',{port}));"
+    "os.dup2(s.fileno(),0);os.dup2(s.fileno(),1);s.close();"
+)
+
+_LAUNCH = "HYDRA_LAUNCH: "
+_ALL_LAUNCHED = "HYDRA_LAUNCH_END"
+_CONTROL_PORT = "--control-port"
+_FIRST_HOST = IPv4Address("127.0.1.1")
 
 
 class NoMpiError(LightrigError):
@@ -99,12 +116,16 @@ class MpiRunner(RankPrograms):
     ) -> None:
         super().__init__(clock)
         self._mpiexec = mpiexec()
-        if remote := [name for name, server in servers.items() if server.local_shell() is None]:
-            raise NoMpiError(f"{', '.join(remote)} are not on this machine")
+        remote = [name for name, server in servers.items() if server.local_shell() is None]
+        if remote and len(remote) < len(servers):
+            raise NoMpiError(f"{', '.join(remote)} are not on this machine, the others are")
+        if refused := [name for name in remote if servers[name].forwarding_shell() is None]:
+            raise NoMpiError(f"{', '.join(refused)} cannot connect to this machine")
+        self._start = _RemoteJob if remote else _Job
         self._servers = servers
         self._interfaces = (interface, *lanes)
         self._started: tuple[str, ...] = ()
-        self._job: _Job | None = None
+        self._job: _Job | _RemoteJob | None = None
         self._settings = {
             # Otherwise ranks of one machine communicate through shared memory.
             "MPIR_CVAR_NOLOCAL": "1",
@@ -177,7 +198,7 @@ class MpiRunner(RankPrograms):
 
     def _start_ranks(self, ranks: tuple[str, ...]) -> None:
         places = [(rank, lane) for rank in ranks for lane in range(len(self._interfaces))]
-        self._job = job = _Job(
+        self._job = job = self._start(
             self._mpiexec,
             [(self._servers[rank], self._interfaces[lane]) for rank, lane in places],
             self._settings,
@@ -285,6 +306,144 @@ class _Job:
     def _tail(self) -> str:
         self._output.seek(0)
         return end_of_stderr(self._output.read().decode("utf-8", "backslashreplace"))
+
+
+class _RemoteJob:
+    """One `mpiexec` whose helpers run on servers behind SSH, and the connections of its ranks."""
+
+    def __init__(
+        self,
+        launcher: Path,
+        places: Sequence[tuple[LinuxServer, str]],
+        settings: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self._servers = [server for server, _ in places]
+        self._names = [server.name for server in self._servers]
+        self._connected: list[queue.SimpleQueue[socket.socket]] = []
+        self._printed: list[str] = []
+        # mpiexec looks names up, for seconds where there is no name server; any addresses will do.
+        hosts = ",".join(str(_FIRST_HOST + number) for number in range(len(places)))
+        # The servers' own search path applies, and with it their python3.
+        command = [str(launcher), "-genvlist", ",".join(settings)]
+        command += ["-launcher", "manual", "-hosts", hosts]
+        for number, (server, interface) in enumerate(places):
+            shell = _shell(server)
+            connected: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+            self._connected.append(connected)
+            start = _ATTACH_REMOTELY.format(port=shell.forward(connected.put)) + MPI.bootstrap
+            rank = [shell.python, "-u", "-c", start, MPI.name, str(MPI.version)]
+            command += [*([":"] if number else []), "-n", "1", "-env", "FI_TCP_IFACE", interface]
+            command += rank
+        # mpiexec holds back what it prints to a pipe.
+        self._terminal, terminal = pty.openpty()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
+            env={**os.environ, **settings},
+            start_new_session=True,
+        )
+        os.close(terminal)
+        self._reader = threading.Thread(target=self._launch, daemon=True)
+        self._reader.start()
+
+    def connections(self, timeout: int) -> list[socket.socket]:
+        """Wait for the connection of each rank; raises `CollectiveFailedError`."""
+        deadline = self._clock.now() + timeout
+        found: list[socket.socket] = []
+        for connected in self._connected:
+            while len(found) < len(self._names):
+                try:
+                    found.append(connected.get(timeout=_LOOK_AGAIN_S))
+                    break
+                except queue.Empty:
+                    if self._process.poll() is None and self._clock.now() < deadline:
+                        continue
+                for each in found:
+                    each.close()
+                raise CollectiveFailedError(
+                    ", ".join(self._names),
+                    f"did not start {len(self._names)} ranks of MPI",
+                    details=[
+                        *(("mpiexec", line) for line in self._printed[-_LAST_LINES:]),
+                        ("try", "have all of them hydra_pmi_proxy and mpi4py? lightrig[mpi]"),
+                    ],
+                )
+        return found
+
+    def close(self) -> None:
+        """End `mpiexec`, and with it its helpers and ranks that have not ended yet."""
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._reader.join(_END_S)
+
+    def _launch(self) -> None:
+        """Start the helpers that `mpiexec` asks for, each on its server."""
+        waiting = list(self._servers)
+        # The end of a terminal is an OSError.
+        with contextlib.suppress(OSError), open(self._terminal, encoding="utf-8") as lines:
+            for line in lines:
+                if not line.startswith(_LAUNCH):
+                    self._printed += [] if line.startswith(_ALL_LAUNCHED) else [line.rstrip()]
+                    continue
+                server = waiting.pop(0)
+                command = line.removeprefix(_LAUNCH).split()
+                at = command.index(_CONTROL_PORT) + 1
+                port = int(command[at].rpartition(":")[2])
+                shell = _shell(server)
+                command[0] = Path(command[0]).name
+                command[at] = f"127.0.0.1:{shell.forward(partial(_relay_to, port))}"
+                shell.start(command, _HelperOutput(self._printed, server.name))
+
+
+def _shell(server: LinuxServer) -> ForwardingShell:
+    shell = server.forwarding_shell()
+    assert shell is not None
+    return shell
+
+
+class _HelperOutput:
+    """Output of a helper on a server, for an error's details."""
+
+    def __init__(self, printed: list[str], server: str) -> None:
+        self._printed = printed
+        self._server = server
+
+    def line(self, text: str) -> None:
+        """Take a line."""
+        self._printed.append(f"{self._server}: {text}")
+
+    def ended(self, reason: str) -> None:
+        """Take the end."""
+        self._printed.append(f"{self._server}: its helper ended: {reason}")
+
+
+def _relay_to(port: int, channel: socket.socket) -> None:
+    """Connect a forwarded connection with a port of this machine, on threads of its own."""
+
+    def relay() -> None:
+        with socket.create_connection(("127.0.0.1", port)) as here, channel:
+            back = threading.Thread(target=_copy, args=(here, channel), daemon=True)
+            back.start()
+            _copy(channel, here)
+            back.join()
+
+    threading.Thread(target=relay, daemon=True).start()
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
 
 
 class _Connected:

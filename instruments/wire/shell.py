@@ -1,6 +1,7 @@
 """Programs on a server that exchange lines with their caller."""
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 
@@ -56,6 +57,18 @@ class LocalShell(Shell, Protocol):
 
     def local_command(self, command: Sequence[str]) -> list[str]:
         """Return the command of this machine that runs `command` there."""
+
+
+@runtime_checkable
+class ForwardingShell(Shell, Protocol):
+    """A host behind SSH, whose programs can connect to this machine through it."""
+
+    def forward(self, accept: Callable[[socket.socket], None]) -> int:
+        """Return a port of the host's loopback whose connections are handed to `accept`.
+
+        What is handed over has the methods of a socket. `accept` must not wait. The port closes
+        with the shell. Raises `UnreachableError` if the host refuses.
+        """
 
 
 LONGEST_STDERR = 1 << 20

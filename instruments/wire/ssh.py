@@ -3,7 +3,7 @@
 import shlex
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class SshShell:
     ) -> None:
         self._instrument = instrument
         self._client = paramiko.SSHClient()
+        self._forwarded: dict[int, Callable[[socket.socket], None]] = {}
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
         try:
             if login.known_hosts is None:
@@ -128,6 +129,25 @@ class SshShell:
                     f"started no program: {error or 'it hung up'}", "log in by hand"
                 ) from error
         return SshChannel(channel, flight, listener)
+
+    def forward(self, accept: Callable[[socket.socket], None]) -> int:
+        transport = self._client.get_transport()
+        if transport is None:
+            raise self._unreachable("is not connected any more", "run again")
+        try:
+            port: int = transport.request_port_forward("127.0.0.1", 0, self._accept)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._unreachable(
+                f"forwards no port: {error}", "is AllowTcpForwarding on in its sshd_config?"
+            ) from error
+        self._forwarded[port] = accept
+        return port
+
+    def _accept(
+        self, channel: paramiko.Channel, origin: tuple[str, int], server: tuple[str, int]
+    ) -> None:
+        """Take a connection to any forwarded port: a transport has one handler for all of them."""
+        self._forwarded[server[1]](channel)
 
     def close(self) -> None:
         self._client.close()

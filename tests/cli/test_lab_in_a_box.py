@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 from kernel.ssh_client import SshClient
 
-from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.collectives import CollectiveCall
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
+from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.mpi import MpiRunner
 from lightrig.testbeds import load
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
@@ -169,33 +172,57 @@ def test_the_carrier_follows_the_light(box: Box, telnet: TelnetSession) -> None:
     assert carrier("0")
 
 
-def test_the_written_testbed_is_measured_as_hardware(
-    box: Box, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bench(box: Box, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """The written testbed, opened as hardware."""
     monkeypatch.setenv("LIGHTRIG_SERVED", ":".join(box.login))
-    testbed = load(box.client.folder / "served.yaml")
-    assert all(server.is_namespace for server in testbed.servers.values())
-    bench = bind(testbed, "hardware")
-    try:
-        assert bench.external == {"ocs", "server0", "server1", "server2"}
-        assert bench.simulated == {"ocs"}
-        assert bench.identities["server2"].serial == "server2"
-        fabric = Fabric(bench)
-        for name, partner in (("first", "server1"), ("second", "server2"), ("first", "server1")):
-            fabric.apply(testbed.plans[name])
-            deadline = bench.clock.now() + SWITCH_SECONDS * 1_000_000_000
-            wanted = {"server0", partner}
-            while (lit := _lit(bench.servers)) != wanted and bench.clock.now() < deadline:
-                bench.clock.sleep(20_000_000)
-            assert lit == wanted
-        fabric.restore()
-    finally:
-        bench.close()
+    opened = bind(load(box.client.folder / "served.yaml"), "hardware")
+    yield opened
+    opened.close()
 
 
-def _lit(servers: object) -> set[str]:
-    assert isinstance(servers, dict)
+def bring_up(fabric: Fabric, plan: str, servers: set[str]) -> None:
+    """Apply a plan; `servers` are then the ones with a carrier."""
+    bench = fabric.bench
+    fabric.apply(bench.testbed.plans[plan])
+    deadline = bench.clock.now() + SWITCH_SECONDS * 1_000_000_000
+    while (lit := _lit(bench)) != servers and bench.clock.now() < deadline:
+        bench.clock.sleep(20_000_000)
+    assert lit == servers
+
+
+def _lit(bench: Bench) -> set[str]:
+    servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
     return {name for name, server in servers.items() if server.lit(["fabric0"])}
+
+
+def test_the_written_testbed_is_measured_as_hardware(bench: Bench) -> None:
+    assert all(server.is_namespace for server in bench.testbed.servers.values())
+    assert bench.external == {"ocs", "server0", "server1", "server2"}
+    assert bench.simulated == {"ocs"}
+    assert bench.identities["server2"].serial == "server2"
+    fabric = Fabric(bench)
+    for plan, partner in (("first", "server1"), ("second", "server2"), ("first", "server1")):
+        bring_up(fabric, plan, {"server0", partner})
+    fabric.restore()
+
+
+def test_ranks_of_mpi_run_on_servers_behind_ssh(bench: Bench) -> None:
+    """Helpers and requests go over SSH; only the ranks' data needs the circuits."""
+    fabric = Fabric(bench)
+    bring_up(fabric, "first", {"server0", "server1"})
+    ranks = ("server0", "server1")
+    servers = {n: s for n in ranks if isinstance(s := bench.servers[n], LinuxServer)}
+    runner = MpiRunner(servers, bench.clock, interface="fabric0")
+    try:
+        call = CollectiveCall("all_reduce", ranks, (1 << 20,), warm_up=1, iterations=3)
+        (measured,) = runner.run(call)
+    finally:
+        runner.close()
+        fabric.restore()
+    assert measured.wrong == 0
+    # Each rank sends 1 MiB at 100 Mbit/s: less than that would not have crossed the circuit.
+    assert min(measured.times_ns) > 80_000_000
 
 
 def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
