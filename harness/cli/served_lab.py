@@ -6,6 +6,7 @@ from lightrig.harness.bench.bench import close_newest_first
 from lightrig.harness.bench.simulation import kernel_lab
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces.sshd import NamespaceSshd, sshd_program
+from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 from lightrig.instruments.simulated.protocols.listeners import Service
 from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds import LightrigError, Testbed
@@ -52,7 +53,11 @@ class ServedLab:
         if namespaces:
             sshd_program()  # before anything is made
             pids, links = kernel_lab(testbed, namespaces, self._closers)
-        self._world = world = World(testbed, clock, seed, links, first_port=first_port)
+        self._world = world = World(
+            *(testbed, clock, seed, links),
+            first_port=first_port,
+            with_shells=shell_obstacle() is None,
+        )
         self._closers.append(world.close)
         self.services = dict(world.services)
         for name, pid in pids.items():

@@ -1,18 +1,26 @@
-"""Program that gives a namespace the files of a machine of its own; `namespaces.sshd` runs it.
+"""Program that gives a namespace the files of a machine of its own.
 
 It runs once inside the namespace, whose mounts are private. It puts memory file systems where
-programs of one machine exchange files, and into one of them the account and the configuration of
-an SSH server. The request is one JSON object on stdin:
+programs of one machine exchange files, and into one of them an account. The request is one JSON
+object on stdin:
 
-    {"host": host name, "user": login name, "password": its crypt(3) hash, "sshd": path,
-     "path": search path of programs, "shared": [paths that stay visible]}
+    {"host": host name, "user": login name, "password": its crypt(3) hash, "shared": [paths that
+     stay visible], "sshd": {"program": path, "path": search path} or null,
+     "sealed": {"programs": {name: text}, "client": text} or null}
 
-The reply is {"host_key": "ssh-ed25519 AAAA..."} or {"error": text}. Nothing is written to a disk.
+With `sshd` (`namespaces.sshd`) the configuration and the host key of an SSH server are added. With
+`sealed` (a simulated server's shell) all file systems of this machine become read-only, devices are
+the harmless ones, and `programs` stand in the place of this machine's.
+
+The reply is {"host_key": "ssh-ed25519 AAAA..." or ""} or {"error": text}. Nothing is written to a
+disk.
 
 It is run as a file of its own and imports nothing of ours, so that it starts in 15 ms.
 """
 
+import ctypes
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,6 +33,14 @@ FOLDER = Path("/run/lightrig")
 SSHD_CONFIG = FOLDER / "sshd_config"
 SSHD_LOG = FOLDER / "sshd.log"
 
+PROGRAMS = FOLDER / "bin"
+CLIENT = FOLDER / "client.py"
+DEVICES_OF_CLASS = FOLDER / "class"
+"""What is seen as /sys/class in a sealed namespace; its maker keeps it up to date."""
+
+_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
+_HARMLESS = ("null", "zero", "full", "random", "urandom", "tty")
+_BINARIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - hidden, not used
 _HOST_KEY = FOLDER / "host_key"
 
@@ -82,26 +98,86 @@ def _accounts(user: str, password: str, home: Path) -> str:
     return "\n".join([f"{user}:{password}:0:0:{user}:{home}:/bin/sh", *unchanged, ""])
 
 
+def _seal() -> None:
+    """Make every file system read-only, and leave only harmless devices; raises OSError."""
+    attributes = (ctypes.c_uint64 * 4)(_RDONLY, 0, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = ctypes.sizeof(attributes)
+    arguments = (_AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(attributes), size)
+    if libc.syscall(_SYS_MOUNT_SETATTR, *arguments) == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount_setattr: {os.strerror(number)}")
+    # Each command needs to write its map of users, before it gets a /proc of its own.
+    _run("mount", "-t", "proc", "proc", "/proc")
+    _hide("/run")
+    devices = Path("/run/dev")
+    devices.mkdir()
+    _hide(str(devices))
+    for name in _HARMLESS:
+        (devices / name).touch()
+        _run("mount", "--bind", f"/dev/{name}", str(devices / name))
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1")):
+        (devices / name).symlink_to(target)
+    (devices / "stderr").symlink_to("fd/2")
+    (devices / "ptmx").symlink_to("pts/ptmx")
+    for name in ("shm", "pts"):
+        (devices / name).mkdir()
+    _run("mount", "--move", str(devices), "/dev")
+    _run("mount", "-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=620", "devpts", "/dev/pts")
+
+
+def _install(programs: dict[str, str], client: str) -> None:
+    """Put `programs` before this machine's on the search path, and in the place of each."""
+    PROGRAMS.mkdir()
+    CLIENT.write_text(client)
+    for name, text in programs.items():
+        program = PROGRAMS / name
+        program.write_text(text)
+        program.chmod(0o755)
+        found = {str((Path(folder) / name).resolve()) for folder in _BINARIES}
+        for path in sorted(found):
+            # Not a program that has several names, such as one of busybox.
+            if Path(path).is_file() and Path(path).name == name:
+                _run("mount", "--bind", str(program), path)
+    DEVICES_OF_CLASS.mkdir()
+    _run("mount", "--bind", str(DEVICES_OF_CLASS), "/sys/class")
+
+
+def _make_host_key(host: str) -> str:
+    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host, "-f", str(_HOST_KEY))
+    kind, key, *_ = _HOST_KEY.with_suffix(".pub").read_text(encoding="ascii").split()
+    return f"{kind} {key}"
+
+
 def prepare(request: dict[str, Any]) -> str:
     """Set the machine up; return its public host key. Raises `_SetupError` or OSError."""
     shared: Sequence[str] = request["shared"]
+    sealed, sshd = request["sealed"], request["sshd"]
+    if sealed:
+        _seal()
+    else:
+        _hide("/run")
     for folder in _PRIVATE:
         if not any(_is_hidden(path, folder) for path in shared) and Path(folder).is_dir():
             _hide(folder)
-    _hide("/run")
     home = FOLDER / "home"
     for made in (FOLDER, home, Path("/run/sshd")):  # sshd insists on the last one
         made.mkdir(mode=0o755)
     user, host = request["user"], request["host"]
     _replace("/etc/passwd", _accounts(user, request["password"], home))
     _replace("/etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {host}\n")
+    if Path("/etc/hostname").exists():
+        _replace("/etc/hostname", f"{host}\n")
     if Path("/etc/sudoers").exists():
         _replace("/etc/sudoers", f"{user} ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
-    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", host, "-f", str(_HOST_KEY))
-    SSHD_CONFIG.write_text(_CONFIG.format(host_key=_HOST_KEY, user=user, path=request["path"]))
-    _run(request["sshd"], "-t", "-f", str(SSHD_CONFIG))
-    kind, key, *_ = _HOST_KEY.with_suffix(".pub").read_text(encoding="ascii").split()
-    return f"{kind} {key}"
+    if sealed:
+        _install(sealed["programs"], sealed["client"])
+    if not sshd:
+        return ""
+    host_key = _make_host_key(host)
+    SSHD_CONFIG.write_text(_CONFIG.format(host_key=_HOST_KEY, user=user, path=sshd["path"]))
+    _run(sshd["program"], "-t", "-f", str(SSHD_CONFIG))
+    return host_key
 
 
 def main() -> int:

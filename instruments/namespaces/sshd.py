@@ -6,7 +6,6 @@ runs inside; so nothing connects the namespace's network with this machine's.
 
 import contextlib
 import ctypes
-import json
 import os
 import secrets
 import shutil
@@ -17,8 +16,8 @@ import sys
 import threading
 from pathlib import Path
 
-import lightrig
 from lightrig.instruments.namespaces import machine
+from lightrig.instruments.namespaces.machine_setup import MachineError, prepare_machine
 from lightrig.instruments.namespaces.namespaces import enter_command
 from lightrig.testbeds.errors import LightrigError
 
@@ -117,33 +116,16 @@ def _prepare(pid: int, host: str, login: tuple[str, str], sshd: str) -> str:
     """Give the namespace a machine's files; return the public host key."""
     user, password = login
     interpreter = str(Path(sys.executable).parent)
-    request = {
-        "host": host,
-        "user": user,
-        "password": _crypt(password),
-        "sshd": sshd,
-        "path": f"{interpreter}:{_SYSTEM_PATH}",
-        "shared": [
-            sys.prefix,
-            sys.base_prefix,
-            interpreter,
-            *map(os.path.realpath, lightrig.__path__),
-        ],
-    }
-    done = subprocess.run(
-        enter_command(pid, [sys.executable, "-I", "-S", machine.__file__]),
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     try:
-        reply: dict[str, str] = json.loads(done.stdout)
-    except ValueError:
-        reply = {"error": done.stderr.strip()}
-    if "error" in reply:
-        raise SshdError(f"{host} cannot have an SSH server: {reply['error']}")
-    return reply["host_key"]
+        return prepare_machine(
+            pid,
+            host=host,
+            user=user,
+            password=_crypt(password),
+            sshd={"program": sshd, "path": f"{interpreter}:{_SYSTEM_PATH}"},
+        )
+    except MachineError as error:
+        raise SshdError(f"{host} cannot have an SSH server: {error}") from error
 
 
 def _crypt(password: str) -> str:

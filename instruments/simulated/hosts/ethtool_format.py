@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from lightrig.instruments.simulated.hosts.host_ports import Registers, SimulatedPort
 
 _WIDTH = 41
+_FIRST_BUS = 0x1A
 _FORMS = {1: (0x03, "SFP"), 4: (0x11, "QSFP28")}
 _CMIS = (0x18, "QSFP-DD Double Density 8X Pluggable Transceiver (INF-8628)")
 _LEVELS = ("high alarm", "low alarm", "high warning", "low warning")
@@ -40,6 +41,24 @@ def settings(port: SimulatedPort) -> str:
         "\tLink detected: yes" if up else "\tLink detected: no (No signal)",
     ]
     return _lines(filter(None, lines))
+
+
+def driver(index: int) -> str:
+    """`ethtool -i IF` for the server's port `index`, as mlx5 answers."""
+    return _lines(
+        [
+            "driver: mlx5_core",
+            "version: 6.8.0",
+            "firmware-version: 28.41.1000 (SIM_0000000001)",
+            "expansion-rom-version: ",
+            f"bus-info: 0000:{_FIRST_BUS + index:02x}:00.0",
+            "supports-statistics: yes",
+            "supports-test: yes",
+            "supports-eeprom-access: no",
+            "supports-register-dump: no",
+            "supports-priv-flags: yes",
+        ]
+    )
 
 
 def statistics(port: SimulatedPort) -> str:

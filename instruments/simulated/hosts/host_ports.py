@@ -28,6 +28,7 @@ class HostPort:
 
     Attributes:
         transceiver: None for an empty cage.
+        ip: its address with the prefix length, if the testbed states one.
         ber: its latent bit error ratio before FEC; None to draw one.
     """
 
@@ -37,6 +38,7 @@ class HostPort:
     rate_bps: int
     transceiver: TransceiverSpec | None
     ber: float | None = None
+    ip: str | None = None
 
     @property
     def lanes(self) -> int:

@@ -13,9 +13,11 @@ from lightrig.instruments.simulated.hosts import (
     ethtool_format,
     ethtool_json_format,
     host_files,
+    infiniband_format,
     iproute_format,
     mlxlink_format,
 )
+from lightrig.instruments.simulated.hosts.host_launchers import LaunchError, launched
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
 from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
@@ -23,8 +25,11 @@ from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.testbeds import Distribution, Port
 
-TOOLS = frozenset({"ethtool", "mlxlink", "rdma", "ip"})
+TOOLS = frozenset({"ethtool", "mlxlink", "rdma", "ip", "ibstat", "ibdev2netdev"})
 """Programs that a server has by default; cat, grep and uname it always has."""
+
+_OF_THE_SHELL = frozenset({"cat", "grep", "rm", "command", "env"})
+"""Programs that a shell has too; only what concerns the simulated world is answered here."""
 
 ModuleJson = Literal["none", "repeating", "renamed"]
 """Version of `ethtool --json -m`: before it existed, as first released, as repaired."""
@@ -93,6 +98,7 @@ class HostTools:
         self._delay = delay
         self._laser = laser
         self._written = traffic.files if traffic else {}
+        self._senders = traffic.programs() if traffic else {}
         self._draws = chance.stream(f"{name}/tools")
         self._programs: dict[str, Callable[[Sequence[str]], ProgramOutcome]] = {
             "ethtool": self._ethtool,
@@ -103,8 +109,10 @@ class HostTools:
             "cat": self._cat,
             "grep": self._grep,
             "uname": self._uname,
+            "ibstat": self._ibstat,
+            "ibdev2netdev": self._ibdev2netdev,
             "command": self._command,
-            **(traffic.programs() if traffic else {}),
+            **self._senders,
         }
 
     def run(self, argv: Sequence[str]) -> ProgramOutcome:
@@ -117,6 +125,29 @@ class HostTools:
         except _Failure as failure:
             outcome = failure.outcome
         return self._delayed(outcome)
+
+    def answers(self, argv: Sequence[str]) -> bool:
+        """Whether a command is one of the simulated world, not of any server's shell."""
+        name = argv[0].rpartition("/")[2]
+        if name not in self._programs:
+            return False
+        if name in ("cat", "grep", "rm"):
+            known = self._written
+            return any(each in known or each.startswith("/sys/class/") for each in argv[1:])
+        if name == "env":
+            try:
+                return launched(argv).argv[0].rpartition("/")[2] in self._senders
+            except (LaunchError, ValueError, IndexError):
+                return False
+        return name != "command" or self._installed(argv[-1]) is not None
+
+    def replaced(self) -> list[str]:
+        """Return the programs that stand in the place of a real server's."""
+        return sorted(name for name in self._programs if name not in _OF_THE_SHELL)
+
+    def class_files(self) -> dict[str, str]:
+        """Return the files below /sys/class as they are now."""
+        return host_files.files(self.ports)
 
     def _installed(self, program: str) -> str | None:
         name = program.rpartition("/")[2]
@@ -148,6 +179,9 @@ class HostTools:
                 return ProgramOutcome(self._module(port, as_json=as_json), took=_TOOK["module"])
             case "-S" | "--statistics":
                 return ProgramOutcome(ethtool_format.statistics(port), took=_TOOK["ethtool"])
+            case "-i" | "--driver":
+                text = ethtool_format.driver(self.ports.index(port))
+                return ProgramOutcome(text, took=_TOOK["ethtool"])
             case "--show-fec":
                 text = ethtool_format.fec(port, counted="-I" in options, as_json=as_json)
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
@@ -228,13 +262,32 @@ class HostTools:
         if tokens[:3] == ["link", "set", "dev"] and tokens[4:] in (["up"], ["down"]):
             self._laser(self._by_netdev(tokens[3]).spec.port, tokens[4] == "up")
             return ProgramOutcome("")
-        if "-j" not in arguments or tokens[:1] != ["link"]:
+        if (kind := _ip_object(tokens)) is None:
             raise _Failure(255, f'Object "{" ".join(tokens)}" is unknown, try "ip help".\n')
-        wanted = tokens[tokens.index("dev") + 1] if "dev" in tokens else None
-        text = iproute_format.ip(self.ports, wanted, detailed=arguments.count("-s") > 1)
+        wanted = _ip_device(tokens)
+        if not {"-j", "-json", "--json"}.isdisjoint(arguments):
+            if kind == "address":
+                text = iproute_format.addresses_json(self.ports, wanted)
+            else:
+                text = iproute_format.ip(self.ports, wanted, detailed=arguments.count("-s") > 1)
+        else:
+            brief = not {"-br", "-brief", "--brief"}.isdisjoint(arguments)
+            text = iproute_format.text(self.ports, wanted, kind, brief=brief)
         if text is None:
             raise _Failure(1, f'Device "{wanted}" does not exist.\n')
         return ProgramOutcome(text)
+
+    def _ibstat(self, arguments: Sequence[str]) -> ProgramOutcome:
+        names = [each for each in arguments if not each.startswith("-")]
+        if "-l" in arguments:
+            return ProgramOutcome(infiniband_format.names(self.ports))
+        text = infiniband_format.ibstat(self.ports, names[0] if names else None)
+        if text is None:
+            raise _Failure(255, f"ibpanic: [1] main: stat of IB device '{names[0]}' failed\n")
+        return ProgramOutcome(text)
+
+    def _ibdev2netdev(self, arguments: Sequence[str]) -> ProgramOutcome:
+        return ProgramOutcome(infiniband_format.ibdev2netdev(self.ports))
 
     def _cat(self, paths: Sequence[str]) -> ProgramOutcome:
         return ProgramOutcome(
@@ -248,8 +301,9 @@ class HostTools:
         return ProgramOutcome(*host_files.grep(host_files.files(self.ports), paths))
 
     def _uname(self, arguments: Sequence[str]) -> ProgramOutcome:
+        known = {"-r": self._software.kernel, "-n": f"SIM-{self._name}", "-m": "x86_64"}
         if list(arguments) != ["-a"]:
-            return ProgramOutcome("Linux\n")
+            return ProgramOutcome(f"{known.get(' '.join(arguments), 'Linux')}\n")
         return ProgramOutcome(
             f"Linux SIM-{self._name} {self._software.kernel} #1 SMP x86_64 GNU/Linux\n"
         )
@@ -270,3 +324,19 @@ def _options(arguments: Sequence[str]) -> tuple[dict[str, str], set[str]]:
             else:
                 options[argument] = following
     return options, flags
+
+
+def _ip_object(tokens: Sequence[str]) -> str | None:
+    """Return the object of an ip command, which may be abbreviated; None if it is not known."""
+    for kind in ("address", "link"):
+        if tokens and kind.startswith(tokens[0]):
+            return kind
+    return None
+
+
+def _ip_device(tokens: Sequence[str]) -> str | None:
+    """Return the device that `ip OBJECT [show] [dev] IF` names, if any."""
+    rest = list(tokens[1:])
+    if rest and any(verb.startswith(rest[0]) for verb in ("show", "list", "ls")):
+        del rest[0]
+    return next((each for each in rest if each != "dev"), None)

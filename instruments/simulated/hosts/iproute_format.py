@@ -40,6 +40,71 @@ def ip(ports: Iterable[SimulatedPort], wanted: str | None, *, detailed: bool) ->
     return json.dumps(links, separators=(",", ":")) + "\n" if links or wanted is None else None
 
 
+_LOOPBACK_FLAGS = "<LOOPBACK,UP,LOWER_UP>"
+
+
+def text(
+    ports: Iterable[SimulatedPort], wanted: str | None, kind: str, *, brief: bool
+) -> str | None:
+    """`ip [-br] link|address [show dev IF]`; None where there is no such device.
+
+    Source: ip/ipaddress.c of iproute2 (print_linkinfo, print_addrinfo, the brief forms).
+    """
+    form = _brief if brief else _lines
+    found = []
+    if wanted in (None, "lo"):
+        lo = "00:00:00:00:00:00", _LOOPBACK_FLAGS, "UNKNOWN", "127.0.0.1/8"
+        found.append(form(kind, 1, "lo", *lo))
+    for index, port in enumerate(ports, 2):
+        if wanted not in (None, port.spec.netdev):
+            continue
+        up = port.is_up("carrier")
+        flags = f"<{'' if up else 'NO-CARRIER,'}BROADCAST,MULTICAST,UP{',LOWER_UP' * up}>"
+        state = "UP" if up else "DOWN"
+        link = f"02:00:00:00:00:{index:02x}", flags, state, port.spec.ip or ""
+        found.append(form(kind, index, port.spec.netdev, *link))
+    return "".join(found) if found else None
+
+
+def _brief(kind: str, index: int, name: str, mac: str, flags: str, state: str, address: str) -> str:
+    rest = f"{mac} {flags} " if kind == "link" else f"{address} " if address else ""
+    return f"{name:<16} {state:<14} {rest}\n"
+
+
+def _lines(kind: str, index: int, name: str, mac: str, flags: str, state: str, address: str) -> str:
+    loopback = name == "lo"
+    mtu, queue = (65536, "noqueue") if loopback else (1500, "mq")
+    ether, broadcast = ("loopback", "00:" * 5 + "00") if loopback else ("ether", "ff:" * 5 + "ff")
+    mode = "mode DEFAULT " if kind == "link" else ""
+    lines = [
+        f"{index}: {name}: {flags} mtu {mtu} qdisc {queue} state {state} {mode}group default "
+        "qlen 1000",
+        f"    link/{ether} {mac} brd {broadcast}",
+    ]
+    if kind == "address" and address:
+        lines.append(f"    inet {address} scope {'host' if loopback else 'global'} {name}")
+        lines.append("       valid_lft forever preferred_lft forever")
+    return "\n".join(lines) + "\n"
+
+
+def addresses_json(ports: Iterable[SimulatedPort], wanted: str | None) -> str | None:
+    """`ip -j address [show dev IF]`; None where there is no such device."""
+    found = []
+    for index, port in enumerate(ports, 2):
+        if wanted not in (None, port.spec.netdev):
+            continue
+        device = _device(index, port, detailed=False)
+        del device["stats64"]
+        address, _, prefix = (port.spec.ip or "").partition("/")
+        device["addr_info"] = (
+            [{"family": "inet", "local": address, "prefixlen": int(prefix), "scope": "global"}]
+            if address
+            else []
+        )
+        found.append(device)
+    return json.dumps(found, separators=(",", ":")) + "\n" if found or wanted is None else None
+
+
 def _device(index: int, port: SimulatedPort, *, detailed: bool) -> dict[str, object]:
     port.accrue()
     up = port.is_up("carrier")

@@ -1,10 +1,14 @@
 """SSH service of simulated hosts: their commands are the probe and the host's tools."""
 
+import contextlib
+import os
+import pty
 import shlex
 import socket
+import subprocess
 import threading
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, NamedTuple, Protocol
 
 import paramiko
 
@@ -14,6 +18,7 @@ from lightrig.instruments.simulated.protocols.ssh_listener import (
     SshListener,
     SshService,
 )
+from lightrig.testbeds.errors import LightrigError
 
 
 class Program(Protocol):
@@ -61,6 +66,23 @@ class ProgramOutcome(NamedTuple):
     pending: PendingOutcome | None = None
 
 
+class LoginShell(Protocol):
+    """A real shell of a simulated host, for command lines that are not of the simulated world."""
+
+    def answers(self, argv: Sequence[str]) -> bool:
+        """Whether a command is one of the simulated world, and not for this shell."""
+
+    def start(
+        self,
+        command: str,
+        environment: Mapping[str, str],
+        stdin: int | IO[bytes],
+        stdout: int | IO[bytes],
+        stderr: int | IO[bytes],
+    ) -> "subprocess.Popen[bytes]":
+        """Start a command line, or an interactive shell for an empty one."""
+
+
 CommandRunner = Callable[[Sequence[str]], ProgramOutcome]
 """Runs a program to its end; called in the clock's time, so it must not wait."""
 
@@ -85,6 +107,7 @@ class SshServer(SshListener):
             server.
         run_command: runs every other command.
         port: TCP port, 0 for any free one.
+        shell: runs the command lines that are not of the simulated world; None for no shell.
     """
 
     def __init__(
@@ -96,8 +119,10 @@ class SshServer(SshListener):
         run_command: CommandRunner = no_such_program,
         *,
         port: int = 0,
+        shell: LoginShell | None = None,
     ) -> None:
         self.name = name
+        self.shell = shell
         self.start_probe = start_probe
         self.run_command = run_command
         self.clock = clock
@@ -106,10 +131,18 @@ class SshServer(SshListener):
         )
 
 
+_LAST_OUTPUT_S = 2.0
+"""Time for the output of children that outlive a program, in s."""
+
+_SFTP = b"PATH=/usr/lib/openssh:/usr/libexec/openssh:$PATH; exec sftp-server"
+
+
 class _HostService(SshService):
     def __init__(self, host: SshServer, login: tuple[str, str], connection: socket.socket) -> None:
         super().__init__(login, connection)
         self._host = host
+        self._environments: dict[int, dict[str, str]] = {}
+        self._terminals: set[int] = set()
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         """Start a program."""
@@ -117,9 +150,66 @@ class _HostService(SshService):
         # client has counted the command; it lands when what follows from it is scheduled.
         flight = self._host.clock.flight((self.ends, channel.get_id()))
         probe = command.endswith(b"lightrig-probe 1") and self._host.start_probe is not None
-        target = self._probe if probe else self._tool
+        target = self._probe if probe else self._tool if self._is_tool(command) else self._shell
         threading.Thread(target=target, args=(channel, command, flight), daemon=True).start()
         return True
+
+    def check_channel_env_request(
+        self, channel: paramiko.Channel, name: bytes, value: bytes
+    ) -> bool:
+        """Accept what sshd accepts as it is usually installed: the language."""
+        if name != b"LANG" and not name.startswith(b"LC_"):
+            return False
+        environment = self._environments.setdefault(channel.get_id(), {})
+        environment[name.decode()] = value.decode()
+        return True
+
+    def check_channel_pty_request(self, channel: paramiko.Channel, *_: object) -> bool:
+        """Accept a terminal where there is a shell."""
+        self._terminals.add(channel.get_id())
+        return self._host.shell is not None
+
+    def check_channel_shell_request(self, channel: paramiko.Channel) -> bool:
+        """Start an interactive shell."""
+        return self._start_shell(channel, b"")
+
+    def check_channel_subsystem_request(self, channel: paramiko.Channel, name: str) -> bool:
+        """Start the file transfer."""
+        return name == "sftp" and self._start_shell(channel, _SFTP)
+
+    def _start_shell(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if self._host.shell is None:
+            return False
+        flight = self._host.clock.flight((self.ends, channel.get_id()))
+        threading.Thread(target=self._shell, args=(channel, command, flight), daemon=True).start()
+        return True
+
+    def _is_tool(self, command: bytes) -> bool:
+        """Whether a command line is one program of the simulated world, and nothing else."""
+        if self._host.shell is None:
+            return True
+        try:
+            argv = shlex.split(command.decode())
+        except ValueError:
+            return False
+        # Quoting it anew changes a line in which a character has a meaning to the shell.
+        plain = shlex.join(argv).encode() == command
+        return plain and bool(argv) and self._host.shell.answers(argv)
+
+    def _shell(self, channel: paramiko.Channel, command: bytes, flight: Flight) -> None:
+        """Run a command line in the host's shell."""
+        flight.landed(len(command))
+        environment = self._environments.pop(channel.get_id(), {})
+        try:
+            _relay(channel, self._host.shell, command.decode(), environment, self._terminals)
+        except LightrigError as error:
+            with contextlib.suppress(*CLIENT_LEFT):
+                channel.sendall_stderr(f"{error}\n".encode())
+                channel.send_exit_status(127)
+        finally:
+            with contextlib.suppress(*CLIENT_LEFT):
+                channel.close()
+            flight.close()
 
     def _probe(self, channel: paramiko.Channel, command: bytes, flight: Flight) -> None:
         def write(text: str) -> None:
@@ -181,3 +271,66 @@ class _HostService(SshService):
             channel.close()
         except CLIENT_LEFT:
             flight.close()  # the client has left, and will count nothing any more
+
+
+def _relay(
+    channel: paramiko.Channel,
+    shell: LoginShell | None,
+    command: str,
+    environment: Mapping[str, str],
+    terminals: set[int],
+) -> None:
+    """Run a command line and carry its data between its pipes, or its terminal, and the client."""
+    assert shell is not None
+    writing: IO[bytes]
+    reading: list[tuple[IO[bytes], Callable[[bytes], None]]]
+    if channel.get_id() in terminals:
+        terminals.discard(channel.get_id())
+        ours, theirs = pty.openpty()
+        try:
+            process = shell.start(command, environment, theirs, theirs, theirs)
+        finally:
+            os.close(theirs)
+        writing = os.fdopen(os.dup(ours), "wb", 0)
+        reading = [(os.fdopen(ours, "rb", 0), channel.sendall)]
+    else:
+        pipe = subprocess.PIPE
+        process = shell.start(command, environment, pipe, pipe, pipe)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        writing = process.stdin
+        reading = [
+            (process.stdout, channel.sendall),
+            (process.stderr, channel.sendall_stderr),
+        ]
+    threading.Thread(target=_feed, args=(channel, writing, process), daemon=True).start()
+    readers = [threading.Thread(target=_carry, args=each, daemon=True) for each in reading]
+    for reader in readers:
+        reader.start()
+    status = process.wait()
+    for reader in readers:
+        reader.join(_LAST_OUTPUT_S)
+    with contextlib.suppress(*CLIENT_LEFT):
+        channel.send_exit_status(status if status >= 0 else 128 - status)
+
+
+def _feed(
+    channel: paramiko.Channel, writing: IO[bytes], process: "subprocess.Popen[bytes]"
+) -> None:
+    """Write what the client sends to the program, until the client ends it or leaves."""
+    with contextlib.suppress(*CLIENT_LEFT, ValueError), writing:
+        while data := channel.recv(1 << 16):
+            writing.write(data)
+            writing.flush()
+    transport = channel.get_transport()
+    if transport is None or not transport.is_active():
+        process.kill()
+
+
+def _carry(stream: IO[bytes], send: Callable[[bytes], None]) -> None:
+    """Send what the program writes, until it closes its end."""
+    # The end of a terminal is an OSError.
+    with contextlib.suppress(*CLIENT_LEFT), stream:
+        while data := os.read(stream.fileno(), 1 << 16):
+            send(data)

@@ -10,6 +10,7 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
+from lightrig.instruments.simulated.hosts.host_shell import HostShell
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
@@ -38,6 +39,7 @@ class World:
     """Simulated world behind the wires of a testbed.
 
     Servers that are namespaces are not simulated: their links are switched in the `kernel`.
+    `with_shells` gives simulated servers a shell for other people's command lines, in real time.
     `wire_faults` change the replies of switches and instruments. One seed gives one world; only
     passwords and ports differ from run to run, ports unless `first_port` is given.
 
@@ -53,6 +55,7 @@ class World:
         kernel: KernelLinks | None = None,
         *,
         first_port: int = 0,
+        with_shells: bool = False,
         wire_faults: FaultInjector | None = None,
     ) -> None:
         self.truth = GroundTruth()
@@ -75,6 +78,8 @@ class World:
         self._ambient = Ambient()
         self._matrices: dict[str, Matrix] = {}
         self._hosts: list[SshServer] = []
+        self._with_shells = with_shells
+        self._shells: list[HostShell] = []
         self._probes: dict[str, SimulatedProbe] = {}
         self.services: dict[str, Service] = {}
         for switch in testbed.optical_switches.values():
@@ -136,6 +141,8 @@ class World:
         self._server.close()
         for host in self._hosts:
             host.close()
+        for shell in self._shells:
+            shell.close()
         if self._plant is not None:
             self._plant.close()
 
@@ -235,6 +242,10 @@ class World:
             )
 
         tools = self._tools(spec)
+        shell = None
+        if self._with_shells:
+            shell = HostShell(spec.name, self.login[0], tools, self._clock)
+            self._shells.append(shell)
         host = SshServer(
             spec.name,
             self._clock,
@@ -242,6 +253,7 @@ class World:
             start_probe,
             tools.run,
             port=next(self._ports),
+            shell=shell,
         )
         self._hosts.append(host)
         known = host.known_hosts_line()
@@ -259,6 +271,7 @@ class World:
                 port.rdma,
                 nic.rate_bps,
                 transceivers.get(nic.transceiver) if nic.transceiver else None,
+                ip=port.ip,
             )
             for nic in spec.nics.values()
             for port in nic.ports

@@ -1,0 +1,225 @@
+"""The shell of a served simulated server: programs of other people run on it as on a server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from lightrig.harness.cli.served_lab import ServedLab
+from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
+from lightrig.instruments.simulated.protocols.listeners import Service
+from lightrig.testbeds import load
+
+RACK = """
+name: rack
+switches: {ocs: {model: polatis, address: "tl1://ocs.invalid", size: 4x4}}
+servers:
+  server0:
+    address: ssh://bench@{name}.invalid
+    nics: {nic0: {ports: 2, netdev: "ens1f{p}", rdma: "mlx5_{p}", ip: "192.0.2.{k}/24",
+                  rate: 100G}}
+"""
+DRIVER = """\
+driver: mlx5_core
+version: 6.8.0
+firmware-version: 28.41.1000 (SIM_0000000001)
+expansion-rom-version: \n\
+bus-info: 0000:1b:00.0
+supports-statistics: yes
+supports-test: yes
+supports-eeprom-access: no
+supports-register-dump: no
+supports-priv-flags: yes
+"""
+"""The lines of ethtool.c, dump_drvinfo."""
+ADDRESS = """\
+3: ens1f1: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 qdisc mq state DOWN group default qlen 1000
+    link/ether 02:00:00:00:00:03 brd ff:ff:ff:ff:ff:ff
+    inet 192.0.2.2/24 scope global ens1f1
+       valid_lft forever preferred_lft forever
+"""
+"""As iproute2's ipaddress.c prints a device."""
+PLAYBOOK = """
+- hosts: all
+  gather_facts: true
+  tasks:
+    - name: Ports, by a pipeline
+      ansible.builtin.shell: ip -br link | awk '$1 != "lo" {print $1}' | sort
+      register: ports
+    - name: Driver, as root
+      ansible.builtin.command: ethtool -i {{ ports.stdout_lines[0] }}
+      become: true
+      register: driver
+    - name: A file is copied there
+      ansible.builtin.copy:
+        content: "host={{ ansible_facts.hostname }}"
+        dest: "{{ ansible_facts.env.HOME }}/note"
+    - name: The file is read
+      ansible.builtin.command: cat note
+      register: note
+    - name: Results
+      ansible.builtin.debug:
+        msg: "{{ note.stdout }} {{ ports.stdout_lines | join('+') }} {{ driver.stdout_lines[0] }}"
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The SSH service of a simulated server in real time."""
+    if reason := shell_obstacle():
+        pytest.skip(reason)
+    path = tmp_path_factory.mktemp("rack") / "rack.yaml"
+    path.write_text(RACK)
+    lab = ServedLab(load(path), seed=0, first_port=0)
+    yield lab.services["server0"]
+    lab.close()
+
+
+@pytest.fixture(scope="module")
+def client(served: Service) -> Iterator[paramiko.SSHClient]:
+    """A script's client, which knows nothing of Lightrig."""
+    connected = paramiko.SSHClient()
+    connected.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+    connected.connect(
+        *(served.host, served.port, *served.login), look_for_keys=False, allow_agent=False
+    )
+    yield connected
+    connected.close()
+
+
+def run(client: paramiko.SSHClient, command: str, text: str = "") -> tuple[str, str, int]:
+    """Output, errors and exit status of a command line."""
+    stdin, stdout, stderr = client.exec_command(command, timeout=60)
+    stdin.write(text)
+    stdin.channel.shutdown_write()
+    printed, errors = stdout.read().decode(), stderr.read().decode()
+    return printed, errors, stdout.channel.recv_exit_status()
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("ethtool -i ens1f1", DRIVER),
+        ("ethtool -i ens1f1 | grep -c mlx5", "1\n"),
+        ("ip addr show dev ens1f1", ADDRESS),
+        ("ip a s ens1f1 | tail -4", ADDRESS),
+        ("ip -br link | wc -l", "3\n"),
+        ("ip -br addr show ens1f0", "ens1f0           DOWN           192.0.2.1/24 \n"),
+        ("ibstat -l; ibstat mlx5_1 | grep -c Rate", "mlx5_0\nmlx5_1\n1\n"),
+        ("ibdev2netdev", "mlx5_0 port 1 ==> ens1f0 (Down)\nmlx5_1 port 1 ==> ens1f1 (Down)\n"),
+        ('for p in /sys/class/net/*; do echo "${p##*/} $(cat $p/carrier)"; done',
+         "ens1f0 0\nens1f1 0\n"),
+        ("cat /sys/class/net/ens1f0/mtu /sys/class/net/ens1f1/mtu", "1500\n1500\n"),
+        ("hostname; id -u; whoami; pwd", "server0\n0\nbench\n/run/lightrig/home\n"),
+        ("sudo -n -u root sh -c 'id -u; echo $0' named", "0\nnamed\n"),
+        ("A=one; export A; env | grep ^A=", "A=one\n"),
+        ("tr a-z A-Z | rev", "CBA\n"),
+        ("python3 -c 'import os; print(sorted(os.listdir(\"/sys/class/infiniband\")))'",
+         "['mlx5_0', 'mlx5_1']\n"),
+    ],
+)  # fmt: skip
+def test_a_command_line_prints(client: paramiko.SSHClient, command: str, printed: str) -> None:
+    text = "abc\n" if command.startswith("tr") else ""
+    assert run(client, command, text) == (printed, "", 0)
+
+
+def test_the_text_of_the_loopback_is_that_of_iproute2(client: paramiko.SSHClient) -> None:
+    """The independent source is the `ip` of this machine."""
+    for command in ("ip -br link show dev lo", "ip link show dev lo"):
+        real = subprocess.run(command.split(), capture_output=True, check=True, text=True)
+        assert run(client, f"{command} | cat")[0] == real.stdout
+
+
+def test_status_and_errors_are_those_of_the_shell(client: paramiko.SSHClient) -> None:
+    assert run(client, "exit 3") == ("", "", 3)
+    printed, errors, status = run(client, "nonesuch --help; false")
+    assert (printed, status) == ("", 1)
+    assert "nonesuch: not found" in errors
+    assert run(client, "ethtool -i none0 || echo missing")[0] == "missing\n"
+
+
+def test_the_language_of_the_client_is_passed_on(client: paramiko.SSHClient) -> None:
+    transport = client.get_transport()
+    assert transport is not None
+    channel = transport.open_session()
+    channel.set_environment_variable("LC_TEST", "as sshd accepts")
+    channel.exec_command('echo "$LC_TEST"')
+    assert channel.makefile().read() == b"as sshd accepts\n"
+
+
+def test_an_interactive_shell_has_a_terminal(client: paramiko.SSHClient) -> None:
+    channel = client.invoke_shell()
+    channel.settimeout(60)
+    channel.send(b'[ -t 0 ] && echo "a terminal, $((6 * 7))"; exit 4\n')
+    printed = b""
+    while data := channel.recv(4096):
+        printed += data
+    assert b"a terminal, 42" in printed
+    assert channel.recv_exit_status() == 4
+
+
+def test_files_are_copied_by_sftp(client: paramiko.SSHClient, tmp_path: Path) -> None:
+    (tmp_path / "sent").write_bytes(bytes(range(256)) * 400)
+    sftp = client.open_sftp()
+    sftp.put(str(tmp_path / "sent"), "stored")
+    sftp.get("stored", str(tmp_path / "fetched"))
+    assert (tmp_path / "fetched").read_bytes() == (tmp_path / "sent").read_bytes()
+    assert run(client, "wc -c < stored")[0] == "102400\n"
+    sftp.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["touch /etc/written", "touch /usr/written", f"touch {Path(__file__).parent}/written",
+     "echo 10 > /proc/sys/vm/swappiness", "echo x > /sys/power/state",
+     f"kill {os.getpid()}", "mount -o remount,rw /"],
+)  # fmt: skip
+def test_this_machine_cannot_be_changed(client: paramiko.SSHClient, command: str) -> None:
+    _, errors, status = run(client, command)
+    assert status != 0
+    assert errors
+
+
+def test_devices_are_the_harmless_ones(client: paramiko.SSHClient) -> None:
+    devices = "for f in /dev/*; do [ -c $f ] || [ -b $f ] && echo $f; done"
+    found = {Path(line).name for line in run(client, devices)[0].split()}
+    assert found == {"full", "null", "ptmx", "random", "tty", "urandom", "zero"}
+
+
+def test_it_reaches_no_network_of_this_machine(client: paramiko.SSHClient, served: Service) -> None:
+    connect = f"import socket; socket.create_connection(({served.host!r}, {served.port}), 5)"
+    errors, status = run(client, f'python3 -c "{connect}"')[1:]
+    assert status == 1
+    assert "unreachable" in errors or "refused" in errors
+
+
+@pytest.mark.long
+def test_an_ansible_playbook_runs(served: Service, tmp_path: Path) -> None:
+    """Facts, a pipeline, `become`, a copied file: long, since Ansible sends each task as Python."""
+    user, password = served.login
+    (tmp_path / "known_hosts").write_text(f"{served.known_hosts}\n")
+    (tmp_path / "inventory").write_text(
+        f"server0 ansible_host={served.host} ansible_port={served.port} ansible_user={user} "
+        f"ansible_password={password} ansible_python_interpreter={sys.executable}\n"
+    )
+    (tmp_path / "play.yaml").write_text(PLAYBOOK)
+    program = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [program, "-i", tmp_path / "inventory", tmp_path / "play.yaml"],
+        env={
+            **os.environ,
+            "ANSIBLE_HOME": str(tmp_path / "ansible"),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_SSH_ARGS": f"-F none -o UserKnownHostsFile={tmp_path}/known_hosts",
+            "ANSIBLE_SSH_PASSWORD_MECHANISM": "ssh_askpass",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"msg": "host=server0 ens1f0+ens1f1 driver: mlx5_core"' in done.stdout
