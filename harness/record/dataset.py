@@ -161,7 +161,9 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         texts = [b"" if value is None else value.encode() for value in values]
         buffers = [missing, _ends(texts), pa.py_buffer(b"".join(texts))]
         return pa.Array.from_buffers(kind, len(texts), buffers)
-    numbers = np.array([value or 0 for value in values], dtype=kind.to_pandas_dtype())
+    numbers = np.array(
+        [0 if value is None else value for value in values], dtype=kind.to_pandas_dtype()
+    )
     if pa.types.is_boolean(kind):
         numbers = np.packbits(numbers, bitorder="little")
     return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(numbers)])

@@ -3,6 +3,9 @@
 import dataclasses
 import datetime
 import json
+import math
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -26,6 +29,20 @@ from lightrig.harness.record import (
 from lightrig.harness.record.dataset_reading import open_dataset
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
+
+RUN = """
+import sys
+from pathlib import Path
+import lightrig.harness.plugin.session
+from lightrig.harness.record import Context, Journal, Row, write_dataset
+
+folder = Path(sys.argv[1])
+with Journal(folder / "j", {"run": "r1", "night": "2026-03-14"}) as journal:
+    context = Context("opus", "test_pairs", ("Polatis 21877",), True, {"moved": 4})
+    journal.append(context, Row("ocs 1->17", "outage", 41.5, None, 42.0, "ms", 5))
+assert write_dataset(folder / "j", folder / "set")
+print(*sys.modules)
+"""
 
 
 def read_dataset(root):
@@ -180,6 +197,22 @@ def test_integers_that_a_double_cannot_hold_are_rounded(fresh, tmp_path, context
     write_dataset(journal.path, tmp_path / "set")
     found = read_dataset(tmp_path / "set").iloc[0]
     assert (found["value"], found["time_ns"]) == (float(2**62), big)
+
+
+def test_a_run_that_writes_loads_no_library_that_reads(tmp_path):
+    """Importing pandas alone takes longer than a short run."""
+    command = [sys.executable, "-c", RUN, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = set(ended.stdout.split())
+    assert "pyarrow" in loaded
+    assert not loaded & {"pandas", "duckdb", "fsspec", "paramiko"}
+
+
+def test_negative_zero_keeps_its_sign(fresh, tmp_path, context):
+    with fresh() as journal:
+        journal.append(context, Row("s", "q", -0.0, None, None, "1", 0))
+    write_dataset(journal.path, tmp_path / "set")
+    assert math.copysign(1, read_dataset(tmp_path / "set").iloc[0]["value"]) == -1
 
 
 def test_no_rows_are_no_file_and_an_empty_frame(fresh, tmp_path):
