@@ -103,15 +103,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without looking for garbage: five thousand tests live until the end.
-
-    Frozen, they are not looked through again by each collection of garbage of the tests.
-    """
+    """Collect without looking for garbage: five thousand tests live until the end."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
