@@ -286,11 +286,11 @@ def _compared() -> Iterator[tuple[str, str, str]]:
     cases = [(0, 1000), (5, 10**6), (93_796, 3 * 10**12), (37, 100), (999, 1000)]
     ours = np.array([clopper_pearson(k, n, 0.95) for k, n in cases])
     theirs = [stats.binomtest(k, n).proportion_ci(0.95, "exact") for k, n in cases if n < 10**9]
-    kept = [n < 10**9 for _, n in cases]
+    small = [n < 10**9 for _, n in cases]
     yield (
         "Clopper-Pearson: scipy.stats.binomtest",
-        str(sum(kept)),
-        _apart(ours[kept], [(t.low, t.high) for t in theirs]),
+        str(sum(small)),
+        _apart(ours[small], [(t.low, t.high) for t in theirs]),
     )
     proportion = _module("statsmodels.stats.proportion")
     if proportion is not None:
@@ -341,9 +341,9 @@ def _compared() -> Iterator[tuple[str, str, str]]:
 
 
 def _apart(ours: Any, theirs: Any) -> str:
-    mine, other = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
-    scale = np.maximum(np.abs(other), 1e-300)
-    return f"{float(np.max(np.abs(mine - other) / scale)):.1g}"
+    mine, peers = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
+    scale = np.maximum(np.abs(peers), 1e-300)
+    return f"{float(np.max(np.abs(mine - peers) / scale)):.1g}"
 
 
 def _module(name: str) -> Any:
