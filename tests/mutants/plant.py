@@ -133,7 +133,7 @@ def _pytest(tests: Sequence[str], tree: Path) -> tuple[int, str]:
             output, _ = process.communicate(timeout=SECONDS)
             return process.returncode, output
         except subprocess.TimeoutExpired:
-            return 1, f"not finished after {SECONDS} s"
+            return 124, f"not finished after {SECONDS} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
