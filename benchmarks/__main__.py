@@ -8,6 +8,7 @@ ALL = (
     "queries",
     "journal",
     "survival",
+    "lease_races",
     "gates",
     "error_rates",
     "report",

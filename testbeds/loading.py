@@ -68,6 +68,7 @@ def load(
         limits,
         simulation,
         tuple(notes),
+        path.parent / document.lab_folder if document.lab_folder else None,
     )
 
 

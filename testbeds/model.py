@@ -290,6 +290,7 @@ class Testbed:
     `system` names the published system that it builds, None for any other testbed.
     `known_hosts` is the file of its SSH host keys, None for the user's own. `notes` are located
     sentences on what the file should state differently, such as a former name of a quantity.
+    `lab_folder` holds leases and saved states for all hosts that share it, None for this machine's.
     """
 
     __test__ = False
@@ -308,6 +309,7 @@ class Testbed:
     limits: Mapping[str, Limit]
     simulation: Simulation
     notes: tuple[str, ...] = ()
+    lab_folder: Path | None = None
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

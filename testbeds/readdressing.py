@@ -22,8 +22,8 @@ def readdressed(
     """Return the text of the valid file at `path`, adapted for a file at `target`.
 
     Instruments in `addresses` get their address there, with the credential `login`
-    ("env:LAB_LOGIN") and without an expected identity: they are other specimens. Ranges of names
-    are expanded; comments stay, except within braces.
+    ("env:LAB_LOGIN") and without an expected identity: they are other specimens, which no other
+    host shares. Ranges of names are expanded; comments stay, except within braces.
     """
     yaml = YAML()
     yaml.width = 4096
@@ -36,6 +36,7 @@ def readdressed(
     for plan in (document.get("plans") or {}).values():
         if isinstance(plan, dict) and "file" in plan:
             plan["file"] = os.path.relpath(path.parent / plan["file"], target.parent)
+    document.pop("lab_folder", None)
     document["known_hosts"] = os.path.relpath(known_hosts, target.parent)
     written = io.StringIO()
     yaml.dump(document, written)

@@ -254,6 +254,12 @@ class Document(Part):
     known_hosts: str | None = Field(
         None, description="SSH host keys, relative to this file; left out: the user's own"
     )
+    lab_folder: str | None = Field(
+        None,
+        description="Folder of leases and saved states that all hosts share which can reach this "
+        "lab, relative to this file; left out: one of this machine",
+        examples=["/srv/lab/lightrig"],
+    )
     switches: dict[str, SwitchPart]
     servers: dict[str, ServerPart] = Field(
         default_factory=dict, description="By name or range, e.g. server[0-3]"

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,10 @@ LONG_TIMEOUT = 1200
 SHRINKING = 60
 
 _skipped: list[str] = []
+
+# Leases and saved states of tests are none of this machine's.
+_states = tempfile.TemporaryDirectory(prefix="lightrig-tests-")
+os.environ["LIGHTRIG_STATE"] = _states.name
 
 # `make test` tries the same examples on every machine and in every run; `make fuzz` looks for
 # new ones with `--hypothesis-profile fuzz`. How fast a machine draws is no property of the code.

@@ -2,7 +2,7 @@
 
 from lightrig.harness.bench.assembly import UnsupportedHostError
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.bench.binding import LabUnavailableError, bind, bind_switches
+from lightrig.harness.bench.binding import LabUnavailableError, bind, bind_only
 from lightrig.harness.bench.fabric import Fabric, Transition
 
 __all__ = [
@@ -12,5 +12,5 @@ __all__ = [
     "Transition",
     "UnsupportedHostError",
     "bind",
-    "bind_switches",
+    "bind_only",
 ]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lightrig.harness.bench.lease import Lease
+from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identified, Identity, OpticalSwitch, Server
 from lightrig.testbeds import Testbed
@@ -32,6 +34,10 @@ class Bench:
             can use as well: hardware, and simulations that another process serves.
         notes: reasons for the choice between hardware and simulation, one sentence each.
         world: the simulated world, if there is one.
+        lease: exclusive use of the external instruments, until the bench is closed.
+        saved_states: where states to be restored are on disk; None if all instruments end with
+            this process.
+        purpose: what the bench is used for, as others are told.
     """
 
     testbed: Testbed
@@ -44,6 +50,9 @@ class Bench:
     external: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     world: World | None = None
+    lease: Lease | None = None
+    saved_states: SavedStates | None = None
+    purpose: str = "a measurement"
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -60,6 +69,11 @@ class Bench:
         """Raise the error that has broken the simulated world, if there is one."""
         if self.world is not None and self.world.failure is not None:
             raise self.world.failure
+
+    def check_lease(self) -> None:
+        """Raise `LeaseLostError` if another host may use the instruments by now."""
+        if self.lease is not None:
+            self.lease.check()
 
     def participants(self) -> tuple[str, ...]:
         """Return name and identity of all instruments, for a row's provenance."""

@@ -9,10 +9,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
 from lightrig.harness.bench.credentials import look_up
+from lightrig.harness.bench.instrument_keys import address_keys, identity_key
+from lightrig.harness.bench.lab_folder import machine_folder
+from lightrig.harness.bench.lease import Lease, MachineLocks
+from lightrig.harness.bench.saved_state import SavedStates
+from lightrig.harness.bench.shared_lease import SharedFolder
 from lightrig.harness.modes import Mode
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -39,13 +45,46 @@ class _Absent:
         return f"{self.name} at {self.address}, after {self.after:.2f} s: {self.why}"
 
 
-def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
+def open_lease(testbed: Testbed, purpose: str) -> Lease:
+    """Return a lease that holds nothing yet, at the places where `testbed` is shared.
+
+    Raises `LabFolderError` for a folder that cannot be used.
+    """
+    machine = MachineLocks(machine_folder())
+    if testbed.lab_folder is None:
+        return Lease([machine], purpose)
+    return Lease([machine, SharedFolder(testbed.lab_folder)], purpose)
+
+
+def state_folder(testbed: Testbed) -> Path:
+    """Return the folder of the saved states of a testbed."""
+    return testbed.lab_folder or machine_folder()
+
+
+def lease_address(testbed: Testbed, name: str, lease: Lease) -> list[str]:
+    """Lease an instrument before it is contacted; returns the keys that are new."""
+    spec = spec_of(testbed, name)
+    return lease.take(f"{name} ({spec.address or 'no address'})", address_keys(spec))
+
+
+def lease_identity(testbed: Testbed, name: str, identity: Identity, lease: Lease) -> None:
+    """Lease an instrument by the identity that it has reported."""
+    spec = spec_of(testbed, name)
+    if not isinstance(spec, ServerSpec):  # whose names are no serial numbers
+        lease.take(f"{name} ({identity})", {identity_key(identity, spec.address)})
+
+
+def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurement") -> Bench:
     """Open every instrument of `testbed`, on hardware or in a simulated world.
 
     `auto` uses the hardware of each optical domain all of whose members answer, and simulates the
     others; `hardware` requires all of them; `simulated` contacts nothing outside this machine.
+    Hardware is leased before it is contacted, by its address, and by its serial number as soon as
+    that is known; `purpose` is what others are told who want it meanwhile.
 
     Raises:
+        LeaseConflictError: another process uses an instrument, in any mode but `simulated`.
+        LabFolderError: the folder of leases cannot be used.
         LabUnavailableError: in `hardware` mode, naming every instrument that did not answer, its
             address and the elapsed time.
         UnsupportedHostError: the testbed needs namespaces and this machine has none.
@@ -57,25 +96,29 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
     real: set[str] = set()
     clock: Clock = SystemClock()
     clocks: Clocks = {}
+    lease: Lease | None = None
     if mode != "simulated":
-        for domain in _domains(testbed):
-            found, missing = _open_domain(testbed, domain, clock, clocks)
-            absent += missing
-            if missing:
-                for instrument, _ in found.values():
-                    instrument.close()
-                notes.append(f"{', '.join(sorted(domain))} simulated, since {missing[0]}")
-                continue
-            real |= domain
-            for name, (instrument, identity) in found.items():
-                opened[name], identities[name] = instrument, identity
-    if mode == "hardware" and absent:
-        for instrument in opened.values():
-            instrument.close()
-        raise _unavailable(testbed, absent, len(_names(testbed)))
+        lease = open_lease(testbed, purpose)
+        try:
+            for domain in _domains(testbed):
+                found, missing = _open_domain(testbed, domain, clock, clocks, lease)
+                absent += missing
+                if missing:
+                    notes.append(f"{', '.join(sorted(domain))} simulated, since {missing[0]}")
+                    continue
+                real |= domain
+                for name, (instrument, identity) in found.items():
+                    opened[name], identities[name] = instrument, identity
+            if mode == "hardware" and absent:
+                raise _unavailable(testbed, absent, len(_names(testbed)))
+        except BaseException:
+            close_newest_first(
+                [lease.release, clock.close, *(each.close for each in opened.values())]
+            )
+            raise
     absentees = [name for name in _names(testbed) if name not in real]
     namespaces = any(s.is_local_namespace for s in testbed.servers.values())
-    closers: list[Callable[[], None]] = []
+    closers: list[Callable[[], None]] = [lease.release] if lease is not None else []
     if not real and not namespaces:
         clock.close()
         clock = VirtualClock()
@@ -105,34 +148,43 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0) -> Bench:
         frozenset(real),
         tuple(notes),
         world,
+        lease if real else None,
+        SavedStates(state_folder(testbed)) if real else None,
+        purpose,
         assembly.closers,
     )
 
 
-def bind_switches(testbed: Testbed) -> Bench:
-    """Open only the optical switches of `testbed`, on hardware; circuits need nothing else.
+def bind_only(testbed: Testbed, names: set[str], purpose: str) -> Bench:
+    """Open only the switches and instruments in `names`, on hardware.
 
-    Raises `LabUnavailableError` for every switch that did not answer as described.
+    Raises `LabUnavailableError` for every one that did not answer as described, and
+    `LeaseConflictError` and `LabFolderError` as `bind` does.
     """
+    lease = open_lease(testbed, purpose)
     clock = SystemClock()
-    names = set(testbed.optical_switches)
-    found, absent = _open_domain(testbed, names, clock, {})
-    if absent:
-        for instrument, _ in found.values():
-            instrument.close()
-        clock.close()
-        raise _unavailable(testbed, absent, len(names))
+    try:
+        found, absent = _open_domain(testbed, names, clock, {}, lease)
+        if absent:
+            raise _unavailable(testbed, absent, len(names))
+    except BaseException:
+        close_newest_first([lease.release, clock.close])
+        raise
     assembly = Assembly(
         testbed,
         clock,
         {name: instrument for name, (instrument, _) in found.items()},
         {name: identity for name, (_, identity) in found.items()},
-        [],
+        [lease.release],
     )
     simulated = frozenset(name for name, each in assembly.identities.items() if each.simulated)
     return Bench(
-        *(testbed, clock, assembly.switches, {}, {}, assembly.identities, simulated),
+        *(testbed, clock, assembly.switches, {}, assembly.instruments),
+        *(assembly.identities, simulated),
         external=frozenset(names),
+        lease=lease,
+        saved_states=SavedStates(state_folder(testbed)),
+        purpose=purpose,
         _closers=assembly.closers,
     )
 
@@ -182,17 +234,37 @@ def _freeze_gc() -> Callable[[], None]:
 
 
 def _open_domain(
-    testbed: Testbed, domain: set[str], clock: Clock, clocks: Clocks
+    testbed: Testbed, domain: set[str], clock: Clock, clocks: Clocks, lease: Lease
 ) -> tuple[dict[str, tuple[Identified, Identity]], list[_Absent]]:
-    """Open all members in parallel; return those that answered, and those that did not."""
+    """Lease and open all members; return those that answered, and those that did not.
+
+    Where one did not answer, all are closed and free again. Raises `LeaseConflictError`.
+    """
     names = [name for name in _names(testbed) if name in domain]
-    outcomes = clock.parallel(*(partial(_open_one, testbed, name, clock, clocks) for name in names))
-    found = {
-        name: outcome
-        for name, outcome in zip(names, outcomes, strict=True)
-        if not isinstance(outcome, _Absent)
-    }
-    return found, [outcome for outcome in outcomes if isinstance(outcome, _Absent)]
+    found: dict[str, tuple[Identified, Identity]] = {}
+    absent: list[_Absent] = []
+    taken: list[str] = []
+    try:
+        for name in names:
+            taken += lease_address(testbed, name, lease)
+        tasks = (partial(_open_one, testbed, name, clock, clocks) for name in names)
+        for name, outcome in zip(names, clock.parallel(*tasks), strict=True):
+            if isinstance(outcome, _Absent):
+                absent.append(outcome)
+            else:
+                found[name] = outcome
+        if not absent:
+            for name, (_, identity) in found.items():
+                lease_identity(testbed, name, identity, lease)
+    except BaseException:
+        for instrument, _ in found.values():
+            instrument.close()
+        raise
+    if absent:
+        for instrument, _ in found.values():
+            instrument.close()
+        lease.give_back(taken)
+    return found, absent
 
 
 def _open_one(

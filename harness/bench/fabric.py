@@ -8,15 +8,23 @@ the meantime is brought to the plan as well. Three rules make it safe in a share
 - Circuits on ports that the testbed does not cable are never touched; a plan that would have to
   remove one is refused before anything is sent.
 - The initial state is on disk before the first change, so that a killed run can be undone.
-- An acknowledgement is not believed: the switch is read back after every change.
+- An acknowledgement is not believed: the switch is read back after every change. A circuit that
+  appears or goes between two changes was changed by somebody else, and that is an error.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.instrument_keys import identity_key
 from lightrig.harness.bench.power_budget import PowerBudget
-from lightrig.harness.bench.saved_state import SavedState, SavedStateError
+from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
+from lightrig.harness.bench.saved_state import (
+    SavedCircuits,
+    SavedStates,
+    StateConflictError,
+    origin,
+)
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Operation, OpticalSwitch
 from lightrig.instruments.core.errors import NotDoneError
@@ -36,19 +44,25 @@ class ForeignPortError(LightrigError):
     """A plan needs a port that this testbed does not cable, or that a foreign circuit uses."""
 
 
+class ForeignChangeError(LightrigError):
+    """Circuits of the testbed were made or removed, and not by this process."""
+
+
 class Fabric:
     """All optical switches of a bench, which are brought from plan to plan together.
 
     Args:
         bench: the open instruments.
-        saved: the initial state on disk; None for a bench that ends with this process.
+        states: the saved states on disk; by default the bench's, which has none if its switches
+            end with this process.
     """
 
-    def __init__(self, bench: Bench, saved: SavedState | None = None) -> None:
+    def __init__(self, bench: Bench, states: SavedStates | None = None) -> None:
         self.bench = bench
         self.power_budget = PowerBudget(bench.testbed)
-        self._saved_state = saved
-        self._initial: dict[str, frozenset[Circuit]] | None = None
+        self._states = bench.saved_states if states is None else states
+        self._on_disk = bench.external if states is None else frozenset(bench.switches)
+        self._saved: dict[str, SavedCircuits] = {}
         self._links: dict[Plan, frozenset[Link]] = {}
 
     @property
@@ -88,11 +102,29 @@ class Fabric:
         """
         if check_budget:
             self.power_budget.check(plan)
-        present = self._read(sorted(plan.circuits))
-        if self._initial is None:
+        if not self._saved:
             self.save_initial_state()
+        present = self._read(sorted(plan.circuits))
+        self._check_undisturbed(present)
         changes = {name: self._change(name, present[name], plan) for name in sorted(plan.circuits)}
-        return Transition(self.bench, plan, changes)
+        for name, change in changes.items():
+            self.note_change(name, change.keep | change.remove, change.keep | change.add)
+        return Transition(self.bench, plan, changes, on_verified=self._settled)
+
+    def note_change(
+        self, switch: str, before: frozenset[Circuit], after: frozenset[Circuit]
+    ) -> None:
+        """Note on disk which circuits a switch is about to have, and check that it may change.
+
+        Code that moves circuits without `prepare` calls this first. Raises `LeaseLostError` where
+        another host may use the switch by now.
+        """
+        self.bench.check_lease()
+        if before != after and switch in self._saved:
+            state = self._saved[switch] = self._saved[switch].changing(before, after)
+            if (store := self._store(switch)) is not None:
+                # Not flushed to the disk: after a power failure the difference is asked about.
+                store.save(state, durable=False)
 
     def moves(
         self, before: Plan, after: Plan, moving: int, count: int
@@ -102,55 +134,157 @@ class Fabric:
         for index in range(count):
             yield (before, partly) if index % 2 == 0 else (partly, before)
 
-    def restore(self) -> None:
+    def _settled(self, switch: str) -> None:
+        """Take what a switch was read back with for all that this process has left there."""
+        if (state := self._saved.get(switch)) is not None:
+            self._saved[switch] = replace(state, before=state.after)
+
+    def note_selection(self, switch: str, circuits: frozenset[Circuit]) -> None:
+        """Note that a switch is about to be brought from its last circuits to `circuits`."""
+        if switch in self._saved:
+            self.note_change(switch, self._saved[switch].after, circuits)
+
+    def restore(
+        self,
+        *,
+        force: bool = False,
+        keep_trying: int | None = None,
+        notify: Notify = ignore,
+    ) -> None:
         """Restore the circuits of all switches from before the first change.
 
-        Raises the error of the first switch that failed, after all others were restored; the
-        saved state stays on disk then.
-        """
-        if self._initial is None:
-            return
-        errors: list[LightrigError] = []
-        for name in sorted(self._initial):
-            wanted = Plan("as found", {name: self._initial[name]})
-            try:
-                present = self._read([name])[name]
-                # Unchecked: the state found is right, even where the cabling has changed since.
-                change = self._change(name, present, wanted, checked=False)
-                Transition(self.bench, wanted, {name: change}).apply()
-            except LightrigError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        self._initial = None
-        if self._saved_state is not None:
-            self._saved_state.clear()
+        A switch that fails is tried again, over new connections, for `keep_trying` ns (by default
+        `RESTORE_TIME`); `notify` is told of each failure. A switch that somebody else has changed
+        since is left alone unless `force`.
 
-    def save_initial_state(self) -> None:
+        Raises `NotRestoredError` with all switches that are not as found, after all others were
+        restored; their saved states stay on disk.
+        """
+        self.bench.check_lease()
+        actions = {
+            name: lambda name=name: self._restore(name, force) for name in sorted(self._saved)
+        }
+        failures = persist(actions, self.bench, keep_trying, notify)
+        for name in actions.keys() - failures.keys():
+            state = self._saved.pop(name)
+            if (store := self._store(name)) is not None:
+                store.clear(state)
+        if failures:
+            raise NotRestoredError(self.testbed, failures)
+
+    def forget(self) -> None:
+        """Discard the saved states: what the switches hold now is not restored later."""
+        for name, state in self._saved.items():
+            if (store := self._store(name)) is not None:
+                store.clear(state)
+        self._saved.clear()
+
+    def _restore(self, name: str, force: bool) -> None:
+        self.bench.check_lease()
+        state = self._saved[name]
+        wanted = Plan("as found", {name: state.found})
+        present = self._read([name])[name]
+        if not force and (made := state.made_by_others(self._ours(name, present))):
+            raise self._conflict(name, state, present, f"{_listed(made)} made by somebody else")
+        # Unchecked: the state found is right, even where the cabling has changed since.
+        change = self._change(name, present, wanted, checked=False)
+        self.note_change(name, change.keep | change.remove, change.keep | change.add)
+        Transition(self.bench, wanted, {name: change}).apply()
+
+    def save_initial_state(self, *, force: bool = False) -> None:
         """Save the circuits on the testbed's ports of all switches, first of all on disk.
 
         A state that a killed run has left on disk is used instead of the present one: it is the
-        last that the laboratory wanted.
+        last that the laboratory wanted. Raises `StateConflictError`, unless `force`, where the
+        switch is not as that run can have left it, or was recabled since; nothing is changed then.
         """
-        saved = self._saved_state.read() if self._saved_state else None
-        if saved is None:
-            saved = {}
-            for name, circuits in self._read(sorted(self.bench.switches)).items():
-                ingress, egress = self.testbed.cabling.cabled_ports(name)
-                saved[name] = frozenset(
-                    c for c in circuits if c.ingress in ingress and c.egress in egress
-                )
-            if self._saved_state is not None:
-                self._saved_state.save(saved)
-        self._initial = saved
+        conflicts = []
+        for name, present in self._read(sorted(self.bench.switches)).items():
+            ours = self._ours(name, present)
+            address = self.testbed.switches[name].address
+            identity = self.bench.identities[name]
+            key = identity_key(identity, address)
+            store = self._store(name)
+            state = store.circuits(key) if store is not None else None
+            if state is None:
+                made = origin(key, name, identity, address, self.testbed, self.bench.purpose)
+                state = SavedCircuits(made, ours, self._cabling(name), ours, ours)
+                if store is not None:
+                    store.save(state)
+            elif not force and (differences := self.differences(name, state, present)):
+                conflicts.append(self._conflict(name, state, present, "; ".join(differences)))
+            self._saved[name] = state
+        if conflicts:
+            self._saved.clear()
+            raise StateConflictError("\n".join(map(str, conflicts)))
+
+    def differences(
+        self, name: str, state: SavedCircuits, present: frozenset[Circuit]
+    ) -> list[str]:
+        """Return how switch `name` differs from how the run that saved `state` can have left it."""
+        ours = self._ours(name, present)
+        found = []
+        if made := state.made_by_others(ours):
+            found.append(f"{_listed(made)} made by somebody else")
+        if removed := state.removed_by_others(ours):
+            found.append(f"{_listed(removed)} removed by somebody else")
+        if ports := state.recabled(self._cabling(name)):
+            found.append(f"recabled since: port {', '.join(ports)}")
+        return found
+
+    def _conflict(
+        self, name: str, state: SavedCircuits, present: frozenset[Circuit], why: str
+    ) -> StateConflictError:
+        lines = (
+            f"{name} is not restored: {why}",
+            f"  {state.origin}",
+            f"  found     {_listed(state.found)}",
+            f"  last set  {_listed(state.after)} ({state.changed or 'nothing was changed'})",
+            f"  now       {_listed(self._ours(name, present))}",
+            f"  try       `lightrig restore {self.testbed.path} --show`; then --force restores "
+            "what was found, --forget keeps what is there now",
+        )
+        return StateConflictError("\n".join(lines))
+
+    def _check_undisturbed(self, present: Mapping[str, frozenset[Circuit]]) -> None:
+        """Raise `ForeignChangeError` where circuits are not as this process has left them."""
+        lines = []
+        for name, circuits in present.items():
+            ours, state = self._ours(name, circuits), self._saved.get(name)
+            if state is None:
+                continue
+            if made := state.made_by_others(ours):
+                lines.append(f"{name}: {_listed(made)} made")
+            if removed := state.removed_by_others(ours):
+                lines.append(f"{name}: {_listed(removed)} removed")
+            if made or removed:
+                self._saved[name] = replace(state, before=ours, after=ours)  # reported once
+        if lines:
+            raise ForeignChangeError(
+                f"circuits of testbed {self.testbed.name} were changed, and not by this run: "
+                + "; ".join(lines)
+                + "\n  try       its front panel, other programs, and whether it has restarted"
+            )
+
+    def _store(self, name: str) -> SavedStates | None:
+        """Return where the state of a switch is saved; None for one that ends with this process."""
+        return self._states if name in self._on_disk else None
+
+    def _ours(self, name: str, circuits: frozenset[Circuit]) -> frozenset[Circuit]:
+        """Return the circuits with both ports cabled in the testbed; others are foreign."""
+        ingress, egress = self.testbed.cabling.cabled_ports(name)
+        return frozenset(c for c in circuits if c.ingress in ingress and c.egress in egress)
+
+    def _cabling(self, name: str) -> dict[str, str]:
+        cabling = self.testbed.cabling
+        ingress, egress = cabling.cabled_ports(name)
+        return {
+            **{str(port): str(cabling.transmitter(name, port)) for port in sorted(ingress)},
+            **{str(port): str(cabling.receiver(name, port)) for port in sorted(egress)},
+        }
 
     def _read(self, names: list[str]) -> dict[str, frozenset[Circuit]]:
         switches = self.bench.switches
-        if unknown := set(names) - set(switches):
-            raise SavedStateError(
-                f"{', '.join(sorted(unknown))} has a saved state, but is no longer in "
-                f"{self.testbed.path}; restore its circuits by hand"
-            )
         if len(names) == 1:
             return {names[0]: switches[names[0]].circuits()}
         read = self.bench.clock.parallel(*(switches[name].circuits for name in names))
@@ -162,7 +296,7 @@ class Fabric:
         ingress, egress = self.testbed.cabling.cabled_ports(name)
         wanted = plan.circuits[name]
         # Both ports: a circuit with one foreign port is somebody else's, and is not removed.
-        ours = frozenset(c for c in present if c.ingress in ingress and c.egress in egress)
+        ours = self._ours(name, present)
         for circuit in wanted if checked else ():
             if circuit.ingress not in ingress or circuit.egress not in egress:
                 raise ForeignPortError(
@@ -179,6 +313,10 @@ class Fabric:
         return difference(ours, wanted)
 
 
+def _listed(circuits: Iterable[Circuit]) -> str:
+    return ", ".join(map(str, sorted(circuits))) or "no circuit"
+
+
 @dataclass
 class Transition:
     """One change of plan in steps, so that a measurement can observe between them.
@@ -186,11 +324,13 @@ class Transition:
     Attributes:
         plan: the plan to reach.
         changes: circuits to remove, keep and add, by switch.
+        on_verified: called with the name of each switch that was read back as wanted.
     """
 
     bench: Bench
     plan: Plan
     changes: Mapping[str, Change]
+    on_verified: Callable[[str], None] = lambda _switch: None
     _operations: list[Operation] | None = None
 
     @property
@@ -234,6 +374,7 @@ class Transition:
         for name, change in self.changes.items():
             if change.remove or change.add:
                 self._verify(name, self.bench.switches[name], change)
+                self.on_verified(name)
 
     def _verify(self, name: str, switch: OpticalSwitch, change: Change) -> None:
         present = switch.circuits()
@@ -246,6 +387,10 @@ class Transition:
             details.append(("missing", ", ".join(map(str, missing))))
         if left:
             details.append(("still there", ", ".join(map(str, left))))
+        ingress, egress = self.bench.testbed.cabling.cabled_ports(name)
+        unknown = present - change.keep - change.add - change.remove
+        if foreign := [c for c in unknown if c.ingress in ingress and c.egress in egress]:
+            details.append(("meaning", f"{_listed(foreign)} was made by somebody else meanwhile"))
         details.append(("try", "its front panel or web page: is a port failed or locked?"))
         raise NotDoneError(
             f"{name} ({self.bench.identities[name]})",

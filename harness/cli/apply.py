@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from lightrig.harness.bench import Fabric, bind_switches
-from lightrig.harness.bench.saved_state import SavedState, state_folder
+from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.cli.common import (
     AsJson,
     File,
@@ -14,7 +13,7 @@ from lightrig.harness.cli.common import (
     print_json,
     warn_renamed,
 )
-from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.terminal import err, out
 
 Name = Annotated[str, typer.Argument(metavar="PLAN", help="Name of a plan.")]
@@ -42,17 +41,15 @@ def apply(
         no_restore = True
     testbed = load_testbed(file)
     wanted = named_plan(testbed, plan)
-    saved = SavedState(testbed.name, state_folder())
-    with leased(testbed):
-        bench = lab(lambda: bind_switches(testbed))
-        try:
-            fabric = Fabric(bench, saved)
-            transition = lab(lambda: fabric.prepare(wanted))
-            lab(transition.apply)
-            if no_restore:
-                saved.clear()
-        finally:
-            bench.close()
+    bench = lab(lambda: bind_only(testbed, set(testbed.optical_switches), f"lightrig apply {plan}"))
+    try:
+        fabric = Fabric(bench)
+        transition = lab(lambda: fabric.prepare(wanted))
+        lab(transition.apply)
+        if no_restore:
+            fabric.forget()
+    finally:
+        bench.close()
     rows = [
         {"switch": name, "unmade": len(change.remove), "made": len(change.add)}
         for name, change in transition.changes.items()

@@ -1,12 +1,10 @@
 """`lightrig doctor`: compare the lab with its testbed file."""
 
-from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from lightrig.harness.bench.saved_state import SavedState, state_folder
 from lightrig.harness.cli.common import (
     LAB_ERROR,
     NO,
@@ -16,7 +14,7 @@ from lightrig.harness.cli.common import (
     print_json,
     warn_renamed,
 )
-from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.terminal import out
 from lightrig.harness.doctor import Findings, examine
 
@@ -54,14 +52,9 @@ def doctor(
     if wrong:
         warn_renamed("--wrong", "--only-problems")
     testbed = load_testbed(file)
-    lease = nullcontext() if simulated else leased(testbed)
-    with lease:
-        saved = None if simulated else SavedState(testbed.name, state_folder())
-        findings = lab(
-            lambda: examine(
-                testbed, simulated=simulated, seed=seed, read_only=read_only or look, saved=saved
-            )
-        )
+    findings = lab(
+        lambda: examine(testbed, simulated=simulated, seed=seed, read_only=read_only or look)
+    )
     if as_json:
         print_json(
             [

@@ -8,9 +8,8 @@ import typer
 from rich.table import Table
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.saved_state import SavedState, state_folder
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed, print_json
-from lightrig.harness.cli.lab import lab, leased
+from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.terminal import err, out
 from lightrig.harness.measure.insertion_loss import (
     Hands,
@@ -126,21 +125,20 @@ def _accuracy(text: str) -> float:
 
 
 def _taken(testbed: Testbed, meter: Port | None, meter_db: float, *, zero: bool) -> References:
-    with leased(testbed):
-        bench = lab(lambda: bind(testbed, "hardware"))
-        try:
-            if meter is not None:
-                return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))
-            cap = _cap if zero else None
-            return References(
-                tuple(lab(lambda: take_references(bench, _plug(bench), cap, meter_db=meter_db)))
-            )
-        finally:
-            bench.close()
+    bench = lab(lambda: bind(testbed, "hardware", purpose="lightrig reference"))
+    try:
+        if meter is not None:
+            return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))
+        cap = _cap if zero else None
+        return References(
+            tuple(lab(lambda: take_references(bench, _plug(bench), cap, meter_db=meter_db)))
+        )
+    finally:
+        bench.close()
 
 
 def _of_monitors(bench: Bench, meter: Port, meter_db: float) -> list[ReferenceSet]:
-    fabric = Fabric(bench, SavedState(bench.testbed.name, state_folder()))
+    fabric = Fabric(bench)
     hands = Hands(_plug(bench), _cord(bench))
     found = [each for each in chains(bench, References()) if each.method == "monitors"]
     if not found:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from lightrig.harness.bench import Bench
 from lightrig.harness.bench.assembly import Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import close_newest_first
+from lightrig.harness.bench.binding import lease_address, lease_identity, open_lease, state_folder
 from lightrig.harness.bench.credentials import look_up
+from lightrig.harness.bench.lease import Lease
+from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.capabilities import Identified, Identity
@@ -46,7 +49,10 @@ class _Opened:
 
 
 def connect_lab(testbed: Testbed, *, simulated: bool, seed: int) -> ConnectedLab:
-    """Open every instrument of `testbed` that answers, on hardware or in a simulated world."""
+    """Open every instrument of `testbed` that answers, on hardware or in a simulated world.
+
+    Raises `LeaseConflictError` and `LabFolderError`, as `bind` does.
+    """
     names = [
         *testbed.optical_switches,
         *testbed.instruments,
@@ -62,10 +68,22 @@ def connect_lab(testbed: Testbed, *, simulated: bool, seed: int) -> ConnectedLab
         endpoints = _hardware_endpoints(testbed)
     opened = _Opened()
     clocks: Clocks = {}
-    for name in names:
-        _open(testbed, name, endpoints, clock, clocks, opened)
-        if name in opened.instruments:
-            closers.append(opened.instruments[name].close)
+    lease: Lease | None = None
+    try:
+        if not simulated:
+            lease = open_lease(testbed, f"lightrig doctor of testbed {testbed.name}")
+            closers.append(lease.release)
+        for name in names:
+            if lease is not None:
+                lease_address(testbed, name, lease)
+            _open(testbed, name, endpoints, clock, clocks, opened)
+            if name in opened.instruments:
+                closers.append(opened.instruments[name].close)
+                if lease is not None:
+                    lease_identity(testbed, name, opened.identities[name], lease)
+    except BaseException:
+        close_newest_first(closers)
+        raise
     answering = opened.instruments
     bench = Bench(
         testbed,
@@ -77,6 +95,9 @@ def connect_lab(testbed: Testbed, *, simulated: bool, seed: int) -> ConnectedLab
         frozenset(answering) if simulated else frozenset(),
         frozenset() if simulated else frozenset(answering),
         world=world,
+        lease=lease,
+        saved_states=None if simulated else SavedStates(state_folder(testbed)),
+        purpose="lightrig doctor",
         _closers=[lambda: close_newest_first(closers)],
     )
     return ConnectedLab(bench, opened.failures, opened.took)

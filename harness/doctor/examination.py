@@ -1,7 +1,6 @@
 """One examination of a lab, from the first contact to the light on every port."""
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.bench.saved_state import SavedState
 from lightrig.harness.doctor.connect import connect_lab
 from lightrig.harness.doctor.contact import contact
 from lightrig.harness.doctor.findings import Findings
@@ -17,13 +16,11 @@ def examine(
     simulated: bool,
     seed: int = 0,
     read_only: bool = False,
-    saved: SavedState | None = None,
 ) -> Findings:
     """Examine everything that `testbed` describes.
 
     Unless `read_only`, the plan with the most circuits is applied, and every transmitter is
-    switched off for a moment; the state of the switches is restored at the end. `saved` is its
-    copy on disk.
+    switched off for a moment; the state of the switches is restored at the end.
     """
     findings = Findings()
     lab = connect_lab(testbed, simulated=simulated, seed=seed)
@@ -40,7 +37,7 @@ def examine(
         if read_only:
             findings.note(testbed.name, "light", "not examined, since that moves circuits")
             return findings
-        fabric = Fabric(bench, saved)
+        fabric = Fabric(bench)
         fabric.save_initial_state()
         try:
             examine_light(bench, fabric, findings)

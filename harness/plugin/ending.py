@@ -3,12 +3,17 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pytest
 
-from lightrig.harness.plugin.keys import UNRECORDED
+from lightrig.harness.plugin.keys import RUN, UNRECORDED
 from lightrig.harness.record import RecordError
+from lightrig.testbeds import LightrigError
+
+if TYPE_CHECKING:
+    from lightrig.harness.bench.restoring import Notify
 
 LAB_ERROR = 3
 """Exit status when hardware was asked for and did not answer, or nothing can be recorded."""
@@ -63,3 +68,18 @@ def ending_unrecorded(config: pytest.Config) -> Iterator[None]:
     except RecordError as error:
         config.stash[UNRECORDED] = True
         pytest.exit(f"nothing more can be recorded: {error}", LAB_ERROR)
+
+
+def restore_loudly(
+    config: pytest.Config, testbed: str, restore: "Callable[[Notify], None]"
+) -> None:
+    """Run `restore` uninterrupted; what it cannot restore is kept for the end of the run.
+
+    It is no error of the test that happens to be the last one: the run ends with an exit status
+    of its own, and with what to do.
+    """
+    with uninterrupted():
+        try:
+            restore(partial(config.stash[RUN].note, testbed))
+        except LightrigError as error:
+            config.stash[RUN].not_restored(testbed, str(error))

@@ -45,6 +45,7 @@ class Events:
         run.finishes = (*run.finishes, self._finished)
         run.judges = (*run.judges, self._judged)
         run.notes = (*run.notes, self._noted)
+        run.failed_restores = (*run.failed_restores, self._not_restored)
 
     @classmethod
     def wanted(cls, config: pytest.Config, run: ObservedRun) -> Self | None:
@@ -167,3 +168,6 @@ class Events:
 
     def _noted(self, testbed: str, note: str) -> None:
         self._write("note", testbed=testbed, note=note)
+
+    def _not_restored(self, testbed: str, problem: str) -> None:
+        self._write("not_restored", testbed=testbed, problem=problem)

@@ -126,47 +126,51 @@ def moving(lightrig_moving: int) -> int:
 def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
     """The open testbed: every instrument connected and identified."""
     from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError, bind
-    from lightrig.harness.bench.lease import Lease, LeaseConflictError
-    from lightrig.harness.bench.saved_state import state_folder
-    from lightrig.harness.plugin.ending import LAB_ERROR
+    from lightrig.harness.bench.lab_folder import LabFolderError
+    from lightrig.harness.bench.lease import LeaseConflictError
+    from lightrig.harness.bench.settings import SavedInstruments
+    from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
+    from lightrig.testbeds import LightrigError
 
     testbed = lightrig_testbed
     mode: Mode = pytestconfig.option.instruments
-    lease: Lease | None = None
+    purpose = f"run {pytestconfig.stash[RUN].name} of testbed {testbed.name}"
     try:
-        bound = bind(testbed, mode, pytestconfig.getoption("seed"))
+        bound = bind(testbed, mode, pytestconfig.getoption("seed"), purpose)
     except UnsupportedHostError as error:
         pytest.skip(str(error))
-    except LabUnavailableError as error:
+    except (LabUnavailableError, LeaseConflictError, LabFolderError) as error:
         pytest.exit(str(error), LAB_ERROR)
-    if not bound.in_process:
-        try:
-            lease = Lease(testbed.name, state_folder())
-        except LeaseConflictError as error:
-            bound.close()
-            pytest.exit(str(error), LAB_ERROR)
+    settings = SavedInstruments(bound)
+    try:
+        settings.save()
+    except LightrigError as error:
+        bound.close()
+        pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
     for note in (*testbed.notes, *bound.notes):
         pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound
+    restore_loudly(pytestconfig, testbed.name, lambda notify: settings.restore(notify=notify))
     del pytestconfig.stash[BENCHES][testbed.name]
     bound.close()
-    if lease is not None:
-        lease.release()
 
 
 @pytest.fixture(scope="session")
-def fabric(bench: Bench) -> Iterator[Fabric]:
+def fabric(bench: Bench, pytestconfig: pytest.Config) -> Iterator[Fabric]:
     """Applies plans; puts the switches back as they were found."""
     from lightrig.harness.bench import Fabric
-    from lightrig.harness.bench.saved_state import SavedState, state_folder
-    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.harness.bench.saved_state import SavedStateError, StateConflictError
+    from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
 
-    found = None if bench.in_process else SavedState(bench.testbed.name, state_folder())
-    fabric = Fabric(bench, found)
+    fabric = Fabric(bench)
+    if not bench.in_process:
+        try:
+            fabric.save_initial_state()
+        except (SavedStateError, StateConflictError) as error:
+            pytest.exit(str(error), LAB_ERROR)
     yield fabric
-    with uninterrupted():
-        fabric.restore()
+    restore_loudly(pytestconfig, bench.testbed.name, lambda notify: fabric.restore(notify=notify))
 
 
 @pytest.fixture(scope="session")

@@ -27,11 +27,13 @@ class ObservedRun(Run):
     """A run that tells `observers` of all rows, once the journal has them.
 
     `finishes` are told of tests that have ended, `judges` of verdicts, `notes` of what a person
-    should know; `report_notes` are the sentences that the report shows, by testbed.
+    should know, `failed_restores` of what is not as it was found; `report_notes` are the sentences
+    that the report shows, by testbed.
     """
 
     observers: tuple[Observer, ...] = ()
     finishes: tuple[Finish, ...] = ()
+    failed_restores: tuple[Note, ...] = ()
     judges: tuple[Judge, ...] = ()
     notes: tuple[Note, ...] = ()
 
@@ -40,6 +42,7 @@ class ObservedRun(Run):
     ) -> None:
         super().__init__(results, header, location)
         self.report_notes: dict[str, list[str]] = {}
+        self.failures_to_restore: list[str] = []
 
     def recorder(
         self, bench: Bench, test: str, conditions: Mapping[str, Scalar]
@@ -80,3 +83,9 @@ class ObservedRun(Run):
             self.report_notes.setdefault(testbed, []).append(sentence)
         for note in self.notes:
             note(testbed, sentence)
+
+    def not_restored(self, testbed: str, problem: str) -> None:
+        """Keep that instruments of a testbed are not as they were found, and tell of it."""
+        self.failures_to_restore.append(problem)
+        for observer in self.failed_restores:
+            observer(testbed, problem)

@@ -20,7 +20,7 @@ from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
 from lightrig.harness.report.markup import text
-from lightrig.harness.report.run_page import TITLE, Results, document
+from lightrig.harness.report.run_page import TITLE, Results, banner, document
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
 
@@ -114,6 +114,7 @@ class Page:
             for file in self._config.getoption("css")
         )
         results = Results(counts, json.dumps(report.data), added)
+        body = banner(self._run.failures_to_restore) + body
         page = document(report.title, about, body, results, css)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")
@@ -123,4 +124,5 @@ class Page:
         """Write the page, from the journal if pytest-html could not; raises `OSError`."""
         self._replace()
         if self.path is not None and not self._written:
-            write_page(self._run.record(), self._described, self.path)
+            failures = self._run.failures_to_restore
+            write_page(self._run.record(), self._described, self.path, failures)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import uninterrupted
 from lightrig.harness.plugin.events import Events
@@ -154,6 +155,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         try:
             return (yield)
         finally:
+            if run.failures_to_restore:
+                session.exitstatus = NOT_AS_FOUND
             _leave(session.config, run, int(session.exitstatus))
 
 
@@ -170,6 +173,8 @@ def _summary(session: pytest.Session, run: ObservedRun) -> dict[str, Any]:
     summary: dict[str, Any] = {"exit": int(session.exitstatus), "tests": session.testscollected}
     if ENDED in stash:
         summary["ended"] = stash[ENDED]
+    if run.failures_to_restore:
+        summary["not_restored"] = run.failures_to_restore
     if run.report_notes:
         summary["notes"] = run.report_notes
     if stash[DESELECTED]:
@@ -225,6 +230,8 @@ def _show(config: pytest.Config, reporter: Any) -> None:
         reporter.write_line(not_applicable(testbed, reasons))
     for test, why in config.stash[OUTCOMES].inconclusive.items():
         reporter.write_line(f"INCONCLUSIVE {test} - {why}", yellow=True)
+    for problem in run.failures_to_restore:
+        reporter.write_line(problem, red=True, bold=True)
     if page.path is not None and page.path.exists():
         reporter.write_line(f"report   {page.path}")
     reporter.write_line(f"journal  {run.folder / 'journal.jsonl'}")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _INPUT = "lightrig_run"
 _OUTPUT = "lightrig_deselected"
+_NOT_RESTORED = "lightrig_not_restored"
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -51,8 +52,10 @@ class WorkerRun:
         given: Any = config
         folder, night = given.workerinput[_INPUT]
         self.folder = Path(folder)
+        self.name = self.folder.name
         self._journal = open_part(self.folder, given.workerinput["workerid"], night)
         self._shown: list[dict[str, Any]] = []
+        self._not_restored: list[tuple[str, str]] = []
 
     def recorder(
         self, bench: Bench, test: str, conditions: Mapping[str, Scalar]
@@ -70,6 +73,10 @@ class WorkerRun:
         """Keep a sentence for the test's next report."""
         self._shown.append({"testbed": testbed, "note": sentence, "in_report": in_report})
 
+    def not_restored(self, testbed: str, problem: str) -> None:
+        """Keep what is not as it was found for the end of the worker."""
+        self._not_restored.append((testbed, problem))
+
     def shown(self) -> list[dict[str, Any]]:
         """Verdicts and sentences since the last call, as plain values."""
         found, self._shown = self._shown, []
@@ -77,10 +84,14 @@ class WorkerRun:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send what was deselected to the main process."""
+        """Send what was deselected, and what was not restored, to the main process.
+
+        Last: pytest's own hook may still take fixtures down, which restores.
+        """
         given: Any = session.config
         found = session.config.stash[DESELECTED]
         given.workeroutput[_OUTPUT] = {name: dict(each) for name, each in found.items()}
+        given.workeroutput[_NOT_RESTORED] = self._not_restored
 
 
 def show(run: ObservedRun, shown: Sequence[Mapping[str, Any]]) -> None:
@@ -138,6 +149,8 @@ class MainProcess:
     def pytest_testnodedown(self, node: Any) -> None:
         """Take over the rest, and what the worker has deselected: all collect the same tests."""
         self._take_over(node)
+        for testbed, problem in getattr(node, "workeroutput", {}).get(_NOT_RESTORED, ()):
+            self._run.not_restored(testbed, problem)
         found = getattr(node, "workeroutput", {}).get(_OUTPUT)
         if found is not None:
             reasons = {name: Counter(each) for name, each in found.items()}

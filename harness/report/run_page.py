@@ -13,7 +13,7 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -231,11 +231,22 @@ def _warnings(record: RunRecord, run: RunFrame) -> str:
 # ------------------------------------------------------------------- from a journal alone
 
 
-def write_page(record: RunRecord, testbeds: Mapping[str, Testbed], path: Path) -> None:
+def banner(not_restored: Sequence[str]) -> str:
+    """Return the part of a page that says which instruments are not as they were found."""
+    return "".join(f'<p class="lr-warn" role="alert">{text(each)}</p>' for each in not_restored)
+
+
+def write_page(
+    record: RunRecord,
+    testbeds: Mapping[str, Testbed],
+    path: Path,
+    not_restored: Sequence[str] | None = None,
+) -> None:
     """Write the page of `record` to `path`: what was measured, and every test that has ended.
 
     testbeds: the descriptions, by the names that the record uses; one that is missing is said
-    on the page. The file appears whole or not at all. Raises `OSError` if it cannot be written.
+    on the page. not_restored: what is not as it was found, by default as the record's summary
+    says. The file appears whole or not at all. Raises `OSError` if it cannot be written.
     """
     run = collect(record)
     cards = card_ids(testbeds, run)
@@ -249,7 +260,10 @@ def write_page(record: RunRecord, testbeds: Mapping[str, Testbed], path: Path) -
     counts = Counter(test.outcome for test in record.tests)
     results = Results(counts, json.dumps({"tests": tests, "environment": {}}), more)
     about = f"run {text(record.header.get('run', '?'))}, made from its journal"
-    page = document(TITLE, about, sections(record, testbeds, run), results)
+    if not_restored is None:
+        not_restored = (record.summary or {}).get("not_restored", ())
+    body = banner(not_restored) + sections(record, testbeds, run)
+    page = document(TITLE, about, body, results)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     draft.write_text(page, encoding="utf-8", errors="replace")
     draft.replace(path)

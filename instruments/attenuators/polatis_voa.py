@@ -1,7 +1,8 @@
 """The variable attenuators at the egress ports of a HUBER+SUHNER Polatis."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from lightrig.instruments.clock import Clock
@@ -77,6 +78,8 @@ class PolatisVoa(Instrument):
         egress = self._egress(channel)
         if not decibel >= 0:
             raise self._refused(f"{decibel:g} dB is no attenuation", channel)
+        if self.on_setting is not None:
+            self.on_setting(f"attenuation {channel}", decibel)
         self._switch.set_attenuation(egress, decibel)
         self.clock.sleep(self.settling)
 
@@ -86,22 +89,44 @@ class PolatisVoa(Instrument):
 
     def set_shutter(self, channel: int, *, is_open: bool) -> None:
         """Open or close the shutter."""
+        if self.on_setting is not None:
+            self.on_setting(f"shutter {channel}", is_open)
         self._switch.set_shutters([self._egress(channel)], is_open=is_open)
 
     def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
         """Read attenuation and shutter of `channels`; calling the result restores them."""
-        found = {channel: self.attenuation(channel) for channel in channels}
-        shutters = dict(self._switch.shutters([self._egress(channel) for channel in channels]))
+        return partial(self.restore_settings, self.read_settings(channels))
 
-        def restore() -> None:
-            for channel, decibel in found.items():
-                if self.attenuation(channel) != decibel:
-                    self.set_attenuation(channel, decibel)
-            for egress, is_open in self._switch.shutters(list(shutters)).items():
-                if is_open != shutters[egress]:
-                    self._switch.set_shutters([egress], is_open=shutters[egress])
+    def read_settings(self, channels: Sequence[int]) -> Mapping[str, float]:
+        """Return attenuation and shutter of `channels`, such as `shutter 2`."""
+        egresses = {channel: self._egress(channel) for channel in channels}
+        shutters = self._switch.shutters(list(egresses.values()))
+        found: dict[str, float] = {}
+        for channel, egress in egresses.items():
+            found[f"attenuation {channel}"] = self.attenuation(channel)
+            found[f"shutter {channel}"] = shutters[egress]
+        return found
 
-        return restore
+    def restore_settings(self, settings: Mapping[str, float]) -> None:
+        """Set what differs: shutters are closed first and opened last."""
+        shutters = {name: bool(v) for name, v in settings.items() if name.startswith("shutter")}
+        self._restore_shutters({name: v for name, v in shutters.items() if not v})
+        for name, decibel in settings.items():
+            kind, _, number = name.partition(" ")
+            if kind == "attenuation" and self.attenuation(int(number)) != decibel:
+                self.set_attenuation(int(number), decibel)
+        self._restore_shutters({name: v for name, v in shutters.items() if v})
+
+    def same_setting(self, name: str, first: float, second: float) -> bool:
+        """Whether two values of a setting are equal: the switch reports what it was told."""
+        return first == second
+
+    def _restore_shutters(self, wanted: Mapping[str, bool]) -> None:
+        for name, is_open in wanted.items():
+            channel = int(name.partition(" ")[2])
+            egress = self._egress(channel)
+            if self._switch.shutters([egress])[egress] != is_open:
+                self.set_shutter(channel, is_open=is_open)
 
     def _egress(self, channel: int) -> int:
         if not self._ports:

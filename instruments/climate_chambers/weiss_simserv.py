@@ -1,7 +1,8 @@
 """Weiss Technik and Vötsch climate chambers over the SIMSERV protocol."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
@@ -13,6 +14,7 @@ _SEPARATOR = "¶"
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _TOLERANCE = 0.05
 _ALARM = 8
+_SET_POINT_NAME, _RUNS_NAME = "temperature 1", "running 1"
 
 _INFO, _STATUS = 99997, 10012
 _SET, _SET_POINT, _ACTUAL = 11001, 11002, 11004
@@ -83,8 +85,8 @@ class WeissSimserv(QueryInstrument):
                 f"{celsius:g} °C is outside its limits, {least:g} to {greatest:g} °C",
                 "these are the limits that are set at its panel",
             )
-        self._command(_SET, 1, f"{celsius:.1f}")
-        self._command(_MANUAL, 1, 1)
+        self._set_point(celsius)
+        self._set_running(True)
         found = self._number(_SET_POINT, 1)
         if abs(found - celsius) > _TOLERANCE:
             raise self._not_done(f"acknowledged, but its set point is {found:g} °C")
@@ -99,19 +101,39 @@ class WeissSimserv(QueryInstrument):
         return self._number(_ACTUAL, 1)
 
     def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
-        """Read the set point and whether the chamber runs; calling the result restores both.
+        """Read the set point and whether the chamber runs; calling the result restores both."""
+        return partial(self.restore_settings, self.read_settings(channels))
 
-        It does not wait until the chamber has reached the temperature.
+    def read_settings(self, channels: Sequence[int]) -> Mapping[str, float]:
+        """Return the set point in degrees Celsius, and whether the chamber runs."""
+        return {_SET_POINT_NAME: self._number(_SET_POINT, 1), _RUNS_NAME: self._runs()}
+
+    def restore_settings(self, settings: Mapping[str, float]) -> None:
+        """Set what differs; does not wait until the chamber has reached the temperature.
+
+        A chamber that is to stand still is stopped first.
         """
-        found, ran = self._number(_SET_POINT, 1), self._runs()
+        runs, celsius = bool(settings[_RUNS_NAME]), settings[_SET_POINT_NAME]
+        if not runs and self._runs():
+            self._set_running(False)
+        if not self.same_setting(_SET_POINT_NAME, self._number(_SET_POINT, 1), celsius):
+            self._set_point(celsius)
+        if runs and not self._runs():
+            self._set_running(True)
 
-        def restore() -> None:
-            if abs(self._number(_SET_POINT, 1) - found) > _TOLERANCE:
-                self._command(_SET, 1, f"{found:.1f}")
-            if self._runs() != ran:
-                self._command(_MANUAL, 1, int(ran))
+    def same_setting(self, name: str, first: float, second: float) -> bool:
+        """Whether two values of a setting are the same within the chamber's resolution."""
+        return abs(first - second) <= (_TOLERANCE if name == _SET_POINT_NAME else 0)
 
-        return restore
+    def _set_point(self, celsius: float) -> None:
+        if self.on_setting is not None:
+            self.on_setting(_SET_POINT_NAME, celsius)
+        self._command(_SET, 1, f"{celsius:.1f}")
+
+    def _set_running(self, runs: bool) -> None:
+        if self.on_setting is not None:
+            self.on_setting(_RUNS_NAME, runs)
+        self._command(_MANUAL, 1, int(runs))
 
     def _runs(self) -> bool:
         text = self._command(_RUNS, 1)

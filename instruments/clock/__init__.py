@@ -114,6 +114,14 @@ def wall_time() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
+def boot_time() -> int:
+    """Return nanoseconds since the machine was started, a suspension included.
+
+    For promises between hosts: `Clock.now` may stand still while the machine is suspended.
+    """
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 # ------------------------------------------------------------------------------ system
 
 

@@ -128,8 +128,10 @@ class Instrument:
         wire_facts: what the driver relies on, confirmed by a source or not; `lightrig doctor`
             lists those that are not.
         sessions: the sessions with the instrument; they connect when first used.
+        on_setting: called with the name of a setting and its value before it is set, if stated.
     """
 
+    on_setting: Callable[[str, float], None] | None = None
     schemes: ClassVar[Collection[str]] = ()
     shared_options: ClassVar[Collection[str]] = ()
     options: ClassVar[Collection[str]] = ()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 from lightrig.instruments.clock import Clock, Span
@@ -229,6 +230,10 @@ class Setting(Generic[V]):
         self.gates_light = gates_light
         self.read = read
         self.check = check
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.removesuffix("_setting")
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -270,6 +275,8 @@ class BoundSetting(Generic[V]):
         else:
             argument = setting.argument.format(value)
         command = f"{node} {','.join(filter(None, (selector, argument)))}"
+        if driver.on_setting is not None:
+            driver.on_setting(self.key(channel), value)
         driver.write(command, setting.timeout)
         driver.settled(channel, command)
         if setting.verified and not self.same(found := self.get(channel), value):
@@ -285,6 +292,12 @@ class BoundSetting(Generic[V]):
     def same(self, first: V, second: V) -> bool:
         """Whether two values differ by no more than the setting's tolerance."""
         return abs(first - second) <= self.setting.tolerance
+
+    def key(self, channel: int) -> str:
+        """Return the name of the setting; channels that share it have the same."""
+        node = self.node(channel)
+        channels = self._driver.channels or (channel,)
+        return f"{self.setting.name} {next(each for each in channels if self.node(each) == node)}"
 
     def node(self, channel: int) -> str:
         """Return the command without its value; the same for channels that share the setting."""
@@ -304,27 +317,45 @@ class RestorableScpiInstrument(ScpiInstrument):
     """A SCPI instrument whose declared settings can be saved and restored."""
 
     def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
-        """Read every declared setting of `channels`; calling the result restores them.
+        """Read every declared setting of `channels`; calling the result restores them."""
+        return partial(self.restore_settings, self.read_settings(channels))
 
-        Only what differs then is set. What gates light is switched off first and on last.
-        """
-        saved: dict[str, tuple[BoundSetting[Any], int, Any]] = {}
+    def read_settings(self, channels: Sequence[int]) -> Mapping[str, float]:
+        """Return every declared setting of `channels` by name, such as `emission 1`."""
+        found: dict[str, float] = {}
         for channel in channels:
             for setting in self.settings():
-                if (node := setting.node(channel)) not in saved:
-                    saved[node] = (setting, channel, setting.get(channel))
+                if (key := setting.key(channel)) not in found:
+                    found[key] = setting.get(channel)
+        return found
 
-        def restore() -> None:
-            gates = [entry for entry in saved.values() if entry[0].setting.gates_light]
-            ungated = [entry for entry in saved.values() if not entry[0].setting.gates_light]
-            closed = [entry for entry in gates if not entry[2]]
-            opened = [entry for entry in gates if entry[2]]
-            for setting, channel, value in (*closed, *ungated, *opened):
-                if not setting.same(setting.get(channel), value):
-                    setting.set(value, channel)
-            self.restored()
+    def restore_settings(self, settings: Mapping[str, float]) -> None:
+        """Set what differs from `settings`; what gates light is off first and on last.
 
-        return restore
+        Raises `DeniedError` for a setting that the driver does not declare.
+        """
+        gates: list[tuple[BoundSetting[Any], int, float]] = []
+        ungated: list[tuple[BoundSetting[Any], int, float]] = []
+        for name, value in settings.items():
+            setting, channel = self._setting(name)
+            (gates if setting.setting.gates_light else ungated).append((setting, channel, value))
+        closed = [entry for entry in gates if not entry[2]]
+        opened = [entry for entry in gates if entry[2]]
+        for setting, channel, value in (*closed, *ungated, *opened):
+            if not setting.same(setting.get(channel), value):
+                setting.set(value, channel)
+        self.restored()
+
+    def same_setting(self, name: str, first: float, second: float) -> bool:
+        """Whether two values of a setting differ by no more than its tolerance."""
+        return self._setting(name)[0].same(first, second)
+
+    def _setting(self, name: str) -> tuple[BoundSetting[Any], int]:
+        kind, _, channel = name.rpartition(" ")
+        for setting in self.settings():
+            if setting.setting.name == kind and channel.isdecimal():
+                return setting, int(channel)
+        raise self.refused(f"no setting {name!r}", "another version of Lightrig has saved it")
 
     def settings(self) -> list[BoundSetting[Any]]:
         """Return the settings that the driver declares, in the order of their declaration."""

@@ -118,7 +118,7 @@ class ServedLab:
         return {
             **os.environ,
             "HOME": str(self.folder),
-            "XDG_STATE_HOME": str(self.folder / "state"),
+            "LIGHTRIG_STATE": str(self.folder / "state"),
             "LAB_OCS": ":".join(self.login),
             "LAB_SERVER": ":".join(self.login),
         }

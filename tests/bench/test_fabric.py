@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.fabric import ForeignPortError
-from lightrig.harness.bench.saved_state import SavedState
+from lightrig.harness.bench.fabric import ForeignChangeError, ForeignPortError
+from lightrig.harness.bench.lease import Lease, LeaseLostError
+from lightrig.harness.bench.restoring import NotRestoredError
+from lightrig.harness.bench.saved_state import SavedCircuits, SavedStates, StateConflictError
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.errors import DeniedError, InstrumentError, NotDoneError
+from lightrig.instruments.core.errors import InstrumentError, NotDoneError
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
 from lightrig.instruments.simulated.world import world
-from lightrig.testbeds import Circuit, LightrigError, Plan, load
+from lightrig.testbeds import Circuit, Plan, load
 
 
 class Behaviour:
@@ -77,13 +80,18 @@ def switch(bench: Bench, behaviour: Behaviour) -> Any:
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> SavedState:
-    return SavedState("lab", tmp_path)
+def saved(tmp_path: Path) -> SavedStates:
+    return SavedStates(tmp_path)
 
 
 @pytest.fixture
-def fabric(bench: Bench, switch: Any, saved: SavedState) -> Fabric:
+def fabric(bench: Bench, switch: Any, saved: SavedStates) -> Fabric:
     return Fabric(bench, saved)
+
+
+def found(saved: SavedStates) -> dict[str, frozenset[Circuit]]:
+    """Return the saved circuits by switch."""
+    return {state.origin.instrument: state.found for state in saved.all()}  # type: ignore[misc]
 
 
 def plan(*texts: str) -> Plan:
@@ -100,16 +108,16 @@ def sent(switch: Any) -> Iterator[list[str]]:
     commands += [piece.text.partition(":")[0] for piece in pieces if piece.direction == ">"]
 
 
-def test_plan_is_applied_and_restored(fabric: Fabric, switch: Any, saved: SavedState) -> None:
+def test_plan_is_applied_and_restored(fabric: Fabric, switch: Any, saved: SavedStates) -> None:
     fabric.apply(fabric.plans["straight"])
     assert switch.circuits() == STRAIGHT | FOREIGN
-    assert saved.read() == {"ocs": LEFT}
+    assert found(saved) == {"ocs": LEFT}
     fabric.apply(fabric.plans["crossed"])
     assert switch.circuits() == CROSSED | FOREIGN
-    assert saved.read() == {"ocs": LEFT}
+    assert found(saved) == {"ocs": LEFT}
     fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert saved.read() is None
+    assert not list(saved.all())
 
 
 def test_second_application_only_reads(fabric: Fabric, switch: Any) -> None:
@@ -131,11 +139,11 @@ def test_only_differences_are_sent(fabric: Fabric, switch: Any) -> None:
     assert change.add == circuits("2>10")
 
 
-def test_preparing_changes_nothing(fabric: Fabric, switch: Any, saved: SavedState) -> None:
+def test_preparing_changes_nothing(fabric: Fabric, switch: Any, saved: SavedStates) -> None:
     with sent(switch) as commands:
         fabric.prepare(fabric.plans["straight"])
     assert set(commands) == {"RTRV-PATCH"}
-    assert saved.read() == {"ocs": LEFT}
+    assert found(saved) == {"ocs": LEFT}
 
 
 def test_nothing_applied_nothing_restored(fabric: Fabric, switch: Any) -> None:
@@ -200,19 +208,19 @@ def test_a_circuit_that_was_to_be_kept_and_is_gone_raises_not_done_error(
 
 
 def test_failed_restore_keeps_the_saved_state(
-    bench: Bench, fabric: Fabric, switch: Any, behaviour: Behaviour, saved: SavedState
+    bench: Bench, fabric: Fabric, switch: Any, behaviour: Behaviour, saved: SavedStates
 ) -> None:
     fabric.apply(fabric.plans["straight"])
     behaviour.refuses_after = 0
-    with pytest.raises(DeniedError, match="Optics failure"):
+    with pytest.raises(NotRestoredError, match=r"NOT as found: ocs; run `lightrig restore .*lab"):
         fabric.restore()
-    assert saved.read() == {"ocs": LEFT}
+    assert found(saved) == {"ocs": LEFT}
     behaviour.refuses_after = None
     later = Fabric(bench, saved)
     later.apply(later.plans["crossed"])
     later.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert saved.read() is None
+    assert not list(saved.all())
 
 
 def test_restore_after_a_refusal(fabric: Fabric, switch: Any, behaviour: Behaviour) -> None:
@@ -231,26 +239,16 @@ def test_restore_after_an_interrupt(fabric: Fabric, switch: Any) -> None:
     assert switch.circuits() == LEFT | FOREIGN
 
 
-def test_restore_of_the_state_of_a_killed_run(bench: Bench, switch: Any, saved: SavedState) -> None:
+def test_restore_of_the_state_of_a_killed_run(
+    bench: Bench, switch: Any, saved: SavedStates
+) -> None:
     killed = Fabric(bench, saved)
     killed.apply(killed.plans["straight"])
     after = Fabric(bench, saved)
     after.apply(after.plans["crossed"])
     after.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert saved.read() is None
-
-
-def test_saved_state_of_an_unknown_switch_is_refused(
-    bench: Bench, switch: Any, saved: SavedState
-) -> None:
-    saved.save({"ocs": LEFT, "gone": circuits("1>9")})
-    fabric = Fabric(bench, saved)
-    fabric.apply(fabric.plans["straight"])
-    with pytest.raises(LightrigError, match="gone"):
-        fabric.restore()
-    assert switch.circuits() == LEFT | FOREIGN
-    assert saved.read() is not None
+    assert not list(saved.all())
 
 
 def test_moves_alternate(fabric: Fabric) -> None:
@@ -288,9 +286,119 @@ def test_any_sequence_of_plans_is_restored(
     behaviour.falsely_acknowledges, behaviour.refuses_after = False, None
     switch: Any = bench.switches["ocs"]
     set_circuits(switch, left | foreign)
-    fabric = Fabric(bench, SavedState("lab", tmp_path_factory.mktemp("state")))
+    fabric = Fabric(bench, SavedStates(tmp_path_factory.mktemp("state")))
     for wanted in plans:
         fabric.apply(Plan("drawn", {"ocs": wanted}))
         assert switch.circuits() == wanted | foreign
     fabric.restore()
     assert switch.circuits() == left | foreign
+
+
+def test_restoring_is_tried_again_until_the_switch_answers(
+    fabric: Fabric, switch: Any, behaviour: Behaviour, saved: SavedStates
+) -> None:
+    fabric.apply(fabric.plans["straight"])
+    behaviour.falsely_acknowledges = True
+    sentences: list[str] = []
+
+    def heal(sentence: str) -> None:
+        sentences.append(sentence)
+        behaviour.falsely_acknowledges = len(sentences) < 3
+
+    fabric.restore(notify=heal)
+    assert len(sentences) == 3
+    assert "not restored yet, tried for " in sentences[0]
+    assert switch.circuits() == LEFT | FOREIGN
+    assert not list(saved.all())
+
+
+def test_restoring_ends_after_the_stated_time(
+    bench: Bench, fabric: Fabric, switch: Any, behaviour: Behaviour, saved: SavedStates
+) -> None:
+    fabric.apply(fabric.plans["straight"])
+    behaviour.falsely_acknowledges = True
+    began = bench.clock.now()
+    with pytest.raises(NotRestoredError, match="acknowledged the change") as failed:
+        fabric.restore(keep_trying=60_000_000_000)
+    assert 60_000_000_000 <= bench.clock.now() - began < 70_000_000_000
+    assert failed.value.failures.keys() == {"ocs"}
+    assert found(saved) == {"ocs": LEFT}
+
+
+def test_circuits_that_somebody_made_after_a_kill_stop_the_next_run(
+    bench: Bench, switch: Any, saved: SavedStates
+) -> None:
+    killed = Fabric(bench, saved)
+    killed.apply(killed.plans["straight"])
+    by_hand = circuits("2>9", "3>12")
+    set_circuits(switch, by_hand | FOREIGN)
+    with pytest.raises(StateConflictError) as conflict:
+        Fabric(bench, saved).apply(killed.plans["crossed"])
+    text = str(conflict.value)
+    assert "2>9, 3>12 made by somebody else" in text
+    assert "found     1>9, 2>12, 3>11" in text
+    assert "--force restores what was found, --forget keeps what is there now" in text
+    assert switch.circuits() == by_hand | FOREIGN
+    assert found(saved) == {"ocs": LEFT}
+    forced = Fabric(bench, saved)
+    forced.save_initial_state(force=True)
+    with pytest.raises(NotRestoredError, match="2>9, 3>12 made by somebody else"):
+        forced.restore()
+    forced.restore(force=True)
+    assert switch.circuits() == LEFT | FOREIGN
+
+
+def test_a_run_that_was_killed_amid_a_change_has_left_only_its_own_circuits(
+    bench: Bench, switch: Any, saved: SavedStates
+) -> None:
+    killed = Fabric(bench, saved)
+    killed.apply(killed.plans["straight"])
+    killed.prepare(killed.plans["crossed"])
+    kept = STRAIGHT & CROSSED
+    for reached in (STRAIGHT, kept, kept | set(list(CROSSED)[:2]), CROSSED):
+        set_circuits(switch, reached | FOREIGN)
+        Fabric(bench, saved).save_initial_state()
+
+
+def test_another_cabling_stops_a_restore(
+    bench: Bench, switch: Any, saved: SavedStates, tmp_path: Path
+) -> None:
+    killed = Fabric(bench, saved)
+    killed.apply(killed.plans["straight"])
+    (state,) = saved.all()
+    assert isinstance(state, SavedCircuits)
+    moved = {**state.cabling, "2": "server1.nic0.p1", "6": "server2.nic0"}
+    saved.save(replace(state, cabling=moved))
+    with pytest.raises(StateConflictError, match="recabled since: port 2, 6"):
+        Fabric(bench, saved).save_initial_state()
+
+
+def test_a_circuit_that_somebody_makes_during_a_run_is_reported_once(
+    fabric: Fabric, switch: Any
+) -> None:
+    fabric.apply(fabric.plans["straight"])
+    set_circuits(switch, circuits("1>9", "2>12", "3>11") | FOREIGN)
+    with pytest.raises(ForeignChangeError, match=r"ocs: 1>9, 3>11 made; ocs: 1>11, 3>9, 4>10 rem"):
+        fabric.apply(fabric.plans["crossed"])
+    assert switch.circuits() == LEFT | FOREIGN
+    fabric.apply(fabric.plans["crossed"])
+    fabric.restore()
+    assert switch.circuits() == LEFT | FOREIGN
+
+
+def test_a_lost_lease_ends_every_change_and_the_restore(
+    bench: Bench, fabric: Fabric, switch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lost(Lease):
+        def check(self) -> None:
+            raise LeaseLostError("lost")
+
+    fabric.apply(fabric.plans["straight"])
+    monkeypatch.setattr(bench, "lease", Lost([], "a test"))
+    with pytest.raises(LeaseLostError):
+        fabric.apply(fabric.plans["crossed"])
+    with pytest.raises(LeaseLostError):
+        fabric.restore()
+    assert switch.circuits() == STRAIGHT | FOREIGN
+    monkeypatch.setattr(bench, "lease", None)
+    fabric.restore()

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BIND = """
 import sys
-from lightrig.harness.bench import Fabric, LabUnavailableError, bind, bind_switches
+from lightrig.harness.bench import Fabric, LabUnavailableError, bind, bind_only
 import lightrig.harness.doctor
 import lightrig.harness.measure
 import lightrig.harness.plugin.collection
@@ -17,7 +17,10 @@ import lightrig.harness.plugin.fixtures
 import lightrig.harness.plugin.session
 from lightrig.testbeds import load
 
-for opening in (lambda found: bind(found, "hardware"), bind_switches):
+for opening in (
+    lambda found: bind(found, "hardware"),
+    lambda found: bind_only(found, {*found.optical_switches}, "a test"),
+):
     try:
         opening(load(sys.argv[1]))
     except LabUnavailableError as error:

@@ -1,95 +1,79 @@
-"""After a kill the lease has ended and the saved state is still there."""
+"""A saved state knows what it was read from, is never overwritten, and is checked when read."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench.served_lab import circuits
-from real_time import over_soon
 
-from lightrig.harness.bench.lease import Lease, LeaseConflictError
+from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.saved_state import (
-    SavedState,
+    Origin,
+    SavedCircuits,
+    SavedSettings,
     SavedStateError,
-    state_folder,
+    SavedStates,
 )
 
-HOLD = """
-import sys
-from pathlib import Path
-from lightrig.harness.bench.lease import Lease
-lease = Lease("lab", Path(sys.argv[1]))
-print("leased", flush=True)
-sys.stdin.read()
-"""
+ORIGIN = Origin(
+    *("Polatis serial 1", "ocs", "Polatis, serial 1", "tl1://ocs.lab", "lab", "/lab.yaml"),
+    *("run 1", "ann", "gate", "2026-03-14 02:00:00 UTC"),
+)
+FOUND = circuits("2>12", "1>9")
+STATE = SavedCircuits(ORIGIN, FOUND, {"1": "server0.nic0"}, FOUND, FOUND)
+SETTINGS = SavedSettings(ORIGIN, {"emission 1": False, "power 1": -3.5})
 
 
-def holder(folder: Path) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "leased\n"
-    return process
+def test_a_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    states = SavedStates(tmp_path / "made" / "anew")
+    states.save(STATE)
+    states.save(SETTINGS)
+    assert states.circuits(ORIGIN.key) == STATE
+    assert states.settings(ORIGIN.key, "ocs") == SETTINGS
+    assert list(states.all()) in ([STATE, SETTINGS], [SETTINGS, STATE])
+    changing = STATE.changing(FOUND, circuits("3>10"))
+    states.save(changing, durable=False)
+    assert states.circuits(ORIGIN.key) == changing
+    for state in (STATE, SETTINGS, STATE):
+        states.clear(state)
+    assert not list((tmp_path / "made" / "anew").iterdir())
 
 
-def test_lease_is_exclusive_and_ends_with_its_process(tmp_path: Path) -> None:
-    with holder(tmp_path) as process:
-        with pytest.raises(LeaseConflictError) as conflict:
-            Lease("lab", tmp_path)
-        assert str(conflict.value).startswith("testbed lab is in use by ")
-        assert f"process {process.pid}, since 20" in str(conflict.value)
-        Lease("another", tmp_path).release()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    lease = Lease("lab", tmp_path)
-    with over_soon(), pytest.raises(LeaseConflictError, match=f"process {os.getpid()}"):
-        Lease("lab", tmp_path)
-    lease.release()
-    Lease("lab", tmp_path).release()
+def test_states_of_other_instruments_are_others(tmp_path: Path) -> None:
+    states = SavedStates(tmp_path)
+    states.save(STATE)
+    assert states.circuits("Polatis serial 2") is None
+    assert states.settings(ORIGIN.key, "ocs") is None
+    other = replace(STATE, origin=replace(ORIGIN, key="Polatis serial 2"))
+    states.save(other)
+    assert states.circuits(ORIGIN.key) == STATE
 
 
-def test_lease_without_a_note_names_an_unknown_process(tmp_path: Path) -> None:
-    lease = Lease("lab", tmp_path)
-    (tmp_path / "lab.holder").unlink()
-    with pytest.raises(LeaseConflictError, match="an unknown process"):
-        Lease("lab", tmp_path)
-    lease.release()
+def test_circuits_of_a_change_that_was_begun_are_ours() -> None:
+    state = STATE.changing(circuits("1>9", "2>12"), circuits("1>9", "2>10"))
+    for present in (("1>9", "2>12"), ("1>9",), ("1>9", "2>10")):
+        assert not state.made_by_others(circuits(*present))
+        assert not state.removed_by_others(circuits(*present))
+    assert list(map(str, state.made_by_others(circuits("1>9", "3>11")))) == ["3>11"]
+    assert list(map(str, state.removed_by_others(circuits("2>10")))) == ["1>9"]
 
 
-def test_state_folder_follows_the_xdg_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert state_folder() == tmp_path / "lightrig"
-    monkeypatch.setenv("XDG_STATE_HOME", "")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert state_folder() == tmp_path / ".local" / "state" / "lightrig"
+def test_ports_with_another_fiber_are_recabled() -> None:
+    assert STATE.recabled({"1": "server0.nic0"}) == []
+    assert STATE.recabled({"1": "server1.nic0", "10": "a", "2": "b"}) == ["1", "2", "10"]
 
 
-def test_saved_state_is_not_overwritten_before_it_is_cleared(tmp_path: Path) -> None:
-    found = {"ocs": circuits("1>9", "2>12"), "other": frozenset()}
-    SavedState("lab", tmp_path / "made" / "anew").save(found)
-    again = SavedState("lab", tmp_path / "made" / "anew")
-    assert again.read() == found
-    again.save({"ocs": circuits("3>10")})
-    assert again.read() == found
-    again.clear()
-    assert again.read() is None
-    again.clear()
-    assert list((tmp_path / "made" / "anew").iterdir()) == []
+def test_the_last_two_values_of_a_setting_are_noted() -> None:
+    state = SETTINGS
+    for value in (1.0, 2.0, 3.0):
+        state = state.setting("power 1", value)
+    assert state.values == {"power 1": (2.0, 3.0)}
+    assert state.found == SETTINGS.found
+    assert state.changed
 
 
-def test_each_testbed_has_a_saved_state(tmp_path: Path) -> None:
-    SavedState("lab", tmp_path).save({"ocs": circuits("1>9")})
-    assert SavedState("other", tmp_path).read() is None
+WHOLE = {"lightrig state": 1}
 
 
 @pytest.mark.parametrize(
@@ -100,24 +84,47 @@ def test_each_testbed_has_a_saved_state(tmp_path: Path) -> None:
         b"null",
         b"[]",
         b"7",
-        b'"ocs"',
-        b'{"ocs": "1>9"}',
-        b'{"ocs": [1]}',
-        b'{"ocs": ["1-9"]}',
-        b'{"ocs": null}',
-        b'{"ocs": ["1>9"]',
+        b'{"lightrig state": 2}',
+        b'{"lightrig state": 1}',
+        b"[" * 100_000,
+        b'{"lightrig state": 1, "changed": "", "origin": 7}',
+        b'{"lightrig state": 1, "changed": "", "origin": {"key": "k"}}',
         b"\xff\xfe",
     ],
 )
-def test_damaged_file_raises_an_error_with_its_name(tmp_path: Path, damaged: bytes) -> None:
-    found = SavedState("lab", tmp_path)
-    found.path.write_bytes(damaged)
-    with pytest.raises(SavedStateError, match=r"lab\.found\.json is damaged"):
-        found.read()
-    assert found.path.read_bytes() == damaged
+def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, damaged: bytes) -> None:
+    states = SavedStates(tmp_path)
+    states.save(STATE)
+    path = states.path_of(STATE)
+    path.write_bytes(damaged)
+    with pytest.raises(SavedStateError, match=r"found\.json is damaged") as error:
+        states.circuits(ORIGIN.key)
+    assert "set the instrument by hand" in str(error.value)
+    with pytest.raises(SavedStateError):
+        list(states.all())
+    assert path.read_bytes() == damaged
 
 
-def test_saved_state_is_readable_json(tmp_path: Path) -> None:
-    found = SavedState("lab", tmp_path)
-    found.save({"ocs": circuits("2>12", "1>9")})
-    assert json.loads(found.path.read_text()) == {"ocs": ["1>9", "2>12"]}
+@pytest.mark.parametrize("name", ["found", "before", "after", "cabling", "origin", "changed"])
+@pytest.mark.parametrize("value", [None, 7, "1>9", ["1-9"], [1], {"a": "b"}, [None]])
+def test_a_field_of_another_kind_is_damage_or_harmless(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    states = SavedStates(tmp_path)
+    states.save(STATE)
+    path = states.path_of(STATE)
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    try:
+        state = states.circuits(ORIGIN.key)
+    except SavedStateError:
+        return
+    assert isinstance(state, SavedCircuits)
+    assert state.found == FOUND
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_before_anything_is_changed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabFolderError, match="LIGHTRIG_STATE"):
+        SavedStates(tmp_path / "file").save(STATE)

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lightrig.harness.bench.saved_state import SavedState
+from lightrig.harness.bench.saved_state import Origin, SavedCircuits, SavedStates
 from lightrig.harness.cli import COMMANDS
 from lightrig.harness.cli.app import application
 from lightrig.testbeds import Circuit
@@ -22,7 +22,7 @@ OPUS = str(ROOT / "testbeds" / "opus.yaml")
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
     return lambda *arguments: CliRunner().invoke(application(), arguments)
 
 
@@ -88,13 +88,43 @@ def test_restore_without_saved_state(run):
     assert "nothing to restore" in result.stdout
 
 
-def test_restore_without_the_lab_ends_with_status_3_and_saves_the_state(run, tmp_path):
-    stored = SavedState("opus", tmp_path / "state" / "lightrig")
-    stored.save({"ocs": frozenset({Circuit(1, 36)})})
-    result = run("restore", OPUS)
-    assert result.exit_code == 3
+@pytest.fixture
+def left(tmp_path):
+    """A state that a killed run of opus has left."""
+    found = frozenset({Circuit(1, 36)})
+    where = Origin("Polatis 1", "ocs", "Polatis 1", "tl1://ocs.invalid", "opus", *"frun", "2026")
+    states = SavedStates(tmp_path / "state")
+    states.save(SavedCircuits(where, found, {}, found, found))
+    return states
+
+
+def test_restore_without_the_lab_says_not_as_found_and_keeps_the_state(run, left):
+    result = run("restore", OPUS, "--keep-trying", "0")
+    assert result.exit_code == 6
     assert "ocs at tl1://ocs.invalid" in result.stderr
-    assert stored.read() == {"ocs": frozenset({Circuit(1, 36)})}
+    assert "NOT as found: ocs; run `lightrig restore" in result.stderr
+    assert len(list(left.all())) == 1
+
+
+def test_a_saved_state_is_shown_without_the_lab(run, left):
+    result = run("restore", OPUS, "--show")
+    assert result.exit_code == 0
+    assert "ocs: saved 2026 by u on n, r, from Polatis 1" in result.stdout
+    assert "now       it does not answer" in result.stdout
+    assert "1>36" in result.stdout
+
+
+def test_a_saved_state_is_forgotten_without_the_lab(run, left):
+    result = run("restore", OPUS, "--forget")
+    assert result.exit_code == 0
+    assert result.stdout == "ocs: 1 circuits forgotten, and left as it is\n"
+    assert not list(left.all())
+
+
+def test_only_one_of_show_force_and_forget(run):
+    result = run("restore", OPUS, "--force", "--forget")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def run(*arguments):
 
 
 def stored(lab):
-    return lab.folder / "state" / "lightrig" / "lab.found.json"
+    return list((lab.folder / "state").glob("*.found.json"))
 
 
 def test_a_plan_is_listed_by_circuit(tmp_path):
@@ -83,12 +83,12 @@ def test_a_plan_stands_until_it_is_restored(lab):
     assert lab.switch.circuits() == CROSSED | FOREIGN
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == LEFT | FOREIGN
-    assert not stored(lab).exists()
+    assert not stored(lab)
 
 
 def test_for_good_nothing_is_put_back(lab):
     assert run("apply", lab.file, "straight", "--no-restore").exit_code == 0
-    assert not stored(lab).exists()
+    assert not stored(lab)
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == STRAIGHT | FOREIGN
 
@@ -120,3 +120,45 @@ def test_a_switch_that_acknowledges_and_does_nothing_is_found_out(lab, monkeypat
     result = run("apply", lab.file, "straight")
     assert result.exit_code == 3
     assert "acknowledged the change, but is not in plan straight" in " ".join(result.stderr.split())
+
+
+def other_switch(lab, folder):
+    """A second lab of the same name, whose switch is another one."""
+    folder.mkdir()
+    return contextlib.closing(ServedLab(folder))
+
+
+def test_a_saved_state_is_never_applied_to_another_switch(lab, tmp_path, monkeypatch):
+    assert run("apply", lab.file, "straight").exit_code == 0
+    with other_switch(lab, tmp_path / "second") as second:
+        held = frozenset({Circuit(4, 9)})
+        set_circuits(second.switch, held)
+        text = second.file.read_text().replace("env:LAB_OCS", "env:LAB_OCS2")
+        second.file.write_text(text)
+        monkeypatch.setenv("LAB_OCS2", ":".join(second.login))
+        result = run("restore", second.file)
+        assert result.exit_code == 3
+        assert "ocs is not restored: it is another instrument" in result.stderr
+        assert lab.places["ocs"] in result.stderr
+        assert second.switch.circuits() == held
+    assert lab.switch.circuits() == STRAIGHT | FOREIGN
+    assert run("restore", lab.file).exit_code == 0
+    assert lab.switch.circuits() == LEFT | FOREIGN
+
+
+def test_circuits_made_by_hand_stop_a_restore_until_a_person_decides(lab):
+    assert run("apply", lab.file, "straight").exit_code == 0
+    by_hand = frozenset({Circuit(2, 9), Circuit(3, 12)}) | FOREIGN
+    set_circuits(lab.switch, by_hand)
+    result = run("restore", lab.file)
+    assert result.exit_code == 3
+    assert "2>9, 3>12 made by somebody else" in result.stderr
+    assert lab.switch.circuits() == by_hand
+    (shown,) = json.loads(run("restore", lab.file, "--show", "--json").stdout)
+    assert shown["circuits"] == sorted(map(str, LEFT))
+    assert shown["last_set"] == [str(circuit) for circuit in sorted(STRAIGHT)]
+    assert "2>9, 3>12 made by somebody else" in shown["differences"][0]
+    assert lab.switch.circuits() == by_hand
+    assert run("restore", lab.file, "--force").exit_code == 0
+    assert lab.switch.circuits() == LEFT | FOREIGN
+    assert not stored(lab)

@@ -48,7 +48,7 @@ simulation: {references: {uncertainty: 0 dB}}
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
     return lambda *arguments, **given: CliRunner().invoke(
         application(), list(map(str, arguments)), **given
     )

@@ -71,7 +71,7 @@ def checkout(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(checkout, tmp_path_factory):
     state = tmp_path_factory.mktemp("state")
-    environment = {**os.environ, "XDG_STATE_HOME": str(state), "COLUMNS": "200"}
+    environment = {**os.environ, "LIGHTRIG_STATE": str(state), "COLUMNS": "200"}
 
     def run(command, *more):
         program, *words = command.split()

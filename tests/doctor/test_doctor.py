@@ -150,7 +150,7 @@ def test_former_options_work_and_name_the_new_one(tmp_path: Path, old: str, new:
 def test_a_lab_that_does_not_answer_ends_with_status_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
     result = CliRunner().invoke(application(), ["doctor", str(lab(tmp_path)), "--json"])
     assert result.exit_code == 3
     assert {f["check"] for f in json.loads(result.stdout) if f["grade"] == "wrong"} == {"contact"}

@@ -84,7 +84,7 @@ def started(
     """
     clean = {k: v for k, v in (environment or os.environ).items() if not k.startswith("PYTEST")}
     if environment is None:
-        clean["XDG_STATE_HOME"] = str(results.parent / "state")
+        clean["LIGHTRIG_STATE"] = str(results.parent / "state")
     options = () if page else NO_PAGE
     run = Started([*map(str, arguments), *options], results, clean)
     try:

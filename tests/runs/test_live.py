@@ -98,7 +98,7 @@ def test_terminal_shows_what_runs(project: Path, tmp_path: Path) -> None:
     options = ("--results", tmp_path, "-p", "no:cacheprovider", *NO_PAGE)
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *map(str, command(project, *options))],
-        env={**os.environ, "COLUMNS": "150", "TERM": "xterm", "XDG_STATE_HOME": str(tmp_path)},
+        env={**os.environ, "COLUMNS": "150", "TERM": "xterm", "LIGHTRIG_STATE": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
@@ -186,7 +186,7 @@ def test_standard_output_is_events_alone(project: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        env={**os.environ, "LIGHTRIG_STATE": str(tmp_path)},
     )
     assert ended.returncode == 2, ended.stderr
     found = events(ended.stdout)
@@ -219,7 +219,7 @@ def test_listener_that_goes_away_does_not_end_the_run(project: Path, tmp_path: P
     arguments = [*map(str, command(project, "--json", "-")), *QUIET, "--results", str(tmp_path)]
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", *arguments],
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        env={**os.environ, "LIGHTRIG_STATE": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

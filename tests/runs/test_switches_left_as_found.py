@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
 
+from lightrig.testbeds import Circuit
+
 Start = Callable[..., Any]
 Until = Callable[[Callable[[], bool]], None]
 BETWEEN = ("suites/test_reconfiguration.py", "-k", "between")
@@ -61,13 +63,15 @@ def moving(lab: ServedLab, until: Until) -> Callable[[], None]:
     return wait
 
 
-def found(lab: ServedLab) -> Path:
-    return lab.folder / "state" / "lightrig" / "lab.found.json"
+def found(lab: ServedLab) -> list[list[str]]:
+    """Return the saved circuits of every state that is on disk."""
+    files = (lab.folder / "state").glob("*.found.json")
+    return [sorted(json.loads(file.read_text())["found"]) for file in files]
 
 
 def check_left_as_found(lab: ServedLab) -> None:
     assert lab.switch.circuits() == LEFT | FOREIGN
-    assert not found(lab).exists()
+    assert found(lab) == []
 
 
 def test_after_a_run(lab: ServedLab, begin: Start) -> None:
@@ -101,7 +105,7 @@ def test_after_a_termination_and_repeated_signals(
     run.signal(signal.SIGTERM)
     journal = next(run.results.glob("runs/*/journal.jsonl"))
     until(lambda: '{"end"' in journal.read_text()[-1000:])
-    while found(lab).exists() and run.process.poll() is None:
+    while found(lab) and run.process.poll() is None:
         run.signal(signal.SIGINT)
         run.signal(signal.SIGHUP)
         lab.clock.sleep(5_000_000)
@@ -115,11 +119,11 @@ def test_after_a_kill_the_next_run_puts_back_what_was_found(
 ) -> None:
     killed = begin(endless)
     moving()
-    assert json.loads(found(lab).read_text()) == {"ocs": sorted(map(str, LEFT))}
+    assert found(lab) == [sorted(map(str, LEFT))]
     killed.signal(signal.SIGKILL)
     assert killed.end().code == -signal.SIGKILL
     assert lab.switch.circuits() != LEFT | FOREIGN
-    assert json.loads(found(lab).read_text()) == {"ocs": sorted(map(str, LEFT))}
+    assert found(lab) == [sorted(map(str, LEFT))]
     ended = begin(short).end()
     assert ended.code == 0, ended.output
     check_left_as_found(lab)
@@ -149,10 +153,86 @@ def test_a_second_run_is_refused_with_the_owner_of_the_lease(
     second = begin(short)
     refused = second.end()
     assert refused.code == 3, refused.output
-    assert "testbed lab is in use by " in refused.output
-    assert f"process {first.process.pid}, since " in refused.output
+    assert "ocs (tl1://" in refused.output
+    assert " is in use by " in refused.output
+    assert f"process {first.process.pid} on " in refused.output
     assert refused.rows == []
     assert first.process.poll() is None
     first.signal(signal.SIGINT)
     assert first.end().code == 2
+    check_left_as_found(lab)
+
+
+def test_another_account_and_another_name_are_refused_too(
+    lab: ServedLab,
+    begin: Start,
+    start: Start,
+    endless: Path,
+    short: Path,
+    moving: Callable[[], None],
+) -> None:
+    """Another home, and a copy of the file with another name, as two colleagues have."""
+    first = begin(endless)
+    moving()
+    copy = lab.folder / "mine.yaml"
+    copy.write_text(lab.file.read_text().replace("name: lab", "name: mine"))
+    home = {**lab.environment, "XDG_STATE_HOME": str(lab.folder / "home" / "state")}
+    refused = start(short, "--testbed", copy, "--instruments", "hardware", environment=home).end()
+    assert refused.code == 3, refused.output
+    assert " is in use by " in refused.output
+    assert first.process.poll() is None
+    first.signal(signal.SIGINT)
+    assert first.end().code == 2
+    check_left_as_found(lab)
+
+
+def test_circuits_made_by_hand_after_a_kill_stop_the_next_run(
+    lab: ServedLab, begin: Start, endless: Path, short: Path, moving: Callable[[], None]
+) -> None:
+    killed = begin(endless)
+    moving()
+    killed.signal(signal.SIGKILL)
+    killed.end()
+    by_hand = frozenset({Circuit(1, 10), Circuit(4, 11)}) | FOREIGN
+    set_circuits(lab.switch, by_hand)
+    ended = begin(short).end()
+    assert ended.code == 3, ended.output
+    assert "1>10, 4>11 made by somebody else" in ended.output
+    assert "--forget keeps what is there now" in ended.output
+    assert lab.switch.circuits() == by_hand
+    assert found(lab) == [sorted(map(str, LEFT))]
+
+
+def test_a_switch_that_stays_silent_ends_the_run_loudly(
+    lab: ServedLab, start: Start, tmp_path: Path
+) -> None:
+    """An exit status of its own, what to do, and an event."""
+    path = tmp_path / "test_dies.py"
+    path.write_text(
+        "from lightrig.harness.bench import fabric\n"
+        "from lightrig.harness.bench import restoring\n"
+        "from lightrig.instruments.core.errors import NoReplyError\n"
+        "def test_dies(fabric, transition, monkeypatch):\n"
+        "    restoring.RESTORE_TIME = 1_000_000_000\n"
+        "    fabric.apply(transition.after)\n"
+        "    switch = fabric.bench.switches['ocs']\n"
+        "    def silent(*_):\n"
+        "        raise NoReplyError('ocs', 'did not answer within 5 s')\n"
+        "    switch.change = silent\n"
+    )
+    set_circuits(lab.switch, LEFT | FOREIGN)
+    events = tmp_path / "events.jsonl"
+    hardware = ("--testbed", lab.file, "--instruments", "hardware", "--json", events)
+    ended = start(path, *hardware, environment=lab.environment).end()
+    assert ended.code == 6, ended.output
+    assert "1 passed" in ended.output
+    assert f"NOT as found: ocs; run `lightrig restore {lab.file}`" in ended.output
+    assert "not restored yet, tried for 1 s more: ocs did not answer" in ended.output
+    assert "Traceback" not in ended.output
+    written = [json.loads(line) for line in events.read_text().splitlines()]
+    (event,) = [each for each in written if each["event"] == "not_restored"]
+    assert event["problem"].startswith("NOT as found: ocs")
+    assert written[-1]["exit"] == 6
+    command = [Path(sys.executable).with_name("lightrig"), "restore", lab.file]
+    subprocess.run(command, env=lab.environment, capture_output=True, check=True)
     check_left_as_found(lab)

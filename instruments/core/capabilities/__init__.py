@@ -15,6 +15,7 @@ from lightrig.instruments.core.capabilities.bit_errors import (
 from lightrig.instruments.core.capabilities.climate import ClimateChamber
 from lightrig.instruments.core.capabilities.instruments import (
     HasErrorQueue,
+    HasSettings,
     Identified,
     Identity,
     Operation,
@@ -60,6 +61,7 @@ __all__ = [
     "FecSide",
     "Gap",
     "HasErrorQueue",
+    "HasSettings",
     "Identified",
     "Identity",
     "LightSource",

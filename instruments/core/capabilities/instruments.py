@@ -1,6 +1,6 @@
 """Capabilities that instruments of every kind may have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -56,6 +56,26 @@ class Restorable(Protocol):
 
     def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
         """Read the settings of `channels`; calling the result restores them."""
+
+
+@runtime_checkable
+class HasSettings(Restorable, Protocol):
+    """An instrument whose settings are plain values, so that another process can restore them.
+
+    Attributes:
+        on_setting: called with the name of a setting and its value before it is set, if stated.
+    """
+
+    on_setting: Callable[[str, float], None] | None
+
+    def read_settings(self, channels: Sequence[int]) -> Mapping[str, float]:
+        """Return the settings of `channels` by name; True and False are on and off."""
+
+    def restore_settings(self, settings: Mapping[str, float]) -> None:
+        """Set what differs from `settings`: first off what is to be off, last on what is on."""
+
+    def same_setting(self, name: str, first: float, second: float) -> bool:
+        """Whether two values of a setting are the same within its resolution."""
 
 
 class Operation(Protocol):

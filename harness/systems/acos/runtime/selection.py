@@ -191,6 +191,8 @@ class TopologySelector:
     def _select(self, plan: Plan) -> tuple[Span, Span]:
         """Move this server's switches, all at once; return when that was sent and acknowledged."""
         switches = self._fabric.bench.switches
+        for name in self.switches:
+            self._fabric.note_selection(name, plan.circuits[name])
         moves = [switches[name].change((), plan.circuits[name]) for name in self.switches]
         sent = Span(
             min(move.sent.earliest for move in moves), max(move.sent.latest for move in moves)

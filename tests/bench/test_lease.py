@@ -1,0 +1,201 @@
+"""One process at a time has an instrument, whatever account, file, name or address it uses."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench.lease_holders import NOBODY, machine_holder
+from bench.served_lab import ServedLab, describe
+
+from lightrig.harness.bench import LabUnavailableError, bind, bind_only
+from lightrig.harness.bench.instrument_keys import address_keys, identity_key
+from lightrig.harness.bench.lab_folder import LabFolderError, machine_folder, open_folder
+from lightrig.harness.bench.lease import Lease, LeaseConflictError, MachineLocks
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.testbeds import load
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every account can reach."""
+    with tempfile.TemporaryDirectory(prefix="lightrig-tests-") as made:
+        Path(made).chmod(0o777)
+        yield Path(made) / "shared"
+
+
+def lease(folder: Path) -> Lease:
+    return Lease([MachineLocks(folder)], "a test")
+
+
+def test_a_lease_is_exclusive_and_ends_with_its_process(folder: Path) -> None:
+    process = machine_holder(folder)
+    assert process.answer == "leased"
+    with pytest.raises(LeaseConflictError) as conflict:
+        lease(folder).take("ocs (tl1://ocs.lab)", ["k"])
+    text = str(conflict.value)
+    assert text.startswith("ocs (tl1://ocs.lab) is in use by ")
+    assert f"process {process.pid} on " in text
+    assert ", for a test" in text
+    lease(folder).take("another", ["l"])
+    process.kill()
+    mine = lease(folder)
+    mine.take("ocs", ["k"])
+    with pytest.raises(LeaseConflictError, match=f"process {os.getpid()}"):
+        lease(folder).take("ocs", ["k"])
+    mine.release()
+    lease(folder).take("ocs", ["k"])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another account")
+@pytest.mark.parametrize("first", [0, NOBODY])
+def test_a_lease_excludes_other_accounts(folder: Path, first: int) -> None:
+    process = machine_holder(folder, "k", first)
+    assert process.answer == "leased"
+    other = machine_holder(folder, "k", NOBODY - first)
+    assert f"process {process.pid}" in other.answer
+    other.end()
+    process.end()
+    other = machine_holder(folder, "k", NOBODY - first)
+    assert other.answer == "leased"
+    other.end()
+
+
+def test_a_conflict_frees_nothing_that_others_hold_and_keeps_what_was_taken(folder: Path) -> None:
+    first, second = lease(folder), lease(folder)
+    first.take("ocs", ["b"])
+    assert second.take("meter", ["a"]) == ["a"]
+    with pytest.raises(LeaseConflictError):
+        second.take("ocs", ["a", "b"])
+    with pytest.raises(LeaseConflictError):
+        first.take("meter", ["a"])
+    second.give_back(["a"])
+    assert first.take("meter", ["a", "b"]) == ["a"]
+
+
+def test_a_record_that_cannot_be_read_names_an_unknown_process(folder: Path) -> None:
+    mine = lease(folder)
+    mine.take("ocs", ["k"])
+    (file,) = folder.glob("*.lock")
+    file.write_text("{")
+    with pytest.raises(LeaseConflictError, match="in use by an unknown process"):
+        lease(folder).take("ocs", ["k"])
+    mine.release()
+
+
+def test_a_lock_file_that_was_removed_is_made_anew(folder: Path) -> None:
+    mine = lease(folder)
+    mine.take("ocs", ["k"])
+    (file,) = folder.glob("*.lock")
+    file.unlink()
+    mine.release()
+    mine.take("ocs", ["k"])
+    with pytest.raises(LeaseConflictError):
+        lease(folder).take("ocs", ["k"])
+
+
+def test_the_folder_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "named"))
+    assert machine_folder() == tmp_path / "named"
+    monkeypatch.delenv("LIGHTRIG_STATE")
+    monkeypatch.setattr("lightrig.harness.bench.lab_folder.PREPARED", tmp_path / "prepared")
+    monkeypatch.setattr("lightrig.harness.bench.lab_folder.FALLBACK", tmp_path / "fallback")
+    assert machine_folder() == tmp_path / "fallback"
+    (tmp_path / "prepared").mkdir()
+    assert machine_folder() == tmp_path / "prepared"
+
+
+def test_the_folder_is_open_to_all_accounts_unless_it_was_prepared(tmp_path: Path) -> None:
+    assert open_folder(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o777
+    (tmp_path / "of_a_group").mkdir()
+    (tmp_path / "of_a_group").chmod(0o770)
+    assert open_folder(tmp_path / "of_a_group").stat().st_mode & 0o777 == 0o770
+
+
+@pytest.mark.parametrize("what", ["file", "below a file"])
+def test_a_folder_that_cannot_be_used_says_what_to_try(tmp_path: Path, what: str) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" if what == "file" else tmp_path / "file" / "lightrig"
+    with pytest.raises(LabFolderError) as error:
+        MachineLocks(folder)
+    assert str(folder) in str(error.value)
+    assert "LIGHTRIG_STATE" in str(error.value)
+
+
+def test_addresses_of_one_instrument_have_one_key(tmp_path: Path) -> None:
+    def keys(address: str) -> frozenset[str]:
+        path = tmp_path / "a.yaml"
+        path.write_text(
+            f"name: a\nswitches:\n  ocs: {{model: polatis, address: '{address}', size: 4x4}}\n"
+        )
+        return address_keys(load(path).switches["ocs"])
+
+    assert keys("tl1://127.0.0.1") == keys("tl1://127.0.0.1:3082")
+    assert keys("tl1://localhost") & keys("tl1://127.0.0.1:3082")
+    assert keys("tl1://127.0.0.1:3083") != keys("tl1://127.0.0.1:3082")
+    assert keys("tl1://ocs.invalid") == frozenset()
+
+
+def test_an_instrument_is_known_by_its_serial_number() -> None:
+    polatis = Identity("H+S", "N-VST", "21877", "6.5")
+    newer = Identity("H+S", "N-VST", "21877", "6.6")
+    assert identity_key(polatis, "tl1://a") == identity_key(newer, "netconf://b")
+    for serial in ("unknown", "", "SIM-ocs"):
+        nameless = Identity("H+S", "N-VST", serial, "6.5")
+        assert identity_key(nameless, "tl1://a") != identity_key(nameless, "tl1://b")
+
+
+def test_a_bench_has_its_instruments_until_it_is_closed(lab: ServedLab) -> None:
+    bench = bind(lab.testbed, "hardware", purpose="the first")
+    try:
+        with pytest.raises(LeaseConflictError, match="for the first"):
+            bind(lab.testbed, "hardware")
+        with pytest.raises(LeaseConflictError, match=r"ocs .* is in use"):
+            bind_only(lab.testbed, {"ocs"}, "the second")
+    finally:
+        bench.close()
+    bind(lab.testbed, "hardware").close()
+
+
+def test_another_name_of_the_testbed_is_the_same_lab(lab: ServedLab) -> None:
+    copy = lab.folder / "copy.yaml"
+    copy.write_text(lab.file.read_text().replace("name: lab", "name: mine"))
+    bench = bind(lab.testbed, "hardware")
+    try:
+        with pytest.raises(LeaseConflictError):
+            bind(load(copy), "hardware")
+    finally:
+        bench.close()
+
+
+def test_a_lease_is_taken_before_anything_is_contacted(
+    lab: ServedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contact(*_: object) -> None:
+        raise AssertionError("opened before it was leased")
+
+    bench = bind(lab.testbed, "hardware")
+    try:
+        monkeypatch.setattr("lightrig.harness.bench.binding._open_one", contact)
+        with pytest.raises(LeaseConflictError):
+            bind(lab.testbed, "hardware")
+    finally:
+        bench.close()
+
+
+def test_what_does_not_answer_is_free_again(lab: ServedLab) -> None:
+    text = lab.file.read_text().replace(lab.places["server0"], "127.0.0.1:9")
+    lab.file.write_text(text)
+    with pytest.raises(LabUnavailableError):
+        bind(lab.testbed, "hardware")
+    bench = bind_only(lab.testbed, {"ocs"}, "a test")
+    bench.close()
+
+
+def test_simulated_benches_need_no_lease(tmp_path: Path) -> None:
+    testbed = load(describe(tmp_path))
+    first = bind(testbed, "simulated")
+    bind(testbed, "simulated").close()
+    assert first.lease is None
+    first.close()

@@ -1,0 +1,132 @@
+"""Leases between hosts that share a folder: one holder, a growing number, no stuck lease."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from bench.lease_holders import Holder, host_holder
+
+from lightrig.harness.bench import shared_lease
+from lightrig.harness.bench.lease import Lease, LeaseConflictError, LeaseLostError, this_owner
+from lightrig.harness.bench.shared_lease import SECOND, SharedFolder
+from lightrig.instruments.clock import SystemClock, boot_time
+
+TERM = SECOND
+OWNER = this_owner("a test")
+
+
+def host(folder: Path, name: str = "b", term: int = TERM) -> Holder:
+    return host_holder(folder, name, term)
+
+
+def test_one_claim_at_a_time_with_growing_numbers(tmp_path: Path) -> None:
+    folder = SharedFolder(tmp_path, TERM)
+    numbers = []
+    for _ in range(3):
+        claim = folder.claim("ocs", OWNER)
+        with pytest.raises(LeaseConflictError, match="for a test"):
+            SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+        folder.claim("other", OWNER).release()
+        claim.check()
+        numbers.append(claim.number)  # type: ignore[attr-defined]
+        claim.release()
+    assert numbers == [1, 2, 3]
+
+
+def test_a_live_holder_on_another_host_keeps_its_lease(tmp_path: Path) -> None:
+    process = host(tmp_path)
+    try:
+        SystemClock().sleep(2 * TERM)
+        with pytest.raises(LeaseConflictError, match="for b"):
+            SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+    finally:
+        process.kill()
+
+
+def test_a_dead_host_holds_its_lease_for_one_term(tmp_path: Path) -> None:
+    host(tmp_path).kill()
+    with pytest.raises(LeaseConflictError):  # it may be a connection that was cut
+        SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+    SystemClock().sleep(TERM)
+    began = boot_time()
+    claim = SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+    assert boot_time() - began >= TERM  # watched it unchanged for a term by its own clock
+    claim.check()
+    assert claim.number == 2  # type: ignore[attr-defined]
+    claim.release()
+
+
+def test_a_dead_process_on_this_machine_is_noticed_at_once(tmp_path: Path) -> None:
+    boot = shared_lease._this_process(None)["boot"]
+    host(tmp_path, boot, 3600 * SECOND).kill()
+    SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER).release()
+
+
+def test_a_holder_that_was_suspended_finds_out_before_it_changes_anything(tmp_path: Path) -> None:
+    claim = SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+    claim._over.set()  # type: ignore[attr-defined]  # its renewals stop, as in a suspended machine
+    claim._renewer.join()  # type: ignore[attr-defined]
+    claim.check()
+    SystemClock().sleep(TERM)
+    with pytest.raises(LeaseLostError, match="could not be renewed in time"):
+        claim.check()
+
+
+def test_a_holder_that_was_replaced_is_told_by_the_number(tmp_path: Path) -> None:
+    first = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
+    (record,) = tmp_path.glob("*.lease")
+    following = record.with_name(record.name.replace("000000001", "000000002"))
+    following.write_text("{}")
+    lease = Lease([], "a test")
+    lease._claims = {"ocs": [first]}
+    with pytest.raises(LeaseLostError, match="restores nothing"):
+        lease.check()
+    first.release()
+    assert "released" not in json.loads(record.read_text())
+
+
+def test_a_holder_that_was_replaced_is_told_in_its_record(tmp_path: Path) -> None:
+    first = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
+    (record,) = tmp_path.glob("*.lease")
+    shared_lease._supersede(shared_lease._Record(1, record, record.read_bytes()), 2)
+    with pytest.raises(LeaseLostError, match="another host has taken over"):
+        first.check()
+    first.release()
+
+
+def test_a_clock_of_the_file_server_that_jumps_ends_no_live_lease(tmp_path: Path) -> None:
+    process = host(tmp_path)
+    try:
+        (record,) = tmp_path.glob("*.lease")
+        os.utime(record, (0, 0))
+        with pytest.raises(LeaseConflictError):
+            SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+    finally:
+        process.kill()
+
+
+def test_a_stopped_holder_is_replaced_and_notices_when_it_goes_on(tmp_path: Path) -> None:
+    process = host(tmp_path)
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        SystemClock().sleep(TERM)
+        claim = SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+        os.kill(process.pid, signal.SIGCONT)
+        SystemClock().sleep(TERM)
+        claim.check()
+        claim.release()
+    finally:
+        process.kill()
+
+
+def test_old_records_are_removed_and_numbers_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_lease, "_KEPT", 3)
+    for number in range(1, 8):
+        claim = SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+        assert claim.number == number  # type: ignore[attr-defined]
+        claim.release()
+    assert len(list(tmp_path.glob("*.lease"))) == 3
