@@ -184,7 +184,7 @@ class Fabric:
         state = self._saved[name]
         wanted = Plan("as found", {name: state.found})
         present = self._read([name])[name]
-        if not force and (made := state.made_by_others(self._ours(name, present))):
+        if not force and (made := state.foreign(self._ours(name, present))):
             raise self._conflict(name, state, present, f"{_listed(made)} made by somebody else")
         # Unchecked: the state found is right, even where the cabling has changed since.
         change = self._change(name, present, wanted, checked=False)
@@ -224,9 +224,9 @@ class Fabric:
         """Return how switch `name` differs from how the run that saved `state` can have left it."""
         ours = self._ours(name, present)
         found = []
-        if made := state.made_by_others(ours):
+        if made := state.foreign(ours):
             found.append(f"{_listed(made)} made by somebody else")
-        if removed := state.removed_by_others(ours):
+        if removed := state.missing(ours):
             found.append(f"{_listed(removed)} removed by somebody else")
         if ports := state.recabled(self._cabling(name)):
             found.append(f"recabled since: port {', '.join(ports)}")
@@ -253,9 +253,9 @@ class Fabric:
             ours, state = self._ours(name, circuits), self._saved.get(name)
             if state is None:
                 continue
-            if made := state.made_by_others(ours):
+            if made := state.foreign(ours):
                 lines.append(f"{name}: {_listed(made)} made")
-            if removed := state.removed_by_others(ours):
+            if removed := state.missing(ours):
                 lines.append(f"{name}: {_listed(removed)} removed")
             if made or removed:
                 self._saved[name] = replace(state, before=ours, after=ours)  # reported once

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable
 
 from lightrig.instruments.core.capabilities import Identity
-from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec
 
@@ -27,7 +27,10 @@ def address_keys(spec: SwitchSpec | InstrumentSpec | ServerSpec) -> frozenset[st
     """
     if not spec.address:
         return frozenset()
-    endpoint = Endpoint.parse(spec.address, None)
+    try:
+        endpoint = Endpoint.parse(spec.address, None)
+    except AddressError:  # opening it will say so
+        return frozenset()
     if endpoint.scheme == "netns" or (endpoint.host and is_placeholder(endpoint.host)):
         return frozenset()
     if endpoint.scheme == "serial":

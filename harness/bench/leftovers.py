@@ -27,7 +27,7 @@ from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import InstrumentSpec, LightrigError, SwitchSpec, Testbed
 
 _PAUSE = 2_000_000_000
-_OTHER = (
+_ADVICE = (
     "\n  try       `lightrig restore` with the file of that run, or --forget where the instrument "
     "is gone; a state is never applied to another one"
 )
@@ -101,7 +101,7 @@ def check_known(testbed: Testbed, left: Iterable[Leftover]) -> None:
         if each.name is None
     ]
     if lines:
-        raise StateConflictError("\n".join(lines) + _OTHER)
+        raise StateConflictError("\n".join(lines) + _ADVICE)
 
 
 def check_identity(bench: Bench, name: str, left: Iterable[Leftover]) -> None:
@@ -112,7 +112,7 @@ def check_identity(bench: Bench, name: str, left: Iterable[Leftover]) -> None:
         if each.name == name and each.state.origin.key != key:
             raise StateConflictError(
                 f"{name} is not restored: it is another instrument, {identity}\n"
-                f"  {each.state.origin}{_OTHER}"
+                f"  {each.state.origin}{_ADVICE}"
             )
 
 

@@ -108,11 +108,11 @@ class SavedCircuits:
         """Return the state for when a change is about to be sent."""
         return replace(self, before=before, after=after, changed=f"{wall_time():%F %T} UTC")
 
-    def made_by_others(self, present: frozenset[Circuit]) -> list[Circuit]:
+    def foreign(self, present: frozenset[Circuit]) -> list[Circuit]:
         """Return circuits in `present` that no change of ours has made or left."""
         return sorted(present - self.before - self.after)
 
-    def removed_by_others(self, present: frozenset[Circuit]) -> list[Circuit]:
+    def missing(self, present: frozenset[Circuit]) -> list[Circuit]:
         """Return circuits that are missing, and that no change of ours has removed."""
         return sorted((self.before & self.after) - present)
 

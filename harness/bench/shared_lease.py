@@ -34,7 +34,7 @@ TERM = 30 * SECOND
 _RENEWALS = 6
 """Renewals in a term."""
 
-_KEPT = 100
+_RECORDS_LEFT = 100
 """Records that are left: a host that looked that many numbers ago must not make one anew."""
 
 
@@ -170,7 +170,7 @@ class SharedFolder:
 
     def _remove_old(self, name: str, number: int) -> None:
         for old in self._numbers(name):
-            if old <= number - _KEPT:
+            if old <= number - _RECORDS_LEFT:
                 self._path(name, old).unlink(missing_ok=True)
 
 

@@ -260,7 +260,15 @@ def _recovered(folder: Path) -> dict[str, Any]:
         "state": found.facts.state,
         "rows": found.facts.rows,
         "report": str(found.report),
+        "problem": _left_out(found.facts.damage),
     }
+
+
+def _left_out(damage: Sequence[str]) -> str | None:
+    if not damage:
+        return None
+    more = f"; and {len(damage) - 3:,} more" if len(damage) > 3 else ""
+    return f"{len(damage):,} damaged lines are left out: {'; '.join(damage[:3])}{more}"
 
 
 def _asked(question: Callable[[], T]) -> T:

@@ -6,7 +6,8 @@ an integer beyond 2**53 is rounded here and exact in the journal. `conditions` i
 of the context's conditions and the row's, the row's where both name one; `instruments` holds
 texts, and JSON objects for identities with fields.
 
-The file's metadata holds `lightrig.schema`, `lightrig.header`, `lightrig.summary` (JSON) and
+Each page has a checksum, which is verified when it is read. The file's metadata holds
+`lightrig.schema`, `lightrig.header`, `lightrig.summary` (JSON) and
 `lightrig.complete` ("true" where the run ended by itself).
 
 Files of earlier versions have former names of quantities; reading gives the present ones.
@@ -48,8 +49,8 @@ PARTITIONS = pa.schema([("testbed", pa.string()), ("night", pa.date32())])
 _BATCH = 1 << 16
 
 
-def write_dataset(journal_path: Path, root: Path) -> tuple[Path, ...]:
-    """Write the rows of a journal below `root`, one file for each testbed, and name the files.
+def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
+    """Write the rows of a journal, or of its record, below `root`; return one file a testbed.
 
     A journal written again replaces its files, with the same bytes if it has not changed.
     Each file appears whole or not at all, and has the run's name: any number of runs may be
@@ -57,7 +58,7 @@ def write_dataset(journal_path: Path, root: Path) -> tuple[Path, ...]:
     `JournalDamagedError` for a damaged journal, before any file is replaced, and
     `RecordError` for a file that cannot be written.
     """
-    record = read_journal(journal_path)
+    record = read_journal(journal) if isinstance(journal, Path) else journal
     run = str(record.header["run"])
     schema = COLUMNS.with_metadata(_metadata(record))
     parts: dict[str, _Part] = {}
@@ -91,7 +92,9 @@ class _Part:
         self._run = run
         self._rows: list[tuple[Context, Row]] = []
         self._contexts: dict[int, tuple[list[str], str]] = {}
-        self._writer = pa.parquet.ParquetWriter(hidden, schema, compression="zstd")
+        self._writer = pa.parquet.ParquetWriter(
+            hidden, schema, compression="zstd", write_page_checksum=True
+        )
 
     def add(self, context: Context, row: Row) -> None:
         self._rows.append((context, row))

@@ -13,6 +13,7 @@ import pyarrow.dataset
 
 from lightrig.harness.quantities import aliases
 from lightrig.harness.record.dataset import COLUMNS, PARTITIONS
+from lightrig.harness.record.row import RecordError
 
 
 def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.dataset.Dataset:
@@ -28,7 +29,11 @@ def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.
         list(files),
         schema=schema,
         filesystem=filesystem,
-        format="parquet",
+        format=pa.dataset.ParquetFileFormat(
+            default_fragment_scan_options=pa.dataset.ParquetFragmentScanOptions(
+                page_checksum_verification=True
+            )
+        ),
         partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
         partition_base_dir=root,
     )
@@ -43,13 +48,23 @@ def present_names(relation: str) -> str:
 
 
 def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
-    """Return the rows whose quantity's present name matches the regular expression `pattern`."""
+    """Return the rows whose quantity's present name matches the regular expression `pattern`.
+
+    Raises `RecordError` for rows that lack what every row has.
+    """
     former = {old: new for old, new in aliases().items() if re.fullmatch(pattern, new)}
     quantity = pa.dataset.field("quantity")
     table = dataset.to_table(
         filter=pc.match_substring_regex(quantity, f"^{pattern}$")
         | quantity.isin(pa.array(list(former), pa.string()))
+        | quantity.is_null()
     )
+    for field in COLUMNS:
+        # The names of columns stand where no checksum is: one that was changed reads as missing.
+        if not field.nullable and table[field.name].null_count:
+            raise RecordError(
+                f"the data set has rows without {field.name}: a file of it is damaged"
+            )
     if not former:
         return table
     names = table["quantity"].combine_chunks().dictionary_encode()

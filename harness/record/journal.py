@@ -1,13 +1,18 @@
 """The journal of a run: an append-only file of JSON lines that survives a killed process.
 
-Line 1      {"night":"2026-03-14","run":"r1","schema":2, ...}   the run header
+Line 1      {"night":"2026-03-14","run":"r1","schema":3, ...}   the run header
 a context   {"context":0,"test":...,"testbed":..., ...}         before its first row
 a row       [0,subject,quantity,value,lower,upper,unit,time_ns,{conditions}]
 a test      {"test":{"nodeid":...,"outcome":..., ...}}          when it has ended
 the end     {"end":{summary}}                                   only after a run that closed
 
+Each line ends with its checksum, the CRC-32 of the line without it: a last field of a row, the last
+key "crc" of an object. So a line that was changed on its disk is found, also where it is still
+JSON, and what stands around it can be recovered.
+
 Objects have sorted keys and floats their shortest exact form, so equal input gives equal bytes.
-Schema 1 is the same without the lines of tests, and stays readable.
+Schema 2 is the same without checksums, schema 1 also without the lines of tests; both stay
+readable.
 
 The lock of the file tells whether a process writes it; the kernel releases it with the process. A
 few network file systems have no locks. There every run seems to have ended, and recovering a run
@@ -23,6 +28,7 @@ import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -43,8 +49,10 @@ from lightrig.harness.record.row import (
 # ------------------------------------------------------------------------------------------- lines
 
 
-SCHEMA = 2
-READABLE = (1, SCHEMA)
+SCHEMA = 3
+READABLE = (1, 2, SCHEMA)
+_SEALED = 3
+"""The first schema whose lines have checksums."""
 
 Json: TypeAlias = Mapping[str, Any]
 
@@ -73,6 +81,33 @@ def header_line(header: Json) -> str:
         raise RowError("header: found key 'schema', which the journal sets")
     check_header(header)
     return to_json("header", {**header, "schema": SCHEMA})
+
+
+def seal(line: str) -> str:
+    """Return a line with its checksum, as its last field or key."""
+    body, end = line[:-1], line[-1]
+    name = ',"crc":' if end == "}" else ","
+    return f'{body}{name}"{zlib.crc32(line.encode()):08x}"{end}'
+
+
+def unseal(line: bytes) -> bytes:
+    """Return a line without its checksum and its end; raises `RowError` if it is not as written."""
+    line = line.rstrip(b"\r\n")
+    end = line[-1:]
+    head = line[:-12] if end == b"]" else line[:-18]
+    body = head + end
+    try:
+        written = int(line[-10:-2], 16)
+    except ValueError:
+        written = -1
+    if zlib.crc32(body) != written or len(head) < 1:
+        raise RowError("the line is not what was written: its checksum differs")
+    return body
+
+
+def is_sealed(schema: object) -> bool:
+    """Whether the lines of a journal of `schema` have checksums."""
+    return isinstance(schema, int) and schema >= _SEALED
 
 
 def check_header(header: Json) -> None:
@@ -255,7 +290,7 @@ class Journal:
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}") from error
         lock(self._file)
-        self._write(first + "\n")
+        self._write(seal(first) + "\n")
 
     def append(self, context: Context, row: Row) -> None:
         """Append `row`; raises `RecordError` if the journal is closed or the disk is full."""
@@ -266,20 +301,20 @@ class Journal:
         with self._lock:
             if self._recent[0] is context:
                 number = self._recent[1]
-                self._write("".join([row_line(number, row) + "\n" for row in rows]))
+                self._write("".join([seal(row_line(number, row)) + "\n" for row in rows]))
                 return
             key = context_line(0, context)
             known = self._known.get(key)
             # A number is never used twice, even if this write is interrupted.
             number = next(self._numbers) if known is None else known
-            head = context_line(number, context) + "\n" if known is None else ""
-            self._write(head + "".join([row_line(number, row) + "\n" for row in rows]))
+            head = seal(context_line(number, context)) + "\n" if known is None else ""
+            self._write(head + "".join([seal(row_line(number, row)) + "\n" for row in rows]))
             self._known[key] = number
             self._recent = (context, number)
 
     def note_test(self, outcome: TestOutcome) -> None:
         """Append how a test has ended; raises like `append`, and `RowError` for its details."""
-        line = test_line(outcome) + "\n"
+        line = seal(test_line(outcome)) + "\n"
         with self._lock:
             self._write(line)
 
@@ -290,7 +325,7 @@ class Journal:
         cannot hold the summary.
         """
         with self._lock:
-            self._write(to_json("summary", {"end": dict(summary or {})}) + "\n")
+            self._write(seal(to_json("summary", {"end": dict(summary or {})})) + "\n")
             try:
                 os.fsync(self._descriptor())
             except OSError as error:

@@ -6,6 +6,7 @@ a kill of any process. The main process reads them as tests end and appends them
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,17 @@ from typing import Any
 from lightrig.harness.quantities import aliases
 from lightrig.harness.record.journal import (
     READABLE,
+    SCHEMA,
     Journal,
     check_header,
     context_line,
+    is_sealed,
     parse_context,
     parse_row,
     parse_test,
     row_line,
+    seal,
+    unseal,
 )
 from lightrig.harness.record.row import (
     Context,
@@ -52,6 +57,7 @@ class RunRecord:
     summary: of the closing line; None without one.
     complete: whether there is a closing line: the run ended by itself.
     torn: whether the last line was cut short, and left out.
+    damage: lines that are not what was written and are left out, where the record was salvaged.
     """
 
     path: Path
@@ -63,6 +69,7 @@ class RunRecord:
     complete: bool
     torn: bool
     _size: int = field(repr=False)
+    damage: tuple[str, ...] = ()
 
     def rows(self) -> Iterator[tuple[Context, Row]]:
         """Every row with its context, in the order written, read from the file as one goes.
@@ -73,58 +80,72 @@ class RunRecord:
         `JournalDamagedError` at a line that is no row, and `RecordError` if the file is gone.
         """
         present = aliases()
+        sealed = is_sealed(self.header["schema"])
         lines = (pair for pair in _lines(self.path, self._size) if pair[1].startswith(b"["))
         while batch := list(islice(lines, _BATCH)):
-            parsed = _parse_batch([line for _, line in batch])
+            parsed = _parse_batch([line for _, line in batch], sealed=sealed)
             for place, (number, line) in enumerate(batch):
                 try:
-                    fields = parsed[place] if parsed is not None else _parse(line)
+                    fields = parsed[place] if parsed is not None else _parse(line, sealed=sealed)
                     reference, row = parse_row(fields)
+                    context = self.contexts.get(reference)
+                    if context is None:
+                        raise RowError(f"no context {reference}")
                 except RowError as error:
+                    if self.damage:
+                        continue
                     raise JournalDamagedError(self.path, number, str(error)) from error
-                context = self.contexts.get(reference)
-                if context is None:
-                    raise JournalDamagedError(self.path, number, f"no context {reference}")
                 if row.quantity in present:
                     row = dataclasses.replace(row, quantity=present[row.quantity])
                 yield context, row
 
 
-def read_journal(path: Path) -> RunRecord:
+def read_journal(path: Path, *, salvage: bool = False) -> RunRecord:
     """Read all of a journal but its rows, which `RunRecord.rows` reads when asked.
 
     A last line without its end was being written when the process was killed: it is left
     out, and the record says `torn`. Where that is the header, nothing was recorded, which
     raises `JournalEmptyError`. Any other damage raises `JournalDamagedError` with the line; a
     file that cannot be read, or of another schema, `RecordError`.
+
+    salvage: leave damaged lines out, and say so in `damage`. A run whose header is damaged has the
+    name and night of its folder.
     """
     header: Mapping[str, Any] = {}
     contexts: dict[int, Context] = {}
     found: Counter[bytes] = Counter()
     tests: list[TestOutcome] = []
     summary: Mapping[str, Any] | None = None
+    damage: list[str] = []
     torn, size, number = False, 0, 0
     for number, line in _lines(path):
-        if summary is not None:
-            raise JournalDamagedError(path, number, "found a line after the closing line")
-        if not line.endswith(b"\n"):
-            torn = True
-            break
-        size += len(line)
-        if line.startswith(b"[") and number > 1:
-            found[line[1 : line.find(b",")]] += 1
-            continue
         try:
-            fields = _parse(line)
+            if summary is not None:
+                raise RowError("found a line after the closing line")
+            if not line.endswith(b"\n"):
+                torn = True
+                break
+            size += len(line)
+            sealed = number > 1 and is_sealed(header["schema"])
+            if line.startswith(b"[") and number > 1:
+                reference = line[1 : line.find(b",")]
+                if salvage:
+                    row = parse_row(_parse(line, sealed=sealed))
+                    if row[0] not in contexts:
+                        raise RowError(f"no context {row[0]}")
+                found[reference] += 1
+                continue
+            if number == 1:
+                header = _checked(path, line)
+                continue
+            fields = _parse(line, sealed=sealed)
             if not isinstance(fields, dict):
                 raise RowError(f"found {fields!r}, expected an object")
-            if number == 1:
-                header = _checked(path, fields)
-            elif "context" in fields:
-                reference, context = parse_context(fields)
-                if reference in contexts:
-                    raise RowError(f"context {reference} is defined twice")
-                contexts[reference] = context
+            if "context" in fields:
+                known, context = parse_context(fields)
+                if known in contexts:
+                    raise RowError(f"context {known} is defined twice")
+                contexts[known] = context
             elif "test" in fields and header["schema"] > 1:
                 tests.append(parse_test(fields))
             elif isinstance(fields.get("end"), dict):
@@ -132,16 +153,36 @@ def read_journal(path: Path) -> RunRecord:
             else:
                 raise RowError("found an object that is neither context, test nor closing line")
         except RowError as error:
-            raise JournalDamagedError(path, number, str(error)) from error
+            problem = JournalDamagedError(path, number, str(error))
+            if not salvage:
+                raise problem from error
+            damage.append(str(problem))
+            if number == 1:
+                header = _named_by_folder(path, problem)
     if size == 0:
         raise JournalEmptyError(path, max(1, number), "the run header is missing or torn")
     counts = {reference: found[b"%d" % reference] for reference in contexts}
-    return RunRecord(
-        path, header, contexts, counts, tuple(tests), summary, summary is not None, torn, size
-    )
+    record = (path, header, contexts, counts, tuple(tests), summary, summary is not None, torn)
+    return RunRecord(*record, size, tuple(damage))
 
 
-def _checked(path: Path, header: Mapping[str, Any]) -> Mapping[str, Any]:
+def _named_by_folder(path: Path, problem: JournalDamagedError) -> Mapping[str, Any]:
+    """Return the header that a run's folder tells: its name begins with its night."""
+    run = path.parent.name
+    match = re.match(r"(\d{4})(\d{2})(\d{2})-", run)
+    header = {"run": run, "night": "-".join(match.groups()) if match else ""}
+    try:
+        check_header(header)
+    except RowError:
+        raise problem from None
+    return {**header, "schema": SCHEMA}
+
+
+def _checked(path: Path, line: bytes) -> Mapping[str, Any]:
+    """Read the header. Its checksum is known by its key: the schema may be what is damaged."""
+    header = _parse(line, sealed=b',"crc":"' in line)
+    if not isinstance(header, dict):
+        raise RowError(f"found {header!r}, expected an object")
     if "schema" not in header:
         raise RowError("the run header has no schema")
     if header["schema"] not in READABLE:
@@ -149,6 +190,8 @@ def _checked(path: Path, header: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{path}:1: found journal schema {header['schema']}, expected one of "
             f"{', '.join(map(str, READABLE))}; read it with the version of Lightrig that wrote it"
         )
+    if is_sealed(header["schema"]) and b',"crc":"' not in line:
+        raise RowError("the run header has no checksum")
     check_header(header)
     return header
 
@@ -167,22 +210,25 @@ def _lines(path: Path, size: int | None = None) -> Iterator[tuple[int, bytes]]:
         raise RecordError(f"{path}: {error.strerror}") from error
 
 
-def _parse_batch(lines: Sequence[bytes]) -> list[object] | None:
+def _parse_batch(lines: Sequence[bytes], *, sealed: bool) -> list[object] | None:
     """Parse lines at once, in a fifth of the time; None where one is no list by itself."""
     if not all(line.endswith(b"]\n") for line in lines):
         return None
     try:
-        values: list[object] = json.loads(b"[%b]" % b",".join(lines))
-    except (ValueError, RecursionError):
+        whole = [unseal(line) for line in lines] if sealed else lines
+        values: list[object] = json.loads(b"[%b]" % b",".join(whole))
+    except (ValueError, RecursionError, RowError):
         return None
     return values if len(values) == len(lines) else None
 
 
-def _parse(line: bytes) -> object:
+def _parse(line: bytes, *, sealed: bool) -> object:
     try:
-        value: object = json.loads(line.decode().rstrip("\n"))
+        value: object = json.loads((unseal(line) if sealed else line).decode().rstrip("\n"))
     except json.JSONDecodeError as error:
         raise RowError(f"no JSON at column {error.colno}: {error.msg}") from error
+    except RowError:
+        raise
     except (ValueError, RecursionError) as error:
         raise RowError(f"no JSON: {error}") from error
     return value
@@ -206,10 +252,13 @@ class PartReader:
 
     Args:
         path: of the journal; it may not exist yet.
+        salvage: whether damaged lines are left out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, salvage: bool = False) -> None:
         self.path = path
+        self._salvage = salvage
+        self._sealed = True
         self._offset = self._line = 0
         self._contexts: dict[int, Context] = {}
 
@@ -232,14 +281,21 @@ class PartReader:
         for line in whole.splitlines():
             self._line += 1
             try:
-                fields = json.loads(line)
+                if self._line == 1:
+                    self._sealed = is_sealed(_checked(self.path, line)["schema"])
+                    continue
+                fields = _parse(line, sealed=self._sealed)
                 if isinstance(fields, dict):
                     if "context" in fields:
                         number, context = parse_context(fields)
                         self._contexts[number] = context
                     continue
                 number, row = parse_row(fields)
-            except (ValueError, RowError) as error:
+                if number not in self._contexts:
+                    raise RowError(f"no context {number}")
+            except RowError as error:
+                if self._salvage:
+                    continue
                 raise JournalDamagedError(self.path, self._line, str(error)) from error
             if number != known and rows:
                 yield self._contexts[known], rows
@@ -253,21 +309,23 @@ class PartReader:
 def absorb(folder: Path, journal: Path) -> None:
     """Append what workers of a killed run recorded to its journal, and remove their journals.
 
-    Rows that the main process had taken over already are not appended again: a test runs on one
-    worker, whose rows are taken over in order. Doing it again does the same again.
+    Damaged lines of a worker's journal are left out. Rows that the main process had taken over
+    already are not appended again: a test runs on one worker,
+    whose rows are taken over in order. Doing it again does the same again.
     """
     parts = parts_of(folder)
     if not parts:
         return
-    record = read_journal(journal)
+    record = read_journal(journal, salvage=True)
     if not record.complete:
+        finished = seal if is_sealed(record.header["schema"]) else str
         present: Counter[str] = Counter()
         for number, context in record.contexts.items():
             present[context_line(0, context)] += record.counts[number]
         number = max(record.contexts, default=-1)
         text = []
         for part in parts:
-            for context, rows in PartReader(part).read():
+            for context, rows in PartReader(part, salvage=True).read():
                 key = context_line(0, context)
                 new = rows[present[key] :]
                 present[key] = max(0, present[key] - len(rows))
@@ -279,7 +337,7 @@ def absorb(folder: Path, journal: Path) -> None:
             with journal.open("r+b") as file:
                 file.seek(journal.stat().st_size if not record.torn else _whole(journal))
                 file.truncate()
-                file.write("".join(f"{line}\n" for line in text).encode())
+                file.write("".join(f"{finished(line)}\n" for line in text).encode())
         except OSError as error:
             raise RecordError(f"{journal}: {error.strerror}") from error
     for part in parts:

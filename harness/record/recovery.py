@@ -42,19 +42,21 @@ class Recovered:
     report: Path | None
 
 
-def settle(folder: Path, write_page: WritePage | None = None) -> Recovered:
+def settle(
+    folder: Path, write_page: WritePage | None = None, *, salvage: bool = False
+) -> Recovered:
     """Bring what the journal in `folder` says to the data set, and note that in `run.json`.
 
     With `write_page` the report is made too, if there is none or it was made before the run
-    had ended. Doing it again does the same again.
+    had ended. Doing it again does the same again. salvage: leave damaged lines out, and note them.
     """
     from lightrig.harness.record.dataset import write_dataset  # noqa: PLC0415 - loads pyarrow
 
     journal, report = folder / JOURNAL, folder / REPORT
     results = folder.parent.parent
-    files = write_dataset(journal, results / "rows")
-    record = read_journal(journal)
-    if write_page is not None and not (record.complete and report.exists()):
+    record = read_journal(journal, salvage=salvage)
+    files = write_dataset(record, results / "rows")
+    if write_page is not None and (record.damage or not (record.complete and report.exists())):
         try:
             write_page(record, load_descriptions(record), report)
         except OSError as error:
@@ -71,8 +73,8 @@ def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
     half-written files are removed. A run that ended by itself is settled again.
 
     Raises `JournalInUseError` for a run that still goes on, `JournalEmptyError` for one that was
-    killed before it could record anything, `JournalDamagedError` for one whose journal is
-    not what was written, and `RecordError` for what cannot be reached or written.
+    killed before it could record anything, and `RecordError` for what cannot be reached or
+    written. Lines that are not what was written are left out, and named in `RunFacts.damage`.
     """
     with locked(folder / JOURNAL):
         for place in (folder, *(folder.parent.parent / "rows").glob("testbed=*/night=*")):
@@ -80,7 +82,7 @@ def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
                 for left in left_by_the_killed(place, name):
                     left.unlink(missing_ok=True)
         absorb(folder, folder / JOURNAL)
-        recovered = settle(folder, write_page)
+        recovered = settle(folder, write_page, salvage=True)
         if location := recovered.record.header.get("publish"):
             publish(folder, location)
     return recovered

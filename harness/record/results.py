@@ -319,15 +319,19 @@ class Results:
 
     def _survey(self) -> Iterator[RunFacts | RecordError]:
         stored = self._place.read(n for n in self._place.files("runs") if n.endswith(f"/{FACTS}"))
+        damaged = set()
         for name, text in stored.items():
             try:
                 yield parse_facts(name, text)
             except RecordError as error:
+                damaged.add(name)
                 yield error
-        # The rest was killed, still goes on, or is older than `run.json`; all that is local.
+        # The rest was killed, still goes on, is older than `run.json` or has a damaged one; all
+        # that is local.
         folder = self._place.folder
         for journal in sorted(folder.glob(f"runs/*/{JOURNAL}")) if folder else ():
-            if not journal.with_name(FACTS).exists():
+            name = f"runs/{journal.parent.name}/{FACTS}"
+            if name not in stored or name in damaged:
                 try:
                     yield _facts_of_open_run(journal)
                 except JournalEmptyError:
@@ -358,7 +362,7 @@ class Results:
 def _facts_of_open_run(journal: Path) -> RunFacts:
     # Asked before reading: a run that ends in between has a closing line.
     goes_on = is_written(journal)
-    record = read_journal(journal)
+    record = read_journal(journal, salvage=True)
     if record.complete:
         # The first schema had no `run.json`, only runs that were whole.
         return facts_of(record, "ended" if record.header["schema"] > 1 else "complete")

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from lightrig.harness.quantities import (
     StoredQuantitiesError,
@@ -21,6 +21,7 @@ from lightrig.harness.quantities import (
     names_in_files,
     stored_quantities,
 )
+from lightrig.harness.record.journal import check_header
 from lightrig.harness.record.journal_reading import RunRecord
 from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.row import RecordError, RowError, TestOutcome
@@ -57,6 +58,7 @@ class RunFacts:
     testbeds: those it was given; None for one that has no rows.
     tests: how each ended, without details; None if the run is older than such lines.
     header, summary: as in its journal.
+    damage: lines of its journal that are not what was written, and are left out.
     """
 
     state: State
@@ -65,6 +67,7 @@ class RunFacts:
     tests: tuple[TestOutcome, ...] | None
     header: Mapping[str, Any]
     summary: Mapping[str, Any] | None
+    damage: tuple[str, ...] = ()
 
     @property
     def run(self) -> str:
@@ -119,7 +122,9 @@ def facts_of(record: RunRecord, state: State) -> RunFacts:
     tests = None
     if record.header["schema"] > 1:
         tests = tuple(TestOutcome(t.nodeid, t.outcome, t.duration_s) for t in record.tests)
-    return RunFacts(state, record.torn, testbeds, tests, record.header, record.summary)
+    return RunFacts(
+        *(state, record.torn, testbeds, tests, record.header, record.summary), record.damage
+    )
 
 
 def write_facts(facts: RunFacts, folder: Path) -> None:
@@ -137,6 +142,7 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
         else [[test.nodeid, test.outcome, test.duration_s] for test in facts.tests],
         "header": facts.header,
         "summary": facts.summary,
+        **({"damage": list(facts.damage)} if facts.damage else {}),
     }
     try:
         with appearing(folder / FACTS) as hidden:
@@ -155,6 +161,9 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
                 "read it with the version of Lightrig that wrote it"
             )
         tests, state = document["tests"], document["state"]
+        if state not in get_args(State):
+            raise RowError(f"found state {state!r}")
+        check_header(document["header"])
         if state == "complete":  # before there was "interrupted", these were not told apart
             state = state_of(document["summary"] or {})
         return RunFacts(
@@ -163,7 +172,8 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
             {name: found and Measured(**found) for name, found in document["testbeds"].items()},
             None if tests is None else tuple(TestOutcome(*test) for test in tests),
             document["header"],
-            document["summary"],
+            None if document["summary"] is None else dict(document["summary"]),
+            tuple(map(str, document.get("damage", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RowError) as error:
         raise RecordError(f"{name} is damaged: {error!r}") from error

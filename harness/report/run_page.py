@@ -223,6 +223,11 @@ def _warnings(record: RunRecord, run: RunFrame) -> str:
     collected, ended = summary.get("tests"), len(record.tests)
     if isinstance(collected, int) and 0 < ended < collected:
         found.append(f"{collected - ended:,} of {collected:,} tests were not run.")
+    if record.damage:
+        found.append(
+            f"The journal is damaged: {len(record.damage):,} lines are not what was written and "
+            f"are left out: {'; '.join(record.damage[:5])}"
+        )
     if run.damage is not None:
         found.append(f"The journal is damaged, rows after this are missing: {run.damage}")
     return "".join(f'<p class="lr-warn" role="alert">{text(one)}</p>' for one in found)

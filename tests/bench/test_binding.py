@@ -178,6 +178,7 @@ def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Pa
         "far": "SIM-far",
         "server0": "SIM-server0",
     }
+    bench.close()
     with pytest.raises(LabUnavailableError, match="2 of 3"):
         bind(load(path), "hardware")
 

@@ -53,10 +53,10 @@ def test_states_of_other_instruments_are_others(tmp_path: Path) -> None:
 def test_circuits_of_a_change_that_was_begun_are_ours() -> None:
     state = STATE.changing(circuits("1>9", "2>12"), circuits("1>9", "2>10"))
     for present in (("1>9", "2>12"), ("1>9",), ("1>9", "2>10")):
-        assert not state.made_by_others(circuits(*present))
-        assert not state.removed_by_others(circuits(*present))
-    assert list(map(str, state.made_by_others(circuits("1>9", "3>11")))) == ["3>11"]
-    assert list(map(str, state.removed_by_others(circuits("2>10")))) == ["1>9"]
+        assert not state.foreign(circuits(*present))
+        assert not state.missing(circuits(*present))
+    assert list(map(str, state.foreign(circuits("1>9", "3>11")))) == ["3>11"]
+    assert list(map(str, state.missing(circuits("2>10")))) == ["1>9"]
 
 
 def test_ports_with_another_fiber_are_recabled() -> None:

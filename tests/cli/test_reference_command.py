@@ -64,7 +64,7 @@ def file(tmp_path):
 def answer_simulated(monkeypatch):
     """Let simulated instruments answer where hardware is asked for."""
     command = sys.modules["lightrig.harness.cli.reference"]
-    monkeypatch.setattr(command, "bind", lambda testbed, mode: bind(testbed, "simulated"))
+    monkeypatch.setattr(command, "bind", lambda testbed, mode, purpose: bind(testbed, "simulated"))
 
 
 def test_simulated_references_stand_under_the_results_alone(run, file, tmp_path):
@@ -99,7 +99,7 @@ def test_a_person_leads_every_port_to_the_meter(run, tmp_path, monkeypatch):
     benches, asked, undo = [], [], []
     command = sys.modules["lightrig.harness.cli.reference"]
 
-    def simulated(testbed, mode):
+    def simulated(testbed, mode, purpose):
         benches.append(bind(testbed, "simulated"))
         return benches[-1]
 

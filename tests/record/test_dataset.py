@@ -26,7 +26,7 @@ from lightrig.harness.record import (
     read_journal,
     write_dataset,
 )
-from lightrig.harness.record.dataset_reading import open_dataset
+from lightrig.harness.record.dataset_reading import named, open_dataset
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
 
@@ -101,8 +101,8 @@ def test_one_file_a_testbed_in_its_place_with_the_header_inside(fresh, tmp_path,
         "testbed=opus/night=2026-03-14/r1.parquet",
     ]
     metadata = pq.read_schema(files[0]).metadata
-    assert metadata[b"lightrig.schema"] == b"2"
-    assert json.loads(metadata[b"lightrig.header"]) == {**HEADER, "schema": 2}
+    assert metadata[b"lightrig.schema"] == b"3"
+    assert json.loads(metadata[b"lightrig.header"]) == {**HEADER, "schema": 3}
     assert json.loads(metadata[b"lightrig.summary"]) == {"passed": 2}
     assert metadata[b"lightrig.complete"] == b"true"
 
@@ -242,3 +242,23 @@ def test_a_disk_that_is_full_keeps_what_was_there(fresh, tmp_path, context, row,
         write_dataset(path, root)
     assert [file.read_bytes() for file in files] == before
     assert sorted(p for p in root.rglob("*") if p.is_file()) == sorted(files)
+
+
+def test_a_page_that_was_changed_on_its_disk_is_an_error(fresh, tmp_path, context, row):
+    _, file = write_dataset(filled(fresh, context, row), tmp_path / "set")
+    whole = file.read_bytes()
+    values = pq.ParquetFile(file).metadata.row_group(0).column(8)  # time_ns, all different
+    first = values.dictionary_page_offset or values.data_page_offset
+    place = first + values.total_compressed_size - 1
+    file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(OSError, match="CRC"):
+        open_dataset([str(file)], str(tmp_path / "set")).to_table()
+
+
+def test_a_column_whose_name_was_changed_is_an_error(fresh, tmp_path, context, row):
+    """It would be read as missing values."""
+    _, file = write_dataset(filled(fresh, context, row), tmp_path / "set")
+    file.write_bytes(file.read_bytes().replace(b"quantity", b"quantitx"))
+    dataset = open_dataset([str(file)], str(tmp_path / "set"))
+    with pytest.raises(RecordError, match="rows without quantity: a file of it is damaged"):
+        named(dataset, ".*")

@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_a_journal_reads_back_and_its_bytes_are_reproducible(run, outcomes):
         record, found = read(one)
     assert found == [(c, r) for c, rs in run for r in (*rs[1:], *rs[:1])]
     assert (record.complete, record.torn, record.summary) == (True, False, {"passed": 1})
-    assert record.header == {**HEADER, "schema": 2}
+    assert record.header == {**HEADER, "schema": 3}
     assert sum(record.counts.values()) == len(found)
     assert record.tests == tuple(outcomes)
 
@@ -80,14 +81,14 @@ def test_the_file_reads_like_this(fresh, context, row):
         journal.append(dataclasses.replace(context), dataclasses.replace(row, lower=None, value=0))
         journal.note_test(TestOutcome("test_pairs", "failed", 1.5, {"repeat": "pytest -k pairs"}))
     assert journal.path.read_text().splitlines() == [
-        '{"night":"2026-03-14","run":"r1","schema":2,"seed":7}',
+        '{"night":"2026-03-14","run":"r1","schema":3,"seed":7,"crc":"ed5de117"}',
         '{"conditions":{"temperature_c":23.5},"context":0,"instruments":["Polatis 21877"],'
-        '"simulated":true,"test":"test_pairs","testbed":"opus"}',
-        '[0,"ocs 1->17","outage",41440000,41000000,42000000,"ns",5,{"moved":4}]',
-        '[0,"ocs 1->17","outage",0,null,42000000,"ns",5,{"moved":4}]',
+        '"simulated":true,"test":"test_pairs","testbed":"opus","crc":"aab77301"}',
+        '[0,"ocs 1->17","outage",41440000,41000000,42000000,"ns",5,{"moved":4},"19e4b9c7"]',
+        '[0,"ocs 1->17","outage",0,null,42000000,"ns",5,{"moved":4},"902814d1"]',
         '{"test":{"details":{"repeat":"pytest -k pairs"},"duration_s":1.5,"nodeid":"test_pairs",'
-        '"outcome":"failed"}}',
-        '{"end":{}}',
+        '"outcome":"failed"},"crc":"3f613253"}',
+        '{"end":{},"crc":"59d5813d"}',
     ]
 
 
@@ -268,7 +269,7 @@ def filled(fresh, context, row):
         (3, '[9,"s","q",1,null,null,"ns",1,{}]', "no context 9"),
         (3, '[0,"s","q",NaN,null,null,"ns",1,{}]', "finite"),
         (3, '[0,"s","q",1,2,null,"ns",1,{}]', "lower 2 is above"),
-        (3, "[" * 100_000, "no JSON: maximum recursion"),
+        (3, "[" * 100_000 + "]", "no JSON: maximum recursion"),
         (3, "[" + "1" * 5000 + "]", "no JSON: Exceeds the limit"),
         (3, "[0,\udcff]", "no JSON: 'utf-8' codec"),
         (3, '{"test":{"nodeid":"t"}}', "expected the fields details, duration_s, nodeid, outcome"),
@@ -280,12 +281,41 @@ def filled(fresh, context, row):
 )
 def test_damage_is_located(filled, line, text, says):
     lines = filled.read_text().splitlines()
-    lines[line - 1] = text
+    lines[line - 1] = sealed(text)
     filled.write_text("\n".join(lines) + "\n", errors="surrogateescape")
     with pytest.raises(JournalDamagedError, match=says) as caught:
         read(filled)
     assert caught.value.line == line + (says == "after the closing line")
     assert str(caught.value).startswith(f"{filled}:{caught.value.line}: ")
+
+
+def sealed(text):
+    """Return a line whose checksum is right although its content is not."""
+    if text[-1:] not in {"]", "}"}:
+        return text
+    checksum = zlib.crc32(text.encode(errors="surrogateescape"))
+    name = "," if text[-1] == "]" else ',"crc":'
+    return f'{text[:-1]}{name}"{checksum:08x}"{text[-1]}'
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_changed_byte_is_never_another_value(data):
+    context = Context("opus", "test", ("Polatis",), True)
+    row = Row("ocs", "loss", 1.25, 1.0, 1.5, "dB", 7, {"moved": 4})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "20260314-j", "journal.jsonl")
+        write(path, [(context, [row, row])])
+        content = bytearray(path.read_bytes())
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        path.write_bytes(content)
+        try:
+            record = read_journal(path, salvage=True)
+        except RecordError:
+            return
+        found = list(record.rows())
+    assert all(each == (context, row) for each in found)
+    assert len(found) == 2 or record.damage or record.torn
 
 
 @settings(deadline=None)
@@ -317,8 +347,10 @@ def test_a_journal_without_header_is_reported(tmp_path, content):
 
 def test_a_newer_schema_is_no_damage(tmp_path):
     path = tmp_path / "j"
-    path.write_text('{"run":"r","night":"2026-03-14","schema":3}\n')
-    with pytest.raises(RecordError, match="found journal schema 3, expected one of 1, 2; read it"):
+    path.write_text('{"run":"r","night":"2026-03-14","schema":4}\n')
+    with pytest.raises(
+        RecordError, match="found journal schema 4, expected one of 1, 2, 3; read it"
+    ):
         read_journal(path)
 
 

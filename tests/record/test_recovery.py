@@ -109,15 +109,31 @@ def test_a_run_that_never_began_is_reported(tmp_path):
     assert [entry.name for entry in folder.iterdir()] == ["journal.jsonl"]
 
 
-def test_a_damaged_journal_is_reported_and_gives_no_data_set(killed, tmp_path):
+def test_everything_around_a_damaged_line_is_recovered(killed, tmp_path):
     journal = killed / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
-    lines[7] = "[0]\n"
+    rows = 20
+    lines[7] = lines[7].replace("1", "2", 1)  # still JSON, and another value
     journal.write_text("".join(lines))
-    with pytest.raises(JournalDamagedError, match=":8: "):
-        recover(killed)
-    assert not (killed / "run.json").exists()
-    assert list(tmp_path.rglob("*.parquet")) == []
+    with pytest.raises(JournalDamagedError, match=":8: the line is not what was written"):
+        list(read_journal(journal).rows())
+    found = recover(killed, write_page)
+    (sentence,) = found.facts.damage
+    assert sentence.startswith(f"{journal}:8: the line is not what was written")
+    assert found.facts.rows == rows - 1
+    assert len(Results(tmp_path).frame()) == rows - 1
+    assert Results(tmp_path).runs()[0].damage == (sentence,)
+    assert "1 lines are not what was written" in found.report.read_text()
+
+
+def test_a_run_whose_header_is_damaged_has_the_name_of_its_folder(killed, tmp_path):
+    folder = killed.rename(killed.with_name("20260314-021500-abcdef"))
+    journal = folder / "journal.jsonl"
+    journal.write_bytes(b"#" + journal.read_bytes())
+    found = recover(folder)
+    assert found.facts.run == "20260314-021500-abcdef"
+    assert found.facts.night == "2026-03-14"
+    assert len(found.facts.damage) == 1
 
 
 def test_a_report_is_rebuilt_from_the_stored_description(tmp_path):

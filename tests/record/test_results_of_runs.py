@@ -67,7 +67,7 @@ def test_an_unreadable_run_hides_no_readable_one(lab):
     (lab / "runs" / "r5").mkdir()
     (lab / "runs" / "r5" / "journal.jsonl").write_text("")
     results = Results(lab)
-    assert [one.run for one in results.runs()] == ["r2", "r3"]
+    assert [one.run for one in results.runs()] == ["r1", "r2", "r3"]  # r1 by its journal
     first, second = map(str, results.damaged())
     assert first.startswith("runs/r1/run.json is damaged: KeyError(")
     assert "r0/journal.jsonl:1: the run header has no schema" in second
@@ -261,3 +261,13 @@ def test_a_journal_alone_is_a_run(tmp_path):
         pass
     (one,) = Results(tmp_path).runs()
     assert (one.state, one.rows, one.testbeds) == ("ended", 0, {})
+
+
+@pytest.mark.parametrize("header", ["{}", "[]", '{"run": 7, "night": "x"}', "null"])
+def test_facts_whose_header_is_damaged_hide_no_run(lab, header):
+    facts = lab / "runs" / "r1" / "run.json"
+    document = json.loads(facts.read_text())
+    facts.write_text(json.dumps({**document, "header": json.loads(header)}))
+    results = Results(lab)
+    assert [one.run for one in results.runs()] == ["r1", "r2", "r3"]
+    assert "runs/r1/run.json is damaged" in str(results.damaged()[0])
