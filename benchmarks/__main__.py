@@ -9,6 +9,8 @@ ALL = (
     "journal",
     "survival",
     "lease_races",
+    "fault_plans",
+    "kills",
     "gates",
     "error_rates",
     "report",

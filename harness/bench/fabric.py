@@ -12,11 +12,13 @@ the meantime is brought to the plan as well. Three rules make it safe in a share
   appears or goes between two changes was changed by somebody else, and that is an error.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.instrument_keys import identity_key
+from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.power_budget import PowerBudget
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
 from lightrig.harness.bench.saved_state import (
@@ -188,7 +190,9 @@ class Fabric:
             raise self._conflict(name, state, present, f"{_listed(made)} made by somebody else")
         # Unchecked: the state found is right, even where the cabling has changed since.
         change = self._change(name, present, wanted, checked=False)
-        self.note_change(name, change.keep | change.remove, change.keep | change.add)
+        # A full disk is no reason to leave the circuits as they are.
+        with contextlib.suppress(LabFolderError):
+            self.note_change(name, change.keep | change.remove, change.keep | change.add)
         Transition(self.bench, wanted, {name: change}).apply()
 
     def save_initial_state(self, *, force: bool = False) -> None:

@@ -1,5 +1,6 @@
 """States that runs and commands have left on disk: found, compared with the lab, restored."""
 
+import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,9 +23,12 @@ from lightrig.harness.bench.saved_state import (
     StateConflictError,
 )
 from lightrig.harness.bench.settings import SavedInstruments
-from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import InstrumentSpec, LightrigError, SwitchSpec, Testbed
+
+SETTLING = 2
+"""Seconds after the last command of a killed run in which an instrument may still carry it out."""
 
 _PAUSE = 2_000_000_000
 _ADVICE = (
@@ -195,6 +199,7 @@ def restore(
     Raises `StateConflictError`, before anything is changed, unless `force`.
     """
     failures: dict[str, LightrigError] = {}
+    _await_last_commands(benches)
     settings = {name: SavedInstruments(bench) for name, bench in benches.items()}
     fabrics = {name: Fabric(bench) for name, bench in benches.items()}
     conflicts = []
@@ -223,3 +228,20 @@ def restore(
             except LightrigError as error:
                 failures[name] = error
     return failures
+
+
+def _await_last_commands(benches: Mapping[str, Bench]) -> None:
+    """Wait until what a run sent just before it was killed has been carried out.
+
+    A laser that is read as off, and switched on by that command a moment later, would stay on.
+    """
+    for bench in benches.values():
+        states = bench.saved_states.all() if bench.saved_states is not None else ()
+        now = wall_time()
+        youngest = max((each.changed for each in states if each.changed), default="")
+        if youngest:
+            changed = datetime.datetime.strptime(youngest, "%Y-%m-%d %H:%M:%S UTC")
+            age = (now.replace(tzinfo=None) - changed).total_seconds()
+            if 0 <= age < SETTLING + 1:  # the time on disk is cut to whole seconds
+                bench.clock.sleep(round((SETTLING + 1 - age) * 1e9))
+        return

@@ -83,6 +83,15 @@ class SavedInstruments:
             clear=True,
         )
 
+    def _restoring(self, name: str, settings: Mapping[str, Value]) -> None:
+        """Restore an instrument; what is set now is not noted, since it is what was found."""
+        instrument = self._restorable()[name]
+        noted, instrument.on_setting = instrument.on_setting, None
+        try:
+            instrument.restore_settings(settings)  # type: ignore[arg-type]
+        finally:
+            instrument.on_setting = noted
+
     def _persist(
         self,
         wanted: Mapping[str, Mapping[str, Value]],
@@ -96,8 +105,7 @@ class SavedInstruments:
         self._bench.check_lease()
         instruments = self._restorable()
         actions = {
-            name: partial(instruments[name].restore_settings, settings)  # type: ignore[arg-type]
-            for name, settings in wanted.items()
+            name: partial(self._restoring, name, settings) for name, settings in wanted.items()
         }
         failures: dict[str, LightrigError] = persist(actions, self._bench, keep_trying, notify)
         store = self._bench.saved_states

@@ -160,6 +160,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
 def fabric(bench: Bench, pytestconfig: pytest.Config) -> Iterator[Fabric]:
     """Applies plans; puts the switches back as they were found."""
     from lightrig.harness.bench import Fabric
+    from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.saved_state import SavedStateError, StateConflictError
     from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
 
@@ -167,7 +168,7 @@ def fabric(bench: Bench, pytestconfig: pytest.Config) -> Iterator[Fabric]:
     if not bench.in_process:
         try:
             fabric.save_initial_state()
-        except (SavedStateError, StateConflictError) as error:
+        except (SavedStateError, StateConflictError, LabFolderError) as error:
             pytest.exit(str(error), LAB_ERROR)
     yield fabric
     restore_loudly(pytestconfig, bench.testbed.name, lambda notify: fabric.restore(notify=notify))

@@ -113,10 +113,12 @@ class WeissSimserv(QueryInstrument):
 
         A chamber that is to stand still is stopped first.
         """
-        runs, celsius = bool(settings[_RUNS_NAME]), settings[_SET_POINT_NAME]
-        if not runs and self._runs():
+        runs, celsius = settings.get(_RUNS_NAME), settings.get(_SET_POINT_NAME)
+        if runs is not None and not runs and self._runs():
             self._set_running(False)
-        if not self.same_setting(_SET_POINT_NAME, self._number(_SET_POINT, 1), celsius):
+        if celsius is not None and not self.same_setting(
+            _SET_POINT_NAME, self._number(_SET_POINT, 1), celsius
+        ):
             self._set_point(celsius)
         if runs and not self._runs():
             self._set_running(True)

@@ -12,7 +12,7 @@ from lightrig.instruments.servers.tools.output import ToolOutputError, whole
 
 TOOL = "/sys/class/infiniband"
 
-_PORT = re.compile(r"(?:.*/)?([^/]+)/ports/(\d+)/(.+)", re.ASCII)
+_PORT = re.compile(r"(?:.*/)?([^/]+)/ports/(\d{1,6})/(.+)", re.ASCII)
 _CODED = re.compile(r"(\d+): (\S.*)", re.ASCII)
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec(?: \((.+)\))?", re.ASCII)
 _MILLISECOND = 1_000_000

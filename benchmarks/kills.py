@@ -1,0 +1,205 @@
+"""Kill -9 at random moments: the lab is as found after a restore, and no acknowledged row is lost.
+
+`KILLS` times (default 1,000) a process leases a served lab, switches its laser on, sets attenuator
+and chamber, moves circuits and records rows, until it is killed after up to a second. Then what it
+has left is restored as `lightrig restore` does, and compared with the ground truth; its journal is
+compared with the rows whose append had returned. Every tenth time circuits are made by hand before:
+then the restore must stop, and say so.
+"""
+
+import json
+import mmap
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lightrig.harness.bench import Fabric, bind_only, leftovers
+from lightrig.harness.bench.saved_state import StateConflictError
+from lightrig.harness.bench.settings import SavedInstruments
+from lightrig.harness.record import Context, Journal, Row, read_journal
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.simulated.world.world import World
+from lightrig.testbeds import Circuit, Plan, Testbed, load
+from lightrig.testbeds.readdressing import readdressed
+
+LAB = """
+name: lab
+switches:
+  ocs: {model: polatis, address: tl1://ocs.invalid, login: env:X, size: 8x8}
+servers:
+  server[0-3]:
+    address: ssh://{name}.invalid
+    nics: {nic0: {netdev: e0, rate: 100G, transceiver: lr4}}
+instruments:
+  laser: {kind: light_source, model: keysight-n7776c, address: scpi://laser.invalid}
+  voa: {kind: attenuator, model: keysight-n7764a, address: scpi://voa.invalid, channels: 4}
+  chamber: {kind: climate_chamber, model: weiss-simserv, address: simserv://chamber.invalid}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4 dBm, max: 4 dBm}
+    receive: {min: -10 dBm, max: 4 dBm}
+fibers:
+  - server[0-3].nic0 <-> ocs
+simulation:
+  switches:
+    ocs: {acknowledge: {mean: 5 ms}, dark: {mean: 1 ms}, settle: {mean: 4 ms}}
+"""
+NAMES = {"ocs", "laser", "voa", "chamber"}
+WITHIN_S = 1.0
+
+
+def matching(dice: random.Random) -> frozenset[Circuit]:
+    """Draw circuits between the lab's own ports."""
+    ingress, egress = dice.sample(range(1, 5), dice.randint(1, 4)), dice.sample(range(9, 13), 4)
+    return frozenset(map(Circuit, ingress, egress))
+
+
+def use(file: Path, folder: Path, seed: int) -> None:
+    """Use the lab until killed; the number of acknowledged rows stands in a file."""
+    dice = random.Random(seed)
+    bench = bind_only(load(file), NAMES, f"kill {seed}")
+    fabric, settings = Fabric(bench), SavedInstruments(bench)
+    settings.save()
+    laser, voa, chamber = (bench.instruments[name] for name in ("laser", "voa", "chamber"))
+    journal = Journal(folder / "journal.jsonl", {"run": f"k{seed}", "night": "2026-03-14"})
+    context = Context("lab", "kills", bench.participants(), True, {})
+    with (folder / "acknowledged").open("r+b") as shared:
+        count = mmap.mmap(shared.fileno(), 8)
+    said: Any = laser
+    said.set_emission(1, on=True)
+    said = chamber
+    said.set_temperature(60.0)
+    for number in range(10**9):
+        fabric.apply(Plan("drawn", {"ocs": matching(dice)}))
+        said = voa
+        said.set_attenuation(1, float(number % 20))
+        for _ in range(20):
+            journal.append(context, Row("ocs", "reconfiguration.control", 1, 1, 1, "ns", number))
+            acknowledged = int.from_bytes(count[:], sys.byteorder) + 1
+            count[:] = acknowledged.to_bytes(8, sys.byteorder)
+
+
+def kill_once(world: World, file: Path, root: Path, number: int, found: Counter[str]) -> None:
+    """Kill a process that uses the lab, and restore the lab."""
+    dice = random.Random(number)
+    matrix = world._matrices["ocs"]  # noqa: SLF001 - the ground truth
+    matrix.disconnect(list(matrix.egress_of))
+    initial = matching(dice)
+    matrix.connect(initial)
+    folder = root / str(number)
+    folder.mkdir()
+    (folder / "acknowledged").write_bytes(bytes(8))
+    process = multiprocessing.get_context("forkserver").Process(
+        target=use, args=(file, folder, number), daemon=True
+    )
+    process.start()
+    ends = time.monotonic() + 60
+    # From the first state on disk, or from the first row on: half of the kills each.
+    first = (lambda: list(root.glob("state/*.json"))) if dice.random() < 0.5 else None
+    while not (first() if first else any((folder / "acknowledged").read_bytes())):
+        if time.monotonic() > ends or not process.is_alive():
+            found["NEVER BEGAN"] += 1
+            break
+        time.sleep(0.001)
+    time.sleep(dice.uniform(0, WITHIN_S))
+    process.kill()
+    process.join()
+    found["kills"] += 1
+    _check_rows(folder, found)
+    testbed = load(file)
+    if by_hand := number % 10 == 9:
+        matrix.disconnect(list(matrix.egress_of))
+        matrix.connect([Circuit(1, 9), Circuit(2, 10), Circuit(3, 11), Circuit(4, 12)])
+    changed = {Circuit(*pair) for pair in matrix.egress_of.items()}
+    found["found changed"] += changed != initial
+    try:
+        restored = _restore(testbed, found, force=False)
+    except StateConflictError:
+        found["stopped by hand" if by_hand else "STOPPED"] += 1
+        found["CHANGED BY HAND, OVERWRITTEN"] += changed != _now(matrix)
+        restored = _restore(testbed, found, force=True)
+    if restored:
+        found["LEFT CHANGED"] += _now(matrix) != initial
+        _check_off(testbed, found)
+
+
+def _now(matrix: Any) -> frozenset[Circuit]:
+    return frozenset(Circuit(*pair) for pair in matrix.egress_of.items())
+
+
+def _check_rows(folder: Path, found: Counter[str]) -> None:
+    acknowledged = int.from_bytes((folder / "acknowledged").read_bytes(), sys.byteorder)
+    journal = folder / "journal.jsonl"
+    rows = sum(1 for _ in read_journal(journal).rows()) if journal.exists() else 0
+    found["rows acknowledged"] += acknowledged
+    found["ROWS LOST"] += max(0, acknowledged - rows)
+
+
+def _restore(testbed: Testbed, found: Counter[str], *, force: bool) -> bool:
+    """Restore; returns whether there was a state to restore."""
+    left = leftovers.leftovers(testbed)
+    names = {each.name for each in left if each.name}
+    benches, absent = leftovers.open_available(testbed, names)
+    try:
+        failures = {**absent, **leftovers.restore(benches, force=force)}
+        found["NOT RESTORED"] += bool(failures)
+    finally:
+        for bench in benches.values():
+            bench.close()
+    return bool(left)
+
+
+def _check_off(testbed: Testbed, found: Counter[str]) -> None:
+    bench = bind_only(testbed, NAMES - {"ocs"}, "a check")
+    try:
+        laser: Any = bench.instruments["laser"]
+        voa: Any = bench.instruments["voa"]
+        chamber: Any = bench.instruments["chamber"]
+        found["LASER LEFT ON"] += laser.emission(1)
+        found["ATTENUATION LEFT"] += voa.attenuation(1) != 0.0
+        found["CHAMBER LEFT RUNNING"] += bool(chamber.read_settings([1])["running 1"])
+    finally:
+        bench.close()
+
+
+def main(report: Callable[[str], object] = print) -> bool:
+    """Kill and restore; returns whether everything was as found and no row was lost."""
+    kills = int(os.environ.get("KILLS", "1000"))
+    found: Counter[str] = Counter()
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["benchmarks.kills"])
+    with tempfile.TemporaryDirectory(prefix="lightrig-kills-") as name:
+        root = Path(name)
+        os.environ["LIGHTRIG_STATE"] = str(root / "state")
+        (root / "lab.yaml").write_text(LAB)
+        clock = SystemClock()
+        world = World(load(root / "lab.yaml"), clock, 1)
+        addresses = {name: world.services[name].address for name in NAMES}
+        os.environ["LIGHTRIG_SERVED"] = ":".join(world.services["ocs"].login)
+        file, known = root / "served.yaml", root / "known_hosts"
+        known.touch()
+        login = "env:LIGHTRIG_SERVED"
+        file.write_text(
+            readdressed(root / "lab.yaml", addresses, login=login, known_hosts=known, target=file)
+        )
+        try:
+            for number in range(kills):
+                kill_once(world, file, root, number, found)
+                if number % 100 == 99:
+                    report(f"{number + 1:>5} {json.dumps(dict(sorted(found.items())))}")
+        finally:
+            world.close()
+            clock.close()
+    report(f"all   {json.dumps(dict(sorted(found.items())))}")
+    return not any(count for name, count in found.items() if name.isupper())
+
+
+if __name__ == "__main__":
+    sys.exit(not main())
