@@ -68,19 +68,16 @@ def use(file: Path, folder: Path, seed: int) -> None:
     bench = bind_only(load(file), NAMES, f"kill {seed}")
     fabric, settings = Fabric(bench), SavedInstruments(bench)
     settings.save()
-    laser, voa, chamber = (bench.instruments[name] for name in ("laser", "voa", "chamber"))
+    instruments: Any = bench.instruments
     journal = Journal(folder / "journal.jsonl", {"run": f"k{seed}", "night": "2026-03-14"})
     context = Context("lab", "kills", bench.participants(), True, {})
     with (folder / "acknowledged").open("r+b") as shared:
         count = mmap.mmap(shared.fileno(), 8)
-    said: Any = laser
-    said.set_emission(1, on=True)
-    said = chamber
-    said.set_temperature(60.0)
+    instruments["laser"].set_emission(1, on=True)
+    instruments["chamber"].set_temperature(60.0)
     for number in range(10**9):
         fabric.apply(Plan("drawn", {"ocs": matching(dice)}))
-        said = voa
-        said.set_attenuation(1, float(number % 20))
+        instruments["voa"].set_attenuation(1, float(number % 20))
         for _ in range(20):
             journal.append(context, Row("ocs", "reconfiguration.control", 1, 1, 1, "ns", number))
             acknowledged = int.from_bytes(count[:], sys.byteorder) + 1
