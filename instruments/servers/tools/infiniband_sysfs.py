@@ -14,7 +14,7 @@ TOOL = "/sys/class/infiniband"
 
 _PORT = re.compile(r"(?:.*/)?([^/]+)/ports/(\d{1,6})/(.+)", re.ASCII)
 _CODED = re.compile(r"(\d+): (\S.*)", re.ASCII)
-_RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec(?: \((.+)\))?", re.ASCII)
+_RATE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) Gb/sec(?: \((.+)\))?", re.ASCII)
 _MILLISECOND = 1_000_000
 _STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 _PHYSICAL_STATES = (
