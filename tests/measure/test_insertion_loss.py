@@ -190,6 +190,9 @@ def test_each_cause_of_doubt_is_named(tmp_path):
     assert losses.noise.standard == pytest.approx(0.03 * math.sqrt(2), rel=0.15)
     assert losses.repeatability.standard == pytest.approx(0.02, abs=0.008)
     assert parts["noise"] <= 0.016
+    last = list(losses.losses.values())[-1]
+    (noise,) = [part.standard for part in last.budget.components if part.name == "noise"]
+    assert noise == pytest.approx(losses.noise.standard / math.sqrt(losses.readings), rel=1e-6)
     squares = sum(part.standard**2 for part in one.budget.components)
     assert one.budget.standard == pytest.approx(math.sqrt(squares))
     assert squares >= 2 * 0.04**2  # the references of both sides

@@ -86,7 +86,7 @@ def test_the_greedy_as_one_reads_it_finds_the_same(case):
     assert np.array_equal(plan_links(demand, degrees), _slowly(demand, list(degrees)))
 
 
-@pytest.mark.parametrize(("servers", "ports"), [(8, 6), (8, 8), (12, 6)])
+@pytest.mark.parametrize(("servers", "ports"), [(8, 8), (4, 8), (6, 12)])
 def test_the_greedy_finds_the_same_at_the_sizes_of_the_paper(servers, ports):
     random = np.random.default_rng(servers + ports)
     for _ in range(25):
