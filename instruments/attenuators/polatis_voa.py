@@ -44,6 +44,7 @@ class PolatisVoa(Instrument):
     wire_facts = Polatis.wire_facts
     rerouting, monitors = Polatis.rerouting, Polatis.monitors
     averaging, collection = Polatis.averaging, Polatis.collection
+    tls, certificates = Polatis.tls, Polatis.certificates
     ports: Option[tuple[int, ...]] = Option(
         _parse_ports,
         (),

@@ -39,6 +39,11 @@ class NetconfReply:
         found = self.root.iterfind(f"{{*}}data/{{*}}{container}/{{*}}{entry}")
         return [_leaves(element) for element in found]
 
+    def children(self, container: str) -> set[str]:
+        """Return the names of the elements in `container`, without namespace."""
+        found = self.root.iterfind(f"{{*}}data/{{*}}{container}/{{*}}*")
+        return {_name(element) for element in found}
+
     def leaves(self, container: str) -> dict[str, str]:
         """Return the leaves of `container`; empty if the reply has no such container."""
         found = self.root.find(f"{{*}}data/{{*}}{container}")
@@ -46,7 +51,9 @@ class NetconfReply:
 
 
 def _leaves(element: Any) -> dict[str, str]:
-    return {_name(leaf): (leaf.text or "").strip() for leaf in element.iterchildren("{*}*")}
+    """Return the leaves below `element`, those of containers in it too."""
+    leaves = (each for each in element.iterdescendants("{*}*") if not len(each))
+    return {_name(leaf): (leaf.text or "").strip() for leaf in leaves}
 
 
 def _name(element: Any) -> str:

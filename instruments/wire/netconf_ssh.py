@@ -115,6 +115,24 @@ class _UnreadableHostsError(Exception):
     """The file of host keys cannot be read."""
 
 
+class _KnownHosts(paramiko.HostKeys):
+    """Known host keys; an RSA key is listed under its signature algorithms too.
+
+    ncclient negotiates the names under which it finds a key and no others; "ssh-rsa" is that of
+    signatures with SHA-1, which paramiko does not offer any more (RFC 8332).
+    """
+
+    def lookup(self, hostname: str) -> dict[str, paramiko.PKey] | None:
+        found = super().lookup(hostname)
+        if found is None:
+            return None
+        keys = dict(found)
+        if "ssh-rsa" in keys:
+            rsa = keys.pop("ssh-rsa")
+            keys |= dict.fromkeys(("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"), rsa)
+        return keys
+
+
 class NcSession(SSHSession):
     """ncclient's session over SSH, read by its thread and written by the querying thread.
 
@@ -131,6 +149,7 @@ class NcSession(SSHSession):
     ) -> None:
         self.handler = make_device_handler(None)
         super().__init__(self.handler)
+        self._host_keys = _KnownHosts()
         self._socket = connection
         self._clock = clock
         self._known_hosts = known_hosts

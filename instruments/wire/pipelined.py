@@ -9,6 +9,7 @@ the thread that reads the connection stamps it, not the caller who collects it l
 caller can observe something else meanwhile.
 """
 
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -182,14 +183,22 @@ class Pipeline:
         port: TCP port.
         clock: the bench's clock.
         framing: finds the end of a reply.
+        wrap: makes the socket to be used of a connected one, such as an encrypted one.
 
     Attributes:
         trace: the session's; replies are noted in it as they come.
     """
 
     def __init__(
-        self, instrument: str, host: str, port: int, clock: Clock, framing: Framing
+        self,
+        instrument: str,
+        host: str,
+        port: int,
+        clock: Clock,
+        framing: Framing,
+        wrap: Callable[[socket.socket], socket.socket] = lambda connection: connection,
     ) -> None:
+        self.wrap = wrap
         self.trace: Trace | None = None
         self.instrument = instrument
         self.clock = clock
@@ -308,7 +317,7 @@ class _PipelinedStream(ThreadedStream):
         self._pipeline = pipeline
         self._expected: deque[_ExpectedReply] = deque()
         clock = pipeline.clock
-        connection = connect(pipeline.instrument, host, port, 3.0, clock)
+        connection = pipeline.wrap(connect(pipeline.instrument, host, port, 3.0, clock))
         super().__init__(clock, lambda reader: TcpConnection(connection, reader, clock))
 
     def send(self, data: bytes) -> None:

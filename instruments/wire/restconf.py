@@ -8,8 +8,10 @@ and one of them is the password.
 
 import base64
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import h11
@@ -25,10 +27,12 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pipeline, PipelinedReply
 from lightrig.instruments.wire.session import Answer, QuerySession
+from lightrig.instruments.wire.tls import encrypt
 from lightrig.instruments.wire.trace import Trace
 
 MEDIA = "application/yang-data+json"
 _LONGEST_TEXT = 300
+_TLS_SECONDS = 5.0
 _BEGINS = b"HTTP/1."
 
 
@@ -132,6 +136,8 @@ class RestconfSession:
         login: user and password for HTTP Basic, None for a server without login.
         root: path of the API.
         meanings: meaning and remedy of status codes, by code.
+        tls: whether it is encrypted; the certificate of the server is verified.
+        certificates: file of trusted certificates; None for those that the system trusts.
     """
 
     def __init__(
@@ -144,13 +150,22 @@ class RestconfSession:
         *,
         root: str = "/api",
         meanings: Mapping[int, tuple[str, str]] | None = None,
+        tls: bool = False,
+        certificates: Path | None = None,
     ) -> None:
         self.instrument = instrument
         self._where = f"{host}:{port}"
         self._root = root
         self._meanings = meanings or {}
         framing = Http()
-        self._pipeline = Pipeline(instrument, host, port, clock, framing)
+        self._scheme = "https" if tls else "http"
+
+        def wrap(connection: socket.socket) -> socket.socket:
+            if not tls:
+                return connection
+            return encrypt(instrument, connection, host, certificates, _TLS_SECONDS)
+
+        self._pipeline = Pipeline(instrument, host, port, clock, framing, wrap)
         wire = f"restconf://{self._where}"
         self._queries = QuerySession(instrument, self._pipeline.open, clock, framing, wire=wire)
         self._pipeline.trace = self._queries.trace
@@ -235,7 +250,7 @@ class RestconfSession:
         if body is not None:
             headers["Content-Type"] = MEDIA
             content = json.dumps(body, separators=(",", ":")).encode()
-        url = f"http://{self._where}{self._root}/{path}"
+        url = f"{self._scheme}://{self._where}{self._root}/{path}"
         request = httpx.Request(method, url, headers=headers, content=content)
         connection = h11.Connection(h11.CLIENT)
         target = request.url.raw_path

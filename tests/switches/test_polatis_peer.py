@@ -173,7 +173,8 @@ def test_connecting_needs_two_sides(line, aid):
     assert (status, code) == ("M  5 DENY", "IIAC")
 
 
-def test_a_list_is_made_as_a_whole_or_not_at_all(line):
+def test_a_list_is_made_as_a_whole_or_not_at_all(real, type_in):
+    line = type_in(real(rerouting=False))
     assert line.ask("ENT-PATCH::1,17:5:;") == DONE
     assert line.ask("ENT-PATCH::2&3,18&17:5:;")[1] == "SRCN"
     assert line.ask("RTRV-PATCH:::5:;") == [*DONE, '"1,17"']

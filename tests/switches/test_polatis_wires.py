@@ -155,7 +155,7 @@ def test_one_seed_gives_one_wire_to_the_last_byte(scheme):
 def test_a_port_in_use_is_refused(scheme, virtual, moved):
     if scheme in {"netconf", "restconf"} and moved.ingress == 1:
         moved = Circuit(3, 18)  # there an ingress has one egress, and merging moves it
-    switch = virtual(scheme=scheme).driver()
+    switch = virtual(scheme=scheme, rerouting=False).driver()
     switch.change([], [Circuit(1, 17), Circuit(2, 18)]).done()
     with pytest.raises(DeniedError, match="in use") as raised:
         switch.change([], [moved]).done()

@@ -5,6 +5,7 @@ a shutter and of an attenuator's control loop, the strongest attenuation, and th
 for monitors on both sides.
 """
 
+import bisect
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -14,10 +15,13 @@ from typing import Literal
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.optics import DARK_DBM, Matrix
-from lightrig.testbeds import Circuit
+from lightrig.testbeds import Circuit, Identity
 
-SHORTEST_WINDOW = 10_000_000
-"""The monitors' shortest averaging window in ns; each further step doubles it."""
+WINDOWS_NS = tuple(ms * 1_000_000 for ms in (10, 20, 50, 100, 200, 500, 1000, 2000))
+"""Averaging windows of the monitors by their step, 1 to 8, in ns.
+
+They are those of PyPolatis, the vendor's wrapper; the YANG module says that each step doubles.
+"""
 
 SHUTTER_NS = 5_000_000
 LOOP_NS = 100_000_000
@@ -70,8 +74,9 @@ class VoaSetting:
 class PolatisBox:
     """One simulated switch, without its wires.
 
-    Options: `rerouting`, whether connecting a port in use moves it or is refused; `monitors`
-    (`egress`, `both` or `none`), where power monitors are fitted.
+    Options: `rerouting`, whether connecting a port in use moves it, as public examples expect,
+    or is refused; `monitors` (`egress`, `both` or `none`), where power monitors are fitted;
+    `attenuation` (`relative`, `absolute` or `none`), what its attenuators can do.
 
     Attributes:
         listeners: called with the text of each autonomous message.
@@ -86,6 +91,7 @@ class PolatisBox:
         clock: Clock,
         truth: GroundTruth,
         serial: str,
+        stated: Identity = Identity(),  # noqa: B008 -- frozen
     ) -> None:
         self.name = name
         self.serial = serial
@@ -94,19 +100,23 @@ class PolatisBox:
         self.ingress_ports = range(1, size[0] + 1)
         self.egress_ports = range(size[0] + 1, sum(size) + 1)
         self.ports = range(1, sum(size) + 1)
-        self.rerouting = bool(options.get("rerouting", False))
+        self.rerouting = bool(options.get("rerouting", True))
         self.labels: dict[int, str] = {}
         self.peer_ports: dict[int, str] = {}
         self.voa: dict[int, VoaSetting] = {}
         self.listeners: list[Callable[[str], None]] = []
         self._truth = truth
         where = str(options.get("monitors", "egress"))
-        self.product = _CODES.get(where, _WITHOUT_MONITORS).format(f"{size[0]}x{size[1]}")
+        code = _CODES.get(where, _WITHOUT_MONITORS).format(f"{size[0]}x{size[1]}")
+        self.product = stated.model or code
+        self.software = stated.firmware or SOFTWARE
         self.monitored: Collection[int] = {
             "egress": self.egress_ports,
             "both": self.ports,
         }.get(where, range(0))
         self._settings: dict[int, MonitorSetting] = {}
+        self.attenuation = str(options.get("attenuation", "relative")).upper()
+        self.boot = "RESTORE"
 
     # ------------------------------------------------------------------------- circuits
 
@@ -204,7 +214,7 @@ class PolatisBox:
         if port in self._settings:
             return self._settings[port]
         # The step whose window is not shorter than the true one.
-        step = ((self.matrix.window(port) - 1) // SHORTEST_WINDOW).bit_length() + 1
+        step = bisect.bisect_left(WINDOWS_NS, self.matrix.window(port)) + 1
         return MonitorSetting(1310.0, 0.0, min(step, 8))
 
     def set_monitor(
@@ -222,7 +232,7 @@ class PolatisBox:
             setting.offset = _within(offset, -100.0, 100.0)
         if step is not None:
             setting.step = round(_within(step, 1, 8))
-            self.matrix.average(port, SHORTEST_WINDOW << (setting.step - 1))
+            self.matrix.average(port, WINDOWS_NS[setting.step - 1])
         self._settings[port] = setting
 
     # ---------------------------------------------------------------------- attenuators
@@ -234,6 +244,10 @@ class PolatisBox:
         if setting.reference and setting.reference not in self.ingress_ports:
             raise BoxError("port", f"Invalid OXC port: {setting.reference}")
         _within(setting.level, -100.0, 100.0)
+        if self.attenuation == "NONE" or (
+            setting.mode == "RELATIVE" and self.attenuation != "RELATIVE"
+        ):
+            raise BoxError("value", f"Invalid value {setting.mode}")
         self.voa[egress] = setting
         self.clock.schedule(
             self.clock.now() + LOOP_NS,

@@ -1,11 +1,14 @@
 """A simulated Polatis over NETCONF; knows nothing of any driver.
 
-Reads and edits the running configuration by the paths of the published YANG module. The option
-`openflow_errors` makes it do what one lab has seen: it adds an rpc-error about OpenFlow to
-answers that are otherwise complete.
+Reads and edits the running configuration by the paths of the published YANG module; a container
+without entries is left out, as captured of a unit in 2016. The option `openflow_errors` makes it
+do what one lab has seen: it adds an rpc-error about OpenFlow to answers that are otherwise
+complete. With `older` it has the tree of that unit (valarmathip/Terafast): circuits are `pairs`,
+and labels, shutters and powers are below `ports/port`.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast, get_args
 
 from lxml import etree
@@ -15,6 +18,7 @@ from lightrig.instruments.simulated.devices.polatis_yang import (
     MODULE,
     NAMESPACE,
     REVISION,
+    Container,
     Edit,
     Operation,
     PolatisYang,
@@ -34,6 +38,7 @@ from lightrig.instruments.simulated.protocols.netconf_session import (
 )
 
 _MODULES = (f"{NAMESPACE}?module={MODULE}&revision={REVISION}",)
+_OLDER_MODULES = (f"{NAMESPACE}?module={MODULE}&revision=2015-09-14",)
 _OPENFLOW = RpcError(
     "operation-not-supported", "OpenFlow is not supported", path="/system-config/openflow"
 )
@@ -42,15 +47,28 @@ _OPENFLOW = RpcError(
 class PolatisNetconf:
     """The NETCONF operations of one switch, for any number of sessions."""
 
-    def __init__(self, tree: PolatisYang, *, openflow_errors: bool = False) -> None:
+    def __init__(
+        self, tree: PolatisYang, *, openflow_errors: bool = False, older: bool = False
+    ) -> None:
         self._tree = tree
+        self._older = older
+        names = ("product-information", "cross-connects") if older else CONTAINERS
+        self._containers = {name: CONTAINERS[name] for name in names}
+        if older:
+            circuits = replace(CONTAINERS["cross-connects"], entry="pairs")
+            self._containers["cross-connects"] = circuits
         self._openflow_errors = openflow_errors
 
     def session(self, connection: DeviceConnection, index: int) -> NetconfServerSession:
         """Open the session of a new client."""
         box = self._tree.box
         return NetconfServerSession(
-            connection, box.clock, f"{box.name}%{index:04d}", index + 1, _MODULES, self.execute
+            connection,
+            box.clock,
+            f"{box.name}%{index:04d}",
+            index + 1,
+            _OLDER_MODULES if self._older else _MODULES,
+            self.execute,
         )
 
     def execute(self, operation: Element) -> RpcReply:
@@ -92,9 +110,11 @@ class PolatisNetconf:
         data = etree.Element(f"{{{BASE}}}data")
         criteria = operation.find("{*}filter")
         if criteria is None:
-            for name, container in CONTAINERS.items():
+            for name, container in self._containers.items():
                 if state or container.writable:
                     data.append(self._container(name, None))
+            if self._older:
+                data.append(self._ports(state=state))
         elif criteria.get("type", "subtree") != "subtree":
             raise RpcError("operation-not-supported", "only subtree filters")
         else:
@@ -107,17 +127,41 @@ class PolatisNetconf:
 
     def _selected(self, wanted: Element, *, state: bool) -> Iterator[Element]:
         name, namespace = local(wanted), etree.QName(wanted).namespace
-        if name not in CONTAINERS or namespace not in {None, BASE, NAMESPACE}:
+        if namespace not in {None, BASE, NAMESPACE}:
             return
-        if not state and not CONTAINERS[name].writable:
+        if self._older and name == "ports":
+            container = self._ports(state=state)
+        elif name not in self._containers or not (state or self._containers[name].writable):
             return
-        found = SubtreeFilter(wanted).selected(self._container(name, wanted))
-        if found is not None:
+        else:
+            container = self._container(name, wanted)
+        found = SubtreeFilter(wanted).selected(container)
+        if found is not None and len(found):
             yield found
+
+    def _ports(self, *, state: bool) -> Element:
+        """Return the container of ports of the older tree."""
+        box = self._tree.box
+        ports = etree.Element(f"{{{NAMESPACE}}}ports", nsmap={None: NAMESPACE})
+        powers = dict(zip(box.monitored, box.powers(box.monitored), strict=True)) if state else {}
+        for port in box.ports:
+            entry = etree.SubElement(ports, f"{{{NAMESPACE}}}port")
+            leaves: dict[str, int | float | str] = {
+                "port-id": port,
+                "port-label": box.labels.get(port, ""),
+            }
+            if state:
+                leaves["port-status"] = "PO_DISABLED" if box.is_shut(port) else "PO_ENABLED"
+            add_leaves(entry, leaves)
+            if port in powers:
+                opm = etree.SubElement(entry, f"{{{NAMESPACE}}}opm")
+                wavelength = box.monitor(port).wavelength
+                add_leaves(opm, {"lambda": wavelength, "power": powers[port]})
+        return ports
 
     def _container(self, name: str, criteria: Element | None) -> Element:
         """Return a container with its leaves, or with the entries that `criteria` may select."""
-        container = CONTAINERS[name]
+        container = self._containers[name]
         element = etree.Element(f"{{{NAMESPACE}}}{name}", nsmap={None: NAMESPACE})
         if not container.entry:
             add_leaves(element, self._tree.leaves(name))
@@ -137,17 +181,19 @@ class PolatisNetconf:
         edits: list[Edit] = []
         for element in config.iterchildren("*"):
             name = local(element)
-            if name not in CONTAINERS or etree.QName(element).namespace not in {None, NAMESPACE}:
+            container = self._containers.get(name)
+            if container is None or etree.QName(element).namespace not in {None, NAMESPACE}:
                 raise RpcError("unknown-element", f"no container {name}")
-            edits += _edits_of(element, _operation(element, default)) or [Edit(name, "merge")]
+            edits += _edits_of(element, container, _operation(element, default)) or [
+                Edit(name, "merge")
+            ]
         done = self._tree.edit(edits)
         return RpcReply((), done.after, done.then)
 
 
-def _edits_of(element: Element, inherited: str) -> list[Edit]:
+def _edits_of(element: Element, container: Container, inherited: str) -> list[Edit]:
     """Return the edits of one container's element."""
     name = local(element)
-    container = CONTAINERS[name]
     edits = []
     if inherited in {"replace", "delete", "remove"}:
         edits.append(Edit(name, cast(Operation, inherited)))

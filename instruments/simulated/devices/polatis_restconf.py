@@ -1,9 +1,9 @@
 """A simulated Polatis over RESTCONF (RFC 8040); knows nothing of any driver.
 
-Below /api/data are the paths of the published YANG module, with or without the module's name:
-with it answers are wrapped in it, without it they are bare, as the vendor's own web page reads
-them. Not confirmed, and therefore chosen: the statuses of refusals, decimals as JSON numbers,
-and that If-Match is honoured.
+Below /api/data are the paths of the published YANG module, with or without the module's name.
+Answers are wrapped in it for both, as the vendor's own web page (quintons/polatis2, restlib.js)
+unwraps them: it takes the first member. Not confirmed, and therefore chosen: the statuses of
+refusals, decimals as JSON numbers, and that If-Match is honoured.
 """
 
 import json
@@ -60,7 +60,6 @@ class _Resource:
     container: str
     listed: bool
     key: int | None
-    qualified: bool
 
     @classmethod
     def parse(cls, path: list[str]) -> "_Resource":
@@ -71,7 +70,7 @@ class _Resource:
         entry, equals, key = path[1].rpartition(":")[2].partition("=") if path[1:] else ("",) * 3
         if entry != (container.entry if path[1:] else "") or (equals and not key.isdigit()):
             raise YangError("invalid-value", f"no resource {'/'.join(path)}")
-        return cls(name, bool(entry), int(key) if key else None, bool(colon))
+        return cls(name, bool(entry), int(key) if key else None)
 
 
 class PolatisRestconf:
@@ -121,7 +120,7 @@ class PolatisRestconf:
         if not container.entry:
             leaves = self._tree.leaves(name)
             add_leaves(root, leaves)
-            return {f"{MODULE}:{name}": leaves} if resource.qualified else leaves, root
+            return {f"{MODULE}:{name}": leaves}, root
         keys = None if resource.key is None else {resource.key}
         entries = self._tree.entries(name, keys)
         if keys and not entries:
@@ -129,13 +128,9 @@ class PolatisRestconf:
         for entry in entries:
             add_leaves(etree.SubElement(root, f"{{{NAMESPACE}}}{container.entry}"), entry)
         listed = [_rounded(entry) for entry in entries]
-        if resource.qualified and resource.listed:
-            return {f"{MODULE}:{container.entry}": listed}, root
-        if resource.qualified:
-            return {f"{MODULE}:{name}": {container.entry: listed}}, root
         if resource.listed:
-            return listed[0] if keys else listed, root
-        return {container.entry: listed}, root
+            return {f"{MODULE}:{container.entry}": listed}, root
+        return {f"{MODULE}:{name}": {container.entry: listed}}, root
 
     def _version(self, resource: _Resource) -> str:
         """An ETag: the same as long as what can be configured there is the same."""

@@ -1,8 +1,8 @@
 """A simulated Polatis over SCPI.
 
 Commands are those that independent drivers use, which quote the vendor's manual. Not confirmed,
-and therefore chosen: the error for a port in use (-221), the partner of an unconnected port
-("0"), and that disconnecting a circuit that does not exist is no error.
+and therefore chosen: the error for a port in use (-221), and that a circuit that does not exist
+can be disconnected.
 """
 
 import re
@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from lightrig.instruments.simulated.devices.polatis_box import (
     MANUFACTURER,
-    SOFTWARE,
     BoxError,
     PolatisBox,
     Reason,
@@ -40,7 +39,7 @@ class PolatisScpi(ScpiDevice):
     error_format = '{code},"{text}"'
 
     def __init__(self, box: PolatisBox) -> None:
-        identity = f"{MANUFACTURER},{box.product},{box.serial},{SOFTWARE}"
+        identity = f"{MANUFACTURER},{box.product},{box.serial},{box.software}"
         super().__init__(box.name, box.clock, identity)
         self._box = box
         self._unacknowledged = False
@@ -122,7 +121,18 @@ class PolatisScpi(ScpiDevice):
         (port,) = _ports(f"(@{text})")
         self._box.check_port(port)
         matrix = self._box.matrix
-        return f'"{matrix.egress_of.get(port) or matrix.ingress_of.get(port) or 0}"'
+        return f'"{matrix.egress_of.get(port) or matrix.ingress_of.get(port) or ""}"'
+
+    @command("OXC:BOOT:MODE?")
+    def _query_boot_mode(self) -> str:
+        return {"DARK": "DARK", "RESTORE": "REST"}.get(self._box.boot, self._box.boot)
+
+    @command("OXC:BOOT:MODE")
+    def _set_boot_mode(self, mode: str) -> None:
+        modes = {"DARK": "DARK", "REST": "RESTORE", "AUT": "AUT"}
+        if mode.upper() not in modes:
+            raise ScpiError(-224, "Illegal parameter value")
+        self._box.boot = modes[mode.upper()]
 
     # ---------------------------------------------------------------------------- ports
 

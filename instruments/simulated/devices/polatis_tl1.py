@@ -1,16 +1,18 @@
 """A simulated Polatis over TL1, its native protocol.
 
-Codes and texts are those of the vendor's test suite. Not confirmed, and therefore chosen: the
-code for a port in use (SRCN) and for a missing login (PLNA), how an attenuator's settings are
-listed, and the words for a monitor at an ingress and at an egress.
+Codes and texts are those of the vendor's test suite; settings of monitors and attenuators, alarm
+thresholds, reverse monitors and the force flag those of PyPolatis, the vendor's wrapper. Not
+confirmed, and therefore chosen: the code for a port in use (SRCN) and for a missing login (PLNA),
+and the words for a monitor at an ingress and at an egress.
 """
 
+import functools
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from lightrig.instruments.simulated.devices.polatis_box import (
     MANUFACTURER,
-    SOFTWARE,
     BoxError,
     PolatisBox,
     Reason,
@@ -32,6 +34,7 @@ from lightrig.instruments.simulated.protocols.tl1_device import (
 from lightrig.testbeds import Circuit
 
 _SECONDS = 1_000_000_000
+_MS = 1_000_000
 _CODES: dict[Reason, str] = {
     "port": "IDNV",
     "monitor": "IDNV",
@@ -48,7 +51,25 @@ _MODES: tuple[VoaMode, ...] = (
     "FIXED",
 )
 _LEVELLED = {"RELATIVE", "ABSOLUTE", "CONVERGED"}
-_SHORT = {"RELATIVE": "REL", "ABSOLUTE": "ABS", "CONVERGED": "CONV", "MAXIMUM": "MAX"}
+_SHORT = {
+    "RELATIVE": "REL",
+    "ABSOLUTE": "ABS",
+    "CONVERGED": "CONV",
+    "MAXIMUM": "MAX",
+    "FIXED": "FIX",
+}
+_FORCED = "FRCD"
+_ALARM_MODES = ("OFF", "SINGLE", "CONT")
+
+
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    """Alarm of a monitor; levels in dBm, with the defaults of the YANG module."""
+
+    mode: str = "OFF"
+    edge: str = "LOW"
+    low: float = -60.0
+    high: float = 25.0
 
 
 class PolatisTl1(Tl1Device):
@@ -58,7 +79,8 @@ class PolatisTl1(Tl1Device):
         super().__init__(box.name, box.clock, login)
         self._box = box
         self._timeouts = {"ADMIN": 0, "USER": 0, "VIEW": 0}
-        self._boot = "RESTORE"
+        self._flaps: dict[int, tuple[int, int, int]] = {}
+        self._thresholds: dict[tuple[str, int], _Threshold] = {}
         self._lists: dict[str, list[int]] = {}
 
     def session(self, connection: DeviceConnection, index: int) -> Tl1ServerSession:
@@ -123,7 +145,7 @@ class PolatisTl1(Tl1Device):
 
     @command("RTRV-NETYPE")
     def _retrieve_type(self, _: Tl1Request) -> Tl1Reply:
-        return Tl1Reply([f"{MANUFACTURER},{self._box.product},OCS,{SOFTWARE}"])
+        return Tl1Reply([f"{MANUFACTURER},{self._box.product},OCS,{self._box.software}"])
 
     @command("RTRV-INV")
     def _retrieve_inventory(self, _: Tl1Request) -> Tl1Reply:
@@ -144,12 +166,14 @@ class PolatisTl1(Tl1Device):
                         for port in self._box.monitored
                     ]
                 )
+            case "REVPMON", "CONFIG":
+                return Tl1Reply()  # no port has a reverse monitor
             case "ATTEN", "CONFIG":
-                return Tl1Reply(["ATTEN:CONFIG=RELATIVE"])
+                return Tl1Reply([f"ATTEN:CONFIG={self._box.attenuation}"])
             case "TIMEOUT", group if group in self._timeouts:
                 return Tl1Reply([f"TIMEOUT:{group}={self._timeouts[group]}"])
             case "BOOT", "MODE":
-                return Tl1Reply([f"BOOT:MODE={self._boot}"])
+                return Tl1Reply([f"BOOT:MODE={self._box.boot}"])
         raise Tl1Denial("IDNV", "Bad parameter value")
 
     @command("ED-EQPT")
@@ -164,7 +188,7 @@ class PolatisTl1(Tl1Device):
                 case "BOOT", "MODE":
                     if value.upper() not in {"DARK", "RESTORE"}:
                         raise Tl1Denial("IDNV", f"Invalid value {value}")
-                    self._boot = value.upper()
+                    self._box.boot = value.upper()
                 case _:
                     raise Tl1Denial("IPNV", f"Unexpected parameter {key.lower()} in block 2")
         return Tl1Reply()
@@ -203,6 +227,7 @@ class PolatisTl1(Tl1Device):
 
     @command("ENT-PATCH")
     def _connect(self, request: Tl1Request) -> Tl1Reply:
+        _check_forced(request)
         sides = request.aid.split(",")
         if len(sides) != 2:
             raise Tl1Denial("IIAC", f"Too few parameters ({len(sides)}/2)")
@@ -214,6 +239,7 @@ class PolatisTl1(Tl1Device):
 
     @command("DLT-PATCH")
     def _disconnect(self, request: Tl1Request) -> Tl1Reply:
+        _check_forced(request)
         every = not request.aid or request.aid.upper() == "ALL"
         ports = list(self._box.matrix.egress_of) if every else self._ports(request.aid)
         return Tl1Reply((), self._box.disconnect(ports), self._box.acknowledge)
@@ -229,6 +255,101 @@ class PolatisTl1(Tl1Device):
     def _retrieve_shutters(self, request: Tl1Request) -> Tl1Reply:
         ports = self._some(request.aid, self._box.ports)
         return Tl1Reply([f"{p}:{'CLOSED' if self._box.is_shut(p) else 'OPEN'}" for p in ports])
+
+    # ---------------------------------------------------------------- programmed shutters
+
+    @command("ENT-PORT-FLAP")
+    def _enter_flap(self, request: Tl1Request) -> Tl1Reply:
+        """Program dark ms, lit ms and cycles of ports: `ENT-PORT-FLAP::10:1::1000,500,1`."""
+        texts = [text.strip() for text in (request.blocks[1:2] or [""])[0].split(",")]
+        if len(texts) != 3 or not all(text.isdigit() for text in texts):
+            raise Tl1Denial("IPMS", f"Too few parameters ({len(texts)}/3) in block 2")
+        off, on, cycles = map(int, texts)
+        if not (10 <= off <= 10_000 and 500 <= on <= 30_000):
+            raise Tl1Denial("IPNV", "Parameter not valid")
+        for port in self._some(request.aid, self._box.ports):
+            self._flaps[port] = (off, on, cycles)
+        return Tl1Reply()
+
+    @command("RTRV-PORT-FLAP")
+    def _retrieve_flaps(self, request: Tl1Request) -> Tl1Reply:
+        ports = self._some(request.aid, sorted(self._flaps))
+        return Tl1Reply(
+            [f"{p}:{','.join(map(str, self._flaps[p]))}" for p in ports if p in self._flaps]
+        )
+
+    @command("OPR-PORT-FLAP", "RLS-PORT-FLAP")
+    def _flap(self, request: Tl1Request) -> Tl1Reply:
+        """Start the programmed cycles of ports, or end them with open shutters."""
+        ports = self._some(request.aid, sorted(self._flaps))
+        if request.verb.startswith("RLS"):
+            return Tl1Reply((), self._box.shut(ports, shut=False))
+        for port in ports:
+            if port not in self._flaps:
+                raise Tl1Denial("IDNV", f"No flap is programmed at {port}")
+            off, on, cycles = self._flaps[port]
+            for cycle in range(cycles):
+                begin = self.clock.now() + cycle * (off + on) * _MS
+                for at, shut in ((begin, True), (begin + off * _MS, False)):
+                    act = functools.partial(self._set_shutter, port, shut=shut)
+                    self.clock.schedule(at, f"{self.name}!flap{port:05d}", act)
+        return Tl1Reply()
+
+    def _set_shutter(self, port: int, *, shut: bool) -> None:
+        self._box.shut([port], shut=shut)
+
+    # --------------------------------------------------------------------- alarm thresholds
+
+    @command("RTRV-PORT-REVPOWER", "RTRV-PORT-REVPMON", "SET-PORT-REVPMON", "SET-TH-REVPMON")
+    def _reverse_monitors(self, request: Tl1Request) -> Tl1Reply:
+        for port in self._some(request.aid, ()):
+            raise Tl1Denial("IDNV", f"Port has no power monitor: {port}")
+        return Tl1Reply()
+
+    @command("SET-TH-PMON")
+    def _set_threshold(self, request: Tl1Request) -> Tl1Reply:
+        settings = dict(_settings(request))
+        kind = settings.pop("TYPE", "LOS").upper()
+        mode = settings.pop("MODE", "").upper()
+        edge = settings.pop("EDGE", "LOW").upper()
+        low, high = _number(settings.pop("LOW", None)), _number(settings.pop("HIGH", None))
+        if settings or kind not in {"LOS", "DEGRADED"} or mode not in {"", *_ALARM_MODES}:
+            raise Tl1Denial("IPNV", "Parameter not valid")
+        for port in self._some(request.aid, self._box.monitored):
+            self._box.monitor(port)
+            before = self._threshold(kind, port)
+            self._thresholds[kind, port] = _Threshold(
+                mode or before.mode,
+                edge,
+                before.low if low is None else low,
+                before.high if high is None else high,
+            )
+        return Tl1Reply()
+
+    @command("RTRV-TH-PMON")
+    def _retrieve_thresholds(self, request: Tl1Request) -> Tl1Reply:
+        kind, lines = _alarm_type(request), []
+        for port in self._some(request.aid, self._box.monitored):
+            found = self._threshold(kind, port)
+            high = "" if kind == "DEGRADED" else f"{found.high:.2f}"
+            lines.append(f"{port}:{found.mode},{found.edge},{high},{found.low:.2f}")
+        return Tl1Reply(lines)
+
+    @command("RTRV-STATE-PMON")
+    def _retrieve_alarm_states(self, request: Tl1Request) -> Tl1Reply:
+        kind, ports = _alarm_type(request), self._some(request.aid, self._box.monitored)
+        powers = dict(zip(ports, self._box.powers(ports), strict=True))
+        lines = []
+        for port in ports:
+            found = self._threshold(kind, port)
+            fired = found.mode != "OFF" and powers[port] < found.low
+            lines.append(f"{port}:{found.mode}{'&TRIGGERED' if fired else ''}")
+        return Tl1Reply(lines)
+
+    def _threshold(self, kind: str, port: int) -> "_Threshold":
+        return self._thresholds.get((kind, port), _Threshold())
+
+    # ----------------------------------------------------------------------------- monitors
 
     @command("RTRV-PORT-POWER")
     def _retrieve_power(self, request: Tl1Request) -> Tl1Reply:
@@ -325,6 +446,20 @@ class PolatisTl1(Tl1Device):
                     raise Tl1Denial("IDNV", f"Invalid OXC port: {bound}")
             ports.extend(range(int(first), int(last if separator else first) + 1))
         return ports
+
+
+def _check_forced(request: Tl1Request) -> None:
+    """Raise `Tl1Denial` for blocks other than the force flag, `:frcd`."""
+    flags = [block for block in request.blocks if block]
+    if flags and [flag.upper() for flag in flags] != [_FORCED]:
+        raise Tl1Denial("IPNV", f"Unexpected parameter {flags[0].lower()} in block 2")
+
+
+def _alarm_type(request: Tl1Request) -> str:
+    kind = (request.blocks[0] if request.blocks else "").upper() or "LOS"
+    if kind not in {"LOS", "DEGRADED"}:
+        raise Tl1Denial("IDNV", f"Invalid value {kind}")
+    return kind
 
 
 def _settings(request: Tl1Request) -> Mapping[str, str]:

@@ -12,7 +12,6 @@ from lxml import etree
 
 from lightrig.instruments.simulated.devices.polatis_box import (
     MANUFACTURER,
-    SOFTWARE,
     BoxError,
     PolatisBox,
     Reason,
@@ -105,7 +104,7 @@ class PolatisYang:
             "manufacturer": MANUFACTURER,
             "serial-number": self.box.serial,
             "model-name": self.box.product,
-            "software-version": SOFTWARE,
+            "software-version": self.box.software,
         }
 
     def entries(self, container: str, keys: Collection[int] | None = None) -> list[Leaves]:

@@ -16,9 +16,8 @@ from lightrig.testbeds import SwitchSpec
 class SimulatedPolatis(PolatisTl1):
     """One simulated switch: a change over one wire is visible on the others.
 
-    Its options: `rerouting`, whether connecting a port in use moves it or is denied (TL1,
-    SCPI); `monitors` (`egress`, `both`, `none`), where power monitors are fitted;
-    `openflow_errors`, whether NETCONF replies contain the errors that one lab has seen.
+    Its options are those of `PolatisBox`, and over NETCONF `openflow_errors`, whether replies
+    contain the errors that one lab has seen, and `older_yang`, whether it has the older tree.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -33,6 +32,7 @@ class SimulatedPolatis(PolatisTl1):
             context.clock,
             context.truth,
             context.serial,
+            context.stated,
         )
         super().__init__(box, context.login)
         self._options = spec.options
@@ -54,6 +54,8 @@ def wires(
     return {
         "tl1": tl1.session,
         "scpi": PolatisScpi(box).session,
-        "netconf": PolatisNetconf(tree, openflow_errors=spurious).session,
+        "netconf": PolatisNetconf(
+            tree, openflow_errors=spurious, older=bool(options.get("older_yang", False))
+        ).session,
         "restconf": PolatisRestconf(tree, login).session,
     }

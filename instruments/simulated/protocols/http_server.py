@@ -115,7 +115,10 @@ class HttpServerSession:
                 else:
                     return
         except h11.RemoteProtocolError as error:
-            self._answer(HttpResponse(error.error_status_hint), "GET")
+            if self._http.their_http_version is None:  # not even a request line, such as TLS
+                self._connection.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            else:
+                self._answer(HttpResponse(error.error_status_hint), "GET")
             self._connection.close()
 
     def _schedule(self) -> None:

@@ -22,16 +22,22 @@ class NetconfServer(SshListener):
         factory: makes the session of each client.
         login: user and password that it accepts.
         port: TCP port, 0 for any free one.
+        host_key: as of `SshListener`.
     """
 
     def __init__(
-        self, factory: SessionFactory, clock: Clock, login: tuple[str, str], port: int = 0
+        self,
+        factory: SessionFactory,
+        clock: Clock,
+        login: tuple[str, str],
+        port: int = 0,
+        host_key: paramiko.PKey | None = None,
     ) -> None:
         self._clock = clock
         self._factory = factory
         self._count = 0
         super().__init__(
-            "netconf", lambda connection: _NetconfService(self, login, connection), port
+            "netconf", lambda connection: _NetconfService(self, login, connection), port, host_key
         )
 
     def run_session(self, channel: paramiko.Channel, ends: frozenset[object]) -> None:

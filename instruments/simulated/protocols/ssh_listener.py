@@ -25,6 +25,7 @@ class SshListener:
         name: name of its thread.
         serve: makes the service of an accepted connection.
         port: TCP port, 0 for any free one.
+        host_key: its only host key; None for a new ECDSA key.
     """
 
     def __init__(
@@ -32,9 +33,10 @@ class SshListener:
         name: str,
         serve: Callable[[socket.socket], paramiko.ServerInterface],
         port: int = 0,
+        host_key: paramiko.PKey | None = None,
     ) -> None:
         self._serve = serve
-        self._host_key = paramiko.ECDSAKey.generate()
+        self._host_key = host_key or paramiko.ECDSAKey.generate()
         self._transports: list[paramiko.Transport] = []
         self._listener = socket.create_server(("127.0.0.1", port))
         self.address: tuple[str, int] = self._listener.getsockname()

@@ -108,6 +108,7 @@ class SshServer(SshListener):
         run_command: runs every other command.
         port: TCP port, 0 for any free one.
         shell: runs the command lines that are not of the simulated world; None for no shell.
+        host_key: as of `SshListener`.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class SshServer(SshListener):
         *,
         port: int = 0,
         shell: LoginShell | None = None,
+        host_key: paramiko.PKey | None = None,
     ) -> None:
         self.name = name
         self.shell = shell
@@ -127,7 +129,10 @@ class SshServer(SshListener):
         self.run_command = run_command
         self.clock = clock
         super().__init__(
-            f"sshd {name}", lambda connection: _HostService(self, login, connection), port
+            f"sshd {name}",
+            lambda connection: _HostService(self, login, connection),
+            port,
+            host_key,
         )
 
 

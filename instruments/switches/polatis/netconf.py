@@ -29,6 +29,10 @@ _MEANINGS = {
     ),
     "in-use": ("a port in the command is in use", "take its circuit down"),
     "data-missing": ("a circuit to be taken down is not there any more", "read it and run again"),
+    "unknown-element": (
+        "its YANG module is another revision than the driver knows",
+        "compare `pair`, `port-config` with the tree that the switch advertises in its hello",
+    ),
     "access-denied": ("this user may not do that", "log in as a user of the admin group"),
 }
 """Meaning of the error tags at the bench and what to try."""
@@ -44,7 +48,12 @@ class PolatisNetconf:
     Errors about OpenFlow are ignored: one lab has seen them in replies that were otherwise
     complete.
 
-    Source: YANG module optical-switch, revision 2018-03-22. Unconfirmed: the error tags.
+    Units with an older revision list circuits as `pairs`, and ports with labels, shutters and
+    powers in one container; both are read. An element that neither has is an error: a circuit
+    that is not understood must not look like none.
+
+    Source: YANG module optical-switch, revision 2018-03-22; logs of a unit of 2016 in
+    valarmathip/Terafast.
     """
 
     def __init__(
@@ -55,6 +64,7 @@ class PolatisNetconf:
     ) -> None:
         self._name = name
         self._clock = clock
+        self._pair = "pair"
         self._netconf = NetconfSession(
             name,
             endpoint.host,
@@ -92,7 +102,11 @@ class PolatisNetconf:
     def circuits(self) -> frozenset[Circuit]:
         """Return every circuit that the switch reports now."""
         reply = self._netconf.get_config(f'<cross-connects xmlns="{NAMESPACE}"/>')
-        pairs = reply.entries("cross-connects", "pair")
+        kinds = reply.children("cross-connects")
+        if not kinds <= {"pair"} and kinds != {"pairs"}:
+            raise self._garbled(", ".join(sorted(kinds)), "list of circuits")
+        self._pair = next(iter(kinds), self._pair)
+        pairs = reply.entries("cross-connects", self._pair)
         try:
             return frozenset(Circuit(int(p["ingress"]), int(p["egress"])) for p in pairs)
         except (KeyError, ValueError) as error:
@@ -102,9 +116,10 @@ class PolatisNetconf:
         """Begin to take down `remove` and make `add`, in one edit-config."""
         moved = {circuit.ingress for circuit in add}
         removed = sorted(circuit.ingress for circuit in remove if circuit.ingress not in moved)
-        pairs = [f'<pair nc:operation="delete"><ingress>{i}</ingress></pair>' for i in removed]
+        tag = self._pair
+        pairs = [f'<{tag} nc:operation="delete"><ingress>{i}</ingress></{tag}>' for i in removed]
         pairs += [
-            f"<pair><ingress>{ingress}</ingress><egress>{egress}</egress></pair>"
+            f"<{tag}><ingress>{ingress}</ingress><egress>{egress}</egress></{tag}>"
             for ingress, egress in sorted(add)
         ]
         if not pairs:
@@ -121,6 +136,9 @@ class PolatisNetconf:
         """Return the power at `ports`."""
         reply = self._netconf.get(_of_ports("opm-power", ports))
         found = self._by_port(reply, "opm-power")
+        if not found:
+            reply = self._netconf.get(_of_ports("ports", ports))
+            found = self._by_port(reply, "ports")
         try:
             dbm = {port: float(leaves["power"]) for port, leaves in found.items()}
         except (KeyError, ValueError) as error:
@@ -140,13 +158,20 @@ class PolatisNetconf:
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
         """Return whether each shutter is open; one that has failed is not."""
         found = self._by_port(self._netconf.get(_of_ports("port-config", ports)), "port-config")
-        return {port: leaves.get("status") == "ENABLED" for port, leaves in found.items()}
+        if not found:
+            found = self._by_port(self._netconf.get(_of_ports("ports", ports)), "ports")
+        states = {p: leaves.get("status", leaves.get("port-status")) for p, leaves in found.items()}
+        return {port: state in {"ENABLED", "PO_ENABLED"} for port, state in states.items()}
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open or close shutters, with the rpc of the YANG module."""
         leaf = "port-enab" if is_open else "port-disab"
         listed = "".join(f"<{leaf}>{port}</{leaf}>" for port in ports)
         self._netconf.call(f'<port-set-state xmlns="{NAMESPACE}">{listed}</port-set-state>')
+
+    def attenuation_kind(self) -> str | None:
+        """Return None: this wire has no query for it."""
+        return None
 
     def voa(self, egress: int) -> Voa:
         """Return mode and level of `egress`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lightrig.instruments.clock import Clock, Span
@@ -23,6 +24,7 @@ from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import Circuit
 
 PORT = 8008
+TLS_PORT = 443
 _CIRCUITS = f"data/{MODULE}:cross-connects"
 
 _MEANINGS = {
@@ -62,6 +64,8 @@ class PolatisRestconf:
         clock: Clock,
         *,
         put: bool,
+        tls: bool = False,
+        certificates: str | None = None,
     ) -> None:
         self._name = name
         self._clock = clock
@@ -69,10 +73,12 @@ class PolatisRestconf:
         self._http = RestconfSession(
             name,
             endpoint.host,
-            endpoint.port or PORT,
+            endpoint.port or (TLS_PORT if tls else PORT),
             clock,
             endpoint.login,
             meanings=_MEANINGS,
+            tls=tls,
+            certificates=Path(certificates).expanduser() if certificates else None,
         )
 
     @property
@@ -147,6 +153,10 @@ class PolatisRestconf:
         """Open or close shutters, with the rpc of the YANG module."""
         body = {f"{MODULE}:input": {"port-enab" if is_open else "port-disab": list(ports)}}
         self._http.request("POST", f"operations/{MODULE}:port-set-state", body)
+
+    def attenuation_kind(self) -> str | None:
+        """Return None: this wire has no query for it."""
+        return None
 
     def voa(self, egress: int) -> Voa:
         """Return mode and level of `egress`."""

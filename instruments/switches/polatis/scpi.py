@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NoReplyError
 from lightrig.instruments.switches.polatis.session import (
@@ -12,9 +12,11 @@ from lightrig.instruments.switches.polatis.session import (
     PatchOperation,
     Readings,
     Received,
+    ReroutingOperation,
     Voa,
     garbled,
     monitored_by_code,
+    moves_a_port,
     not_replaced,
 )
 from lightrig.instruments.wire.framing import Scpi
@@ -65,7 +67,7 @@ class PolatisScpi:
         endpoint: Endpoint,
         clock: Clock,
         *,
-        rerouting: bool,
+        rerouting: bool | None,
         averaging: int,
     ) -> None:
         self._name = name
@@ -108,9 +110,21 @@ class PolatisScpi:
             raise self._garbled(answer, "list of circuits")
         return frozenset(Circuit(*pair) for pair in zip(*sides, strict=True))
 
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`, in one message."""
-        dropped = not_replaced(remove, add) if self._rerouting else sorted(remove)
+        if self._rerouting is None and moves_a_port(remove, add):
+            return ReroutingOperation(
+                lambda rerouting: self._change(remove, add, rerouting=rerouting), self._learn
+            )
+        return self._change(remove, add, rerouting=bool(self._rerouting))
+
+    def _learn(self, rerouting: bool) -> None:
+        self._rerouting = rerouting
+
+    def _change(
+        self, remove: Collection[Circuit], add: Collection[Circuit], *, rerouting: bool
+    ) -> PatchOperation:
+        dropped = not_replaced(remove, add) if rerouting else sorted(remove)
         commands = [
             f":OXC:SWIT:CONN:{what} {_list(pair.ingress for pair in pairs)},"
             f"{_list(pair.egress for pair in pairs)}"
@@ -154,6 +168,10 @@ class PolatisScpi:
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open or close shutters."""
         self._begin(f":OXC:SWIT:PORT:{'ENAB' if is_open else 'DIS'} {_list(ports)}").result()
+
+    def attenuation_kind(self) -> str | None:
+        """Return None: this wire has no query for it."""
+        return None
 
     def voa(self, egress: int) -> Voa:
         """Raise `DeniedError`: no command for it is published."""

@@ -1,12 +1,12 @@
 """The interface of a session with a Polatis, the same over every wire."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.capabilities import Identity
-from lightrig.instruments.core.errors import GarbledError
+from lightrig.instruments.core.capabilities import Identity, Operation
+from lightrig.instruments.core.errors import DeniedError, GarbledError
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import Circuit
 
@@ -18,8 +18,7 @@ WINDOWS = {
 }
 """A monitor's averaging window in ns by its setting, 1 to 8.
 
-By the YANG module each step doubles the one before, from about 10 ms; a client of the vendor's
-TL1 lists these. The longer is used: it widens an interval and never makes one wrong.
+Source: PyPolatis, the vendor's wrapper of TL1. The YANG module says that each step doubles.
 """
 
 
@@ -79,6 +78,48 @@ class PatchOperation:
         return Span(last, last)
 
 
+class ReroutingOperation:
+    """A change that moves ports in use, by a switch of which it is unknown whether it does that.
+
+    It is sent as to a switch that does. Where that is denied nothing has changed: the circuits
+    in the way are then taken down first.
+
+    Attributes:
+        sent: the stamps around the writing of the commands that were carried out.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[bool], PatchOperation],
+        learned: Callable[[bool], None],
+    ) -> None:
+        self._begin = begin
+        self._learned = learned
+        self._operation = begin(True)
+
+    @property
+    def sent(self) -> Span:
+        """The stamps around the writing of the commands that were carried out."""
+        return self._operation.sent
+
+    def done(self) -> Span:
+        """Wait for every acknowledgement; raises `DeniedError` where both ways are denied."""
+        try:
+            done = self._operation.done()
+        except DeniedError:
+            self._operation = self._begin(False)
+            done = self._operation.done()
+            self._learned(False)
+        else:
+            self._learned(True)
+        return done
+
+
+def moves_a_port(remove: Collection[Circuit], add: Collection[Circuit]) -> bool:
+    """Return whether a circuit of `add` takes a port of one of `remove`."""
+    return len(not_replaced(remove, add)) < len(remove)
+
+
 class PolatisSession(Protocol):
     """One session; it connects when first used, and again after it was lost.
 
@@ -99,7 +140,7 @@ class PolatisSession(Protocol):
     def circuits(self) -> frozenset[Circuit]:
         """Return every circuit that the switch reports now."""
 
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`, without touching any other circuit."""
 
     def monitored(self) -> frozenset[int]:
@@ -116,6 +157,9 @@ class PolatisSession(Protocol):
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open the shutters of `ports`, or close them."""
+
+    def attenuation_kind(self) -> str | None:
+        """Return the kind of attenuation that the switch states; None where it has no query."""
 
     def voa(self, egress: int) -> Voa:
         """Return the attenuation of `egress`."""

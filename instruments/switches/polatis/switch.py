@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.capabilities import Identity, PowerReading
+from lightrig.instruments.core.capabilities import Identity, Operation, PowerReading
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.core.instrument import Instrument, Option, one_of
 from lightrig.instruments.switches.polatis.facts import FACTS
 from lightrig.instruments.switches.polatis.session import (
-    PatchOperation,
     PolatisSession,
     Voa,
     garbled,
@@ -29,15 +28,14 @@ class Polatis(Instrument):
     """
 
     schemes = ("tl1", "scpi", "netconf", "restconf")
-    shared_options = ("openflow_errors",)
+    shared_options = ("openflow_errors", "older_yang", "attenuation")
     wire_facts = FACTS
-    rerouting = Option(
+    rerouting: Option[bool | None] = Option(
         bool,
-        False,
-        "whether connecting a port in use moves it, so that a change of circuits is one command "
-        "over TL1 too; otherwise the circuits in the way are taken down first. Whether a switch "
-        "does is unconfirmed. NETCONF and RESTCONF do not need it: there only the outcome must "
-        "be possible",
+        None,
+        "over TL1 and SCPI, whether connecting a port in use moves it, so that a change of "
+        "circuits is one command; otherwise the circuits in the way are taken down first. Without "
+        "it the first change that moves a port tries, and a denial settles it",
     )
     monitors: Option[str | None] = Option(
         one_of("egress", "both", "none"),
@@ -51,6 +49,10 @@ class Polatis(Instrument):
         "over SCPI, which has no query for it, the monitors' setting, 1 (10 ms) to 8 (2 s); "
         "4 is taken for the factory setting (a guess)",
     )
+    tls = Option(bool, False, "over RESTCONF, whether it is https; its certificate is verified")
+    certificates: Option[str | None] = Option(
+        str, None, "with `tls`, file of trusted certificates; without it those of the system"
+    )
     collection = Option(
         one_of("patch", "put"), "patch", "over RESTCONF, patch or put; see `PolatisRestconf`"
     )
@@ -61,6 +63,8 @@ class Polatis(Instrument):
         self._monitor = self._new_session()
         self.sessions = (self._commands, self._monitor)
         self._window: dict[int, int] = {}
+        self._kind: str | None = None
+        self._absolute: dict[int, tuple[float, float]] = {}
 
     def _new_session(self) -> PolatisSession:
         """Return a session over the address's wire; loads the libraries of that wire only."""
@@ -84,7 +88,14 @@ class Polatis(Instrument):
             case "restconf":
                 from lightrig.instruments.switches.polatis.restconf import PolatisRestconf
 
-                return PolatisRestconf(name, at, clock, put=self.collection == "put")
+                return PolatisRestconf(
+                    name,
+                    at,
+                    clock,
+                    put=self.collection == "put",
+                    tls=self.tls,
+                    certificates=self.certificates,
+                )
         raise AddressError(f"{name}: no session over {at.scheme}://")
 
     def identity(self) -> Identity:
@@ -99,7 +110,7 @@ class Polatis(Instrument):
         """Return every circuit that the switch reports now."""
         return self._commands.circuits()
 
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`: one command where the wire allows.
 
         No other circuit is touched; the class of each wire documents how.
@@ -141,6 +152,8 @@ class Polatis(Instrument):
         Raises `DeniedError` where the egress is set to something else than an attenuation.
         """
         mode, level = self._commands.voa(egress)
+        if mode == "ABSOLUTE" and self._absolute.get(egress, (None, 0.0))[0] == level:
+            return self._absolute[egress][1]  # set here, from the power that entered then
         if mode not in {"NONE", "RELATIVE"}:
             raise self.refused(
                 f"egress {egress} is in mode {mode}, which states no attenuation",
@@ -153,11 +166,44 @@ class Polatis(Instrument):
         """Attenuate by `decibel` from the input of the circuit to `egress`; 0 ends it.
 
         The switch measures both sides and closes the loop, which takes it some time. The
-        circuit's own insertion loss is part of it, so less than that is not reached. Needs
-        monitors on both sides; a switch without them refuses. Raises `DeniedError`.
+        circuit's own insertion loss is part of it, so less than that is not reached. A switch
+        whose attenuators are absolute is given the power that enters now, less `decibel`: it does
+        not follow a later change of that power. Needs monitors on both sides. Raises `DeniedError`.
         """
-        voa = Voa("RELATIVE", -decibel) if decibel else Voa("NONE", 0.0)
-        self._commands.set_voa(egress, voa)
+        if not decibel:
+            self._commands.set_voa(egress, Voa("NONE", 0.0))
+            return
+        kind = self._attenuation_kind()
+        if kind == "NONE":
+            raise self.refused(
+                "it has no attenuators",
+                "the switch states ATTEN:CONFIG=NONE",
+                command=f"attenuation at {egress}",
+            )
+        if kind in {None, "RELATIVE"}:
+            self._commands.set_voa(egress, Voa("RELATIVE", -decibel))
+            return
+        level = round(self._entering(egress) - decibel, 2)
+        self._commands.set_voa(egress, Voa("ABSOLUTE", level))
+        self._absolute[egress] = (level, decibel)
+
+    def _attenuation_kind(self) -> str | None:
+        if self._kind is None:
+            self._kind = self._commands.attenuation_kind()
+        return self._kind
+
+    def _entering(self, egress: int) -> float:
+        """Return the power that enters the circuit to `egress`, in dBm; raises `DeniedError`."""
+        ingress = next((c.ingress for c in self.circuits() if c.egress == egress), None)
+        if ingress is None or ingress not in self.monitored():
+            missing = "no circuit leads there" if ingress is None else f"ingress {ingress} has none"
+            raise self.refused(
+                f"an attenuation at egress {egress} cannot be set: {missing}",
+                "the attenuators of this switch are absolute: what enters must be measured",
+                "a switch with monitors at its ingress ports, or relative attenuation",
+                command=f"attenuation at {egress}",
+            )
+        return self.power([ingress]).dbm[ingress]
 
     def _complete(self, found: Mapping[int, object], ports: Sequence[int], what: str) -> None:
         """Raise `GarbledError` where an answer leaves a port out."""

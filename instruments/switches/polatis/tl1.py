@@ -4,15 +4,17 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DeniedError, GarbledError
 from lightrig.instruments.switches.polatis.session import (
     WINDOWS,
     PatchOperation,
     Readings,
+    ReroutingOperation,
     Voa,
     garbled,
+    moves_a_port,
     not_replaced,
 )
 from lightrig.instruments.wire.tl1 import Reply, Tl1Session
@@ -55,7 +57,7 @@ class PolatisTl1:
         endpoint: Endpoint,
         clock: Clock,
         *,
-        rerouting: bool,
+        rerouting: bool | None,
     ) -> None:
         self._name = name
         self._clock = clock
@@ -103,9 +105,21 @@ class PolatisTl1:
                 circuits.add(Circuit(int(ingress), int(egress)))
         return frozenset(circuits)
 
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`: one command where the switch allows."""
-        dropped = not_replaced(remove, add) if self._rerouting else sorted(remove)
+        if self._rerouting is None and moves_a_port(remove, add):
+            return ReroutingOperation(
+                lambda rerouting: self._change(remove, add, rerouting=rerouting), self._learn
+            )
+        return self._change(remove, add, rerouting=bool(self._rerouting))
+
+    def _learn(self, rerouting: bool) -> None:
+        self._rerouting = rerouting
+
+    def _change(
+        self, remove: Collection[Circuit], add: Collection[Circuit], *, rerouting: bool
+    ) -> PatchOperation:
+        dropped = not_replaced(remove, add) if rerouting else sorted(remove)
         steps = []
         if dropped:
             steps.append(self._tl1.submit("DLT-PATCH", _list(c.ingress for c in dropped)))
@@ -158,6 +172,14 @@ class PolatisTl1:
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open or close shutters: operating one closes it, releasing it opens it."""
         self._command("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", _list(ports))
+
+    def attenuation_kind(self) -> str | None:
+        """Return the kind of attenuation that the switch states, such as `RELATIVE`."""
+        reply = self._command("RTRV-EQPT", "ATTEN", "", "", "PARAMETER=CONFIG")
+        kind = _first(reply).rpartition("=")[2].strip().upper()
+        if not kind:
+            raise self._garbled(repr(reply.lines), "kind of attenuation")
+        return _FULL.get(kind, kind)
 
     def voa(self, egress: int) -> Voa:
         """Return mode and level; a reply is `port:mode,level,reference`."""

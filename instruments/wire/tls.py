@@ -1,0 +1,100 @@
+"""TLS over an open TCP connection, for a thread that reads and another one that writes."""
+
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+from lightrig.instruments.core.errors import UnreachableError
+
+_CHUNK = 1 << 16
+
+
+class TlsSocket(socket.socket):
+    """The part of a socket that sessions use, encrypted.
+
+    An `ssl.SSLSocket` must not be read and written at the same time; here only the state of the
+    TLS connection is locked, and reading waits outside of the lock.
+    """
+
+    def __init__(
+        self, connection: socket.socket, host: str, context: ssl.SSLContext, timeout: float
+    ) -> None:
+        super().__init__(fileno=connection.detach())
+        self.settimeout(timeout)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._state = threading.Lock()
+        try:
+            self._handshake()
+        except BaseException:
+            self.close()
+            raise
+
+    def sendall(self, data: bytes, flags: int = 0, /) -> None:  # type: ignore[override]
+        """Encrypt and write `data`; raises OSError."""
+        with self._state:
+            self._tls.write(data)
+            super().sendall(self._outgoing.read())
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        """Return decrypted bytes, none at the end of the connection; raises OSError."""
+        while True:
+            with self._state:
+                try:
+                    return self._tls.read(size)
+                except ssl.SSLWantReadError:
+                    pass
+                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                    return b""
+            data = super().recv(_CHUNK)
+            with self._state:
+                if data:
+                    self._incoming.write(data)
+                else:
+                    self._incoming.write_eof()
+
+    def _handshake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                if waiting := self._outgoing.read():
+                    super().sendall(waiting)
+                data = super().recv(_CHUNK)
+                if not data:
+                    raise ConnectionResetError("the peer closed the connection") from None
+                self._incoming.write(data)
+            finally:
+                if waiting := self._outgoing.read():
+                    super().sendall(waiting)
+
+
+def encrypt(
+    instrument: str,
+    connection: socket.socket,
+    host: str,
+    trusted: Path | None,
+    timeout: float,
+) -> TlsSocket:
+    """Start TLS on `connection`, within `timeout` s, and verify that its certificate is `host`'s.
+
+    `trusted` is a file of certificates; None for those that the system trusts. Raises
+    `UnreachableError`.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(trusted) if trusted else None)
+        encrypted = TlsSocket(connection, host, context, timeout)
+        encrypted.settimeout(None)
+        return encrypted
+    except ssl.SSLCertVerificationError as error:
+        problem = f"showed a certificate that is not trusted: {error.verify_message}"
+        advice = "`options: {certificates: FILE}` with its certificate, or its authority's"
+        cause: OSError = error
+    except OSError as error:
+        problem = f"began no TLS: {error}"
+        advice = "does it speak plain HTTP there, is the file of certificates right?"
+        cause = error
+    connection.close()
+    raise UnreachableError(instrument, problem, details=[("try", advice)]) from cause
