@@ -79,10 +79,12 @@ class SimulatedCalientS(Tl1Device):
 
     @command("RTRV-NE")
     def _retrieve_element(self, _: Tl1Request) -> Tl1Reply:
+        stated = self._context.stated
         return Tl1Reply(
             [
-                f"{self.name}:SERIALNUMBER={self._context.serial},SWPACKAGE=6.0-3,"
-                "STATUS=OK,CHASSISTYPE=S320,PLATFORM=VERSION2"
+                f"{self.name}:SERIALNUMBER={self._context.serial},"
+                f"SWPACKAGE={stated.firmware or '6.0-3'},"
+                f"STATUS=OK,CHASSISTYPE={stated.model or 'S320'},PLATFORM=VERSION2"
             ]
         )
 

@@ -1,6 +1,8 @@
 """Simulated DiCon GP600 with one matrix, X1.
 
-Guessed: the codes and texts of its error queue, and that connecting a port in use moves it.
+Commands are those of the driver of autosweep, which cites the manual's table 4-11. Guessed: the
+codes and texts of its error queue but for the empty one, and that connecting a port in use moves
+it.
 """
 
 from lightrig.instruments.simulated.protocols.commands import command
@@ -10,15 +12,22 @@ from lightrig.instruments.simulated.protocols.scpi_device import (
     ScpiDevice,
     ScpiServerSession,
 )
-from lightrig.instruments.simulated.protocols.scpi_values import ScpiError
+from lightrig.instruments.simulated.protocols.scpi_values import (
+    ScpiError,
+    boolean,
+    number,
+)
 from lightrig.instruments.simulated.registry import DeviceContext
 from lightrig.testbeds import Circuit, SwitchSpec
+
+_WAVELENGTHS = (1310.0, 1550.0)
 
 
 class SimulatedDiconGp600(ScpiDevice):
     """A matrix of ingress 1..N and outputs 1..M; output 0 disconnects an ingress."""
 
     error_format = "{code:+d}, {text}"
+    no_error = "No Error"
     reply_end = b"\r\n"
 
     def __init__(self, context: DeviceContext) -> None:
@@ -29,6 +38,8 @@ class SimulatedDiconGp600(ScpiDevice):
         self._context = context
         self._spec = context.spec
         self._matrix = context.matrix
+        self._wavelength = _WAVELENGTHS[-1]
+        self._saves = False
 
     def session(self, connection: DeviceConnection, index: int) -> "_Gp600Session":
         """Open the session of a new client."""
@@ -38,6 +49,18 @@ class SimulatedDiconGp600(ScpiDevice):
     def _query_configuration(self) -> str:
         return "X1"
 
+    @command("VER?")
+    def _query_version(self) -> str:
+        return self.identity.rpartition(",")[2].strip()
+
+    @command("WEN")
+    def _set_saving(self, text: str) -> None:
+        self._saves = boolean(text)
+
+    @command("WEN?")
+    def _query_saving(self) -> str:
+        return str(int(self._saves))
+
     @command("RESET")
     def reset(self) -> None:
         """Disconnect everything."""
@@ -46,6 +69,11 @@ class SimulatedDiconGp600(ScpiDevice):
     @command("XONE")
     def _connect(self, ports: str = "") -> DelayedReply:
         fields = ports.split()
+        if fields[:1] == ["W"] and len(fields) == 2:
+            if number(fields[1]) not in _WAVELENGTHS:
+                raise ScpiError(-222, "Data Out Of Range")
+            self._wavelength = number(fields[1])
+            return DelayedReply(0)
         if len(fields) != 2 or not all(word.isdigit() for word in fields):
             raise ScpiError(-109, "Missing Parameter")
         ingress, output = map(int, fields)
@@ -61,6 +89,10 @@ class SimulatedDiconGp600(ScpiDevice):
     def _query(self, port: str = "") -> str:
         if port == "DIM":
             return f"{self._spec.ingress_count},{self._spec.egress_count}"
+        if port == "WAVESAVAIL":
+            return ",".join(f"{nm:.1f}" for nm in _WAVELENGTHS)
+        if port == "W":
+            return f"{self._wavelength:.1f}"
         if not port.isdigit():
             raise ScpiError(-109, "Missing Parameter")
         ingress = int(port)

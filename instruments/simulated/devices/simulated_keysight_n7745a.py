@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from lightrig.instruments.clock import Scheduled, Span
 from lightrig.instruments.simulated.devices.keysight_lightwave import (
     BUSY,
-    CONFLICT,
     FAILED,
     INVALID,
     NO_SUCH_SLOT,
@@ -52,6 +52,7 @@ _ZERO_FAILED = 1
 
 _NOT_YET = (-231, "Data questionable (StatValNYetAcc)")
 _OVER_RANGE = (-231, "Data questionable (StatRangeTooLow)")
+_IGNORED = (-211, "Trigger ignored")
 _NOT_RUNNING = (-205, "Powermeter not running (StatMeterNotRunning)")
 _NO_FUNCTION = (-286, "No function currently running")
 _ZEROING = (-616, "Not allowed while ongoing zeroing")
@@ -134,6 +135,8 @@ class MeterSlot(KeysightNode):
         self._exposure: Exposure | None = None
         self._completion: Scheduled | None = None
         self._result: bytes | None = None
+        self._single: Exposure | None = None
+        self._singles: list[float] = []
         self._light = context.light
         context.light.on_arrival(number, self._on_light)
         self.reset()
@@ -242,7 +245,7 @@ class MeterSlot(KeysightNode):
         if armed:  # in logging mode one trigger starts the logs of all slots
             now = self._clock.now()
             for slot in armed:
-                slot.begin_log(now)
+                slot.trigger_log(now)
             return None
         self.refuse_while_logging()
         exposure = self.expose()
@@ -387,21 +390,46 @@ class MeterSlot(KeysightNode):
 
     @command(f"{_SENSE}:FUNCtion:RESult?")
     def _query_result(self) -> bytes:
-        if self.state != "complete" or self._exposure is None:
+        if self.state != "complete":
             raise ScpiError(*(_NO_FUNCTION if self.state == "none" else BUSY))
         if self._result is None:
-            self._result = self._samples(self._exposure)
+            period, points = round(self.period * 1e9), round(self.points)
+            exposed = self._exposure
+            means = np.array(self._singles) if exposed is None else exposed.means(period, points)
+            self._result = self._samples(means)
         return block(self._result)
 
     def _start(self) -> None:
         """Begin the log, or wait for a trigger where triggers are not ignored."""
         if self.state != "none":
             raise ScpiError(*BUSY)
-        if self.trigger_in == "SME":  # one sample per trigger is not simulated
-            raise ScpiError(*CONFLICT)
+        self._singles = []
         self.state = "armed"
         if self.trigger_in == "IGN":
             self.begin_log(self._clock.now())
+
+    def trigger_log(self, at: int) -> None:
+        """Take a trigger at `at`, which is now: for the whole log, or for its next sample."""
+        if self.trigger_in != "SME":
+            self.begin_log(at)
+            return
+        if self._single is not None:
+            self._errors.put(*_IGNORED)
+            return
+        if not self._singles:
+            self._log_range = self._range_dbm
+            self._truth.note(self._name, "log", up=True, at=Span(at, at))
+        self._single = self._detector.expose(at)
+        period = round(self.period * 1e9)
+        self._completion = self._clock.schedule(at + period, self._name, self._complete_sample)
+
+    def _complete_sample(self) -> None:
+        assert self._single is not None
+        exposure, self._single = self._single, None
+        self._detector.end(exposure)
+        self._singles.append(float(exposure.means(round(self.period * 1e9), 1)[0]))
+        if len(self._singles) == round(self.points):
+            self.state = "complete"
 
     def begin_log(self, at: int) -> None:
         """Begin an armed log at `at`, which is now."""
@@ -418,17 +446,19 @@ class MeterSlot(KeysightNode):
             self._completion.cancel()
         if self.state == "running" and self._exposure is not None:
             self._detector.end(self._exposure)
+        if self._single is not None:
+            self._detector.end(self._single)
         self.state, self._exposure, self._result = "none", None, None
+        self._single, self._singles = None, []
 
     def _complete(self) -> None:
         assert self._exposure is not None
         self._detector.end(self._exposure)
         self.state = "complete"
 
-    def _samples(self, exposure: Exposure) -> bytes:
+    def _samples(self, milliwatt: npt.NDArray[np.float64]) -> bytes:
         """Return the samples as 4-byte floats in Intel's byte order, in the unit that is set."""
         period, upper = round(self.period * 1e9), self._upper_limit_w(self._log_range)
-        milliwatt = exposure.means(period, round(self.points))
         watt = self._detector.readings(
             milliwatt,
             averaging=period,
@@ -452,6 +482,7 @@ class SimulatedKeysightN7745a(KeysightDevice):
         count = 4 if getattr(context.spec, "channels", 8) <= 4 else 8
         model = "N7744A" if count == 4 else "N7745A"
         identity = f"Keysight Technologies,{model},{context.serial},V1.18"
+        self._model = model
         super().__init__(context.spec.name, context.clock, identity)
         self.slots = [MeterSlot(context, number, self) for number in range(1, count + 1)]
         self._zeroing = False
@@ -463,6 +494,19 @@ class SimulatedKeysightN7745a(KeysightDevice):
         if self._zeroing:
             raise ScpiError(*_ZEROING)
         return self.slots[suffixes[0] - 1]
+
+    @command("*OPT?")
+    def _query_options(self) -> str:
+        return ",".join([self._model] * len(self.slots))
+
+    @command("SLOT#:HEAD#?")
+    def _query_head(self) -> str:
+        """Return the identity of a slot's head; here that of the meter (a guess)."""
+        return self.identity
+
+    @command("TRIGger#:CONFiguration?")
+    def _query_trigger_configuration(self) -> str:
+        return "DEF"
 
     @command("SYSTem:PRESet")
     def reset(self) -> None:

@@ -1,19 +1,20 @@
 """Simulated Keysight N7764A four-channel attenuator.
 
-Commands, formats and errors are those of the N77xx Programming Guide, edition 7. Left out: the
-set power and its closed loop, wavelength-dependent offsets, stored settings. Speeds, losses and
-errors are chosen, not taken from a data sheet.
+Commands, formats and errors are those of the N77xx Programming Guide, edition 7. Left out:
+wavelength-dependent offsets, stored settings. Speeds, losses and errors are chosen, not taken
+from a data sheet; so is that a set power beyond the filter's range ends at the end of the range.
 """
 
+import math
 from functools import partial
 
 from lightrig.instruments.clock import Scheduled
 from lightrig.instruments.simulated.devices.keysight_lightwave import (
-    FAILED,
     NO_SUCH_SLOT,
     KeysightDevice,
     KeysightNode,
     format_power,
+    keysight_float,
     parse_power_unit,
     power_block,
     slot_block,
@@ -21,13 +22,16 @@ from lightrig.instruments.simulated.devices.keysight_lightwave import (
 from lightrig.instruments.simulated.protocols.commands import command
 from lightrig.instruments.simulated.protocols.scpi_device import ErrorQueue
 from lightrig.instruments.simulated.protocols.scpi_values import (
+    DBM,
     DECIBELS,
     METRES,
     SECONDS,
+    WATTS,
     Number,
     Range,
     ScpiError,
     boolean,
+    number_and_unit,
 )
 from lightrig.instruments.simulated.registry import DeviceContext
 from lightrig.instruments.simulated.world.detector import Detector, Photodiode
@@ -70,6 +74,14 @@ class _Channel(KeysightNode):
         maximum=1640e-9,
         units=METRES,
     )
+    power_offset = Number(
+        "OUTPut#[:CHANnel#]:POWer:OFFSet",
+        default=0.0,
+        minimum=-200.0,
+        maximum=200.0,
+        units=DECIBELS,
+    )
+    set_power = Number(default=0.0, minimum=-50.0, maximum=20.0, units=DBM)
     averaging = Number(
         "OUTPut#[:CHANnel#]:ATIMe", default=0.1, minimum=2e-3, maximum=1.0, units=SECONDS
     )
@@ -83,6 +95,7 @@ class _Channel(KeysightNode):
         self.filter_db = 0.0
         self.is_open = False
         self.in_watt = False
+        self.holds_power = False
         self._errors = errors
         self._loss_db = max(mean + sd * draws.normal(), 0.3)
         self._error_db = ERROR_DB * draws.normal()
@@ -93,12 +106,13 @@ class _Channel(KeysightNode):
         self._now_db = _SHUT_DB
         self._moves: list[Scheduled] = []
         self._since = self._clock.now()
-        context.light.on_arrival(number, self._pass_on)
+        context.light.on_arrival(number, self._on_arrival)
 
     def reset(self) -> None:
         """As after switching on: no attenuation, shutter closed (a guess)."""
         self.reset_parameters()
         self.filter_db, self.is_open, self.in_watt = 0.0, False, False
+        self.holds_power = False
         self._go(_SHUT_DB, FASTEST_DB_PER_S)
 
     def _range(self) -> Range:
@@ -108,6 +122,7 @@ class _Channel(KeysightNode):
     @command("INPut#[:CHANnel#]:ATTenuation")
     def _attenuate(self, text: str) -> None:
         self.filter_db = self._range().parse(self, text) - self.offset
+        self.holds_power = False
         if self.is_open:
             self._go(self.filter_db, self.speed)
 
@@ -137,12 +152,42 @@ class _Channel(KeysightNode):
 
     @command("OUTPut#[:CHANnel#]:POWer:CONTRol")
     def _set_closed_loop(self, text: str) -> None:
-        if boolean(text):  # the closed loop is not simulated
-            raise ScpiError(*FAILED)
+        self.holds_power = boolean(text)
+        if self.holds_power:
+            self._reach_power()
 
     @command("OUTPut#[:CHANnel#]:POWer:CONTRol?")
     def _query_closed_loop(self) -> str:
-        return "0"
+        return str(int(self.holds_power))
+
+    @command("OUTPut#[:CHANnel#]:POWer")
+    def _set_power(self, text: str) -> None:
+        """Attenuate to a power behind the attenuator, in the unit that is set."""
+        parameter = type(self).set_power
+        if self.in_watt and parameter.range.named(text) is None:
+            value, unit = number_and_unit(text)
+            milliwatt = value * WATTS[unit or "W"] * 1e3
+            if milliwatt <= 0:
+                raise self.out_of_range(too_large=False)
+            text = f"{10 * math.log10(milliwatt):.12G}"
+        self.set_power = parameter.parse(self, text)
+        self._reach_power()
+
+    @command("OUTPut#[:CHANnel#]:POWer?")
+    def _query_set_power(self, *limit: str) -> str:
+        dbm = float(type(self).set_power.query(self, limit))
+        return keysight_float(1e-3 * 10 ** (dbm / 10) if self.in_watt else dbm)
+
+    def _reach_power(self) -> None:
+        """Move the filter to where the set power leaves, as far as it reaches."""
+        entering = self._light.level(self.number)
+        if not entering:
+            return
+        passing = 10 * math.log10(entering) - self._loss_db - self._error_db
+        wanted = passing - (self.set_power - self.power_offset)
+        self.filter_db = min(max(wanted, 0.0), GREATEST_DB)
+        if self.is_open:
+            self._go(self.filter_db, self.speed)
 
     @command("OUTPut#[:CHANnel#]:POWer:UNit")
     def _set_unit(self, text: str) -> None:
@@ -150,7 +195,7 @@ class _Channel(KeysightNode):
 
     @command("OUTPut#[:CHANnel#]:POWer:UNit?")
     def _query_unit(self) -> str:
-        return str(int(self.in_watt))
+        return f"{int(self.in_watt):+d}"
 
     @command("SLOT#:OPC?")
     def _query_settled(self) -> str:
@@ -192,6 +237,11 @@ class _Channel(KeysightNode):
         del self._moves[0]
         self._now_db = decibel
         self._pass_on(self._clock.now())
+
+    def _on_arrival(self, at: int) -> None:
+        self._pass_on(at)
+        if self.holds_power:
+            self._reach_power()
 
     def _pass_on(self, at: int) -> None:
         loss = self._loss_db + self._error_db + self._now_db

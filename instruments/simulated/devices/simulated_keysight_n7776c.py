@@ -2,10 +2,11 @@
 
 Commands are those that PyMeasure's driver and the SOURce subsystem of the N77xx Programming
 Guide use. Ranges, times and errors are chosen, not taken from a data sheet. A sweep takes its
-time and moves the wavelength; lambda logging is left out.
+time and moves the wavelength; a logged one leaves a wavelength for each step.
 """
 
 import math
+import struct
 
 from lightrig.instruments.clock import Scheduled
 from lightrig.instruments.simulated.devices.keysight_lightwave import (
@@ -17,7 +18,7 @@ from lightrig.instruments.simulated.devices.keysight_lightwave import (
     parse_power_unit,
 )
 from lightrig.instruments.simulated.protocols.commands import command
-from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply
+from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, block
 from lightrig.instruments.simulated.protocols.scpi_values import (
     DBM,
     ILLEGAL_VALUE,
@@ -97,6 +98,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
         self._on = False
         self._locked = False
         self._sweep: Scheduled | None = None
+        self._logged: list[float] = []
 
     @command("SYSTem:PRESet")
     def reset(self) -> None:
@@ -207,7 +209,25 @@ class SimulatedKeysightN7776c(KeysightDevice):
             case _:
                 raise ScpiError(*ILLEGAL_VALUE)
 
+    @command("SOURce#[:CHANnel#]:READout:POINts?")
+    def _query_points(self, function: str) -> str:
+        self._check_function(function)
+        return f"{len(self._logged):+d}"
+
+    @command("SOURce#[:CHANnel#]:READout:DATA?")
+    def _query_logged(self, function: str) -> bytes:
+        """Return the wavelengths in m, as 8-byte floats in Intel's byte order."""
+        self._check_function(function)
+        return block(struct.pack(f"<{len(self._logged)}d", *self._logged))
+
+    def _check_function(self, function: str) -> None:
+        if function.upper() not in {"LLOG", "LLOGGING"}:
+            raise ScpiError(*ILLEGAL_VALUE)
+
     def _complete_sweep(self) -> None:
+        if self.logging:
+            count = math.floor((self.stop - self.start) / self.step + 1e-6) + 1
+            self._logged = [self.start + number * self.step for number in range(count)]
         self.wavelength = self.stop
         self._sweep = None
 

@@ -86,9 +86,11 @@ class SimulatedSonicOcs:
             tokens = tokens[2:] if tokens[1:2] == ["-n"] else tokens[1:]
         match list(tokens):
             case ["show", "version"]:
+                stated = self._around.stated
                 return _printed(
-                    "SONiC Software Version: SONiC.OCS-202505.1\n"
-                    f"Platform: simulated-ocs\nSerial Number: {self._around.serial}\n"
+                    f"SONiC Software Version: {stated.firmware or 'SONiC.OCS-202505.1'}\n"
+                    f"Platform: {stated.model or 'simulated-ocs'}\n"
+                    f"Serial Number: {self._around.serial}\n"
                 )
             case ["show", "ocs", *what]:
                 return self._show(what)

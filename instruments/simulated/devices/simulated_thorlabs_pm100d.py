@@ -8,7 +8,9 @@ import math
 
 from lightrig.instruments.simulated.protocols.commands import command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice
+from lightrig.instruments.simulated.protocols.scpi_status import StatusSubsystem
 from lightrig.instruments.simulated.protocols.scpi_values import (
+    DECIBELS,
     PLAIN,
     WATTS,
     Choice,
@@ -31,7 +33,7 @@ _TOO_BRIGHT_TO_ZERO_MW = 1e-5
 _LOWEST_RANGE_W = 10e-9
 
 
-class SimulatedThorlabsPm100d(ScpiDevice):
+class SimulatedThorlabsPm100d(StatusSubsystem, ScpiDevice):
     """One power meter console; its option `sensor: false` leaves the sensor unplugged."""
 
     schemes = ("scpi", "serial")
@@ -42,6 +44,13 @@ class SimulatedThorlabsPm100d(ScpiDevice):
         minimum=800.0,
         maximum=1700.0,
         units={"": 1.0, "NM": 1.0},
+    )
+    loss = Number(
+        "[SENSe:]CORRection[:LOSS][:INPut][:MAGNitude]",
+        default=0.0,
+        minimum=-60.0,
+        maximum=60.0,
+        units=DECIBELS,
     )
     count = Number("[SENSe:]AVERage[:COUNt]", default=1, minimum=1, maximum=10_000)
     range = Number(
@@ -76,6 +85,15 @@ class SimulatedThorlabsPm100d(ScpiDevice):
         super().reset()
         self._last = None
 
+    @command("[SENSe:]AVERage[:COUNt]?")
+    def _query_count(self, *limit: str) -> str:
+        """Return an integer, as InstrumentKit and others read it."""
+        return str(round(float(type(self).count.query(self, limit))))
+
+    @command("ABORt")
+    def _abort(self) -> None:
+        """Do nothing: a measurement ends before the next command is read."""
+
     @command("SYSTem:SENSor:IDN?")
     def _query_sensor(self) -> str:
         return self._sensor if self._has_sensor else "no sensor"
@@ -96,7 +114,7 @@ class SimulatedThorlabsPm100d(ScpiDevice):
     def _query_zeroing(self) -> str:
         return str(int(self._zeroing))
 
-    @command("CONFigure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]")
+    @command("CONFigure[:SCALar][:POWer]", "MEASure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]")
     def _ignore(self) -> None:
         """Power is all that this sensor measures, and nobody hears the beeper."""
 
@@ -145,6 +163,7 @@ class SimulatedThorlabsPm100d(ScpiDevice):
             wavelength_nm=self.wavelength,
             full_scale_w=upper,
         )
+        watt *= 10 ** (self.loss / 10)
         if self.unit == "W":
             return f"{watt:.8E}"
         return f"{10 * math.log10(watt * 1e3):.8E}" if watt > 0 else f"-{NO_VALUE}"

@@ -70,9 +70,12 @@ Reply: TypeAlias = str | bytes | DelayedReply | None
 class ErrorQueue:
     """The error queue: first in, first out; the last entry of a full one reports the overflow."""
 
-    def __init__(self, depth: int = 30, *, form: str = '{code:+d},"{text}"') -> None:
+    def __init__(
+        self, depth: int = 30, *, form: str = '{code:+d},"{text}"', empty: str = "No error"
+    ) -> None:
         self._depth = depth
         self._form = form
+        self._empty = empty
         self._entries: deque[tuple[int, str]] = deque()
 
     def put(self, code: int, text: str) -> None:
@@ -84,7 +87,7 @@ class ErrorQueue:
 
     def take(self) -> str:
         """Remove and return the oldest entry, in the instrument's format."""
-        code, text = self._entries.popleft() if self._entries else (0, "No error")
+        code, text = self._entries.popleft() if self._entries else (0, self._empty)
         return self._form.format(code=code, text=text)
 
     def clear(self) -> None:
@@ -158,6 +161,7 @@ class ScpiDevice(ScpiNode):
     processing: ClassVar[int] = PROCESSING
     error_queue_depth: ClassVar[int] = 30
     error_format: ClassVar[str] = '{code:+d},"{text}"'
+    no_error: ClassVar[str] = "No error"
     _table: ClassVar[tuple[_Entry, ...]] = ()
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -169,7 +173,9 @@ class ScpiDevice(ScpiNode):
         self.name = name
         self.clock = clock
         self.identity = identity
-        self.errors = ErrorQueue(self.error_queue_depth, form=self.error_format)
+        self.errors = ErrorQueue(
+            self.error_queue_depth, form=self.error_format, empty=self.no_error
+        )
         self.status = StatusRegisters()
         self._found: dict[str, tuple[_Entry, tuple[int, ...]]] = {}
 

@@ -47,11 +47,11 @@ def number_and_unit(text: str) -> tuple[float, str]:
 
 
 def boolean(text: str) -> bool:
-    """Parse `0`, `1`, `OFF` or `ON`; raise `ScpiError`."""
+    """Parse `0`, `1`, with a sign or without, `OFF` or `ON`; raise `ScpiError`."""
     match text.strip().upper():
-        case "1" | "ON":
+        case "1" | "+1" | "ON":
             return True
-        case "0" | "OFF":
+        case "0" | "+0" | "OFF":
             return False
     raise ScpiError(*ILLEGAL_VALUE)
 
