@@ -7,6 +7,9 @@ from lightrig.harness.measure.bit_errors import NoCountersError
 TEMPERATURES_C = (-5, 25, 50, 75)
 """Temperatures of InfiniteHBD's test of its transceivers (§5.1)."""
 
+CHANGES = 4
+"""Number of reconfigurations around which errors are counted, for a minute each."""
+
 GATES = 6
 """Number of gates that gives a median an interval."""
 
@@ -55,6 +58,25 @@ def test_of_nic_ports(testbed, measure, bring_up, measure_port_errors, nic_ports
     bring_up(plan)
     try:
         counted = measure_port_errors([port for port in nic_ports if port in ends], fec)
+    except NoCountersError as error:
+        pytest.skip(str(error))
+    for quantity in counted:
+        measure.judge(quantity)
+
+
+def test_of_nic_ports_around_reconfigurations(
+    testbed, measure, bring_up, measure_errors_around, transition, samples, nic_ports
+):
+    """Pre-FEC error ratio of each port before and after every change of its circuits."""
+    plans = (transition.before, transition.after)
+    ends = [{port for link in testbed.links(p) for port in (link.a, link.b)} for p in plans]
+    ports = [port for port in nic_ports if all(port in each for each in ends)]
+    if not ports:
+        pytest.skip(f"no NIC port of testbed {testbed.name} has a link in both plans")
+    bring_up(transition.before)
+    try:
+        for index in range(min(samples, CHANGES)):
+            counted = measure_errors_around(plans[(index + 1) % 2], ports)
     except NoCountersError as error:
         pytest.skip(str(error))
     for quantity in counted:

@@ -230,13 +230,15 @@ class SimulatedNic:
     """Ground truth of simulated NICs, in ns.
 
     `loss_detection` from light gone to the link down; `bring_up` from light back to the
-    firmware's link; `carrier` from there to the carrier; `resume` from there to traffic.
+    firmware's link; `carrier` from there to the carrier; `resume` from there to traffic. `driver`
+    is the kernel's driver, which decides what is counted and how it is named.
     """
 
     loss_detection: Distribution[int] = Distribution(1_000_000, 200_000)
     bring_up: Distribution[int] = Distribution(3_000_000_000, 300_000_000)
     carrier: Distribution[int] = Distribution(75_000, 2_000)
     resume: Distribution[int] = Distribution(150_000_000, 20_000_000)
+    driver: str = "mlx5_core"
 
 
 @dataclass(frozen=True, slots=True)

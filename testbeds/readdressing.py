@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,20 @@ _SECTIONS = ("switches", "servers", "instruments")
 
 
 def readdressed(
-    path: Path, addresses: Mapping[str, str], *, login: str, known_hosts: Path, target: Path
+    path: Path,
+    addresses: Mapping[str, str],
+    *,
+    login: str,
+    known_hosts: Path,
+    target: Path,
+    keep_login: Collection[str] = (),
 ) -> str:
     """Return the text of the valid file at `path`, adapted for a file at `target`.
 
     Instruments in `addresses` get their address there, with the credential `login`
     ("env:LAB_LOGIN") and without an expected identity: they are other specimens, which no other
-    host shares. Ranges of names are expanded; comments stay, except within braces.
+    host shares. Those in `keep_login` keep the credential that the file names. Ranges of names are
+    expanded; comments stay, except within braces.
     """
     yaml = YAML()
     yaml.width = 4096
@@ -32,7 +39,7 @@ def readdressed(
     for section in _SECTIONS:
         parts = document.get(section)
         if parts:
-            document[section] = _readdressed(parts, addresses, login)
+            document[section] = _readdressed(parts, addresses, login, keep_login)
     for plan in (document.get("plans") or {}).values():
         if isinstance(plan, dict) and "file" in plan:
             plan["file"] = os.path.relpath(path.parent / plan["file"], target.parent)
@@ -43,23 +50,27 @@ def readdressed(
     return written.getvalue()
 
 
-def _readdressed(parts: Any, addresses: Mapping[str, str], login: str) -> Any:
+def _readdressed(
+    parts: Any, addresses: Mapping[str, str], login: str, keep_login: Collection[str]
+) -> Any:
     new = type(parts)()
     for key, part in parts.items():
         for name in expand(key):
             # Without a copy, ruamel would write an alias for all but the first of a range.
             copied = copy.deepcopy(part)
             if name in addresses:
-                _move(copied, addresses[name], login)
+                _move(copied, addresses[name], None if name in keep_login else login)
             new[name] = copied
     return new
 
 
-def _move(part: Any, address: str, login: str) -> None:
+def _move(part: Any, address: str, login: str | None) -> None:
     if part["address"].startswith("netns://"):
         part.insert(list(part).index("address") + 1, "kind", "namespace")
     part["address"] = address
     part.pop("identity", None)
+    if login is None:
+        return
     if "login" in part:
         part["login"] = login
     else:

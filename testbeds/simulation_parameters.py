@@ -119,6 +119,7 @@ def _nic(stated: SimulatedNicPart) -> SimulatedNic:
         _delay(stated.bring_up, default.bring_up),
         _delay(stated.carrier, default.carrier),
         _delay(stated.resume, default.resume),
+        stated.driver or default.driver,
     )
 
 

@@ -77,6 +77,9 @@ class SimulatedNicPart(Part):
     bring_up: DelayPart | None = Field(None, description="From light back to firmware link up")
     carrier: DelayPart | None = Field(None, description="From firmware link up to carrier")
     resume: DelayPart | None = Field(None, description="From carrier to traffic")
+    driver: Literal["mlx5_core", "bnxt_en", "ice", "ionic"] | None = Field(
+        None, description="The kernel's driver, which decides what is counted"
+    )
 
 
 class SimulatedNetworkPart(Part):

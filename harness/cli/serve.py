@@ -3,21 +3,25 @@
 Servers that are namespaces are served by their own sshd (docs/lab-in-a-box.md).
 """
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from lightrig.harness.bench.credentials import CredentialError, look_up
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.harness.cli.terminal import out
+from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.readdressing import readdressed
 
 LOGIN = "LIGHTRIG_SERVED"
@@ -49,8 +53,10 @@ def serve(
 ) -> None:
     """Serve the simulated instruments on loopback until Ctrl-C; print where each one is.
 
-    Servers that are network namespaces get an SSH server of their own. With --write, another
-    terminal can measure all of them as if they were hardware.
+    They accept the credentials that `login:` names, where those exist, and report the model, the
+    firmware and, behind SIM, the serial number of `identity:`. Servers that are network namespaces
+    get an SSH server of their own. With --write, another terminal can measure all of them as if
+    they were hardware.
     """
     testbed = load_testbed(file)
     if write is not None and write.resolve() == file.resolve():
@@ -62,18 +68,19 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
     try:
-        served = lab(lambda: ServedLab(testbed, seed, port))
+        stated = _stated_logins(testbed)
+        served = lab(lambda: ServedLab(testbed, seed, port, stated))
     except OSError as error:
         give_up(f"port {port} and those after it: {error.strerror}; try another --port", BAD_INPUT)
     try:
         if not served.services:
             give_up(f"{file}: nothing in it is spoken to over a wire", BAD_INPUT)
         if write is not None:
-            _write(file, write, served)
+            _write(file, write, served, stated)
         if as_json:
             _print_line(served)
         else:
-            _print_table(file, served, write)
+            _print_table(file, served, write, stated)
         while not over.wait(_LOOK_AGAIN_S):
             if served.failure is not None:
                 give_up(f"the simulation has ended: {served.failure}", LAB_ERROR)
@@ -81,11 +88,31 @@ def serve(
         served.close()
 
 
-def _write(file: Path, target: Path, served: ServedLab) -> None:
+def _stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
+    """Return the credentials that the file names and that exist, by instrument."""
+    found = {}
+    parts: dict[str, SwitchSpec | InstrumentSpec | ServerSpec] = {
+        **testbed.optical_switches,
+        **testbed.instruments,
+        **testbed.servers,
+    }
+    for name, spec in parts.items():
+        if spec.login is not None:
+            with contextlib.suppress(CredentialError):
+                found[name] = look_up(spec.login)
+    return found
+
+
+def _write(file: Path, target: Path, served: ServedLab, stated: Collection[str]) -> None:
     known_hosts = target.with_name(f"{target.stem}.known_hosts")
     addresses = {name: service.address for name, service in served.services.items()}
     text = readdressed(
-        file, addresses, login=f"env:{LOGIN}", known_hosts=known_hosts, target=target
+        file,
+        addresses,
+        login=f"env:{LOGIN}",
+        known_hosts=known_hosts,
+        target=target,
+        keep_login=stated,
     )
     try:
         known_hosts.write_text(
@@ -111,17 +138,23 @@ def _print_line(served: ServedLab) -> None:
     sys.stdout.flush()
 
 
-def _print_table(file: Path, served: ServedLab, written: Path | None) -> None:
+def _print_table(
+    file: Path, served: ServedLab, written: Path | None, stated: Collection[str]
+) -> None:
     table = Table("instrument", "address", box=None, padding=(0, 2, 0, 0))
     for name, service in served.services.items():
         table.add_row(name, service.address)
     out.print(f"{file}: simulated, in real time; Ctrl-C ends it", markup=False)
     out.print(table)
-    logins = sorted({":".join(service.login) for service in served.services.values()})
-    out.print(f"login {' '.join(logins)}", markup=False)
+    drawn = {":".join(s.login) for name, s in served.services.items() if name not in stated}
+    logins = sorted(drawn)
+    if logins:
+        out.print(f"login {' '.join(logins)}", markup=False)
+    if stated:
+        out.print(f"login of {', '.join(stated)}: as {file} names it", markup=False)
     if written is not None:
         out.print(
-            f"export {LOGIN}={logins[0]}\n"
-            f"pytest suites --testbed {os.path.relpath(written)} --instruments hardware",
+            (f"export {LOGIN}={logins[0]}\n" if logins else "")
+            + f"pytest suites --testbed {os.path.relpath(written)} --instruments hardware",
             markup=False,
         )

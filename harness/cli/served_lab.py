@@ -1,6 +1,6 @@
 """The laboratory that `lightrig serve` offers: simulated instruments and servers, in real time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from lightrig.harness.bench.bench import close_newest_first
 from lightrig.harness.bench.simulation import kernel_lab
@@ -15,7 +15,8 @@ from lightrig.testbeds import LightrigError, Testbed
 class ServedLab:
     """Simulated instruments of a testbed on loopback, and its namespaces behind SSH.
 
-    Instruments and servers listen on consecutive ports from `first_port` on, in the order switches,
+    `logins` are credentials by name; one is drawn for all others. Instruments and servers listen on
+    consecutive ports from `first_port` on, in the order switches,
     instruments, servers; 0 is any free port.
 
     Attributes:
@@ -26,10 +27,16 @@ class ServedLab:
         LightrigError: a model has no simulated device, or this machine no namespaces or no sshd.
     """
 
-    def __init__(self, testbed: Testbed, seed: int, first_port: int) -> None:
+    def __init__(
+        self,
+        testbed: Testbed,
+        seed: int,
+        first_port: int,
+        logins: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
         self._closers: list[Callable[[], None]] = []
         try:
-            self._open(testbed, seed, first_port)
+            self._open(testbed, seed, first_port, logins or {})
         except BaseException:
             self.close()
             raise
@@ -44,7 +51,13 @@ class ServedLab:
         closers, self._closers = self._closers, []
         close_newest_first(closers)
 
-    def _open(self, testbed: Testbed, seed: int, first_port: int) -> None:
+    def _open(
+        self,
+        testbed: Testbed,
+        seed: int,
+        first_port: int,
+        logins: Mapping[str, tuple[str, str]],
+    ) -> None:
         clock = SystemClock()
         self._closers.append(clock.close)
         namespaces = [s for s in testbed.servers.values() if s.is_local_namespace]
@@ -54,16 +67,20 @@ class ServedLab:
             sshd_program()  # before anything is made
             pids, links = kernel_lab(testbed, namespaces, self._closers)
         self._world = world = World(
-            *(testbed, clock, seed, links),
+            testbed,
+            clock,
+            seed,
+            links,
             first_port=first_port,
+            logins=logins,
+            stated_identities=True,
             with_shells=shell_obstacle() is None,
         )
         self._closers.append(world.close)
         self.services = dict(world.services)
         for name, pid in pids.items():
             port = first_port + len(self.services) if first_port else 0
-            sshd = NamespaceSshd(pid, name, world.login, port)
+            login = logins.get(name, world.login)
+            sshd = NamespaceSshd(pid, name, login, port)
             self._closers.append(sshd.close)
-            self.services[name] = Service(
-                "ssh", *sshd.address, world.login, sshd.known_hosts_line()
-            )
+            self.services[name] = Service("ssh", *sshd.address, login, sshd.known_hosts_line())

@@ -140,6 +140,16 @@ def measure_port_errors(bench: Bench, measure: Recording) -> Callable[..., list[
 
 
 @pytest.fixture
+def measure_errors_around(
+    fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., list[str]]:
+    """`measure_errors_around(plan, ports)`: before FEC, before and after a change of circuits."""
+    from lightrig.harness.measure.bit_errors import measure_errors_around
+
+    return partial(measure_errors_around, fabric, links, measure)
+
+
+@pytest.fixture
 def measure_pattern_errors(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_pattern_errors(links)`: NIC ports send each other a test pattern."""
     from lightrig.harness.measure.bit_errors import measure_pattern_errors

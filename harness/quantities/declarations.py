@@ -219,6 +219,15 @@ DECLARED: tuple[Quantity, ...] = (
     _error_ratio(
         "nic_error_ratio.symbols_after_fec", "FEC symbol errors per symbol that were not corrected"
     ),
+    _error_ratio(
+        "nic_error_ratio.symbols_before_fec", "FEC symbol errors per symbol before correction"
+    ),
+    _error_ratio(
+        "nic_error_ratio.codewords_before_fec", "FEC code words with errors, all corrected"
+    ),
+    _error_ratio(
+        "nic_error_ratio.codewords_after_fec", "FEC code words that could not be corrected"
+    ),
     _error_ratio("nic_error_ratio.pattern", "bit errors per bit of a test pattern between ports"),
     Quantity(
         name="sensitivity",

@@ -1,8 +1,9 @@
 """Bit errors of a NIC port by its firmware, for drivers without error counters: mlxlink."""
 
 from lightrig.instruments.core.capabilities import ErrorCount
-from lightrig.instruments.servers.commands import Reading
-from lightrig.instruments.servers.counter_gates import PortCounters
+from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.instruments.servers.commands import Reading, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.counter_gates import CounterGate, PortCounters
 from lightrig.instruments.servers.tools.mlxlink import BitErrors, MlxlinkReport
 
 _CLEAR_DIGIT = 6_000_000_000
@@ -17,6 +18,19 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
 
     Source: mstflint's mlxlink, `-c`.
     """
+
+    def count(self, *, duration: int) -> CounterGate:
+        """Read the counters now, and again `duration` ns later.
+
+        Raises `DeniedError` if the firmware has no such counters, or cannot be read: by this tool
+        that of another maker's NIC cannot.
+        """
+        try:
+            return super().count(duration=duration)
+        except (ToolFailedError, ToolMissingError) as error:
+            text = f"its firmware cannot be read: {str(error).splitlines()[0]}"
+            command = f"mlxlink -d {self._device} -c"
+            raise DeniedError(self.name, code=CANNOT, text=text, command=command) from error
 
     def _read(self) -> Reading[MlxlinkReport]:
         return self._nic.firmware(self._device)

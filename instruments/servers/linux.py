@@ -17,6 +17,7 @@ from lightrig.instruments.core.capabilities import (
 )
 from lightrig.instruments.core.errors import GarbledError
 from lightrig.instruments.servers.commands import Commands
+from lightrig.instruments.servers.fec_errors import FecErrors
 from lightrig.instruments.servers.firmware_errors import FirmwareErrors
 from lightrig.instruments.servers.nic import NicTools
 from lightrig.instruments.servers.offset import ClockMap
@@ -204,6 +205,10 @@ class LinuxServer:
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
         """Return the error counters of a NIC port's driver; see `PortErrorCounters`."""
         return PortErrors(port, self.nic, netdev, fec, rate_bps, self._clock)
+
+    def fec_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> FecErrors:
+        """Return the standard FEC counters of a NIC port; see `PortErrorCounters`."""
+        return FecErrors(port, self.nic, netdev, fec, rate_bps, self._clock)
 
     def firmware_errors(
         self, port: str, device: str, fec: FecSide, rate_bps: float

@@ -10,13 +10,14 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.models import module_name, simulated_models
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
+from lightrig.instruments.simulated.protocols.scpi_device import ScpiDevice
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.simulated.world.ambient import Ambient
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import Channels
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import InstrumentSpec, LightrigError, SwitchSpec
+from lightrig.testbeds import Identity, InstrumentSpec, LightrigError, SwitchSpec
 
 Spec: TypeAlias = SwitchSpec | InstrumentSpec
 
@@ -39,6 +40,7 @@ class DeviceContext:
         matrix: mirrors of a switch; None for an instrument.
         light: light at an instrument's channels; none reaches those of a switch.
         ambient: temperature around it.
+        stated: model and firmware that it reports; None for those of its class.
     """
 
     spec: Spec
@@ -50,6 +52,7 @@ class DeviceContext:
     matrix: Matrix | None
     light: Channels
     ambient: Ambient = field(default_factory=Ambient)
+    stated: Identity = Identity()  # noqa: RUF009 -- frozen
 
     def acknowledge(self, after: int = 0) -> None:
         """Note that a change of circuits is acknowledged, `after` ns from now."""
@@ -90,4 +93,16 @@ def simulated_device(context: DeviceContext) -> SimulatedDevice:
             f"  try       `--instruments hardware`, or add instruments/simulated/devices/"
             f"simulated_{module_name(spec.model)}.py (docs/drivers.md)"
         )
-    return cast(DeviceFactory, registered[spec.model].load())(context)
+    device = cast(DeviceFactory, registered[spec.model].load())(context)
+    if isinstance(device, ScpiDevice):
+        device.identity = _restated(device.identity, context.stated)
+    return device
+
+
+def _restated(identity: str, stated: Identity) -> str:
+    """Return the reply to `*IDN?` with the stated model and firmware."""
+    maker, model, serial, firmware = identity.split(",")
+    space = " " if model.startswith(" ") else ""
+    model = model if stated.model is None else space + stated.model
+    firmware = firmware if stated.firmware is None else space + stated.firmware
+    return ",".join((maker, model, serial, firmware))

@@ -139,9 +139,46 @@ def test_the_written_testbed_is_measured_like_hardware(
     bench = bind(load(served.file), "hardware")
     try:
         assert bench.external == bench.simulated == set(NAMES)
-        assert bench.identities["ocs"].serial == "SIM-ocs"
+        assert bench.identities["ocs"].serial == "SIM21877"
     finally:
         bench.close()
+
+
+def test_clients_with_their_own_login_find_the_unit_that_the_file_describes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Send what a public client with fixed credentials sends (admin and root on a Polatis)."""
+    file, written = tmp_path / "lab.yaml", tmp_path / "served.yaml"
+    file.write_text(
+        "name: lab\nswitches:\n  ocs: {model: polatis, address: 'tl1://ocs.invalid', size: 24x24,"
+        " login: env:OCS_LOGIN, options: {monitors: none}, identity: {model: "
+        'I-OST-24x24-LU1-DMHNS, serial: "002414", firmware: 6.5.2.18}}\ninstruments:\n'
+        "  meter: {kind: power_meter, model: keysight-n7745a, address: 'scpi://meter.invalid',"
+        " channels: 4, identity: {model: N7744C, firmware: V2.022}}\n"
+    )
+    monkeypatch.setenv("OCS_LOGIN", "admin:root")
+    with begin(file, "--port", 0, "--json", "--write", written) as process:
+        try:
+            assert process.stdout is not None
+            ocs, meter = json.loads(process.stdout.readline())
+            assert (ocs["user"], ocs["password"]) == ("admin", "root")
+            assert meter["user"] != "admin"
+            assert load(written).switches["ocs"].login == "env:OCS_LOGIN"
+            port = int(ocs["address"].rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+                line.sendall(b"ACT-USER::admin:1::root;RTRV-NETYPE:::2:;RTRV-INV::OCS:3:;")
+                text = ""
+                while text.count("\r\n;") < 3:
+                    text += line.recv(4096).decode()
+            assert '"Polatis,I-OST-24x24-LU1-DMHNS,OCS,6.5.2.18"' in text
+            assert re.search(r"SN=(\w+)", text)[1] == "SIM002414"  # type: ignore[index]
+            port = int(meter["address"].rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+                line.sendall(b"*IDN?\n")
+                identity = line.recv(4096).decode()
+            assert identity == "Keysight Technologies,N7744C,SIM-meter,V2.022\n"
+        finally:
+            process.kill()
 
 
 def test_the_rest_of_the_file_is_unchanged(rack: Path, tmp_path: Path) -> None:

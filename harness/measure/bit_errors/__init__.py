@@ -11,6 +11,7 @@ from lightrig.harness.measure.bit_errors.light import (
 from lightrig.harness.measure.bit_errors.setup import (
     NoCountersError,
     bit_error_counter,
+    measure_errors_around,
     measure_pattern_errors,
     measure_port_errors,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Signal",
     "TesterChannel",
     "bit_error_counter",
+    "measure_errors_around",
     "measure_pattern_errors",
     "measure_port_errors",
     "oma",

@@ -13,6 +13,8 @@ from lightrig.harness.measure.bit_errors.counting import (
 from lightrig.harness.measure.bit_errors.light import Receiver, plan_of_loop
 from lightrig.harness.measure.bit_errors.rows import OF_NIC, RATIO
 from lightrig.harness.measure.bit_errors.sources import MissingParameterError, Signal, TesterChannel
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.instruments.core.capabilities import (
     Attenuator,
@@ -22,7 +24,7 @@ from lightrig.instruments.core.capabilities import (
     PortErrorCounters,
 )
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.testbeds import LightrigError, Limit, Link, Port, Testbed
+from lightrig.testbeds import LightrigError, Limit, Link, Plan, Port, Testbed
 
 PORT_WINDOW = 30_000_000_000
 """Shortest gate of a NIC port's counters, in ns."""
@@ -85,11 +87,38 @@ def measure_pattern_errors(bench: Bench, recording: Recording, links: Iterable[L
         count_all(ends)
 
 
+def measure_errors_around(
+    fabric: Fabric,
+    links: LinkObservation,
+    recording: Recording,
+    plan: Plan,
+    ports: Iterable[Port],
+) -> list[str]:
+    """Count errors before FEC, change to `plan`, and count again on its links.
+
+    The rows have the condition `moment`, before or after the reconfiguration. Returns the
+    quantities. Raises what `measure_reconfiguration` and `measure_port_errors` raise.
+    """
+    ports = list(ports)
+    quantities: set[str] = set()
+    for moment in ("before", "after"):
+        if moment == "after":
+            measure_reconfiguration(fabric, links, recording, plan)
+        recording.conditions["moment"] = f"{moment} the reconfiguration"
+        try:
+            quantities |= set(measure_port_errors(fabric.bench, recording, ports, "before"))
+        finally:
+            del recording.conditions["moment"]
+    return sorted(quantities)
+
+
 def on_port(bench: Bench, recording: Recording, port: Port, fec: FecSide) -> BitErrors:
     """Bit errors of a NIC port's counters; raises `NoCountersError` where it has none.
 
-    The driver is queried first, then the NIC's firmware. A gate lasts at least 30 s. The limit is
-    the testbed's; before FEC, where it states none, the ratio that FEC can correct.
+    The driver is queried first, then the NIC's firmware, then the FEC counters that the kernel has
+    for any driver, whose unit names the quantity: bits, symbols or code words. A gate lasts at
+    least 30 s. The limit is the testbed's; before FEC, where it states none, the ratio that FEC
+    can correct.
     """
     server = _counting(bench, port)
     spec, (_, nic) = bench.testbed.nic_port(port), bench.testbed.nic_of(port)
@@ -99,13 +128,18 @@ def on_port(bench: Bench, recording: Recording, port: Port, fec: FecSide) -> Bit
     if spec.rdma is not None:
         of_firmware = server.firmware_errors(str(port), spec.rdma, fec, nic.rate_bps)
         counters.append((of_firmware, f"{OF_NIC}.{fec}_fec"))
+    of_kernel = server.fec_errors(str(port), spec.netdev, fec, nic.rate_bps)
+    counters.append((of_kernel, f"{OF_NIC}.{fec}_fec"))
     refused: list[str] = []
-    for counter, quantity in counters:
+    for counter, usual_quantity in counters:
         try:
             counter.count(duration=0)
         except DeniedError as error:
             refused.append(error.text)
             continue
+        quantity = usual_quantity
+        if counter is of_kernel and of_kernel.unit != "bits":
+            quantity = f"{OF_NIC}.{of_kernel.unit}_{fec}_fec"
         limit = _limit(
             bench.testbed, quantity, KP4_LIMIT if fec == "before" else DEFAULT_LIMIT.value
         )

@@ -82,6 +82,17 @@ class ErrorCounter(Protocol):
 FecSide = Literal["before", "after"]
 """Whether errors are counted before or after forward error correction."""
 
+ErrorUnit = Literal["bits", "symbols", "codewords"]
+"""What is compared, and is right or wrong: bits, symbols of the FEC, or its code words."""
+
+
+class FecCounter(ErrorCounter, Protocol):
+    """An error counter whose unit depends on what the driver counts."""
+
+    @property
+    def unit(self) -> ErrorUnit:
+        """The unit, once the first gate was opened."""
+
 
 @runtime_checkable
 class PortErrorCounters(Protocol):
@@ -92,6 +103,9 @@ class PortErrorCounters(Protocol):
 
         port: its name in reports. rate_bps: bits per second that it receives.
         """
+
+    def fec_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> FecCounter:
+        """Return a counter that reads the kernel's standard FEC counters, for any driver."""
 
     def firmware_errors(
         self, port: str, device: str, fec: FecSide, rate_bps: float

@@ -43,11 +43,11 @@ def settings(port: SimulatedPort) -> str:
     return _lines(filter(None, lines))
 
 
-def driver(index: int) -> str:
-    """`ethtool -i IF` for the server's port `index`, as mlx5 answers."""
+def driver(index: int, name: str) -> str:
+    """`ethtool -i IF` for the server's port `index`, as its driver `name` answers."""
     return _lines(
         [
-            "driver: mlx5_core",
+            f"driver: {name}",
             "version: 6.8.0",
             "firmware-version: 28.41.1000 (SIM_0000000001)",
             "expansion-rom-version: ",
@@ -61,10 +61,28 @@ def driver(index: int) -> str:
     )
 
 
-def statistics(port: SimulatedPort) -> str:
-    """`ethtool -S IF`, by the names of mlx5."""
+def statistics(port: SimulatedPort, driver: str) -> str:
+    """`ethtool -S IF`, by the names of a driver."""
     port.accrue()
-    counts = {
+    counts = {"mlx5_core": _of_mlx5, "bnxt_en": _of_bnxt}.get(driver, _of_any)(port)
+    return _lines(["NIC statistics:", *(f"     {name}: {count}" for name, count in counts.items())])
+
+
+def _of_any(port: SimulatedPort) -> dict[str, int]:
+    return {"rx_packets": 0, "tx_packets": 0, "link_down_events": port.link_downs}
+
+
+def _of_bnxt(port: SimulatedPort) -> dict[str, int]:
+    return _of_any(port) | {
+        "rx_pcs_symbol_err": port.symbol_errors,
+        "rx_corrected_bits": port.corrected_bits,
+        "rx_fec_corrected_blocks": port.corrected_blocks,
+        "rx_fec_uncorrectable_blocks": port.uncorrectable_blocks,
+    }
+
+
+def _of_mlx5(port: SimulatedPort) -> dict[str, int]:
+    return {
         "rx_packets": 0,
         "tx_packets": 0,
         "rx_bits_phy": port.bits,
@@ -76,17 +94,22 @@ def statistics(port: SimulatedPort) -> str:
         "module_unplug": 0,
         **{f"rx_err_lane_{lane}_phy": count for lane, count in enumerate(port.raw_errors[:4])},
     }
-    return _lines(["NIC statistics:", *(f"     {name}: {count}" for name, count in counts.items())])
 
 
-def fec(port: SimulatedPort, *, counted: bool, as_json: bool) -> str:
-    """`ethtool [--json] [-I] --show-fec IF`."""
+_COUNTS_BITS = ("mlx5_core", "bnxt_en")
+"""Drivers that fill in the kernel's count of corrected bits."""
+
+
+def fec(port: SimulatedPort, driver: str, *, counted: bool, as_json: bool) -> str:
+    """`ethtool [--json] [-I] --show-fec IF`, with what a driver fills in."""
     port.accrue()
     active = "RS" if port.is_up("firmware") else "None"
     counts = {
         "corrected_blocks": port.corrected_blocks,
         "uncorrectable_blocks": port.uncorrectable_blocks,
     }
+    if driver in _COUNTS_BITS:
+        counts["corrected_bits"] = port.corrected_bits
     if as_json:
         document: dict[str, object] = {
             "ifname": port.spec.netdev,

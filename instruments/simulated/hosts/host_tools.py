@@ -54,6 +54,7 @@ class HostSoftware:
     tools: Collection[str] = TOOLS
     module_json: ModuleJson = "repeating"
     mlxlink_json: bool = True
+    driver: str = "mlx5_core"
     kernel: str = "6.8.0"
 
 
@@ -178,12 +179,16 @@ class HostTools:
             case "-m" | "--module-info":
                 return ProgramOutcome(self._module(port, as_json=as_json), took=_TOOK["module"])
             case "-S" | "--statistics":
-                return ProgramOutcome(ethtool_format.statistics(port), took=_TOOK["ethtool"])
+                return ProgramOutcome(
+                    ethtool_format.statistics(port, self._software.driver), took=_TOOK["ethtool"]
+                )
             case "-i" | "--driver":
-                text = ethtool_format.driver(self.ports.index(port))
+                text = ethtool_format.driver(self.ports.index(port), self._software.driver)
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
             case "--show-fec":
-                text = ethtool_format.fec(port, counted="-I" in options, as_json=as_json)
+                text = ethtool_format.fec(
+                    port, self._software.driver, counted="-I" in options, as_json=as_json
+                )
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
             case unknown:
                 raise _Failure(1, f"ethtool: bad command line argument(s) {unknown}\n")
@@ -221,7 +226,7 @@ class HostTools:
 
     def _by_rdma(self, device: str) -> SimulatedPort:
         for port in self.ports:
-            if device and port.spec.rdma == device:
+            if device and port.spec.rdma == device and self._software.driver == "mlx5_core":
                 return port
         raise _Failure(
             1, f'-E- Failed to open device: "{device}", No such file or directory\n', _ERROR

@@ -3,7 +3,7 @@
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from lightrig.instruments.clock import Clock
@@ -28,7 +28,15 @@ from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.simulated.world.reference_book import ReferenceBook
 from lightrig.instruments.simulated.world.traffic import FabricTraffic
-from lightrig.testbeds import Circuit, LightrigError, Port, ServerSpec, SwitchSpec, Testbed
+from lightrig.testbeds import (
+    Circuit,
+    Identity,
+    LightrigError,
+    Port,
+    ServerSpec,
+    SwitchSpec,
+    Testbed,
+)
 
 _DARK = 100_000_000
 _FADING_NS = 20_000_000
@@ -40,8 +48,11 @@ class World:
 
     Servers that are namespaces are not simulated: their links are switched in the `kernel`.
     `with_shells` gives simulated servers a shell for other people's command lines, in real time.
-    `wire_faults` change the replies of switches and instruments. One seed gives one world; only
-    passwords and ports differ from run to run, ports unless `first_port` is given.
+    `wire_faults` change the replies of switches and instruments. `logins` are the credentials
+    that are accepted, by name, instead of one drawn for all. With `stated_identities` devices
+    report the model, firmware and serial number that the testbed expects, the number behind SIM.
+    One seed gives one world; only passwords and ports differ from run to run, ports unless
+    `first_port` is given.
 
     Raises:
         NoSimulatedDeviceError: a model, or a wire of it, without a simulated device.
@@ -57,7 +68,11 @@ class World:
         first_port: int = 0,
         with_shells: bool = False,
         wire_faults: FaultInjector | None = None,
+        logins: Mapping[str, tuple[str, str]] | None = None,
+        stated_identities: bool = False,
     ) -> None:
+        self._logins = logins or {}
+        self._stated_identities = stated_identities
         self.truth = GroundTruth()
         self._testbed = testbed
         self._clock = clock
@@ -152,11 +167,12 @@ class World:
             self._clock,
             self._chance,
             self.truth,
-            self.login,
-            f"SIM-{spec.name}",
+            self._login_of(spec.name),
+            self._serial_of(spec),
             self._matrices.get(spec.name),
             Channels(spec.name, self.light),
             self._ambient,
+            spec.identity if self._stated_identities else Identity(),
         )
         scheme, _, resource = (spec.address or "").partition("://")
         device = simulated_device(context)
@@ -168,11 +184,19 @@ class World:
             device,
             scheme,
             self._server,
-            self.login,
+            self._login_of(spec.name),
             next(self._ports),
             resource=resource,
             faults=self._wire_faults_of(spec.name),
         )
+
+    def _login_of(self, name: str) -> tuple[str, str]:
+        return self._logins.get(name, self.login)
+
+    def _serial_of(self, spec: Spec) -> str:
+        """Return a serial number that marks the device as simulated."""
+        stated = spec.identity.serial if self._stated_identities else None
+        return f"SIM-{spec.name}" if stated is None else f"SIM{stated}"
 
     def _wire_faults_of(self, name: str) -> FaultInjector | None:
         """Return the injector of wire faults of a switch or an instrument, if it has any."""
@@ -249,7 +273,7 @@ class World:
         host = SshServer(
             spec.name,
             self._clock,
-            self.login,
+            self._login_of(spec.name),
             start_probe,
             tools.run,
             port=next(self._ports),
@@ -259,7 +283,7 @@ class World:
         known = host.known_hosts_line()
         if self._faults.has_wrong_key(spec.name):
             known = known.rpartition(" ")[0] + " " + unknown_host_key()
-        return Service("ssh", *host.address, self.login, known)
+        return Service("ssh", *host.address, self._login_of(spec.name), known)
 
     def _tools(self, spec: ServerSpec) -> HostTools:
         """Make the programs of a server, in this world's light."""
@@ -285,7 +309,10 @@ class World:
             self._chance,
             self._roster,
             delay=self._testbed.simulation.network.delay,
-            software=HostSoftware(tools=TOOLS - self._faults.missing_tools(spec.name)),
+            software=HostSoftware(
+                tools=TOOLS - self._faults.missing_tools(spec.name),
+                driver=self._testbed.simulation.nic.driver,
+            ),
             laser=self._set_laser,
             traffic=TrafficTools(spec.name, self.traffic, self._faults.missing_tools(spec.name)),
         )

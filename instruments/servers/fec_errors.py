@@ -1,0 +1,134 @@
+"""Errors of a NIC port by the standard FEC counters of the kernel, for any driver.
+
+`ethtool -I --show-fec` prints the counters that IEEE 802.3 defines for forward error correction,
+under the same names for every driver that has them: corrected and uncorrectable code words
+(30.5.1.1.17, 30.5.1.1.18), on some drivers corrected bits, on a few a histogram of code words by
+their number of symbol errors.
+"""
+
+from typing import Literal, NamedTuple
+
+from lightrig.instruments.core.capabilities import ErrorCount, ErrorUnit
+from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.instruments.servers.commands import Reading, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.counter_gates import CounterGate, PortCounters
+from lightrig.instruments.servers.tools.counters import CounterKind, Unknown, delta
+from lightrig.instruments.servers.tools.ethtool_fec import FecReading
+
+SYMBOL_BITS = 10
+CODEWORD_BITS = 5440
+"""Bits of a code word of RS(544,514), the longer of the two codes: so the fewest code words."""
+
+_BITS_EACH: dict[ErrorUnit, int] = {"bits": 1, "symbols": SYMBOL_BITS, "codewords": CODEWORD_BITS}
+_KIND = CounterKind()
+
+
+class _Sample(NamedTuple):
+    """FEC counters, and how often the carrier had changed around their reading."""
+
+    fec: FecReading
+    carrier_changes: int | None
+
+
+class FecErrors(PortCounters[_Sample]):
+    """Errors before FEC, in the finest unit that the driver counts, or code words lost by it.
+
+    Before FEC these are corrected bits; without them the symbol errors of the histogram; without
+    that, code words with errors, which is no bit error ratio and is named otherwise. Errors in
+    uncorrectable code words are not among the first two. After FEC they are uncorrectable code
+    words.
+
+    A line never rests, so the number of compared bits follows from rate and time. A change of
+    carrier during the gate voids it.
+
+    Attributes:
+        unit: of the errors; known once the first gate was opened.
+    """
+
+    unit: ErrorUnit = "bits"
+
+    def count(self, *, duration: int) -> CounterGate:
+        """Read the counters now, and again `duration` ns later.
+
+        Raises `DeniedError` if the driver has no FEC counters.
+        """
+        try:
+            first = self._read()
+        except (ToolFailedError, ToolMissingError) as error:
+            text = f"its FEC counters cannot be read: {str(error).splitlines()[0]}"
+            command = f"ethtool -I --show-fec {self._device}"
+            raise DeniedError(self.name, code=CANNOT, text=text, command=command) from error
+        unit = _unit(first.value.fec, after=self._after)
+        if unit is None:
+            text, command = self._lacking(first.value) or ("", "")
+            raise DeniedError(self.name, code=CANNOT, text=text, command=command)
+        self.bits_per_second *= _BITS_EACH[self.unit] / _BITS_EACH[unit]
+        self.unit = unit
+        return CounterGate(
+            first.at, duration, self._clock, lambda: self._between(first, self._read())
+        )
+
+    def _read(self) -> Reading[_Sample]:
+        fec = self._nic.fec(self._device)
+        device = self._nic.device(self._device)
+        return Reading(_Sample(fec.value, device.value.carrier_changes), fec.at)
+
+    def _lacking(self, value: _Sample) -> tuple[str, str] | None:
+        if _unit(value.fec, after=self._after) is not None:
+            return None
+        text = f"its driver has no FEC counters of errors {self._fec} FEC"
+        return text, f"ethtool -I --show-fec {self._device}"
+
+    def _between(self, first: Reading[_Sample], last: Reading[_Sample]) -> ErrorCount:
+        before = _errors(first.value.fec, self.unit, after=self._after)
+        after = _errors(last.value.fec, self.unit, after=self._after)
+        grown = delta(before, after, _KIND) if after is not None and before is not None else None
+        void = None
+        if grown is None:
+            void = "its driver has no such counters any more"
+        elif isinstance(grown, Unknown):
+            void, grown = "its counters were reset during the measurement", None
+        apart = max(last.at.earliest - first.at.latest, 0)
+        changed = first.value.carrier_changes != last.value.carrier_changes
+        return ErrorCount(
+            first.at,
+            last.at,
+            0 if void else int(self.bits_per_second * apart / 1e9),
+            grown or 0,
+            sync_lost=False,
+            clock_lost=changed or not last.value.fec.active,
+            void=void,
+        )
+
+
+def _unit(fec: FecReading, *, after: bool) -> ErrorUnit | None:
+    """Return the finest unit that a driver counts; None where it counts nothing."""
+    if after:
+        return "codewords" if fec.uncorrectable_blocks is not None else None
+    if fec.corrected_bits is not None:
+        return "bits"
+    if fec.histogram:
+        return "symbols"
+    return "codewords" if fec.corrected_blocks is not None else None
+
+
+def _errors(fec: FecReading, unit: ErrorUnit, *, after: bool) -> int | None:
+    counted = {
+        "bits": fec.corrected_bits,
+        "codewords": fec.uncorrectable_blocks if after else fec.corrected_blocks,
+    }.get(unit)
+    if unit == "symbols":
+        return symbol_errors(fec)
+    return None if counted is None else counted.total
+
+
+def symbol_errors(fec: FecReading, end: Literal["low", "high"] = "high") -> int | None:
+    """Return the number of symbol errors in the code words of a histogram.
+
+    In a bin of several numbers of errors each code word counts as the one at the `end`.
+    """
+    if not fec.histogram:
+        return None
+    return sum(
+        (each.high if end == "high" else each.low) * each.count.total for each in fec.histogram
+    )

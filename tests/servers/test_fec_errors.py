@@ -1,0 +1,146 @@
+"""Errors of a NIC port by the kernel's standard FEC counters, between two readings."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightrig.instruments.clock import Span, SystemClock
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.servers.commands import CommandResult, Reading, ToolFailedError
+from lightrig.instruments.servers.fec_errors import CODEWORD_BITS, FecErrors, symbol_errors
+from lightrig.instruments.servers.tools import ethtool_fec
+
+SECOND = 1_000_000_000
+RATE = 100e9
+
+
+def reading(statistics: dict[str, Any] | None, active: str = "RS") -> ethtool_fec.FecReading:
+    """A port's FEC as `ethtool --json -I --show-fec` prints it."""
+    port: dict[str, Any] = {"ifname": "ens1f0", "config": ["Auto", "RS"], "active": [active]}
+    if statistics is not None:
+        port["statistics"] = statistics
+    return ethtool_fec.parse(json.dumps([port]))
+
+
+def totals(**counts: int) -> dict[str, Any]:
+    return {name: {"total": count} for name, count in counts.items()}
+
+
+class ScriptedNic:
+    """Tools that return one reading after another, thirty seconds apart."""
+
+    def __init__(self, readings: Sequence[ethtool_fec.FecReading], changes: Sequence[int]) -> None:
+        self.readings, self.changes = list(readings), list(changes)
+        self.at = 0
+
+    def fec(self, netdev: str) -> Reading[ethtool_fec.FecReading]:
+        assert netdev == "ens1f0"
+        self.at += 30 * SECOND
+        return Reading(self.readings.pop(0), Span(self.at, self.at + SECOND))
+
+    def device(self, netdev: str) -> Any:
+        class Device:
+            carrier_changes = self.changes.pop(0)
+
+        return Reading(Device, Span(self.at, self.at))
+
+
+def counter(fec: Any, readings: Sequence[Any], changes: Sequence[int] = (4, 4)) -> FecErrors:
+    nic: Any = ScriptedNic(readings, changes)
+    return FecErrors("server0.nic0", nic, "ens1f0", fec, RATE, SystemClock())
+
+
+@pytest.mark.parametrize(
+    ("driver", "before", "after", "unit", "errors"),
+    [
+        (
+            "bnxt_en and mlx5: corrected bits",
+            totals(corrected_bits=100, corrected_blocks=90, uncorrectable_blocks=0),
+            totals(corrected_bits=350, corrected_blocks=300, uncorrectable_blocks=0),
+            "bits",
+            250,
+        ),
+        (
+            "ice and ionic: code words only",
+            totals(corrected_blocks=90, uncorrectable_blocks=0),
+            totals(corrected_blocks=300, uncorrectable_blocks=0),
+            "codewords",
+            210,
+        ),
+        (
+            "a histogram, without corrected bits",
+            {"hist": [{"bin_low": 0, "bin_high": 0, "total": 9}]},
+            {
+                "hist": [
+                    {"bin_low": 0, "bin_high": 0, "total": 1000},
+                    {"bin_low": 1, "bin_high": 1, "total": 30},
+                    {"bin_low": 2, "bin_high": 4, "total": 5},
+                ]
+            },
+            "symbols",
+            50,
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_errors_before_fec_are_counted_in_the_finest_unit_of_the_driver(
+    driver: str, before: Any, after: Any, unit: str, errors: int
+) -> None:
+    port = counter("before", [reading(before), reading(after)])
+    found = port.count(duration=0).result()
+    assert (port.unit, found.errors, found.void, found.clock_lost) == (unit, errors, None, False)
+    bits_each = {"bits": 1, "symbols": 10, "codewords": CODEWORD_BITS}[unit]
+    assert port.bits_per_second == RATE / bits_each
+    assert found.bits == int(RATE * 29 / bits_each)  # from the end of the first reading
+
+
+def test_errors_after_fec_are_uncorrectable_code_words() -> None:
+    statistics = totals(corrected_blocks=9, uncorrectable_blocks=2)
+    later = totals(corrected_blocks=90, uncorrectable_blocks=5)
+    port = counter("after", [reading(statistics), reading(later)])
+    found = port.count(duration=0).result()
+    assert (port.unit, found.errors) == ("codewords", 3)
+
+
+def test_a_reset_of_the_counters_voids_the_gate() -> None:
+    port = counter("before", [reading(totals(corrected_bits=9)), reading(totals(corrected_bits=2))])
+    assert port.count(duration=0).result().void == "its counters were reset during the measurement"
+
+
+@pytest.mark.parametrize(("changes", "lost"), [((4, 4), False), ((4, 6), True)])
+def test_a_link_that_was_down_meanwhile_has_lost_its_clock(changes: Any, lost: bool) -> None:
+    both = [reading(totals(corrected_bits=9))] * 2
+    assert counter("before", both, changes).count(duration=0).result().clock_lost is lost
+
+
+def test_a_driver_without_counters_is_told() -> None:
+    with pytest.raises(DeniedError, match="no FEC counters of errors before FEC"):
+        counter("before", [reading(None)]).count(duration=0)
+
+
+def test_a_driver_without_fec_is_told() -> None:
+    class Refusing:
+        def fec(self, netdev: str) -> Any:
+            result = CommandResult("", "netlink error: Operation not supported\n", 1, Span(0, 0))
+            raise ToolFailedError("server0", result, "ethtool --show-fec veth0")
+
+    nic: Any = Refusing()
+    port = FecErrors("server0.nic0", nic, "veth0", "before", RATE, SystemClock())
+    with pytest.raises(DeniedError, match="FEC counters cannot be read"):
+        port.count(duration=0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5), st.integers(0, 10**9)), min_size=1)
+)
+def test_symbol_errors_of_a_histogram_lie_between_the_ends_of_its_bins(bins: Any) -> None:
+    hist = [{"bin_low": low, "bin_high": low + width, "total": n} for low, width, n in bins]
+    fec = reading({"hist": hist})
+    low, high = symbol_errors(fec, "low"), symbol_errors(fec, "high")
+    assert low is not None
+    assert high is not None
+    assert low <= sum((low_ + width / 2) * n for low_, width, n in bins) <= high
