@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+CLIENTS := .clients
 
 NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
           --testbed testbeds/infinitehbd.yaml \
@@ -17,7 +18,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install night test test-long fuzz mutants lint bench clean
+.PHONY: install night test test-long clients test-clients fuzz mutants lint bench clean
 
 install: $(READY)
 
@@ -36,6 +37,20 @@ test: $(READY)
 
 test-long: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS)
+
+# Programs with other people's drivers, in an environment of their own, against `lightrig serve`.
+clients: $(CLIENTS)/.ready
+
+$(CLIENTS)/.ready: tests/public_clients/requirements.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --requirement tests/public_clients/requirements.txt
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --requirement tests/public_clients/requirements-without-dependencies.txt
+	touch $@
+
+test-clients: $(READY) clients
+	$(BIN)/python -m pytest tests/public_clients -m long $(SKIPS)
 
 # Examples that no run has tried before. What it finds becomes an @example of its test.
 fuzz: $(READY)

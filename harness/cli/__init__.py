@@ -40,6 +40,7 @@ COMMANDS = {
     "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),
     "generate": Command("Write the testbed file of a published system.", ""),
     "replay": Command("Answer as a recorded instrument did.", "traces/ocs.jsonl"),
+    "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
     "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),
 }
 """By name, in the order of a first day in the lab."""

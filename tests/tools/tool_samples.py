@@ -13,6 +13,7 @@ from lightrig.instruments.servers.tools import (
     ip_link,
     mlxlink,
     nccl_tests,
+    osu,
     perftest,
     rdma_link,
 )
@@ -27,6 +28,7 @@ PARSERS: dict[str, Parser] = {
     "rdma/gpud_sysfs": infiniband_sysfs.parse,
     "nccl-tests/": nccl_tests.parse,
     "perftest/": perftest.parse,
+    "osu/": osu.parse,
     "iproute2/": ip_link.parse,
     "synthetic/ethtool_module": ethtool_module.parse,
     "synthetic/ethtool_fec": ethtool_fec.parse,

@@ -139,6 +139,8 @@ def _of_lines(head: str, *lines: str) -> IpLink:
     try:
         for line in lines:
             first, *rest = line.split()
+            if first == "vf" and rest and rest[0].isdigit():
+                break  # what follows is of virtual functions, in the same words
             if title := _TITLE.match(line):
                 direction = title[1]
                 names = line[title.end() :].split()

@@ -8,10 +8,12 @@ Source: mstflint's mlxlink, and samples of text and JSON, tests/tools/samples/SO
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TypeVar
 
+from lightrig.instruments.servers.tools.ethtool_fec import FecBin, FecCount
 from lightrig.instruments.servers.tools.mlxlink_module import module_of
 from lightrig.instruments.servers.tools.mlxlink_sections import (
     Section,
@@ -23,11 +25,14 @@ from lightrig.instruments.servers.tools.mlxlink_sections import (
 from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import number, whole
 
+T = TypeVar("T")
+
 _MINUTE_NS = 60_000_000_000
 _NO_ERRORS = 200
 _BER = re.compile(r"(\d+(?:\.\d+)?)[Ee]-(\d+)", re.ASCII)
 _RATE = re.compile(r"(?:IB-)?(\w+?)(?:_\d+[xX])?")
 _BITS = re.compile(r"(\d+(?:\.\d+)?)G", re.ASCII)
+_FEC_BIN = re.compile(r"\[(\d+)(?::(\d+))?\][\s,]+(\d+)", re.ASCII)
 _WIDTH = re.compile(r"(\d+)x", re.ASCII)
 
 
@@ -111,7 +116,10 @@ class MlxlinkReport:
         module: with `-m`, where a module is plugged.
         errors: with `-c`, outside of test mode.
         prbs: in test mode.
-        warning: what it warned of, in JSON; in text it warns on stderr.
+        warning: what it warned of, or could not do of what it was asked.
+        histogram: with `--rx_fec_histogram --show_histogram`, code words by symbol errors.
+        snr_media_db, snr_host_db: with `-m`, by lane, where the module measures it.
+        eye_grade: with `-e`, by lane, the grade of the received eye.
     """
 
     sections: Mapping[str, Section]
@@ -120,6 +128,10 @@ class MlxlinkReport:
     errors: BitErrors | None
     prbs: PrbsTest | None
     warning: str | None = None
+    histogram: tuple[FecBin, ...] = ()
+    snr_media_db: tuple[float, ...] | None = None
+    snr_host_db: tuple[float, ...] | None = None
+    eye_grade: tuple[int, ...] | None = None
 
 
 def parse(text: str) -> MlxlinkReport:
@@ -130,6 +142,15 @@ def parse(text: str) -> MlxlinkReport:
         ToolOutputError: it printed something else than its sections.
     """
     sections, warning = sections_of(text)
+
+    def lanes(title: str, key: str, read: Callable[[str], T]) -> tuple[T, ...] | None:
+        def of(section: Section) -> tuple[T, ...] | None:
+            return read_value(
+                section, key, lambda text: tuple(read(each.strip()) for each in text.split(","))
+            )
+
+        return read_section(sections, title, of)
+
     return MlxlinkReport(
         sections,
         read_section(sections, "Operational Info", _link),
@@ -137,7 +158,27 @@ def parse(text: str) -> MlxlinkReport:
         read_section(sections, "Physical Counters and BER Info", _bit_errors),
         _prbs(sections),
         warning,
+        read_section(sections, "Histogram of FEC Errors", _histogram) or (),
+        lanes("Module Info", "SNR Media Lanes [dB]", lambda text: number(text).value),
+        lanes("Module Info", "SNR Host Lanes [dB]", lambda text: number(text).value),
+        lanes("EYE Opening Info", "Physical Grade", whole),
     )
+
+
+def _histogram(section: Section) -> tuple[FecBin, ...]:
+    """Return the bins: `Bin 1 : [1]  ,1234` or `[16:31],0`, with or without the comma."""
+    bins = []
+    for key, value in section.items():
+        if not key.startswith("Bin "):
+            continue
+        match = _FEC_BIN.fullmatch(value)
+        if match is None:
+            raise ValueError(f"{key}: a range and a count, not {value!r}")
+        low = whole(match[1])
+        bins.append(FecBin(low, whole(match[2] or match[1]), FecCount(whole(match[3]))))
+    if [bin_.low for bin_ in bins] != sorted({bin_.low for bin_ in bins}):
+        raise ValueError("bins in ascending order")
+    return tuple(bins)
 
 
 def _link(section: Section) -> LinkReport:

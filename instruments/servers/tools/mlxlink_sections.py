@@ -17,6 +17,8 @@ TOOL = "mlxlink"
 
 T = TypeVar("T")
 
+_REMARKS = ("-E- ", "-W- ", "-I- ")
+
 Section = Mapping[str, str]
 """Keys and values as printed, a list's values joined by commas."""
 
@@ -24,11 +26,14 @@ Section = Mapping[str, str]
 def sections_of(text: str) -> tuple[dict[str, Section], str | None]:
     """Return the sections by title, and the warnings.
 
+    A part of the request that failed is a warning where the rest was answered: the status is 1
+    then, and the sections are complete (`FEC Histogram is not supported`).
+
     Raises:
         ToolReportedError: mlxlink says that it could not do what it was asked.
         ToolOutputError: there are no sections.
     """
-    sections, warning = _of_json(text) if is_json(text) else (_of_text(text), None)
+    sections, warning = _of_json(text) if is_json(text) else _of_text(text)
     if not sections:
         raise ToolOutputError(TOOL, "a section with its title underlined", text.strip()[:80])
     return sections, warning
@@ -63,10 +68,12 @@ def read_value(section: Section, key: str, read: Callable[[str], T]) -> T | None
         raise ValueError(f"{key}: {error}") from error
 
 
-def _of_text(text: str) -> dict[str, Section]:
+def _of_text(text: str) -> tuple[dict[str, Section], str | None]:
     sections: dict[str, dict[str, str]] = {}
     current: dict[str, str] | None = None
     lines = [line.rstrip() for line in without_colours(text).splitlines()]
+    remarks = [line.strip() for line in lines if line.strip().startswith(_REMARKS)]
+    lines = [line for line in lines if not line.strip().startswith(_REMARKS)]
     for index, line in enumerate(lines):
         below = lines[index + 1] if index + 1 < len(lines) else ""
         if not line or set(line) == {"-"} or (line.endswith("...") and ":" not in line):
@@ -83,16 +90,22 @@ def _of_text(text: str) -> dict[str, Section]:
         if current is None or not colon or not key or key in current:
             raise ToolOutputError(TOOL, "`key : value` below a title, each key once", line)
         current[key] = value.strip()
-    return dict(sections)
+    if remarks and not sections:
+        raise ToolReportedError(TOOL, "a report", " ".join(remarks))
+    return dict(sections), "; ".join(remarks) or None
 
 
 def _of_json(text: str) -> tuple[dict[str, Section], str | None]:
     document = load(TOOL, text)
     status = field(TOOL, document, "status", dict)
+    failure = ""
     if field(TOOL, status, "code", int) != 0:
-        raise ToolReportedError(TOOL, "a report", field(TOOL, status, "message", str))
-    result = field(TOOL, document, "result", dict)
-    output = field(TOOL, result, "output", (dict, str))
+        failure = field(TOOL, status, "message", str)
+    result = document.get("result") if failure else field(TOOL, document, "result", dict)
+    answered = isinstance(result, dict) and (not failure or "output" in result)
+    output = field(TOOL, result, "output", (dict, str)) if answered else ""
+    if failure and (not isinstance(output, dict) or not output or "semaphore" in failure.lower()):
+        raise ToolReportedError(TOOL, "a report", failure)
     if isinstance(output, str):
         raise ToolOutputError(TOOL, "sections", output)
     warning = optional(TOOL, result, "warning", dict)
@@ -100,7 +113,8 @@ def _of_json(text: str) -> tuple[dict[str, Section], str | None]:
     for title in output:
         section = field(TOOL, output, title, dict)
         sections[title] = {key: _leaf(section, key) for key in section}
-    return sections, None if warning is None else field(TOOL, warning, "message", str)
+    remarks = [] if warning is None else [field(TOOL, warning, "message", str)]
+    return sections, "; ".join(filter(None, [failure, *remarks])) or None
 
 
 def _leaf(section: object, key: str) -> str:

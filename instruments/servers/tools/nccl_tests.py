@@ -2,8 +2,8 @@
 
 The table is read by the names in its header, so old and new columns, time stamps (-S) and
 per-iteration columns (-I) all find their place; a row must have as many fields as the header
-has names. The prefixes of an MPI launcher (`[1,0]<stdout>:`, `0: `) are removed, and log lines of
-NCCL are skipped.
+has names. The prefixes of launchers and container logs are removed, and log lines of NCCL are
+skipped.
 
 A table is accepted only if it is consistent to the printed digits: size and count
 with the type, algorithm bandwidth with size and time, bus bandwidth with the factor of the
@@ -24,11 +24,25 @@ from lightrig.instruments.servers.tools.nccl_results import (
     check,
     collective_of,
 )
-from lightrig.instruments.servers.tools.output import Printed, ToolOutputError, number, whole
+from lightrig.instruments.servers.tools.output import (
+    Printed,
+    ToolOutputError,
+    number,
+    whole,
+    without_colours,
+)
 
 TOOL = "nccl-tests"
 
-_PREFIX = re.compile(r"\[\d+,\d+\]<std(?:out|err)>: ?|\s*\d+: ")
+_PREFIX = re.compile(
+    r"\[\d+,\d+\]<std(?:out|err)>: ?"  # Open MPI up to 4, --tag-output
+    r"|\[[^\]\s]+@\d+,\d+\]<std(?:out|err)>: ?"  # Open MPI 5 (PRRTE): [prterun-host-1@1,0]
+    r"|\[\d+\] "  # MPICH and Intel MPI, -prepend-rank
+    r"|\[pod/[^\]\s]+\] (?:\d{4}-\d\d-\d\dT[\d:.]+Z )?"  # kubectl logs --prefix --timestamps
+    r"|\d{4}-\d\d-\d\dT[\d:.]+Z "  # kubectl logs --timestamps
+    r"|\s*\d+: "  # srun --label
+)
+_MOST_PREFIXES = 2  # a launcher's, behind that of a container's log
 _RANK = re.compile(r"# +Rank +(\d+)\b.* on +(\S+) +device", re.ASCII)
 _NAME = re.compile(r"# Collective test starting: (\S+)")
 _VERSION = re.compile(r"# nccl-tests version (\S+)")
@@ -93,7 +107,10 @@ class _Table:
         )
 
     def _take(self, prefixed: str) -> None:
-        line = _PREFIX.sub("", prefixed, count=1).rstrip()
+        line = without_colours(prefixed)
+        for _ in range(_MOST_PREFIXES):
+            line = _PREFIX.sub("", line, count=1) if _PREFIX.match(line) else line
+        line = line.rstrip()
         try:
             if line.lstrip().startswith("#"):
                 self._take_comment(line.lstrip())

@@ -1,0 +1,102 @@
+"""Programs with other people's drivers run unchanged against `lightrig serve`.
+
+They run in an environment of their own, `.clients`, which `make clients` makes; PyMeasure's
+drivers are in tests/instruments/test_public_drivers.py. LabExT has no package to install: its
+commands are replayed in tests/instruments/test_foreign_commands.py.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+PYTHON = Path(os.environ.get("LIGHTRIG_CLIENTS", HERE.parents[1] / ".clients" / "bin" / "python"))
+LAB = """
+name: clients
+switches:
+  ocs: {model: polatis, address: "netconf://ocs.invalid", login: env:CLIENTS_LOGIN, size: 8x8}
+instruments:
+  meter: {kind: power_meter, model: thorlabs-pm100d, address: "scpi://meter.invalid", channels: 1}
+"""
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not PYTHON.exists(), reason="no environment of public clients"),
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The lab on loopback, with the login that public programs have for a Polatis."""
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    file.write_text(LAB)
+    command = [sys.executable, "-c", "from lightrig.harness.cli import main; main()", "serve"]
+    with subprocess.Popen(
+        [*command, str(file), "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CLIENTS_LOGIN": "admin:root"},
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield {each["name"]: each for each in json.loads(process.stdout.readline())}
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def run(served: dict[str, Any]) -> Callable[[str, str], Any]:
+    def run_program(program: str, instrument: str) -> Any:
+        told = served[instrument]
+        host, _, port = told["address"].partition("://")[2].rpartition(":")
+        arguments = (host, port, told["user"], told["password"])
+        ended = subprocess.run(
+            [str(PYTHON), str(HERE / "programs" / program), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout.splitlines()[-1])
+
+    return run_program
+
+
+def test_qcodes_reads_a_thorlabs_meter(run):
+    told = run("qcodes_pm100d.py", "meter")
+    assert (told["identity"]["vendor"], told["identity"]["model"]) == ("Thorlabs", "PM100D")
+    assert told["identity"]["serial"] == "SIM-meter"
+    assert float(told["wavelength"]) == pytest.approx(1310)
+    assert told["attenuation"] == 0
+    assert told["auto_range"] is True
+    assert abs(told["power"]) < 1e-8  # no light
+
+
+def test_instrumentkit_reads_a_thorlabs_meter(run):
+    told = run("instrumentkit_pm100usb.py", "meter")
+    assert told["name"].startswith("Thorlabs,PM100D,SIM-meter,")
+    assert told["averaging"] == 10
+    assert told["configuration"] == "power"
+    assert abs(told["flux"]) < 1e-8
+
+
+def test_scrapli_makes_and_deletes_a_circuit(run):
+    told = run("scrapli_polatis.py", "ocs")
+    assert told["failed"] == [False, False]
+    listed = re.sub(r"\s+", "", told["listed"])
+    assert "<pair><ingress>1</ingress><egress>12</egress></pair>" in listed
+    assert "<data/>" in told["after"]
+    assert any("module=optical-switch&revision=" in each for each in told["capabilities"])
+
+
+def test_ncclient_makes_and_deletes_a_circuit(run):
+    told = run("ncclient_polatis.py", "ocs")
+    assert told == {"listed": [["1", "12"]], "after": []}

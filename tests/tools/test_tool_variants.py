@@ -1,0 +1,170 @@
+"""Variants of outputs that labs have shown: partial answers, virtual functions, log prefixes."""
+
+import json
+
+import pytest
+from tool_samples import sample
+
+from lightrig.instruments.servers.tools import ip_link, mlxlink, nccl_tests, osu
+from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError
+
+SR_IOV = """\
+5: ens1f0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP mode DEFAULT qlen 1000
+    link/ether 3c:fd:fe:00:00:01 brd ff:ff:ff:ff:ff:ff
+    RX:  bytes packets errors dropped  missed   mcast
+        670348    5123      0       0       0     100
+    TX:  bytes packets errors dropped carrier collsns
+        225778    2342      0       0       0       0
+    vf 0     link/ether 00:00:00:00:00:00 brd ff:ff:ff:ff:ff:ff, spoof checking on, link-state auto
+    RX: bytes  packets  mcast   bcast   dropped
+    0          0        0       0        0
+    TX: bytes  packets   dropped
+    0          0         0
+    vf 1     link/ether 00:00:00:00:00:01 brd ff:ff:ff:ff:ff:ff, spoof checking on, link-state auto
+    RX: bytes  packets  mcast   bcast   dropped
+    505712     4021     12      3        0
+    TX: bytes  packets   dropped
+    0          0         0
+"""
+"""The form of iproute2's print_vf_stats64, of a NIC with two virtual functions."""
+
+
+def test_counters_of_virtual_functions_are_not_taken_for_the_nics() -> None:
+    (link,) = ip_link.parse(SR_IOV)
+    assert link.rx["bytes"] == 670348
+    assert link.tx["bytes"] == 225778
+    assert link.rx["packets"] == 5123
+
+
+# ------------------------------------------------------------------------------- mlxlink
+
+
+def document(output: object, code: int = 0, message: str = "success") -> str:
+    return json.dumps({"result": {"output": output}, "status": {"code": code, "message": message}})
+
+
+OPERATIONAL = {
+    "State": "Active",
+    "Physical state": "LinkUp",
+    "Speed": "400G",
+    "Width": "4x",
+    "FEC": "Standard_RS-FEC",
+}
+
+
+def test_an_answer_with_status_1_keeps_what_was_answered() -> None:
+    """A public consumer keeps the data (its messages: FEC Histogram is not supported, ...)."""
+    message = "FEC Histogram is not supported for the current device"
+    report = mlxlink.parse(document({"Operational Info": OPERATIONAL}, 1, message))
+    assert report.link is not None
+    assert report.link.up
+    assert report.warning == message
+
+
+def test_an_answer_with_status_1_and_nothing_else_is_a_refusal() -> None:
+    for output in ("N/A", {}):
+        with pytest.raises(ToolReportedError, match="not supported"):
+            mlxlink.parse(document(output, 1, "The operation is not supported"))
+    with pytest.raises(ToolReportedError, match="semaphore"):
+        mlxlink.parse(document({"Operational Info": OPERATIONAL}, 1, "ICMD semaphore is taken"))
+
+
+def test_a_trailing_remark_does_not_refuse_the_text() -> None:
+    text = sample("synthetic/mlxlink_report.txt")
+    remarked = mlxlink.parse(f"{text}\n-E- Failed to get the eye opening\n")
+    assert remarked.link == mlxlink.parse(text).link
+    assert remarked.warning == "-E- Failed to get the eye opening"
+
+
+def test_the_fec_histogram_is_read_from_json_and_text() -> None:
+    """The bins of mlxlink's showHistogram: `[n]` or `[low:high]`, then the number of code words."""
+    values = {"Header": {"values": ["Range", "Occurrences"]}}
+    values |= {"Bin 0": {"values": ["[0]  ", "812345"]}, "Bin 1": {"values": ["[1:3]", "77"]}}
+    of_json = mlxlink.parse(document({"Histogram of FEC Errors": values}))
+    title = "Histogram of FEC Errors"
+    rows = ("Header : Range,Occurrences", "Bin 0  : [0]  812345", "Bin 1  : [1:3] 77")
+    text = "\n".join([title, "-" * len(title), *rows, ""])
+    for report in (of_json, mlxlink.parse(text)):
+        assert [(b.low, b.high, b.count.total) for b in report.histogram] == [
+            (0, 0, 812345),
+            (1, 3, 77),
+        ]
+
+
+def test_snr_and_eye_are_read_by_lane() -> None:
+    report = mlxlink.parse(
+        document(
+            {
+                "Operational Info": OPERATIONAL,
+                "Module Info": {
+                    "Identifier": "OSFP",
+                    "SNR Media Lanes [dB]": {"values": ["23.5", "24.125"]},
+                    "SNR Host Lanes [dB]": {"values": ["N/A"]},
+                },
+                "EYE Opening Info": {"Physical Grade": {"values": ["61", "58"]}},
+            }
+        )
+    )
+    assert report.snr_media_db == (23.5, 24.125)
+    assert report.snr_host_db is None
+    assert report.eye_grade == (61, 58)
+
+
+# --------------------------------------------------------------------------- log prefixes
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[1,0]<stdout>: ",
+        "[prterun-node0-4711@1,0]<stdout>: ",
+        "[0] ",
+        "[pod/nccl-test-launcher-x7/launcher] ",
+        "[pod/nccl-test-launcher-x7/launcher] 2026-03-04T05:06:07.123456789Z ",
+        "2026-03-04T05:06:07.123456789Z [1,0]<stdout>: ",
+        "\x1b[32m0: \x1b[0m",
+    ],
+    ids=["openmpi 4", "openmpi 5", "mpich", "kubectl", "kubectl with times", "both", "colour"],
+)
+def test_a_table_behind_the_prefixes_of_a_log_is_the_same_table(prefix: str) -> None:
+    plain = sample("nccl-tests/superbench_allreduce.txt")
+    logged = "".join(f"{prefix}{line}\n" for line in plain.splitlines())
+    assert nccl_tests.parse(logged) == nccl_tests.parse(plain)
+
+
+# ----------------------------------------------------------------------------------- OSU
+
+NON_BLOCKING = """\
+# OSU MPI Non-blocking Allreduce Latency Test v5.7
+# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait
+
+# Size           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)
+4                       9.48              4.73              4.55              0.00
+8                       9.40              4.70              4.52              0.05
+"""
+BARRIER = """\
+[0] MPI startup(): Intel(R) MPI Library
+# OSU MPI Barrier Latency Test v5.7
+# Avg Latency(us)
+             2.41
+"""
+
+
+def test_a_non_blocking_collective_has_its_overlap() -> None:
+    run = osu.parse(NON_BLOCKING)
+    assert (run.title, run.version) == ("OSU MPI Non-blocking Allreduce Latency Test", "5.7")
+    assert [row.size for row in run.rows] == [4, 8]
+    assert run.rows[1].values["Overlap(%)"] == 0.05
+    assert run.rows[0].values["Overall(us)"] == 9.48
+
+
+def test_a_barrier_has_no_size() -> None:
+    run = osu.parse(BARRIER)
+    assert [(row.size, dict(row.values)) for row in run.rows] == [(None, {"Avg Latency(us)": 2.41})]
+
+
+def test_a_row_that_does_not_fit_its_columns_is_refused() -> None:
+    with pytest.raises(ToolOutputError, match="5 values"):
+        osu.parse(NON_BLOCKING + "16 9.5\n")
+    with pytest.raises(ToolOutputError, match="a title"):
+        osu.parse("hello\n")
