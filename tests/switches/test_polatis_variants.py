@@ -64,6 +64,15 @@ def test_a_denied_move_takes_nothing_down_before_its_own_retry(virtual):
     assert Circuit(2, 19) in switch.circuits()
 
 
+@pytest.mark.parametrize("scheme", ["tl1", "scpi"])
+def test_a_move_to_a_port_that_does_not_exist_takes_nothing_down(virtual, scheme):
+    switch = virtual(scheme=scheme).driver()
+    switch.change([], [OLD]).done()
+    with pytest.raises(DeniedError, match="99"):
+        switch.change([OLD], [Circuit(1, 99)]).done()
+    assert switch.circuits() == {OLD}
+
+
 def test_connecting_a_port_in_use_moves_it_as_the_vendors_examples_expect(real, type_in):
     line = type_in(real())
     assert line.ask("ent-patch::1,17:123:;\n") == ["M  123 COMPLD"]

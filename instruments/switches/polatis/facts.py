@@ -17,7 +17,7 @@ FACTS = (
     WireFact("IICM for an unsupported command", _WRAPPER, ("tl1",)),
     WireFact(
         "a port in use is moved; the first move finds out",
-        "examples of PyPolatis and the Opus artifact, which never remove first",
+        "examples of PyPolatis, which never remove first",
         ("tl1",),
     ),
     WireFact("an empty partner of a free port; boot modes", "two drivers", ("scpi",)),

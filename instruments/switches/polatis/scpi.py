@@ -46,6 +46,10 @@ _MEANINGS = {
 _LIST = r"\(@([\d,\s]*)\)"
 
 
+_UNRELATED_CODES = frozenset({"-109", "-113", "-220", "-222"})
+"""Codes of denials that have nothing to do with a port in use."""
+
+
 class PolatisScpi:
     """One SCPI session.
 
@@ -114,7 +118,9 @@ class PolatisScpi:
         """Begin to take down `remove` and make `add`, in one message."""
         if self._rerouting is None and moves_a_port(remove, add):
             return ReroutingOperation(
-                lambda rerouting: self._change(remove, add, rerouting=rerouting), self._learn
+                lambda rerouting: self._change(remove, add, rerouting=rerouting),
+                self._learn,
+                _UNRELATED_CODES,
             )
         return self._change(remove, add, rerouting=bool(self._rerouting))
 

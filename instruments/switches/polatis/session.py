@@ -82,7 +82,12 @@ class ReroutingOperation:
     """A change that moves ports in use, by a switch of which it is unknown whether it does that.
 
     It is sent as to a switch that does. Where that is denied nothing has changed: the circuits
-    in the way are then taken down first.
+    in the way are then taken down first, unless the code names another reason.
+
+    Args:
+        begin: sends the change to a switch that moves ports in use, or that does not.
+        learned: takes what was found out.
+        unrelated_codes: codes of denials that have nothing to do with a port in use.
 
     Attributes:
         sent: the stamps around the writing of the commands that were carried out.
@@ -92,8 +97,10 @@ class ReroutingOperation:
         self,
         begin: Callable[[bool], PatchOperation],
         learned: Callable[[bool], None],
+        unrelated_codes: Collection[str],
     ) -> None:
         self._begin = begin
+        self._unrelated_codes = unrelated_codes
         self._learned = learned
         self._operation = begin(True)
 
@@ -106,7 +113,9 @@ class ReroutingOperation:
         """Wait for every acknowledgement; raises `DeniedError` where both ways are denied."""
         try:
             done = self._operation.done()
-        except DeniedError:
+        except DeniedError as error:
+            if error.code in self._unrelated_codes:
+                raise
             self._operation = self._begin(False)
             done = self._operation.done()
             self._learned(False)

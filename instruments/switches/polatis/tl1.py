@@ -41,6 +41,10 @@ _SHORT = {"RELATIVE": "REL", "ABSOLUTE": "ABS", "CONVERGED": "CONV", "MAXIMUM": 
 _FULL = {short: full for full, short in _SHORT.items()} | {"FIX": "FIXED"}
 
 
+_UNRELATED_CODES = frozenset({"IDNV", "IIAC", "IPNV", "PICC", "PLNA"})
+"""Codes of denials that have nothing to do with a port in use."""
+
+
 class PolatisTl1:
     """One TL1 session.
 
@@ -109,7 +113,9 @@ class PolatisTl1:
         """Begin to take down `remove` and make `add`: one command where the switch allows."""
         if self._rerouting is None and moves_a_port(remove, add):
             return ReroutingOperation(
-                lambda rerouting: self._change(remove, add, rerouting=rerouting), self._learn
+                lambda rerouting: self._change(remove, add, rerouting=rerouting),
+                self._learn,
+                _UNRELATED_CODES,
             )
         return self._change(remove, add, rerouting=bool(self._rerouting))
 
