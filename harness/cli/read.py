@@ -20,8 +20,9 @@ Output = Annotated[Path, typer.Argument(metavar="FILE", help="What a tool printe
 def read(file: Output, as_json: AsJson = False) -> None:
     """Name the tool whose output FILE is, and print what is read from it.
 
-    It reads ethtool, mlxlink, ip, rdma, sysfs, nccl-tests, perftest and OSU. Exit 0, or 2 for an
-    output that is of no known tool or cannot be read with certainty.
+    It reads ethtool, mlxlink, ip, rdma, sysfs, nccl-tests, perftest, OSU and what SONiC knows of
+    its modules. Exit 0, or 2 for an output that is of no known tool or cannot be read with
+    certainty.
     """
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()

@@ -16,6 +16,7 @@ from lightrig.instruments.servers.tools import (
     osu,
     perftest,
     rdma_link,
+    sonic_optics,
 )
 
 ROOT = Path(__file__).parent / "samples"
@@ -37,6 +38,8 @@ PARSERS: dict[str, Parser] = {
     "synthetic/rdma": rdma_link.parse,
     "synthetic/perftest": perftest.parse,
     "synthetic/nccl": nccl_tests.parse,
+    "synthetic/sonic_transceiver_pm": sonic_optics.parse_table,
+    "synthetic/sonic_vdm": sonic_optics.parse_database,
 }
 """By the beginning of a sample's path, what reads it."""
 

@@ -17,10 +17,11 @@ from lightrig.instruments.servers.tools import (
     osu,
     perftest,
     rdma_link,
+    sonic_optics,
 )
 from lightrig.instruments.servers.tools.output import ToolOutputError, without_colours
 
-_JSON = re.compile(r"\s*(\{|\[\s*[{\]])")
+_JSON = re.compile(r"\s*(\{(?!')|\[\s*[{\]])")
 """Start of JSON; a bracket alone may be a launcher's prefix."""
 
 
@@ -47,8 +48,6 @@ class _Reader:
         return re.search(self.text, text, re.MULTILINE) is not None
 
 
-_MODULE = r"^\s*(Identifier|Vendor PN|Laser wavelength)\s*:"
-
 _READERS = (
     _Reader(
         "mlxlink", r"^(Operational Info|Test Mode Info)\s*$", ("result", "status"), mlxlink.parse
@@ -62,6 +61,8 @@ _READERS = (
     _Reader("rdma link", r"^link \S+/\d+ ", ("physical_state", "state"), rdma_link.parse),
     _Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
     _Reader("/sys/class/infiniband", r"^\S*\w+_?\d+/ports/\d+/", (), infiniband_sysfs.parse),
+    _Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
+    _Reader(sonic_optics.DATABASE, r"^\{'\w+': '", (), sonic_optics.parse_database),
     _Reader(
         "ethtool -m",
         r"^\s*(Identifier|Vendor PN|Laser [a-z]+ [a-z]+ \(Channel \d+\))\s*:",
