@@ -63,7 +63,7 @@ class Bench:
     @property
     def truth(self) -> GroundTruth | None:
         """The ground truth of the simulated world, if there is one; for closure only."""
-        return self.world.truth if self.world is not None else None
+        return self.world.known_truth() if self.world is not None else None
 
     def check_world(self) -> None:
         """Raise the error that has broken the simulated world, if there is one."""

@@ -77,6 +77,7 @@ class LinkObservation:
         self._up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
         self._gaps: list[tuple[str, Gap]] | None = None
+        self._silences: dict[Port, LinkEvent] = {}
         self._watching = False
         self.begin()
 
@@ -94,6 +95,7 @@ class LinkObservation:
             for server in self._bench.servers.values():
                 server.unwatch()
             self._up.clear()
+            self._silences.clear()
 
     def begin(self) -> None:
         """Observe, if that was paused; what happened meanwhile is unknown."""
@@ -132,6 +134,10 @@ class LinkObservation:
         self._ask({name: {} for name in self._bench.servers}, 0)
         taken, self._gaps = self._gaps or [], []
         return [(self._ports[name, gap.port], gap) for name, gap in taken]
+
+    def silences(self) -> Mapping[Port, LinkEvent]:
+        """Return the ports to which no datagrams come, by what was seen of it."""
+        return self._silences
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
         """When numbered datagrams from ports had been sent, where that is still known."""
@@ -196,7 +202,7 @@ class LinkObservation:
             until = noticed_by if now() < noticed_by else deadline
             answer = self._ask(self._by_server(wanted), until - now())
             seen += [(port, event) for port, event in answer if event.at.latest > since]
-            up = {(port, event.stage) for port, event in seen if event.up}
+            up = {(port, event.stage) for port, event in seen if event.up and not event.resumed}
             wanted = [pair for pair in wanted if pair not in up]
             if now() >= noticed_by:
                 wanted = [pair for pair in wanted if pair not in self._up]
@@ -240,6 +246,10 @@ class LinkObservation:
                     self._up.add((port, event.stage))
                 else:
                     self._up.discard((port, event.stage))
+                if event.stage == "datagram" and event.up:
+                    self._silences.pop(port, None)
+                elif event.stage == "datagram":
+                    self._silences[port] = event
             if self._gaps is not None:
                 self._gaps += [(name, gap) for gap in settled.gaps]
             self._cross_checks += [

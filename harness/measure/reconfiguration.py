@@ -1,10 +1,11 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
+from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, losses
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import (
     ENDS,
@@ -111,15 +112,17 @@ def reconfigure(
         InstrumentError: an instrument refused or failed.
     """
     links.begin()
-    transition = fabric.prepare(plan)
-    watches = _light_watches(fabric.bench, transition)
-    take_all(fabric.bench, watches.values())
-    sent = transition.begin()
-    watch_until_complete(fabric.bench, list(watches.values()), light_timeout, phase=phase)
-    acknowledged = transition.acknowledged()
-    transition.verify()
-    rising = rising_ports(fabric, transition)
-    changes, unfinished = links.changes(rising, sent.earliest, link_timeout)
+    with links.keeping_gaps():
+        transition = fabric.prepare(plan)
+        watches = _light_watches(fabric.bench, transition)
+        take_all(fabric.bench, watches.values())
+        sent = transition.begin()
+        watch_until_complete(fabric.bench, list(watches.values()), light_timeout, phase=phase)
+        acknowledged = transition.acknowledged()
+        transition.verify()
+        rising = rising_ports(fabric, transition)
+        changes, unfinished = links.changes(rising, sent.earliest, link_timeout)
+        windows = loss_windows(links, sent.earliest)
 
     changed = [name for name, change in transition.changes.items() if change.add or change.remove]
     seen = [Seen(name, "acknowledged", acknowledged) for name in changed]
@@ -129,6 +132,7 @@ def reconfigure(
             Seen(f"{name}.{e}", "signal_recovered", at) for e, at in watch.recoveries(sent).items()
         ]
     seen += _link_stages(changes)
+    seen += _datagram_stages(changes, windows, losses(links, sent.earliest))
     lit = {one.subject for one in seen if one.stage == "signal_recovered"}
     missing: list[tuple[str, EventStage]] = [
         (f"{name}.{circuit.egress}", "signal_recovered")
@@ -138,7 +142,9 @@ def reconfigure(
     ]
     missing += [(str(port), OF_LINK[stage, True]) for port, stage in unfinished]
     gap = max((watch.longest_gap for watch in watches.values()), default=0)
-    return Reconfiguration(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap)
+    return Reconfiguration(
+        plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)
+    )
 
 
 def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
@@ -161,19 +167,38 @@ def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch
 
 
 def _link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
-    """Every port's first loss in every stage, and its recovery.
+    """Every port's first loss of carrier and of the firmware's link, and its recovery.
 
-    A flapping link has recovered when it is up for good. Datagrams have recovered with the first
-    one after the loss: a later silence may be a sender that was not scheduled.
+    A flapping link has recovered when it is up for good.
     """
     retained: dict[tuple[Port, EventStage], Span] = {}
     for port, event in changes:
         stage = OF_LINK[event.stage, event.up]
-        if stage == "first_datagram":
-            recovered = retained.get((port, stage))
-            lost = retained.get((port, "datagrams_lost"))
-            if recovered is None or (lost is not None and recovered < lost):
-                retained[port, stage] = event.at
-        elif stage in ENDS or (port, stage) not in retained:
+        if event.stage != "datagram" and (stage in ENDS or (port, stage) not in retained):
             retained[port, stage] = event.at
     return [Seen(str(port), stage, at) for (port, stage), at in retained.items()]
+
+
+def _datagram_stages(
+    changes: Iterable[tuple[Port, LinkEvent]],
+    windows: Iterable[LossWindow],
+    losses: Mapping[Port, Span],
+) -> list[Seen]:
+    """Each port's loss and recovery of datagrams: both from one interruption.
+
+    Numbers that are missing show an interruption, and a silence none: a sender that was not
+    scheduled is silent too, and its next datagram comes over the old link. A port that received
+    nothing before the change has its first datagram without an interruption.
+    """
+    seen, found = list[Seen](), set[Port]()
+    for window in windows:
+        found.add(window.receiver)
+        seen.append(Seen(str(window.receiver), "datagrams_lost", window.began))
+        seen.append(Seen(str(window.receiver), "first_datagram", window.ended))
+    for port, event in changes:
+        if event.stage == "datagram" and event.up and not event.resumed and port not in found:
+            found.add(port)
+            seen.append(Seen(str(port), "first_datagram", event.at))
+    return seen + [
+        Seen(str(port), "datagrams_lost", at) for port, at in losses.items() if port not in found
+    ]

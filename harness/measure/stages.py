@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
+from lightrig.harness.measure.loss_windows import LossWindow
 from lightrig.harness.record import Row
 from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
@@ -79,6 +80,7 @@ class Reconfiguration:
         seen: every stage of every subject.
         missing: subject and stage of what had to come and was not seen.
         reading_gap: the longest time between two readings of a switch's monitors, in ns.
+        windows: each direction's interruption of datagrams.
     """
 
     plan: str
@@ -87,6 +89,7 @@ class Reconfiguration:
     seen: tuple[Seen, ...]
     missing: tuple[tuple[str, EventStage], ...]
     reading_gap: int = 0
+    windows: tuple[LossWindow, ...] = ()
 
     def after(self, at: Span) -> Span:
         """Latency of `at` after the command, not below zero."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import (
+    Datagram,
     FecSide,
     Gap,
     Identity,
@@ -265,11 +266,14 @@ class PendingSettlement:
         events: list[LinkEvent] = []
         cross_checks: list[LinkEvent] = []
         try:
-            for port, stage, up, earliest, latest, source, *lost in answer["events"]:
+            for port, stage, up, earliest, latest, source, *datagram in answer["events"]:
                 at = self._clocks.span(latest if earliest is None else earliest, latest)
-                if lost:
-                    at = self._not_before(at, *lost[0])
-                event = LinkEvent(port, stage, up, at, source)
+                last = None
+                if datagram and up:
+                    at = self._not_before(at, *datagram[0])
+                elif datagram:
+                    last = self._datagram(*datagram[0])
+                event = LinkEvent(port, stage, up, at, source, last)
                 (cross_checks if source == "netlink" else events).append(event)
             return Settled(
                 tuple(events),
@@ -286,22 +290,19 @@ class PendingSettlement:
                 "no settlement of links", self._request, answer
             ) from error
 
+    def _datagram(self, stream: int, boot: str, number: int, sent: int) -> Datagram | None:
+        """Return a datagram on the bench's clock; None if its sender is not on this bench."""
+        sender = self._neighbours.get(boot)
+        return None if sender is None else Datagram(stream, number, sender.here(sent))
+
     def _gap(self, fields: Sequence[Any]) -> Gap | None:
         """Return a gap on the bench's clock; None if a sender is not on this bench."""
-        port, (last_stream, last_boot, last, sent), (stream, boot, first, lost), received = fields
-        old, new = self._neighbours.get(last_boot), self._neighbours.get(boot)
-        if old is None or new is None:
+        port, last, (stream, boot, first, lost), received, backlog = fields
+        before, sender = self._datagram(*last), self._neighbours.get(boot)
+        if before is None or sender is None:
             return None
-        return Gap(
-            port,
-            last_stream,
-            last,
-            old.here(sent),
-            stream,
-            first,
-            new.here(lost),
-            self._clocks.here(received),
-        )
+        sent = sender.here(lost)
+        return Gap(port, *before, stream, first, sent, self._clocks.here(received), backlog)
 
     def _not_before(self, at: Span, boot: str, sent: int) -> Span:
         """Tighten `at` by a lost datagram that another server sent at its stamp `sent`.

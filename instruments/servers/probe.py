@@ -45,6 +45,9 @@ _DEPARTURES_STORED = 1 << 16
 _RTMGRP_LINK, _RTM_NEWLINK, _IFF_LOWER_UP = 1, 16, 0x10000
 _SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
 _SO_ATTACH_FILTER = 26
+_SO_RCVBUFFORCE = 33
+_RECEIVE_BUFFER = 4 << 20
+_LARGEST_IN_BUFFER = 4352  # what a small datagram may take there: a page and its descriptor
 
 _MAGIC = b"LRP1"
 # magic, sender's token, boot id, sequence, send ns, previous send ns; then "host\0port"
@@ -64,8 +67,9 @@ class _Refused(Exception):  # noqa: N818 - a reply to a request, not an internal
 class _Event(NamedTuple):
     """A change of a port's stage between `earliest` and `latest`; sent as a JSON list.
 
-    `lost` is a datagram that did not arrive before this change: the boot id of its sender, which
-    has a different clock, and its send time on that clock.
+    `datagram` is evidence by its sender's clock. Before an up event: boot id and send time of a
+    datagram that did not arrive. Before a down event: token, boot id, number and send time of the
+    last one that did.
     """
 
     port: str
@@ -74,10 +78,10 @@ class _Event(NamedTuple):
     earliest: int | None
     latest: int
     source: str
-    lost: tuple[str, int] | None = None
+    datagram: tuple[Any, ...] | None = None
 
     def fields(self) -> tuple[Any, ...]:
-        return self[:6] if self.lost is None else tuple(self)
+        return self[:6] if self.datagram is None else tuple(self)
 
 
 class _Gap(NamedTuple):
@@ -86,18 +90,22 @@ class _Gap(NamedTuple):
     `last` is the last one before the gap: its sender's token and boot id, its number and its send
     time on its sender's clock. `first` is the first one after it, with the send time of its
     predecessor instead. `received` is the time of reception of `first`, on this server's clock.
+    `backlog` says that the port's receive buffer may have been full: what is missing may have
+    arrived.
     """
 
     port: str
     last: tuple[int, bytes, int, int]
     first: tuple[int, bytes, int, int]
     received: int
+    backlog: bool = False
 
     def fields(self) -> tuple[Any, ...]:
-        def named(token: int, boot: bytes, *numbers: int) -> tuple[Any, ...]:
-            return token, str(uuid.UUID(bytes=boot)), *numbers
+        return self.port, _named(*self.last), _named(*self.first), self.received, self.backlog
 
-        return self.port, named(*self.last), named(*self.first), self.received
+
+def _named(token: int, boot: bytes, *numbers: int) -> tuple[Any, ...]:
+    return token, str(uuid.UUID(bytes=boot)), *numbers
 
 
 class _Log:
@@ -201,6 +209,17 @@ def _attach_filter(sock: socket.socket, token: int) -> None:
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, description)
 
 
+def _enlarge_buffer(sock: socket.socket) -> int:
+    """Enlarge the receive buffer, so that a pause of this program loses nothing; return its size.
+
+    Beyond the system's limit only where the program may.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    with contextlib.suppress(PermissionError):
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
 class _Stream:
     """The numbered datagrams that one port sends and receives."""
 
@@ -215,7 +234,9 @@ class _Stream:
         self._departures = array.array("q", bytes(8 * _DEPARTURES_STORED))
         self._up = False
         self._last_sent = 0
-        self._last_stamp = self._down_since = _now()
+        self._last_stamp = self._down_since = self._empty_at = _now()
+        self._last_after = self._empty_at
+        self._unread = 0
         self._last: tuple[int, bytes, int, int] | None = None
         self.socket = socket.socket(
             socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
@@ -223,6 +244,7 @@ class _Stream:
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
+            self._capacity = _enlarge_buffer(self.socket) // _LARGEST_IN_BUFFER
             _attach_filter(self.socket, self.token)
             self.socket.bind(("", udp_port))
         except OSError:
@@ -256,36 +278,43 @@ class _Stream:
             return
         _, token, boot, sequence, sent, previous = _DATAGRAM.unpack_from(data)
         self.received += 1
+        self._unread += 1
         last = self._last
         consecutive = last is not None and last[0] == token and last[2] == sequence - 1
         if last is not None and not consecutive:
-            log.add_gap(_Gap(self.port, last, (token, boot, sequence, previous), now))
+            backlog = self._unread > self._capacity
+            log.add_gap(_Gap(self.port, last, (token, boot, sequence, previous), now, backlog))
         self._last = (token, boot, sequence, sent)
-        self._last_stamp = now
+        self._last_stamp, self._last_after = now, self._empty_at
         if self._up:
             return
         self._up = True
-        earliest, lost = self._down_since, None
+        earliest, source, lost = self._down_since, "udp", None
         if consecutive:
             # No number is missing: the sender paused, and the link may have been up all along.
             self.idle += 1
+            source = "idle"
         elif boot == self._boot:
             # Same clock: its predecessor was lost, so the link was still down when that was sent.
             earliest = max(earliest, previous)
         else:
             # Another clock: the harness, which knows both clocks, tightens the bound.
             lost = (str(uuid.UUID(bytes=boot)), previous)
-        log.add(_Event(self.port, "datagram", True, earliest, now, "udp", lost))
+        log.add(_Event(self.port, "datagram", True, earliest, now, source, lost))
 
     def listen_for_silence(self, log: _Log, empty_at: int) -> None:
         """Declare the stage down after silence; the socket was empty at `empty_at`.
 
         Measured from `empty_at` and not from now: a datagram that came since is not silence.
+        The last one may have waited for a reader that was not scheduled: it came after the
+        socket had been empty for the last time.
         """
+        self._empty_at, self._unread = empty_at, 0
         if self._up and empty_at - self._last_stamp > self._silence:
             self._up = False
-            self._down_since = self._last_stamp
-            log.add(_Event(self.port, "datagram", False, self._last_stamp, _now(), "udp"))
+            self._down_since = since = self._last_after
+            last = None if self._last is None else _named(*self._last)
+            log.add(_Event(self.port, "datagram", False, since, _now(), "udp", last))
 
 
 def _open_netlink() -> socket.socket | None:

@@ -34,7 +34,7 @@ def bridges(namespaces: kernel.Namespaces, run: Callable[..., str]) -> set[froze
 
 def test_ports_are_dark_at_first(links: KernelLinks, carrier: Carrier) -> None:
     assert not carrier("a", "fabric0")
-    assert links.apply(frozenset(), frozenset()) == []
+    assert links.apply(frozenset(), frozenset())[:2] == ([], [])
 
 
 def test_both_ends_of_a_port_have_different_indices(
@@ -48,12 +48,12 @@ def test_both_ends_of_a_port_have_different_indices(
 
 
 def test_carrier_follows_light_joined_or_not(links: KernelLinks, carrier: Carrier) -> None:
-    changes = links.apply(frozenset({A0, B0, C0}), frozenset({link(A0, B0)}))
+    changes = links.apply(frozenset({A0, B0, C0}), frozenset({link(A0, B0)})).changes
     assert [(change.key, change.up) for change in changes] == [(A0, True), (B0, True), (C0, True)]
     assert all(change.sent_ns < change.done_ns for change in changes)
     assert [carrier(server, "fabric0") for server in "abc"] == [True, True, True]
     assert not carrier("a", "fabric1")
-    changes = links.apply(frozenset({B0, A1}), frozenset())
+    changes = links.apply(frozenset({B0, A1}), frozenset()).changes
     assert [(change.key, change.up) for change in changes] == [
         (A0, False),
         (C0, False),
@@ -63,10 +63,20 @@ def test_carrier_follows_light_joined_or_not(links: KernelLinks, carrier: Carrie
     assert carrier("a", "fabric1")
 
 
+def test_ports_of_a_pair_are_ready_after_they_are_switched(links: KernelLinks) -> None:
+    changes, ready, at = links.apply(frozenset({A0, B0, C0}), frozenset({link(A0, B0)}))
+    lit = {change.key: change for change in changes}
+    sides = {(key, side) for key in (A0, B0) for side in ("bridge", "server")}
+    assert {(one.key, one.side) for one in ready} == sides
+    for one in ready:
+        assert at[0] <= lit[one.key].sent_ns <= one.not_yet_ns <= one.since_ns
+        assert lit[one.key].done_ns <= at[1]
+
+
 def test_only_differences_are_applied(links: KernelLinks) -> None:
     state = frozenset({A0, B0}), frozenset({link(A0, B0)})
-    assert len(links.apply(*state)) == 2
-    assert links.apply(*state) == []
+    assert len(links.apply(*state).changes) == 2
+    assert links.apply(*state)[:2] == ([], [])
 
 
 @pytest.mark.parametrize(

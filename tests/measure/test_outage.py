@@ -8,7 +8,8 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.outage import LossWindow, loss_windows, measure_outage
+from lightrig.harness.measure.loss_windows import LossWindow, loss_windows
+from lightrig.harness.measure.outage import measure_outage
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row

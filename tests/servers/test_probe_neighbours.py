@@ -21,7 +21,7 @@ class Heard(list[probe._Event]):
         self.gaps.append(gap)
 
 
-def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None) -> Heard:
+def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None, unread: int = 0) -> Heard:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, theirs:
         stream = object.__new__(probe._Stream)
@@ -29,6 +29,7 @@ def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None) -> Heard:
         stream._up, stream._down_since = False, 100
         stream._last = last and (last[0], boot.bytes, last[1], 1_000)
         stream.received = stream.idle = 0
+        stream._empty_at, stream._unread, stream._capacity = 100, unread, 500
         sent, previous = 5_000, 4_000
         theirs.send(
             probe._DATAGRAM.pack(probe._MAGIC, 7, boot.bytes, sequence, sent, previous)
@@ -46,27 +47,33 @@ def receive(boot: uuid.UUID, sequence: int, last: tuple[int, int]) -> probe._Eve
 
 def test_send_stamp_of_another_clock_is_forwarded():
     event = receive(THERE, 9, (7, 3))
-    assert (event.earliest, event.lost) == (100, (str(THERE), 4_000))
+    assert (event.earliest, event.datagram) == (100, (str(THERE), 4_000))
     assert event.fields()[6] == (str(THERE), 4_000)
 
 
 def test_it_is_the_bound_itself_where_the_clock_is_the_same():
     event = receive(HERE, 9, (7, 3))
-    assert (event.earliest, event.lost) == (4_000, None)
+    assert (event.earliest, event.datagram) == (4_000, None)
     assert len(event.fields()) == 6
 
 
 @pytest.mark.parametrize("boot", [HERE, THERE])
 def test_a_pause_of_the_sender_proves_nothing(boot):
     event = receive(boot, 4, (7, 3))
-    assert (event.earliest, event.lost) == (100, None)
+    assert (event.earliest, event.datagram, event.source) == (100, None, "idle")
 
 
 def test_gap_has_the_numbers_on_both_sides() -> None:
     (gap,) = hear(THERE, 9, (7, 3)).gaps
-    port, last, first, received = gap.fields()
+    port, last, first, received, backlog = gap.fields()
     assert (port, last, first) == ("fabric0", (7, str(THERE), 3, 1_000), (7, str(THERE), 9, 4_000))
     assert received > 4_000
+    assert backlog is False
+
+
+def test_gap_behind_a_full_buffer_is_marked() -> None:
+    (gap,) = hear(THERE, 9, (7, 3), unread=500).gaps
+    assert gap.backlog is True
 
 
 def test_a_datagram_of_another_sender_ends_a_gap() -> None:

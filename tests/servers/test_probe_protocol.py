@@ -186,7 +186,7 @@ def probe(rig: Rig) -> Probe:
 def check_events(events: list[list[Any]]) -> None:
     """The shape of events, and their order."""
     assert [event[4] for event in events] == sorted(event[4] for event in events)
-    for port, stage, up, earliest, latest, source, *lost in events:
+    for port, stage, up, earliest, latest, source, *datagram in events:
         assert port in PORTS
         assert isinstance(up, bool)
         assert (stage, source) in {
@@ -194,6 +194,7 @@ def check_events(events: list[list[Any]]) -> None:
             ("firmware", "sysfs"),
             ("carrier", "netlink"),
             ("datagram", "udp"),
+            ("datagram", "idle"),
         }
         assert type(latest) is int
         if source == "netlink":
@@ -201,11 +202,12 @@ def check_events(events: list[list[Any]]) -> None:
         else:
             assert type(earliest) is int
             assert earliest <= latest
-        if lost:
-            ((boot, sent),) = lost
-            assert (stage, up) == ("datagram", True)
+        if datagram:
+            assert stage == "datagram"
+            *last, boot, sent = datagram[0] if up else [datagram[0][n] for n in (0, 2, 1, 3)]
             assert isinstance(boot, str)
             assert type(sent) is int
+            assert [type(each) for each in last] == ([] if up else [int, int])
 
 
 def test_hello(probe: Probe) -> None:
@@ -304,7 +306,7 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     rig.light(True)
     rig.here.clock.sleep(20_000_000)
     gaps = [gap for gap in rig.here.settle("datagram")["gaps"] if gap[0] == PORTS[0]]
-    _, last, first, received = max(gaps, key=lambda gap: gap[2][2] - gap[1][2])
+    _, last, first, received, backlog = max(gaps, key=lambda gap: gap[2][2] - gap[1][2])
     assert last[:2] == first[:2] == [token, boot]
     assert first[2] - last[2] >= 10
     numbers = [last[2], last[2] + 1, first[2] - 1, first[2], 1 << 40, 0]
@@ -314,6 +316,7 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     assert last[3] <= there[0]
     assert first[3] <= there[2]
     assert type(received) is int
+    assert backlog is False
     assert rig.here.settle()["gaps"] == []
 
 

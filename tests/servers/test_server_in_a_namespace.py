@@ -61,7 +61,7 @@ def test_carrier_and_datagrams_are_seen_on_this_machines_clock(
         assert server.identity().manufacturer == "Linux"
         server.watch([PortWatch(PORT)], period=100_000, datagram_period=1_000_000)
     waiting = [server.settle({PORT: ["carrier", "datagram"]}, timeout=LONG) for server in pair]
-    changes = {change.key: change for change in links.apply(PAIR, frozenset({PAIR}))}
+    changes = {change.key: change for change in links.apply(PAIR, frozenset({PAIR})).changes}
     for name, settlement in zip("ab", waiting, strict=True):
         settled = settlement.result()
         assert settled.missing == ()

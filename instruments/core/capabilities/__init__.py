@@ -42,6 +42,7 @@ from lightrig.instruments.core.capabilities.light import (
     Telemetry,
 )
 from lightrig.instruments.core.capabilities.servers import (
+    Datagram,
     Gap,
     LinkEvent,
     PendingSettlement,
@@ -55,6 +56,7 @@ __all__ = [
     "Attenuator",
     "BitErrorTester",
     "ClimateChamber",
+    "Datagram",
     "ErrorCount",
     "ErrorCounter",
     "ErrorUnit",

@@ -11,6 +11,20 @@ Stage = Literal["firmware", "carrier", "datagram"]
 """Stage of a NIC port's link: locked by the firmware, carrier in the kernel, datagrams arrive."""
 
 
+class Datagram(NamedTuple):
+    """A datagram that arrived.
+
+    Attributes:
+        stream: which stream it was of (see `Server.streams`).
+        number: its number in it.
+        sent: when it was sent, on the bench's clock: not before.
+    """
+
+    stream: int
+    number: int
+    sent: Span
+
+
 class LinkEvent(NamedTuple):
     """A NIC port's link went up or down.
 
@@ -19,7 +33,10 @@ class LinkEvent(NamedTuple):
         stage: which of the link's states changed.
         up: its new state.
         at: when, on the bench's clock.
-        source: who observed it: `sysfs`, `netlink` or `udp`.
+        source: who observed it: `sysfs`, `netlink`, `udp`, or `idle` where datagrams go on after
+            a silence in which none was lost: the sender had paused, and the link had not changed.
+        last: the last datagram before a silence. The silence alone does not show when the link
+            was lost, since its sender may have paused.
     """
 
     port: str
@@ -27,6 +44,12 @@ class LinkEvent(NamedTuple):
     up: bool
     at: Span
     source: str
+    last: Datagram | None = None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether only the sender had paused."""
+        return self.source == "idle"
 
 
 class Gap(NamedTuple):
@@ -40,6 +63,7 @@ class Gap(NamedTuple):
         first_stream, first_number: the first that arrived again.
         lost_sent: the one before that first one, which did not arrive, was not sent before.
         received: when the first one was there.
+        backlog: whether the receiver may itself have lost what is missing, for want of space.
     """
 
     port: str
@@ -50,6 +74,7 @@ class Gap(NamedTuple):
     first_number: int
     lost_sent: Span
     received: Span
+    backlog: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,7 +385,11 @@ class SimulatedProbe:
         if not up:
             declared = before + max(SILENT_PERIODS * grid.period, _SHORTEST_SILENCE)
             stamps = before + offset, declared + offset
-            return _Observed(declared, [netdev, "datagram", False, *stamps, "udp"])
+            event = [netdev, "datagram", False, *stamps, "udp"]
+            if before >= grid.phase:
+                number, sent = grid.number(before), before + sender.offset
+                event.append([*sender.sender(partner), number, sent])
+            return _Observed(declared, event)
         arrived = before + grid.period
         stamps = silent_since + offset, arrived + offset
         event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, before + sender.offset]]
@@ -405,7 +409,7 @@ class SimulatedProbe:
         last = [*old.sender(partner), old.datagrams.number(sent), sent + old.offset]
         number = new.datagrams.number(observed.known)
         first = [*new.sender(observed.first), number, lost + new.offset]
-        return [observed.event[0], last, first, observed.event[4]]
+        return [observed.event[0], last, first, observed.event[4], False]
 
     def _answer(self) -> None:
         if settling := self._end_settling():

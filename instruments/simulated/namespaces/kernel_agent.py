@@ -1,8 +1,10 @@
 """Agent process in the plant's namespace; `namespaces.kernel_links` sends it requests.
 
 One JSON object a line. The first request names the ports and packet switches, each further
-one the wanted state; every answer is {"ok": [[key, up, sent_ns, done_ns], ...]} or
-{"error": text}. When stdin ends, the agent takes its devices away and ends.
+one the wanted state; every answer is {"ok": {"changes": [[key, up, sent_ns, done_ns], ...],
+"ready": [[key, side, not_yet_ns, since_ns], ...], "at": [began_ns, ended_ns]}} or {"error": text}:
+which carriers changed, which sides of a port have become ready for packets, and when the links
+were switched. When stdin ends, the agent takes its devices away and ends.
 
 Devices are made with pyroute2. The requests that move a carrier or a bridge port are
 written by hand: 0.03 to 0.1 ms each, where pyroute2 takes 0.2 to 0.4 ms.
@@ -32,10 +34,14 @@ _REQUEST_ACK = 0x5
 _IFF_UP, _IFLA_MASTER = 0x1, 10
 _TC_ROOT, _TC_HANDLE = 0xFFFFFFFF, 0x10000
 
+_FORWARDING, _OPERATING = b"3", b"u"
+_LONGEST_WAIT_NS = 2_000_000_000
+
 _SMALLEST_BURST_BYTES = 32 * 1024
 _QUEUE_SECONDS = 0.05
 
 Change = tuple[str, bool, int, int]
+Ready = tuple[str, str, int, int]
 
 
 class _Requests:
@@ -66,6 +72,15 @@ class _Requests:
         assert (kind, sequence) == (_ERROR, self._sequence)
         if code:
             raise OSError(-code, os.strerror(-code))
+
+
+def _reads(path: str, byte: bytes) -> bool:
+    """Whether a sysfs file begins with `byte`; not where its device has just gone."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read(1) == byte
+    except OSError:
+        return False
 
 
 def _set_sysctl(name: str, value: str) -> None:
@@ -106,6 +121,8 @@ class _Plant:
         self._clock = SystemClock()
         self._requests = _Requests()
         self._index: dict[str, int] = {}
+        self._far_end: dict[str, str] = {}
+        self._touched: dict[str, int] = {}
         self._bridge_of: dict[str, int] = {}
         self._lit: set[str] = set()
         self._bridges: list[int] = []
@@ -150,6 +167,7 @@ class _Plant:
                 kind="veth",
                 peer={"ifname": netdev, "net_ns_pid": pid},
             )
+            self._far_end[key] = f"/proc/{pid}/root/sys/class/net/{netdev}/operstate"
             self._index[key] = index
             _limit(route, index, port["rate_bps"])
             with network_of(pid), IPRoute() as server:
@@ -170,14 +188,47 @@ class _Plant:
         lit: set[str],
         joined: Iterable[Sequence[str]],
         switched: Mapping[str, Iterable[str]],
-    ) -> list[Change]:
+    ) -> dict[str, Any]:
+        began = self._clock.now()
+        self._touched.clear()
         changes = [self._light(key, False) for key in sorted(self._lit - lit)]
         self._join(joined, switched)
         changes += [self._light(key, True) for key in sorted(lit - self._lit)]
-        return changes
+        at = began, self._clock.now()
+        return {"changes": changes, "ready": self._await_ready(), "at": at}
+
+    def _await_ready(self) -> list[Ready]:
+        """Wait until each port that was touched passes packets; return when either side began to.
+
+        The kernel announces a carrier to the bridge, which then forwards, and to the server's
+        queue, which then sends, in a work of its own, up to milliseconds after the request.
+        """
+        deadline = self._clock.now() + _LONGEST_WAIT_NS
+        waiting = {
+            (key, side): sent
+            for key, sent in self._touched.items()
+            if key in self._lit and key in self._bridge_of
+            for side in ("bridge", "server")
+        }
+        ready: list[Ready] = []
+        while waiting and self._clock.now() < deadline:
+            for (key, side), not_yet in list(waiting.items()):
+                now = self._clock.now()
+                if self._is_ready(key, side):
+                    ready.append((key, side, not_yet, self._clock.now()))
+                    del waiting[key, side]
+                else:
+                    waiting[key, side] = now
+        return ready
+
+    def _is_ready(self, key: str, side: str) -> bool:
+        if side == "server":
+            return _reads(self._far_end[key], _OPERATING)
+        name = f"p{self._index[key] - _FIRST_PORT}"
+        return _reads(f"/sys/class/net/{name}/brport/state", _FORWARDING)
 
     def _light(self, key: str, up: bool) -> Change:
-        sent = self._clock.now()
+        sent = self._touched[key] = self._clock.now()
         self._requests.set_up(self._index[key], up)
         done = self._clock.now()
         (self._lit.add if up else self._lit.discard)(key)
@@ -194,6 +245,7 @@ class _Plant:
                 del self._bridge_of[key]
         for key, bridge in sorted(wanted.items()):
             if key not in self._bridge_of:
+                self._touched[key] = self._clock.now()
                 self._requests.enslave(self._index[key], bridge)
                 self._bridge_of[key] = bridge
 
@@ -235,13 +287,13 @@ def main() -> int:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            changes: list[Change] = []
+            applied: dict[str, Any] = {"changes": [], "ready": [], "at": [0, 0]}
             if plant is None:
                 plant = _Plant(request["ports"], request["switches"])
             else:
                 wanted = set(request["lit"]), request["joined"], request["switched"]
-                changes = plant.apply(*wanted)
-            answer: dict[str, Any] = {"ok": changes}
+                applied = plant.apply(*wanted)
+            answer: dict[str, Any] = {"ok": applied}
         except (_Refused, NetlinkError, OSError) as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)

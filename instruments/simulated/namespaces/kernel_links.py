@@ -53,6 +53,27 @@ class CarrierChange(NamedTuple):
     done_ns: int
 
 
+class PortReady(NamedTuple):
+    """A side of port `key` has become ready for packets; CLOCK_MONOTONIC in ns.
+
+    The side `bridge` passes packets in both directions, the side `server` sends them. At
+    `not_yet_ns` it was not ready, or was just being switched, and at `since_ns` it was.
+    """
+
+    key: str
+    side: str
+    not_yet_ns: int
+    since_ns: int
+
+
+class Applied(NamedTuple):
+    """Effects of a new state of the links, which were switched between the two stamps `at`."""
+
+    changes: list[CarrierChange]
+    ready: list[PortReady]
+    at: tuple[int, int]
+
+
 class KernelLinks(AgentProcess):
     """The links among `ports` and to packet `switches`, until closed; at first there are none.
 
@@ -83,13 +104,13 @@ class KernelLinks(AgentProcess):
         lit: frozenset[str],
         joined: frozenset[frozenset[str]],
         switched: Mapping[str, frozenset[str]] | None = None,
-    ) -> list[CarrierChange]:
+    ) -> Applied:
         """Bring the kernel to this state; ports that are in it already are not touched.
 
         `lit` are the keys of ports that have carrier, `joined` the pairs of ports that
         exchange packets while both are lit, `switched` the ports at each packet switch. Ports
         that must go dark do so first, then links are taken apart and made, then the other ports
-        are lit. Returns the changes of carrier, in their order.
+        are lit. Returns the changes of carrier, in their order, once packets pass.
 
         Raises `KernelLinksError` for an unknown port or switch, a link that is not between two
         ports, a port in two links or in a link and at a switch, or a refusal by the kernel.
@@ -104,11 +125,15 @@ class KernelLinks(AgentProcess):
             raise KernelLinksError("a link joins two ports, and a port is in one link at most")
         links = sorted(sorted(link) for link in joined)
         wanted = {"lit": sorted(lit), "joined": links, "switched": at}
-        return [CarrierChange(*row) for row in self._switch(wanted)]
+        return self._switch(wanted)
 
-    def _switch(self, request: dict[str, object]) -> list[tuple[str, bool, int, int]]:
+    def _switch(self, request: dict[str, object]) -> Applied:
         try:
-            changes: list[tuple[str, bool, int, int]] = self.request(request)["ok"]
+            done = self.request(request)["ok"]
         except AgentError as error:
             raise KernelLinksError(str(error)) from error
-        return changes
+        return Applied(
+            [CarrierChange(*row) for row in done["changes"]],
+            [PortReady(*row) for row in done["ready"]],
+            (done["at"][0], done["at"][1]),
+        )

@@ -40,6 +40,7 @@ from lightrig.testbeds import (
 
 _DARK = 100_000_000
 _FADING_NS = 20_000_000
+_KERNEL_FOLLOWS = 5.0  # s in which the kernel has switched its links, however busy
 """Interval at which the power of a drifting laser is updated."""
 
 
@@ -120,6 +121,12 @@ class World:
     def failure(self) -> LightrigError | None:
         """Error that ended the simulation: the kernel refused to switch a link; None so far."""
         return self._plant.failure if self._plant is not None else None
+
+    def known_truth(self) -> GroundTruth:
+        """Return the ground truth of all light so far, once the kernel has followed it."""
+        if self._plant is not None:
+            self._plant.await_truth(_KERNEL_FOLLOWS)
+        return self.truth
 
     def loss(self, switch: str, circuit: Circuit) -> float:
         """Return the true insertion loss of a circuit in dB; for closure only."""

@@ -1,0 +1,126 @@
+"""Interruptions of each direction of a link, from numbered datagrams.
+
+Every port sends a numbered datagram to the far end every period. Numbers missing at a receiver
+were sent while the link was down; the stamps of the last datagram before and the first after
+bound the outage. A silence alone bounds nothing: the sender may not have been scheduled.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Gap
+from lightrig.testbeds import Port
+
+
+@dataclass(frozen=True, slots=True)
+class LossWindow:
+    """Datagrams that one port did not receive; times on the bench's clock, in ns.
+
+    Attributes:
+        receiver: the port.
+        before: which port sent the last datagram that arrived, and `last` its number.
+        after: which port sent the first that arrived again, and `first` its number.
+        began: the link went down between these: `last` was sent, and the next one had been
+            sent and was lost.
+        ended: it came back between these: the one before `first` was sent and was lost, and
+            `first` was there.
+    """
+
+    receiver: Port
+    before: Port
+    last: int
+    after: Port
+    first: int
+    began: Span
+    ended: Span
+
+    @property
+    def length(self) -> Span:
+        """Bounds of the outage of the direction, in ns."""
+        length = self.ended.since(self.began)
+        return Span(max(length.earliest, 0), max(length.latest, 0))
+
+    @property
+    def lost(self) -> int | None:
+        """Number of lost datagrams; None where the sender has changed."""
+        return self.first - self.last - 1 if self.before == self.after else None
+
+    @property
+    def direction(self) -> str:
+        """Sender and receiver; where another sends afterwards, it too."""
+        if self.before == self.after:
+            return f"{self.before} > {self.receiver}"
+        return f"{self.before} > {self.receiver} < {self.after}"
+
+
+def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
+    """The longest interruption of each port that began after `since` (bench's clock, ns).
+
+    A port that was dark before had no traffic to lose.
+    """
+    senders = links.senders()
+    gaps = [
+        (port, gap)
+        for port, gap in links.take_gaps()
+        if gap.last_stream in senders and gap.first_stream in senders
+    ]
+    wanted: defaultdict[Port, list[int]] = defaultdict(list)
+    for _, gap in gaps:
+        if gap.received.latest > since:
+            wanted[senders[gap.last_stream]].append(gap.last_number + 1)
+    left = links.departures(wanted)
+    # The one that certainly lasted longest: a full buffer of the receiver bounds none from below.
+    longest: dict[Port, LossWindow] = {}
+    for port, gap in gaps:
+        window = _window(port, gap, senders, left)
+        if window.began.latest >= since:
+            retained = longest.setdefault(port, window)
+            if window.length > retained.length:
+                longest[port] = window
+    return [longest[port] for port in sorted(longest)]
+
+
+def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
+    """When each port that receives nothing any more lost its link, after `since`.
+
+    A silence is a loss where its sender went on: the first datagram that is missing had been
+    sent before the silence was noticed.
+    """
+    senders = links.senders()
+    lasts = {
+        port: event.last
+        for port, event in links.silences().items()
+        if event.at.latest > since and event.last is not None and event.last.stream in senders
+    }
+    wanted: defaultdict[Port, list[int]] = defaultdict(list)
+    for last in lasts.values():
+        wanted[senders[last.stream]].append(last.number + 1)
+    departures = links.departures(wanted)
+    lost = {}
+    for port, last in lasts.items():
+        departure = departures.get((senders[last.stream], last.number + 1))
+        if departure is not None and departure.latest <= links.silences()[port].at.latest:
+            lost[port] = Span(last.sent.earliest, max(departure.latest, last.sent.earliest))
+    return lost
+
+
+def _window(
+    port: Port,
+    gap: Gap,
+    senders: Mapping[int, Port],
+    departures: Mapping[tuple[Port, int], Span],
+) -> LossWindow:
+    before, after = senders[gap.last_stream], senders[gap.first_stream]
+    if gap.backlog:
+        # What is missing may have been lost by the receiver, and shows nothing of the link.
+        missing = Span(gap.last_sent.earliest, gap.received.latest)
+        began = ended = missing
+        return LossWindow(port, before, gap.last_number, after, gap.first_number, began, ended)
+    # Without a send time of the first lost datagram, the first arrival bounds it from above.
+    next_left = departures.get((before, gap.last_number + 1), gap.received)
+    began = Span(gap.last_sent.earliest, max(next_left.latest, gap.last_sent.earliest))
+    ended = Span(min(gap.lost_sent.earliest, gap.received.latest), gap.received.latest)
+    return LossWindow(port, before, gap.last_number, after, gap.first_number, began, ended)

@@ -1,0 +1,168 @@
+"""Loss and recovery of datagrams: what a silent sender shows, and what missing numbers show."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.loss_windows import LossWindow, losses
+from lightrig.harness.measure.outage import measure_outage
+from lightrig.harness.measure.reconfiguration import _datagram_stages, bring_up
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.stages import Seen
+from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Datagram, LinkEvent
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.testbeds import Port, load
+
+MS = 1_000_000
+A, B = Port("server0", "nic0"), Port("server1", "nic0")
+
+
+def ms(earliest: float, latest: float) -> Span:
+    return Span(round(earliest * MS), round(latest * MS))
+
+
+def event(up: bool, earliest: float, latest: float, source: str = "udp") -> tuple[Port, LinkEvent]:
+    return A, LinkEvent("fabric0", "datagram", up, ms(earliest, latest), source)
+
+
+def test_silence_of_a_sender_is_no_outage() -> None:
+    """A starved sender's silence, its next datagram on the old link, then the outage."""
+    changes = [
+        event(False, 0, 6),
+        event(True, 0, 7, "idle"),
+        event(False, 9, 14),
+        event(True, 94, 96),
+    ]
+    window = LossWindow(A, B, 10, B, 90, ms(9, 10), ms(94, 96))
+    assert _datagram_stages(changes, [window], {}) == [
+        Seen(str(A), "datagrams_lost", ms(9, 10)),
+        Seen(str(A), "first_datagram", ms(94, 96)),
+    ]
+
+
+def test_silence_without_an_outage_is_no_stage() -> None:
+    changes = [event(False, 0, 6), event(True, 0, 7, "idle")]
+    assert _datagram_stages(changes, [], {}) == []
+
+
+def test_a_port_that_was_dark_has_its_first_datagram() -> None:
+    assert _datagram_stages([event(True, 94, 96)], [], {}) == [
+        Seen(str(A), "first_datagram", ms(94, 96))
+    ]
+
+
+class Silent:
+    """An observation in which A has received nothing since datagram 10 of B."""
+
+    def __init__(self, departure: Span | None, last: Datagram | None) -> None:
+        self._departure = departure
+        self._last = last
+
+    def silences(self) -> Mapping[Port, LinkEvent]:
+        return {A: LinkEvent("fabric0", "datagram", False, ms(4, 15), "udp", self._last)}
+
+    def senders(self) -> dict[int, Port]:
+        return {2: B}
+
+    def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
+        return {(B, 11): self._departure} if self._departure and wanted == {B: [11]} else {}
+
+
+LAST = Datagram(2, 10, ms(9, 9))
+
+
+@pytest.mark.parametrize(
+    ("departure", "last", "lost"),
+    [
+        (ms(10, 10), LAST, {A: ms(9, 10)}),
+        # The sender has not gone on, or only after the silence had been noticed.
+        (None, LAST, {}),
+        (ms(16, 16), LAST, {}),
+        # A sender that is not on this bench.
+        (ms(10, 10), Datagram(3, 10, ms(9, 9)), {}),
+        (ms(10, 10), None, {}),
+    ],
+)
+def test_link_is_lost_where_its_sender_goes_on(
+    departure: Span | None, last: Datagram | None, lost: dict[Port, Span]
+) -> None:
+    links: Any = Silent(departure, last)
+    assert losses(links, 0) == lost
+    assert losses(links, 20 * MS) == {}
+
+
+# ---------------------------------------------------------------------------- in namespaces
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    if reason := kernel.available():
+        pytest.skip(reason)
+    bench = bind(load("testbeds/namespaces.yaml"), "simulated", 1)
+    yield bench
+    bench.close()
+
+
+def probe_of(bench: Bench, server: str) -> int:
+    """Return the process of a server's probe."""
+    driver: Any = bench.servers[server]
+    pid: int = driver._run._channel._process.pid
+    return pid
+
+
+def starve(pid: int, duration: float) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(duration)
+    os.kill(pid, signal.SIGCONT)
+
+
+def judged(rows: Sequence[Row], quantity: str) -> dict[int, float]:
+    return {int(row.conditions["event"]): row.value for row in rows if row.quantity == quantity}
+
+
+@pytest.mark.parametrize("starved", ["server0", "server2"])
+def test_starved_probes_leave_every_interval_true(
+    bench: Bench, starved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Probes stop for 25 ms while circuits change: silences, late stamps, and the real outage."""
+    links, rows, threads = LinkObservation(bench), list[Row](), list[threading.Thread]()
+    fabric = Fabric(bench)
+    recording = Recording(rows.extend)
+    plans = list(fabric.plans.values())[:2]
+    bring_up(fabric, links, plans[0])
+    links.take_gaps()
+    begin: Callable[..., Any] = fabric.prepare
+
+    def prepare(plan: Any) -> Any:
+        transition = begin(plan)
+        send = transition.begin
+
+        def starved_meanwhile() -> Span:
+            sent: Span = send()
+            # On a thread: the harness goes on reading light.
+            threads.append(threading.Thread(target=starve, args=(probe_of(bench, starved), 0.025)))
+            threads[-1].start()
+            return sent
+
+        monkeypatch.setattr(transition, "begin", starved_meanwhile)
+        return transition
+
+    monkeypatch.setattr(fabric, "prepare", prepare)
+    for number in range(4):
+        measure_outage(fabric, links, recording, plans[(number + 1) % 2])
+    for thread in threads:
+        thread.join()
+    links.pause()
+    for stage in ("datagrams_lost", "first_datagram", "outage_packets", "carrier_up"):
+        assert judged(rows, f"closure.{stage}") == dict.fromkeys(range(4), 1.0), stage
+    moved = {row.subject for row in rows if row.quantity == "carrier_up"}
+    assert {row.subject for row in rows if row.quantity == "outage.datagram"} <= moved
