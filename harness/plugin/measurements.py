@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.collectives import Sweep
     from lightrig.harness.measure.insertion_loss import Fault
     from lightrig.harness.measure.links import LinkObservation
-    from lightrig.harness.measure.outage import LossWindow
+    from lightrig.harness.measure.loss_windows import LossWindow
     from lightrig.harness.measure.rdma_recovery import RdmaRecovery
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.recovery import Recovery

@@ -82,6 +82,12 @@ class Clock(Protocol):
     def now(self) -> int:
         """Return nanoseconds since an arbitrary start; monotonic."""
 
+    def realtime_offset(self) -> Span | None:
+        """Return bounds of CLOCK_REALTIME, by which the kernel stamps packets, minus this clock.
+
+        None in virtual time, of which no kernel knows.
+        """
+
     def sleep(self, duration: int) -> None:
         """Wait `duration` ns."""
 
@@ -179,6 +185,10 @@ class SystemClock:
 
     def now(self) -> int:
         return time.monotonic_ns()
+
+    def realtime_offset(self) -> Span | None:
+        before, realtime, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        return Span(realtime - after, realtime - before)
 
     def sleep(self, duration: int) -> None:
         if duration > 0:

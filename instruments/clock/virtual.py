@@ -73,6 +73,9 @@ class VirtualClock:
         self._participants = threading.local()
         self._participants.name = "main"
 
+    def realtime_offset(self) -> None:
+        return None
+
     def now(self) -> int:
         return self._now
 

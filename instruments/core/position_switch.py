@@ -195,14 +195,14 @@ class TextPositionSwitch(PositionSwitch):
         def finish() -> Span:
             reply = pending.result()
             self._check_move(command, reply.text)
-            return Span(pending.sent.latest, reply.received)
+            return Span(pending.sent.earliest, reply.received)
 
         return PendingMove(pending.sent, finish)
 
     def _settled(self, sent: Span) -> Span:
         self.clock.sleep(sent.latest + self.settling - self.clock.now())
         self.position()  # the switch replies only after it has carried out what came before
-        return Span(sent.latest, self.clock.now())
+        return Span(sent.earliest, self.clock.now())
 
     def _check_move(self, command: str, reply: str) -> None:
         denial = re.fullmatch(self.denial, reply) if self.denial is not None else None

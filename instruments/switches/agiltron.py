@@ -72,6 +72,6 @@ class Agiltron(PositionSwitch):
             if reply.data != bytes([0x01, _SELECT, 0xFF, 0xFF]):
                 raise self.garbled(message.hex(" "), reply.data.hex(" "), "acknowledgement")
             self._acknowledged = position
-            return Span(pending.sent.latest, reply.received)
+            return Span(pending.sent.earliest, reply.received)
 
         return PendingMove(pending.sent, finish)

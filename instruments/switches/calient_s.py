@@ -126,8 +126,12 @@ class CalientS(Instrument):
 
         def finish() -> Span:
             replies = [step.result() for step in steps]
-            last = max((reply.received for reply in replies), default=sent.latest)
-            return Span(last, last)
+            if not replies:
+                return Span(sent.latest, sent.latest)
+            return Span(
+                max(reply.not_before for reply in replies),
+                max(reply.received for reply in replies),
+            )
 
         return PendingMove(sent, finish)
 

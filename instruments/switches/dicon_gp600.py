@@ -85,7 +85,7 @@ class DiconGp600(QueryInstrument):
             code, text = self._parse_error(command, reply.text)
             if code:
                 raise self.denied(command, str(code), text, advice=SIZE_ADVICE)
-            return Span(pending.sent.latest, reply.received)
+            return Span(pending.sent.earliest, reply.received)
 
         return PendingMove(pending.sent, finish)
 

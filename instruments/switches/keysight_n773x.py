@@ -133,7 +133,7 @@ class KeysightN773x(ScpiInstrument):
                     unit.command(state),
                     ("try", "a longer `settling_ms:`; does another program use it as well?"),
                 )
-        return Span(sent.latest, self.clock.now())
+        return Span(sent.earliest, self.clock.now())
 
     def _wanted(self, remove: State, add: State) -> dict[Unit, State]:
         """Return the new state of every switch that changes."""

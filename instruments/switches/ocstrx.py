@@ -162,7 +162,7 @@ class Ocstrx(QueryInstrument):
         def finish() -> Span:
             reply = pending.result()
             self._value(frame, reply)
-            return Span(pending.sent.latest, reply.received)
+            return Span(pending.sent.earliest, reply.received)
 
         return PendingMove(pending.sent, finish)
 

@@ -95,7 +95,7 @@ class Sercalo(PositionSwitch):
         def finish() -> Span:
             reply = pending.result()
             self._checked(frame, reply.data)
-            return Span(pending.sent.latest, reply.received)
+            return Span(pending.sent.earliest, reply.received)
 
         return PendingMove(pending.sent, finish)
 

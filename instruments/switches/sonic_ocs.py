@@ -153,15 +153,16 @@ class SonicOcs(Instrument):
         result = started.result(_COMMANDS)
         self._check_success(commands, result)
         # It may have tuned before its command line said that it succeeded.
-        before = started.asked.latest
         deadline = result.at.latest + _TUNING
+        before, asked = started.asked.earliest, self.clock.now()
         while waiting := self._not_tuned(added):
-            before = self.clock.now()
-            if before > deadline:
+            before = asked
+            if asked > deadline:
                 raise self._not_done("does not tune", commands, waiting)
             if broken := {c: s for c, s in waiting.items() if _BROKEN.intersection(s)}:
                 raise self._not_done("cannot make", commands, broken)
             self.clock.sleep(_POLL)
+            asked = self.clock.now()
         return Span(before, self.clock.now())
 
     def _check_success(self, commands: Sequence[str], result: CommandResult) -> None:

@@ -28,11 +28,13 @@ class NetconfReply:
 
     Attributes:
         root: the `rpc-reply` element.
-        received: stamp of its arrival.
+        received: stamp of its arrival, after it was read.
+        not_before: when it had not come yet.
     """
 
     root: Any
     received: int
+    not_before: int
 
     def entries(self, container: str, entry: str) -> list[dict[str, str]]:
         """Return the leaves of each `entry` in `container`, by name without namespace."""
@@ -161,7 +163,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
             pending = Pending(self, "", str(self._last_id), self._clock)
             self._pending[pending.tag] = pending
         rpc = kind(session, pending)
-        before = self._clock.now()
+        before = pending.since = self._clock.now()
         try:
             rpc.request(*arguments, **options)
         except Exception as error:
@@ -198,7 +200,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
         """Note a message before it is written; on the querying thread."""
         self.trace.sent(message)
 
-    def read(self, message: str) -> bool:
+    def read(self, message: str, not_before: int) -> bool:
         """Note a received message; False if no rpc waits for it."""
         self.trace.received(message)
         try:
@@ -219,7 +221,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
         if pending is None:
             self.trace.remarked("set aside: no rpc waits for this message-id")
             return False
-        self._answer(pending, root)
+        self._answer(pending, root, not_before)
         return True
 
     def ended(self, session: NcSession, error: Exception) -> None:
@@ -237,7 +239,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
         else:
             self._fail(lost, GarbledError, _NO_NETCONF, because)
 
-    def _answer(self, pending: Pending[NetconfReply], root: Any) -> None:
+    def _answer(self, pending: Pending[NetconfReply], root: Any, not_before: int) -> None:
         for error in root.iterfind(".//{*}rpc-error"):
             leaves = _leaves(error)
             text = " ".join(map(str.strip, error.itertext())).lower()
@@ -249,7 +251,8 @@ class NetconfSession(TaggedSession[NetconfReply]):
             text = " ".join(filter(None, (leaves.get("error-message"), leaves.get("error-path"))))
             pending.resolve(self._denied(pending, code, self.trace.masked(text)))
             return
-        pending.resolve(NetconfReply(root, self._clock.now()))
+        not_before = max(not_before, pending.since)
+        pending.resolve(NetconfReply(root, self._clock.now(), not_before))
 
     def _garbled(self, message: str, why: str) -> None:
         """Fail all rpcs in flight: it is unknown which of them the message was meant for."""

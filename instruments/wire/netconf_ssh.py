@@ -24,6 +24,7 @@ from ncclient.transport.ssh import SSHSession
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.arrival import BurstSocket
 from lightrig.instruments.wire.ssh import SshLogin
 from lightrig.instruments.wire.tcp import connect
 
@@ -40,8 +41,11 @@ class MessageListener(Protocol):
     def wrote(self, message: str) -> None:
         """Take `message`, without its framing, before it is written."""
 
-    def read(self, message: str) -> bool:
-        """Take a received message, on the session's thread; whether ncclient shall process it."""
+    def read(self, message: str, not_before: int) -> bool:
+        """Take a received message, on the session's thread; whether ncclient shall process it.
+
+        not_before: lower bound of its arrival, in ns of the bench's clock.
+        """
 
     def ended(self, session: "NcSession", error: Exception) -> None:
         """Take the end of `session`, on its thread."""
@@ -77,7 +81,7 @@ def open_session(
             password=login.password,
             allow_agent=login.password is None,
             look_for_keys=login.password is None,
-            sock=connection,
+            sock=session.bursts,
         )
     except BaseException as error:
         session.end()
@@ -151,6 +155,7 @@ class NcSession(SSHSession):
         super().__init__(self.handler)
         self._host_keys = _KnownHosts()
         self._socket = connection
+        self.bursts = BurstSocket(connection, clock)
         self._clock = clock
         self._known_hosts = known_hosts
         self._listener = listener
@@ -199,7 +204,7 @@ class NcSession(SSHSession):
         channel, flight = self._channel, self._counted()
         error: Exception = EOFError("the switch closed the session")
         try:
-            while data := channel.recv(1 << 16):
+            while data := self._receive(channel):
                 self.parser.parse(data)
                 flight.landed(len(data))
         except Exception as failure:  # framing, encoding: reported to all waiting commands
@@ -210,6 +215,12 @@ class NcSession(SSHSession):
         flight.close()
         _hang_up(channel)
         self._connected = False
+
+    def _receive(self, channel: paramiko.Channel) -> bytes:
+        complete = self.bursts.handed_out()  # asked first: more may come meanwhile
+        if not channel.recv_ready():
+            self.bursts.forget(complete)
+        return channel.recv(1 << 16)
 
     def end(self) -> None:
         """Close the session without informing the listener."""
@@ -227,7 +238,7 @@ class NcSession(SSHSession):
         return self._flight
 
     def _dispatch_message(self, raw: str) -> None:
-        if self._listener.read(raw):
+        if self._listener.read(raw, self.bursts.oldest()):
             super()._dispatch_message(raw)
 
 
@@ -240,7 +251,7 @@ class _NoListener:
     def wrote(self, message: str) -> None:
         pass
 
-    def read(self, message: str) -> bool:
+    def read(self, message: str, not_before: int) -> bool:
         return False
 
     def ended(self, session: NcSession, error: Exception) -> None:

@@ -32,6 +32,8 @@ from lightrig.instruments.wire.trace import Trace
 
 R = TypeVar("R")
 
+_NO_TIME = Span(0, 0)
+
 DEFAULT_TIMEOUT = 10_000_000_000
 """Time allowed for a reply, in ns; real switches give some only after seconds."""
 
@@ -45,13 +47,15 @@ class Pending(Generic[R]):
     Attributes:
         command: its text in errors.
         tag: repeated by the reply.
-        sent: stamps before and after it was written.
+        since: stamp before it was written.
+        sent: stamps before and after that.
     """
 
     def __init__(self, session: "TaggedSession[R]", command: str, tag: str, clock: Clock) -> None:
         self._session = session
         self.command = command
         self.tag = tag
+        self.since = 0
         self.sent = Span(0, 0)
         self._answered = clock.event()
         self._outcome: R | InstrumentError | None = None
@@ -263,10 +267,11 @@ class PipelinedReply:
         """Wait for the reply, at most `timeout` ns; raises what `QuerySession.query` raises."""
         expected = self._expected
         if not expected.resolved.wait(timeout):
-            expected.resolve(TimeoutError(), self._pipeline.clock.now())
+            expected.resolve(TimeoutError())
         outcome = expected.outcome
         if isinstance(outcome, bytes):
-            return Answer(outcome, self.sent, expected.at)
+            not_before = max(expected.at.earliest, self.sent.earliest)
+            return Answer(outcome, self.sent, expected.at.latest, not_before)
         # Without tags a late reply would be taken for the next command's.
         self._drop()
         raise self._error(outcome, timeout) from outcome
@@ -295,10 +300,10 @@ class _ExpectedReply:
     def __init__(self, resolved: Event) -> None:
         self.resolved = resolved
         self.outcome: bytes | Exception | None = None
-        self.at = 0
+        self.at = _NO_TIME
         self._lock = threading.Lock()
 
-    def resolve(self, outcome: bytes | Exception, at: int) -> None:
+    def resolve(self, outcome: bytes | Exception, at: Span = _NO_TIME) -> None:
         """Set the outcome; the first one counts, as a timeout and a reply may coincide."""
         with self._lock:
             if self.outcome is None:
@@ -346,14 +351,15 @@ class _PipelinedStream(ThreadedStream):
         try:
             cut = self._pipeline.framing.cut(self._buffer) if self._buffer else None
         except FramingError as error:
-            expected.resolve(error, self._clock.now())
+            expected.resolve(error)
             return True
         if cut is None:
             if self._end is not None:
-                expected.resolve(StreamClosedError(self._end), self._clock.now())
+                expected.resolve(StreamClosedError(self._end))
             return self._end is not None
         message, taken = cut
         self._pipeline.note(message, self._buffer[:taken])
         self._buffer = self._buffer[taken:]
-        expected.resolve(message, self._clock.now())
+        not_before = self._arrivals.of_message(last=not self._buffer)
+        expected.resolve(message, Span(not_before, self._clock.now()))
         return True

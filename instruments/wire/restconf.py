@@ -98,7 +98,8 @@ class RestconfReply:
         body: the decoded JSON, None without a body.
         etag: the version of the resource, empty if the switch names none.
         sent: stamps before and after the request was written.
-        received: stamp of the reply.
+        received: stamp of the reply, after it was read.
+        not_before: when it had not come yet.
     """
 
     status: int
@@ -106,6 +107,7 @@ class RestconfReply:
     etag: str
     sent: Span
     received: int
+    not_before: int
 
 
 class PendingReply:
@@ -241,7 +243,9 @@ class RestconfSession:
                 ("answered", self.trace.masked(repr(body[:_LONGEST_TEXT]))),
             ) from error
         etag = response.headers.get("ETag", "")
-        return RestconfReply(response.status_code, content, etag, answer.sent, answer.received)
+        return RestconfReply(
+            response.status_code, content, etag, answer.sent, answer.received, answer.not_before
+        )
 
     def _encoded(self, method: str, path: str, body: object, version: str) -> tuple[bytes, str]:
         """Return a request's bytes, and its text for the trace."""

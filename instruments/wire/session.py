@@ -46,12 +46,14 @@ class Answer(NamedTuple):
     Attributes:
         data: the message, without its end.
         sent: stamps before and after the query was written.
-        received: stamp of the reply's last byte.
+        received: stamp of the reply's last byte, after it was read.
+        not_before: when its last byte had not come yet.
     """
 
     data: bytes
     sent: Span
     received: int
+    not_before: int
 
     @property
     def text(self) -> str:
@@ -235,7 +237,7 @@ class QuerySession:
         except (TimeoutError, StreamClosedError, FramingError) as error:
             raise self._failure(error, timeout, shown) from error
         self._unanswered.discard(data)
-        return Answer(message, sent, received)
+        return Answer(message, sent, received, sent.earliest)
 
     def _in_step(self, timeout: int, shown: str) -> Messages:
         """Return an open stream on which the next message can only be the next query's reply."""
@@ -283,7 +285,7 @@ class QuerySession:
             pending.outcome = self._failure(error, pending.timeout, pending.shown)
             return
         self._unanswered.discard(pending.data)
-        pending.outcome = Answer(message, pending.sent, received)
+        pending.outcome = Answer(message, pending.sent, received, pending.sent.earliest)
 
     def _send(self, messages: Messages, data: bytes, shown: str) -> Span:
         # Noted before the write: after an interrupt in the middle of it, part of `data` may have

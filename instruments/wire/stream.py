@@ -19,6 +19,7 @@ import serial
 
 from lightrig.instruments.clock import Clock, Event
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.arrival import Arrivals
 from lightrig.instruments.wire.tcp import TcpConnection, connect
 from lightrig.testbeds import LightrigError
 
@@ -221,6 +222,7 @@ class ThreadedStream:
         self._buffer = b""
         self._end: str | None = None
         self._waiting: Event | None = None
+        self._arrivals = Arrivals()
         self._connection = open_connection(self)
 
     def send(self, data: bytes) -> None:
@@ -259,8 +261,9 @@ class ThreadedStream:
         """Close the connection."""
         self._connection.close()
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, not_before: int) -> None:
         """Take bytes from the connection's thread."""
+        self._arrivals.read(not_before)
         self._arrived(data, None)
 
     def disconnected(self, reason: str) -> None:
@@ -336,5 +339,5 @@ class _LineConnection:
             except StreamClosedError as error:
                 self._stream.disconnected(str(error))
                 return
-            self._stream.received(data)
+            self._stream.received(data, self._clock.now())
             self._flight.landed(len(data))

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.arrival import StampedReceiver
 
 PLACEHOLDER_DOMAIN = ".invalid"
 """Domain of the placeholder names in example files; they are never looked up."""
@@ -21,8 +22,11 @@ _CLOSE_TIMEOUT = 1.0
 class Listener(Protocol):
     """Receiver of a connection's bytes; called on the connection's reader thread."""
 
-    def received(self, data: bytes) -> None:
-        """Take `data`, and act on it before returning: then the bytes count as landed."""
+    def received(self, data: bytes, not_before: int) -> None:
+        """Take `data`, and act on it before returning: then the bytes count as landed.
+
+        not_before: lower bound of the arrival of its last byte, in ns; 0 where none is known.
+        """
 
     def disconnected(self, reason: str) -> None:
         """Take the end of the connection."""
@@ -74,6 +78,7 @@ class TcpConnection:
     def __init__(self, connection: socket.socket, listener: Listener, clock: Clock) -> None:
         self._socket = connection
         self._listener = listener
+        self._receiver = StampedReceiver(connection, clock)
         self._virtual = clock.virtual
         ends = [connection.getsockname()]
         with contextlib.suppress(OSError):  # a peer that has hung up already has no name
@@ -114,13 +119,13 @@ class TcpConnection:
         reason = "the peer closed the connection"
         while True:
             try:
-                data = self._socket.recv(1 << 16)
+                data, not_before = self._receiver.receive(1 << 16)
             except OSError as error:
                 reason = error.strerror or str(error)
                 break
             if not data:
                 break
-            self._listener.received(data)
+            self._listener.received(data, not_before)
             self._flight.landed(len(data))
         self._listener.disconnected(reason)
         self._socket.close()
@@ -128,7 +133,7 @@ class TcpConnection:
 
 
 class _NoListener:
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, not_before: int) -> None:
         pass
 
     def disconnected(self, reason: str) -> None:

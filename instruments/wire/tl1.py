@@ -16,6 +16,7 @@ from lightrig.instruments.core.errors import (
     GarbledError,
     UnreachableError,
 )
+from lightrig.instruments.wire.arrival import Arrivals
 from lightrig.instruments.wire.fair_lock import FairLock
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
 from lightrig.instruments.wire.tcp import TcpConnection, connect
@@ -38,11 +39,13 @@ class Reply:
 
     Attributes:
         lines: the data lines, without their quotes.
-        received: stamp of its last byte.
+        received: stamp of its last byte, after it was read.
+        not_before: when its last byte had not come yet.
     """
 
     lines: tuple[str, ...]
     received: int
+    not_before: int
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ class Tl1Session(TaggedSession[Reply]):
         self._opening = FairLock(clock)
         self._connection: TcpConnection | None = None
         self._buffer = b""
+        self._arrivals = Arrivals()
         self._unfinished: _Unfinished | None = None
         self._last_tag = 0
         if login:
@@ -152,7 +156,7 @@ class Tl1Session(TaggedSession[Reply]):
         connection = connect(self.instrument, host, port, self._connect_timeout, self._clock)
         self.trace.opened(f"connected to {host}:{port}", f"tl1://{host}:{port}")
         with self._lock:  # `disconnected`, from the new reader, waits until the session is set
-            self._buffer, self._unfinished = b"", None
+            self._buffer, self._unfinished, self._arrivals = b"", None, Arrivals()
             self._connection = TcpConnection(connection, self, self._clock)
 
     def _log_in(self) -> None:
@@ -185,7 +189,7 @@ class Tl1Session(TaggedSession[Reply]):
             self._pending[tag] = pending
             connection = self._connection
             self.trace.sent(text)
-            before = self._clock.now()
+            before = pending.since = self._clock.now()
             try:
                 if connection is None:
                     raise OSError("the connection is closed")
@@ -210,8 +214,9 @@ class Tl1Session(TaggedSession[Reply]):
 
     # ------------------------------------------------------------- on the reader thread
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, not_before: int) -> None:
         """Take bytes from the connection."""
+        self._arrivals.read(not_before)
         self._buffer += data
         start = 0
         for end in _END_OF_BLOCK.finditer(self._buffer):
@@ -219,7 +224,8 @@ class Tl1Session(TaggedSession[Reply]):
             data = self._buffer[start : end.end()]
             start = end.end()
             self.trace.received((text + "\n" + end[1].decode()).strip(), data)
-            self._block(text, ends=end[1] == b";")
+            last = start == len(self._buffer)
+            self._block(text, self._arrivals.of_message(last=last), ends=end[1] == b";")
         self._buffer = self._buffer[start:]
         if len(self._buffer) > LONGEST_BLOCK:
             self._buffer = b""
@@ -238,7 +244,7 @@ class Tl1Session(TaggedSession[Reply]):
             lost = self._pop_all()
         self._fail(lost, DisconnectedError, f"closed the connection{rest}", ("because", reason))
 
-    def _block(self, text: str, *, ends: bool) -> None:
+    def _block(self, text: str, not_before: int, *, ends: bool) -> None:
         """Take a block up to `;`, which `ends` a reply, or `>`, after which the reply goes on.
 
         Usually a block is one message. Where it holds several heads, each message but the last
@@ -267,7 +273,7 @@ class Tl1Session(TaggedSession[Reply]):
                 ]
         if ends and is_reply and self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
-            self._finish_reply(answer)
+            self._finish_reply(answer, not_before)
 
     def _start_reply(self, tag: str, status: str) -> None:
         before = self._unfinished
@@ -277,7 +283,7 @@ class Tl1Session(TaggedSession[Reply]):
         if before is not None and (lost := self._pop(before.tag)):
             self._fail([lost], GarbledError, "cut its answer short")
 
-    def _finish_reply(self, answer: _Unfinished) -> None:
+    def _finish_reply(self, answer: _Unfinished, not_before: int) -> None:
         if answer.status == "DELAY":
             return  # accepted; the final reply follows under the same tag
         pending = self._pop(answer.tag)
@@ -286,7 +292,8 @@ class Tl1Session(TaggedSession[Reply]):
         elif answer.status in {"DENY", "PRTL"}:
             pending.resolve(self._refused(pending, answer.status, answer.lines))
         else:
-            pending.resolve(Reply(tuple(map(_unquoted, answer.lines)), self._clock.now()))
+            lines, not_before = tuple(map(_unquoted, answer.lines)), max(not_before, pending.since)
+            pending.resolve(Reply(lines, self._clock.now(), not_before))
 
     def _refused(self, pending: Pending[Reply], status: str, lines: Sequence[str]) -> DeniedError:
         code = next((line for line in lines if _CODE.match(line)), status)

@@ -269,7 +269,7 @@ class _MessageReader:
                 if not _timed_out(error.__cause__):
                     self._stream.disconnected(str(error))
             else:
-                self._stream.received(message)
+                self._stream.received(message, 0)
                 if self._flight is not None:
                     self._flight.landed(1)
             self._idle.set()

@@ -65,7 +65,7 @@ class Client:
     def tell(self, text: str) -> None:
         self.connection.send(text.encode() + b"\n")
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, not_before: int) -> None:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             self.lines.append((self.clock.now(), line.decode()))

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,10 +105,16 @@ def test_link_is_lost_where_its_sender_goes_on(
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     if reason := kernel.available():
         pytest.skip(reason)
-    bench = bind(load("testbeds/namespaces.yaml"), "simulated", 1)
+    text = Path("testbeds/namespaces.yaml").read_text()
+    settle = "settle:      {mean: 90 ms"
+    assert settle in text
+    path = tmp_path_factory.mktemp("bench") / "namespaces.yaml"
+    # Dark for longer than a busy machine may not read its monitors.
+    path.write_text(text.replace(settle, "settle:      {mean: 600 ms"))
+    bench = bind(load(path), "simulated", 1)
     yield bench
     bench.close()
 

@@ -50,7 +50,8 @@ class _Step:
         self._received = received
 
     def result(self) -> Any:
-        return SimpleNamespace(received=round(self._received * MS))
+        at = round(self._received * MS)
+        return SimpleNamespace(received=at, not_before=at)
 
 
 def test_a_change_of_two_commands_lasts_from_the_first_to_the_last_acknowledgement() -> None:

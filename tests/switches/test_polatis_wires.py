@@ -408,11 +408,11 @@ def test_in_real_time(scheme, real):
 
 def test_an_acknowledgement_ends_the_interval_in_which_its_command_was_written():
     """The writer was interrupted before its second stamp, at 10; the reply came at 7."""
-    reply = SimpleNamespace(received=7)
+    reply = SimpleNamespace(received=7, not_before=5)
     step = SimpleNamespace(sent=Span(1, 10), result=lambda: reply)
     clock = VirtualClock()
     operation = PatchOperation([step], clock)
-    assert operation.done() == Span(7, 7)
+    assert operation.done() == Span(5, 7)
     assert operation.sent == Span(1, 7)
     clock.close()
 

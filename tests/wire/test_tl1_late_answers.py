@@ -103,7 +103,7 @@ class _Outcomes:
         waiting = {str(n): Pending(session, f"RTRV-HDR:::{n}:;", str(n), clock) for n in range(10)}
         session._pending = dict(waiting)
         for piece in pieces:
-            session.received(piece)
+            session.received(piece, 0)
         for pending in session._pending.copy().values():
             session.cancel(pending, 1)
         self.outcomes = [

@@ -41,7 +41,11 @@ class Received(Protocol):
 
     @property
     def received(self) -> int:
-        """When the reply was received."""
+        """When the reply had been received."""
+
+    @property
+    def not_before(self) -> int:
+        """When the reply had not come yet."""
 
 
 class Step(Protocol):
@@ -72,10 +76,12 @@ class PatchOperation:
     def done(self) -> Span:
         """Wait for every step's acknowledgement and return when the last was received."""
         replies = [step.result() for step in self._steps]
-        last = max((reply.received for reply in replies), default=self.sent.latest)
+        if not replies:
+            return Span(self.sent.latest, self.sent.latest)
+        last = max(reply.received for reply in replies)
         # A command is written before it is acknowledged.
         self.sent = Span(self.sent.earliest, min(self.sent.latest, last))
-        return Span(last, last)
+        return Span(max(reply.not_before for reply in replies), last)
 
 
 class ReroutingOperation:
