@@ -177,6 +177,7 @@ def test_files_are_copied_by_sftp(client: paramiko.SSHClient, tmp_path: Path) ->
     ["touch /etc/written", "touch /usr/written", f"touch {Path(__file__).parent}/written",
      "echo 10 > /proc/sys/vm/swappiness", "echo x > /sys/power/state",
      f"kill {os.getpid()}", "mount -o remount,rw /"],
+    ids=["touch /etc", "touch /usr", "touch a checkout", "proc", "sys", "kill", "remount"],
 )  # fmt: skip
 def test_this_machine_cannot_be_changed(client: paramiko.SSHClient, command: str) -> None:
     _, errors, status = run(client, command)
