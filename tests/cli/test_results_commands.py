@@ -10,6 +10,7 @@ from record.recorded import begin, context, record, times
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.results import results
+from lightrig.harness.record.journal import seal
 
 
 @pytest.fixture
@@ -166,12 +167,15 @@ def test_recover_one_run_by_name(run):
 
 def test_an_unrecoverable_run_ends_with_status_3(run, lab):
     journal = lab / "runs" / "r3" / "journal.jsonl"
-    journal.write_text(journal.read_text() + "[0]\n")
+    first, rest = journal.read_text().split("\n", 1)
+    later = {**json.loads(first), "schema": 99}
+    del later["crc"]
+    journal.write_text(f"{seal(json.dumps(later, separators=(',', ':')))}\n{rest}")
     result = run("recover", "--json")
     assert result.exit_code == 3
     (shown,) = json.loads(result.stdout)
     assert shown["state"] == "not recovered"
-    assert "journal.jsonl:1237: found [0]" in shown["problem"]
+    assert "99" in shown["problem"]
     elsewhere = CliRunner().invoke(results, ["recover", "--results", "memory://x"])
     assert elsewhere.exit_code == 2
     assert "give a folder" in elsewhere.stderr

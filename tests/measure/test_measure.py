@@ -8,6 +8,7 @@ import pytest
 from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench.fabric import ForeignChangeError
 from lightrig.harness.measure.links import LinkObservation, LinksDownError
 from lightrig.harness.measure.reconfiguration import (
     IncompleteError,
@@ -131,6 +132,8 @@ def test_a_port_that_is_lost_during_the_wait_is_awaited_too(
     # One port is down already: until it comes up, all the others go down.
     lab.bench.switches["ocs"].change([Circuit(1, 12)], ()).done()
     lab.links._up.discard((PORTS[0], "carrier"))
+    with pytest.raises(ForeignChangeError, match="ocs: 1>12 removed"):
+        lab.fabric.apply(lab.crossed)
     lab.fabric.apply(lab.crossed)
     begun = lab.clock.now()
     lab.links.await_up(PORTS, 60 * SECOND)

@@ -300,7 +300,8 @@ def test_in_real_time(real):
     operation = switch.change([], [Circuit(1, 17), Circuit(2, 18)])
     assert began <= operation.sent.earliest <= operation.sent.latest
     done = operation.done()
-    assert done.earliest >= operation.sent.latest + 2 * MS
+    # The command arrived at any moment of `sent`: the later one may follow a pause of this process.
+    assert done.latest >= operation.sent.earliest + 2 * MS
     assert switch.circuits() == {Circuit(1, 17), Circuit(2, 18)}
     rig.clock.sleep(20 * MS)
     reading = switch.power([17, 18, 20])
