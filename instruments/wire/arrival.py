@@ -32,7 +32,9 @@ class StampedReceiver:
         self._connection = connection
         self._clock = clock
         self._offset = clock.realtime_offset()
-        self._asked = clock.now()
+        self._opened = self._asked = clock.now()
+        # What is decrypted comes out of buffers, in which the kernel's stamps are lost.
+        self._encrypted = type(connection).recv is not socket.socket.recv
         if self._offset is not None:
             with contextlib.suppress(OSError):  # an older kernel
                 connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -44,6 +46,8 @@ class StampedReceiver:
         """
         if self._offset is None:
             return self._connection.recv(size), self._clock.now()
+        if self._encrypted:
+            return self._connection.recv(size), self._opened
         # Without a stamp: what the last read has left came after that read was begun.
         not_before, self._asked = self._asked, self._clock.now()
         data, control, _, _ = self._connection.recvmsg(size, socket.CMSG_SPACE(_STAMP.size))

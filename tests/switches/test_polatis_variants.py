@@ -7,6 +7,7 @@ command lines are typed here as it sends them (verbs in lower case, ctag 123).
 import contextlib
 import datetime
 import io
+import select
 import socket
 import ssl
 import threading
@@ -317,19 +318,16 @@ def tls_in_front_of(host, port, files):
     context.load_cert_chain(*files)
     listener = socket.create_server(("127.0.0.1", 0))
 
-    def forward(source, sink):
-        with contextlib.suppress(OSError):
-            while data := source.recv(4096):
-                sink.sendall(data)
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_RDWR)
-
     def connect(client):
-        with client, socket.create_connection((host, port)) as inner:
-            answers = threading.Thread(target=forward, args=(inner, client), daemon=True)
-            answers.start()
-            forward(client, inner)
-            answers.join()
+        with client, socket.create_connection((host, port)) as inner, contextlib.suppress(OSError):
+            while True:
+                # In one thread: an SSLSocket must not be read and written at the same time.
+                ready = [client] if client.pending() else select.select([client, inner], [], [])[0]
+                for source in ready:
+                    data = source.recv(4096)
+                    if not data:
+                        return
+                    (inner if source is client else client).sendall(data)
 
     def serve():
         while True:
