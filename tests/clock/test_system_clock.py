@@ -69,10 +69,12 @@ def test_cancelled_action_does_not_run(clock):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_action_cancelled_by_one_due_with_it_does_not_run(clock):
     ran = []
-    at, done = clock.now() + 2 * MS, clock.event()
+    at, done, all_scheduled = clock.now(), clock.event(), threading.Event()
+    clock.schedule(at, "before", all_scheduled.wait)  # however late this thread is
     first = clock.schedule(at, "b", lambda: ran.append("cancelled"))
     clock.schedule(at, "a", first.cancel)
     clock.schedule(at, "c", done.set)
+    all_scheduled.set()
     assert done.wait(LONG)
     assert ran == []
 
