@@ -155,6 +155,10 @@ class NcSession(SSHSession):
         super().__init__(self.handler)
         self._host_keys = _KnownHosts()
         self._socket = connection
+        # Asked now: a connection that was reset has no names any more.
+        self._ends = {connection.getsockname()}
+        with contextlib.suppress(OSError):  # nor one whose peer has hung up already
+            self._ends.add(connection.getpeername())
         self.bursts = BurstSocket(connection, clock)
         self._clock = clock
         self._known_hosts = known_hosts
@@ -225,6 +229,10 @@ class NcSession(SSHSession):
     def end(self) -> None:
         """Close the session without informing the listener."""
         self._listener = _NoListener()
+        if self._channel is not None and self.ident is None:
+            # The switch hung up before the reader thread was started, which would have seen it:
+            # what it has sent until then would be in flight for ever, and virtual time stand still.
+            self._counted().close()
         if self.transport is not None:
             self.close()
         with contextlib.suppress(OSError):
@@ -233,8 +241,7 @@ class NcSession(SSHSession):
 
     def _counted(self) -> Flight:
         if self._flight is None:
-            ends = frozenset((self._socket.getsockname(), self._socket.getpeername()))
-            self._flight = self._clock.flight((ends, self._channel.get_id()))
+            self._flight = self._clock.flight((frozenset(self._ends), self._channel.get_id()))
         return self._flight
 
     def _dispatch_message(self, raw: str) -> None:

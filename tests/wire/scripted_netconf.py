@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
 from lightrig.instruments.wire.netconf import NetconfSession
 
@@ -104,13 +105,22 @@ def scripted_netconf(
 ) -> Iterator[tuple[NetconfSession, ScriptedServer]]:
     """Open a session with a scripted server."""
     scripted = ScriptedServer(script)
-    server = NetconfServer(scripted, clock, LOGIN)
+    with served_netconf(scripted, clock, folder, **options) as session:
+        yield session, scripted
+
+
+@contextlib.contextmanager
+def served_netconf(
+    device: SessionFactory, clock: Clock, folder: Path, **options: Any
+) -> Iterator[NetconfSession]:
+    """Open a session with the sessions of `device`."""
+    server = NetconfServer(device, clock, LOGIN)
     known_hosts = folder / "known_hosts"
     known_hosts.write_text(server.known_hosts_line())
     options = {"login": LOGIN, "known_hosts": known_hosts, **options}
     session = NetconfSession("ocs", *server.address, clock, **options)
     try:
-        yield session, scripted
+        yield session
     finally:
         session.close()
         server.close()

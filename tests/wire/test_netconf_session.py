@@ -7,7 +7,14 @@ import time
 
 import pytest
 from real_time import LONG, over_soon, until
-from scripted_netconf import HELLO, LOGIN, NC, scripted_netconf
+from scripted_netconf import (
+    HELLO,
+    LOGIN,
+    NC,
+    ScriptedServer,
+    scripted_netconf,
+    served_netconf,
+)
 from unused_ports import unused_ports
 
 from lightrig.instruments.clock import SystemClock
@@ -20,6 +27,8 @@ from lightrig.instruments.core.errors import (
     NoReplyError,
     UnreachableError,
 )
+from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
+from lightrig.instruments.simulated.protocols.netconf_server import _NetconfService
 from lightrig.instruments.wire import netconf, netconf_ssh
 from lightrig.instruments.wire.netconf import NetconfSession
 from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
@@ -345,6 +354,30 @@ def test_close_by_the_server_does_not_stall_virtual_time(make_clock, tmp_path):
         for _ in range(3):
             assert leaf(session) == "x"
             until(lambda: session._session is None, clock)
+    clock.close()
+
+
+@pytest.mark.parametrize("fault", ["cuts", "closes", "resets"])
+def test_close_before_the_reader_starts_does_not_stall_virtual_time(tmp_path, fault):
+    """The server greets and hangs up before it has confirmed the subsystem."""
+    clock = VirtualClock(stall_timeout=20)
+    injector = FaultInjector(clock, fault)
+    scripted = ScriptedServer(lambda call: call.data("x"))
+    device = injector.wrap(scripted)
+
+    def confirm_late(self, channel, name):
+        self._server.run_session(channel, self.ends)
+        return True
+
+    with served_netconf(device, clock, tmp_path) as session:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(_NetconfService, "check_channel_subsystem_request", confirm_late)
+            for _ in range(3):
+                with pytest.raises(UnreachableError, match="no NETCONF session"):
+                    leaf(session)
+        clock.sleep(MS)
+        injector.stop()
+        assert leaf(session) == "x"
     clock.close()
 
 
