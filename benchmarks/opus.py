@@ -4,24 +4,31 @@ Eight emulated ranks on two rails run steps of two microbatches on the machine's
 and without the control plane; switches obey at once and operations take no time, so that the
 difference is the shims', the controller's and the orchestrators'. All ranks share one interpreter.
 The simulated Polatis is timed apart, in its virtual time: what the switch and its wire add.
+Also in virtual time: how long operations wait for the switches by depth of the pipeline, when all
+stages leave it at once and in steps of the 1F1B schedule.
 """
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.systems.opus.planning.auditor import Rewiring
+from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
+from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables
+from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import TopologyId
+from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
 from lightrig.harness.systems.opus.runtime import FabricRails, Rails, emulate
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.testbeds import load
 
 STEPS, ROUNDS = 20, 5
 MODES: tuple[Mode, ...] = ("default", "provisioning")
+SWITCHING, TRANSFER, COMPUTE = 100_000_000, 1_000_000, 20_000_000
 
 
 class Uncontrolled(Rails):
@@ -65,6 +72,54 @@ def main() -> None:
         )
     fabric.restore()
     bench.close()
+    for stages in (2, 4, 8, 16):
+        _by_depth(stages)
+
+
+def _by_depth(stages: int) -> None:
+    """Print waits in switching times, and the violations that the auditor finds."""
+    job = Job.grid("deep", stages, [2])
+    leaving = {rank: (Operation(ring(job, rank, 1), 0, 1),) for rank in range(2 * stages)}
+    waits, violations, _, _ = _emulated(job, leaving, "default")
+    found = [f"leaving at once {max(waits) / SWITCHING:.2f}"]
+    tables = phase_tables(job, 1, microbatches=2 * stages)
+    steps = {rank: table.operations for rank, table in enumerate(tables)}
+    for mode in MODES:
+        _, more, took, commands = _emulated(job, steps, mode)
+        _, _, alone, _ = _emulated(job, steps, mode, switching=0)
+        violations += more
+        found.append(f"{mode} +{(took - alone) / SWITCHING:.1f} a step, {commands} commands")
+    print(f"  PP={stages}: switching times: {'; '.join(found)}; {violations} violations")
+
+
+def _emulated(
+    job: Job, programs: dict[int, tuple[Operation, ...]], mode: Mode, switching: int = SWITCHING
+) -> tuple[list[int], int, int, int]:
+    """Return the waits, violations, time and switch commands of ranks in virtual time."""
+    clock = VirtualClock()
+    commands: list[int] = []
+
+    def apply(rewires: Sequence[Rewire]) -> None:
+        commands.append(len(rewires))
+        clock.sleep(switching)
+
+    ports = {
+        rank: (Attachment(2 * rank + 1, 2 * rank + 1), Attachment(2 * rank + 2, 2 * rank + 2))
+        for rank in programs
+    }
+    wiring = Wiring.of(job, 0, ports)
+    shims = [
+        Shim(rank, job.stage_of[rank], PhaseTable(program, 1), mode)
+        for rank, program in programs.items()
+    ]
+    rails = Rails(clock, job, shims, [wiring], apply, ["ocs"], commands=job.stages)
+    began = clock.now()
+    emulate(rails, programs, transfer=TRANSFER, compute=COMPUTE)
+    took = clock.now() - began
+    clock.close()
+    found = {"ocs": wiring.circuits(TopologyId.uniform(job.stages, 0))}
+    violations = len(audit(rails.journal.events, found))
+    return [wait.length for wait in rails.journal.waits], violations, took, len(commands)
 
 
 def _obeyed_at_once(

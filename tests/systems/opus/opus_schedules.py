@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from systems.opus.opus_world import Choice, State, World, settled
 
@@ -76,7 +77,7 @@ def at_random(
 ) -> tuple[str, list[str]]:
     """One schedule with up to `faults` faults: how it ended, and what was broken on the way."""
     rng = random.Random(seed)
-    world = World.of(job, lockstep=job.rails > 1 and seed % 2 == 0)
+    world = World.of(job, lockstep=job.rails > 1 and seed % 2 == 0, gathers=seed % 3 > 0)
     state = begin(world, mode, a_long_step if seed % 4 == 0 else a_step, steps)
     found = {str(rail): switch.held for rail, switch in enumerate(state.switches)}
     own = {str(rail): wiring.ports() for rail, wiring in enumerate(world.wirings)}
@@ -101,8 +102,9 @@ def every_one(
     Each connection keeps its order and patience ends only where nothing else can happen: that
     leaves out what `at_random` tries, and makes the rest finite. Ends at the first breach.
     """
-    world = World.of(job, in_order=True)
+    world = World.of(job, in_order=True, gathers=True)
     ends: Counter[str] = Counter()
+    ended: set[State] = set()
     todo, seen = [(begin(world, mode, program, retries=1), faults)], set()
     while todo and not world.broken:
         state, left = todo.pop()
@@ -115,9 +117,26 @@ def every_one(
         options = world.choices(state)
         if not options and not state.done and not state.told:
             options = world.timeouts(state)
-        if not options:
+        if not options and (end := _uncounted(state)) not in ended:
+            ended.add(end)
             ends[outcome(state)] += 1
         todo += [(world.follow(state, choice), left) for choice in options]
         if left:
             todo += [(world.follow(state, choice), left - 1) for choice in world.faults(state)]
     return len(seen), ends, world.broken
+
+
+def _uncounted(state: State) -> State:
+    """The state without its counts of changes: two stages change in one command or in two."""
+    rails = tuple(replace(rail, version=0) for rail in state.controller.rails)
+    orchestrators = tuple(
+        replace(
+            rail,
+            tenants=tuple(
+                (name, replace(tenant, latest=(), changes=())) for name, tenant in rail.tenants
+            ),
+        )
+        for rail in state.rails
+    )
+    controller = replace(state.controller, rails=rails)
+    return state._replace(controller=controller, rails=orchestrators)

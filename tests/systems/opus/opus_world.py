@@ -1,7 +1,8 @@
 """A job, its control plane and its switches as one state, in which anything may happen next.
 
-Messages between programs arrive in any order, late, twice or never. What a switch is told it
-does in that order, and a switch may stop. Ranks start and end their operations whenever they may.
+Messages between programs arrive in any order, late, twice or never. A switch does what it is
+told in any order, but commands on a common port in theirs, and it may stop. Ranks start and end
+their operations whenever they may.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +40,8 @@ from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
 from lightrig.testbeds import Circuit
 
-Choice = tuple[str, int]
-"""Next event: its kind, and which of them."""
+Choice = tuple[str, int | tuple[int, int]]
+"""Next event: its kind, and which of them; on a switch or rail, also which change."""
 
 
 def attachments(job: Job, rail: int, first: int = 1) -> dict[int, tuple[Attachment, Attachment]]:
@@ -55,12 +56,25 @@ def attachments(job: Job, rail: int, first: int = 1) -> dict[int, tuple[Attachme
 
 
 class Switch(NamedTuple):
-    """State of a rail's switch: circuits, queued commands, and progress of the first."""
+    """State of a rail's switch: circuits, commands in their order, and those under way."""
 
     held: frozenset[Circuit]
     told: tuple[Rewire, ...] = ()
-    busy: bool = False
+    busy: frozenset[Rewire] = frozenset()
     dead: bool = False
+
+    def ready(self) -> Iterator[Rewire]:
+        """The commands that may begin or end now: no earlier one has a port of theirs."""
+        earlier: set[tuple[str, int]] = set()
+        for rewire in () if self.dead else self.told:
+            if earlier.isdisjoint(_ports(rewire)):
+                yield rewire
+            earlier |= _ports(rewire)
+
+
+def _ports(rewire: Rewire) -> set[tuple[str, int]]:
+    circuits = rewire.remove | rewire.add
+    return {("in", c.ingress) for c in circuits} | {("out", c.egress) for c in circuits}
 
 
 class State(NamedTuple):
@@ -95,6 +109,7 @@ class World:
     lockstep: the ranks of one server issue each operation together, as tensor parallelism makes
         them.
     in_order: what one program says to another arrives in that order.
+    gathers: a change that is due begins at any later time, not at once.
     log: what an auditor asks for.
     broken: what was seen to go wrong at once.
     """
@@ -103,16 +118,19 @@ class World:
     wirings: tuple[Wiring, ...]
     lockstep: bool = False
     in_order: bool = False
+    gathers: bool = False
     log: list[RunEvent] = field(default_factory=list)
     rings: set[tuple[int, int]] = field(default_factory=set)
     broken: list[str] = field(default_factory=list)
     steps: int = 0
 
     @classmethod
-    def of(cls, job: Job, *, lockstep: bool = False, in_order: bool = False) -> "World":
+    def of(
+        cls, job: Job, *, lockstep: bool = False, in_order: bool = False, gathers: bool = False
+    ) -> "World":
         rails = range(job.rails)
         wirings = tuple(Wiring.of(job, rail, attachments(job, rail)) for rail in rails)
-        return cls(job, wirings, lockstep, in_order)
+        return cls(job, wirings, lockstep, in_order, gathers)
 
     def begin(
         self,
@@ -139,8 +157,8 @@ class World:
         """Return events without a fault: messages arrive, switches act, ranks start and end."""
         out: list[Choice] = [("deliver", place) for place in self._deliverable(state)]
         for rail, switch in enumerate(state.switches):
-            if switch.told and not switch.dead:
-                out.append(("switch", rail))
+            out += [("switch", (rail, switch.told.index(each))) for each in switch.ready()]
+        out += [("change", rail) for rail in state.controller.due()] if self.gathers else []
         for rank, shim in enumerate(state.shims):
             if shim.failed:
                 continue
@@ -164,9 +182,9 @@ class World:
         out: list[Choice] = [
             ("resend", rank) for rank, shim in enumerate(state.shims) if shim.overdue()
         ]
-        waits = {"changing", "falling back"}
         for rail, status in enumerate(state.controller.rails):
-            if status.state in waits or state.controller.falls_back(rail):
+            out += [("timeout", (rail, change.version)) for change in status.changes]
+            if state.controller.falls_back(rail) and not status.changes:
                 out.append(("timeout", rail))
         return out
 
@@ -177,8 +195,11 @@ class World:
             out += [("lose", place), ("repeat", place)]
         for rail, switch in enumerate(state.switches):
             out.append(("revive" if switch.dead else "die", rail))
-            if switch.told and not switch.dead:
-                out.append(("deny", rail))
+            out += [
+                ("deny", (rail, switch.told.index(each)))
+                for each in switch.ready()
+                if each not in switch.busy
+            ]
         return out
 
     def _may_announce(self, state: State, rank: int) -> bool:
@@ -206,6 +227,11 @@ class World:
         """The state after `choice`."""
         self.steps += 1
         kind, which = choice
+        if isinstance(which, tuple):
+            rail, place = which
+            if kind == "timeout":
+                return self._controlled(state, *state.controller.timeout(rail, place))
+            return self._switch(state, rail, place, denies=kind == "deny")
         match kind:
             case "deliver":
                 mail = state.mail[:which] + state.mail[which + 1 :]
@@ -214,8 +240,8 @@ class World:
                 return state._replace(mail=state.mail[:which] + state.mail[which + 1 :])
             case "repeat":
                 return _post(state, (state.mail[which],))
-            case "switch" | "deny":
-                return self._switch(state, which, denies=kind == "deny")
+            case "change":
+                return self._controlled(state, *state.controller.change(which))
             case "die" | "revive":
                 return _switched(state, which, state.switches[which]._replace(dead=kind == "die"))
             case "resend":
@@ -254,10 +280,8 @@ class World:
 
     def _note_start(self, state: State, shim: Shim, operation: Operation) -> None:
         circuits, switch = self.carrying(shim, operation), state.switches[shim.rail or 0]
-        now = switch.told[0] if switch.busy else None
-        moving = (now.remove | now.add) - switch.held if now else frozenset()
-        gone = now.remove & switch.held if now else frozenset()
-        if circuits & (moving | gone) or circuits - switch.held:
+        moving = {c for now in switch.busy for c in now.remove | (now.add - switch.held)}
+        if circuits & moving or circuits - switch.held:
             self.broken.append(f"G1: {operation} of rank {shim.rank} starts without its circuits")
         self.log.append(Began(self.steps, shim.rank, str(operation), str(shim.rail), circuits))
 
@@ -269,25 +293,30 @@ class World:
                 if self.carrying(shim, operation) & gone:
                     self.broken.append(f"G2: {operation} of rank {shim.rank} is cut")
 
-    def _switch(self, state: State, rail: int, *, denies: bool) -> State:
+    def _switch(self, state: State, rail: int, place: int, *, denies: bool) -> State:
         switch = state.switches[rail]
-        first = switch.told[0]
+        first = switch.told[place]
+        left = (*switch.told[:place], *switch.told[place + 1 :])
         answer = (rail, first.job, first.version, first.attempt)
-        if denies and not switch.busy:
-            done = switch._replace(told=switch.told[1:])
+        if denies:
+            done = switch._replace(told=left)
             return _post(_switched(state, rail, done), (NotRewired(*answer, "denied"),))
         name = f"v{first.version}"
         remove, add = first.remove & switch.held, first.add - switch.held
-        if not switch.busy:
+        if first not in switch.busy:
             self._note_cut(state, rail, remove)
             if remove or add or first.attempt == 1:
                 fallback = (rail, first.version) in self.rings
                 again = first.attempt > 1
-                self.log.append(Rewiring(self.steps, str(rail), name, remove, add, again, fallback))
-            return _switched(state, rail, switch._replace(busy=True))
+                # As the journal has it, with what the switch has done already: after a change that
+                # was given up nothing else tells what has become of a circuit.
+                self.log.append(
+                    Rewiring(self.steps, str(rail), name, first.remove, first.add, again, fallback)
+                )
+            return _switched(state, rail, switch._replace(busy=switch.busy | {first}))
         held = (switch.held - first.remove) | first.add
         self.log.append(Confirmed(self.steps, str(rail), name))
-        done = switch._replace(held=held, told=switch.told[1:], busy=False)
+        done = switch._replace(held=held, told=left, busy=switch.busy - {first})
         return _post(_switched(state, rail, done), (Rewired(*answer),))
 
     def _arrive(self, state: State, message: Message) -> State:
@@ -314,9 +343,14 @@ class World:
                 self.rings.add((message.rail, message.version))
         for rail, status in enumerate(controller.rails):
             before = state.controller.rails[rail]
-            if before.state == "changing" and status.state in {"falling back", "dead"}:
-                self.log.append(GivenUp(self.steps, str(rail), f"v{before.version}"))
-        return _post(state._replace(controller=controller), sent)
+            if status.topology == before.topology:
+                for change in before.changes:
+                    if status.changing(change.version) is None:
+                        self.log.append(GivenUp(self.steps, str(rail), f"v{change.version}"))
+        state = _post(state._replace(controller=controller), sent)
+        for rail in () if self.gathers else controller.due():
+            state = self._controlled(state, *state.controller.change(rail))
+        return state
 
 
 def channel(message: Message) -> tuple[str, int]:

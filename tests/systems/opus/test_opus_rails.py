@@ -1,6 +1,7 @@
 """Opus acting in time: emulated ranks on a clock, on nothing, and on a simulated Polatis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
-from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
@@ -25,6 +26,7 @@ from lightrig.harness.systems.opus.runtime import (
     fitting_job,
 )
 from lightrig.harness.systems.opus.runtime.on_fabric import attachments_of
+from lightrig.harness.systems.opus.runtime.rails import GATHERING
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.testbeds import LightrigError, load
@@ -39,23 +41,44 @@ class Switches:
 
     def __init__(self, clock: VirtualClock, delay: int = 50 * MS, **refuses: int) -> None:
         self.clock, self.delay, self.refuses = clock, delay, refuses
-        self.done: list[Rewire] = []
+        self.done: list[Sequence[Rewire]] = []
 
-    def apply(self, rewire: Rewire) -> None:
+    def apply(self, rewires: Sequence[Rewire]) -> None:
         self.clock.sleep(self.delay)
-        left = self.refuses.get(f"rail{rewire.rail}", 0)
-        if left:
-            self.refuses[f"rail{rewire.rail}"] = left - 1
-            raise LightrigError(f"ocs{rewire.rail} denied a command\nwith details")
-        self.done.append(rewire)
+        for rewire in rewires:
+            left = self.refuses.get(f"rail{rewire.rail}", 0)
+            if left:
+                self.refuses[f"rail{rewire.rail}"] = left - 1
+                raise LightrigError(f"ocs{rewire.rail} denied a command\nwith details")
+        self.done.append(rewires)
 
 
-def rails_on(switches: Switches, mode: Mode, steps: int = 2) -> tuple[Rails, dict[int, list]]:
+def rails_on(
+    switches: Switches, mode: Mode, steps: int = 2, switch: str = ""
+) -> tuple[Rails, dict[int, list]]:
     tables = phase_tables(JOB, steps, microbatches=2, gathers=3)
     shims = [Shim(rank, JOB.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
-    wirings = [Wiring.of(JOB, rail, attachments(JOB, rail)) for rail in range(2)]
-    rails = Rails(switches.clock, JOB, shims, wirings, switches.apply, ["ocs0", "ocs1"])
+    wirings = [
+        Wiring.of(JOB, rail, attachments(JOB, rail, 1 + 8 * rail if switch else 1))
+        for rail in range(2)
+    ]
+    names = [switch or f"ocs{rail}" for rail in range(2)]
+    rails = Rails(switches.clock, JOB, shims, wirings, switches.apply, names)
     return rails, {rank: table.all() for rank, table in enumerate(tables)}
+
+
+def one_ring(job: Job, rank: int) -> Operation:
+    return Operation(ring(job, rank, 1), 0, 1)
+
+
+def one_ring_each(clock: VirtualClock, job: Job, commands: int = 1) -> tuple[Rails, Switches]:
+    """All stages in the pipeline, and every rank with one operation of its ring ahead."""
+    shims = [
+        Shim(rank, stage, PhaseTable((one_ring(job, rank),), 1), "default")
+        for rank, stage in enumerate(job.stage_of)
+    ]
+    switches, wiring = Switches(clock), Wiring.of(job, 0, attachments(job, 0))
+    return Rails(clock, job, shims, [wiring], switches.apply, ["ocs0"], commands=commands), switches
 
 
 def violations(rails: Rails, *pardoned: str) -> list[str]:
@@ -91,24 +114,77 @@ def test_without_delay_the_control_plane_costs_no_time(clock: VirtualClock, mode
     assert len(waits) == len(programs[0])
 
 
-@pytest.mark.parametrize("stages", [2, 4, 16])
-def test_stages_that_leave_the_pipeline_together_change_together(
+@pytest.mark.parametrize("stages", [2, 4, 8, 16])
+def test_stages_that_leave_the_pipeline_together_wait_one_switching_time(
     clock: VirtualClock, stages: int
 ) -> None:
-    """The first stage that is ready begins, and all others follow in one change."""
+    """One change for all of them (Opus §5.2), whatever the depth of the pipeline."""
     job = Job.grid("together", stages, [2])
-    programs = {rank: numbered([Operation(ring(job, rank, 1), 0, 1)]) for rank in range(2 * stages)}
-    shims = [
-        Shim(rank, job.stage_of[rank], PhaseTable(tuple(program), 1), "default")
-        for rank, program in programs.items()
-    ]
-    switches, wiring = Switches(clock), Wiring.of(job, 0, attachments(job, 0))
-    rails = Rails(clock, job, shims, [wiring], switches.apply, ["ocs0"])
-    emulate(rails, programs, transfer=20 * MS)
-    assert max(wait.length for wait in rails.journal.waits) <= 2 * switches.delay
-    assert len(switches.done) == 2
+    rails, switches = one_ring_each(clock, job)
+    emulate(rails, {rank: [one_ring(job, rank)] for rank in range(2 * stages)}, transfer=20 * MS)
+    assert {wait.length for wait in rails.journal.waits} == {switches.delay + GATHERING}
+    assert len(switches.done) == 1
+    wiring = rails.wirings[0]
     found = {"ocs0": wiring.circuits(TopologyId("0" * stages))}
     assert audit(rails.journal.events, found) == []
+
+
+@pytest.mark.parametrize(("commands", "waited"), [(2, 51), (1, 81)])
+def test_stages_without_a_common_port_change_side_by_side(
+    clock: VirtualClock, commands: int, waited: int
+) -> None:
+    """Stage 2 leaves 20 ms after stage 0; only one command at a time makes it wait for that."""
+    job = Job.grid("apart", 4, [2])
+    rails, switches = one_ring_each(clock, job, commands=commands)
+    leaving = {
+        rank: job.stage_of[rank] * 10 * MS for rank in range(8) if job.stage_of[rank] % 2 == 0
+    }
+
+    def leave(rank: int, at: int) -> None:
+        operation = one_ring(job, rank)
+        clock.sleep(at)
+        rails.before(rank, operation)
+        rails.after(rank, operation)
+
+    rails.run([partial(leave, rank, at) for rank, at in leaving.items()])
+    waits = {job.stage_of[wait.rank]: wait.length for wait in rails.journal.waits}
+    assert waits == {0: 51 * MS, 2: waited * MS}
+    assert [len(rewires) for rewires in switches.done] == [1, 1]
+    held = {"ocs0": rails.wirings[0].circuits(TopologyId("0000"))}
+    assert audit(rails.journal.events, held) == []
+
+
+def test_neighbouring_stages_change_one_after_the_other(clock: VirtualClock) -> None:
+    """They share a link, and so ports, which one command must have left before the next."""
+    job = Job.grid("beside", 4, [2])
+    rails, switches = one_ring_each(clock, job, commands=4)
+
+    def leave(rank: int) -> None:
+        operation = one_ring(job, rank)
+        clock.sleep(job.stage_of[rank] * 10 * MS)
+        rails.before(rank, operation)
+        rails.after(rank, operation)
+
+    rails.run([partial(leave, rank) for rank in range(4)])
+    waits = {job.stage_of[wait.rank]: wait.length for wait in rails.journal.waits}
+    assert waits == {0: 51 * MS, 1: 92 * MS}
+    assert len(switches.done) == 2
+
+
+def test_rails_on_one_switch_change_in_one_command(clock: VirtualClock) -> None:
+    switches = Switches(clock)
+    rails, programs = rails_on(switches, "default", switch="ocs0")
+    emulate(rails, programs, transfer=20 * MS)
+    assert {len(rewires) for rewires in switches.done} == {2}
+
+
+def test_a_rail_that_fails_does_not_fail_the_rail_beside_it(clock: VirtualClock) -> None:
+    """Both are refused in one command, then each has a command of its own."""
+    switches = Switches(clock, rail0=3)
+    rails, programs = rails_on(switches, "default", switch="ocs0")
+    emulate(rails, programs, transfer=20 * MS)
+    assert isinstance(rails.controller.rails[0].topology, GiantRing)
+    assert isinstance(rails.controller.rails[1].topology, TopologyId)
 
 
 def test_a_refusal_is_tried_again(clock: VirtualClock) -> None:

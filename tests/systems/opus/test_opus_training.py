@@ -86,7 +86,8 @@ def test_circuits_follow_a_script_that_knows_nothing_of_them(job: TrainingJob) -
     assert [loss.step for loss in losses(trained)] == [0, 0, 1, 1, 2, 2]
     # From data to the pipeline in every step, and back in all but the first.
     assert reconfigurations(trained, tables) == {0: [1, 2, 2], 1: [1, 2, 2]}
-    assert len(changes(trained)) == 3 + 2 * 2
+    # Both stages leave the pipeline in one command or in two, as they happen to be ready.
+    assert len(changes(trained)) in range(3 + 2, 3 + 2 * 2 + 1)
     assert len(step_times(trained)) == 2
     assert len(list(rows(trained, {}))) == 6 + 2
     found = shifts(trained, tables)

@@ -161,7 +161,9 @@ def two_jobs() -> tuple[Orchestrator, Wiring, Wiring]:
 
 def test_another_job_on_the_switch_is_left_alone() -> None:
     orchestrator, one, other = two_jobs()
-    after, (rewire,) = orchestrator.receive(Program(0, "one", 1, 1, TopologyId("11")))
+    after, (rewire,) = orchestrator.receive(
+        Program(0, "one", 1, 1, TopologyId("11"), frozenset({0, 1}))
+    )
     assert isinstance(rewire, Rewire)
     assert rewire.remove == one.circuits(TopologyId("00"))
     assert rewire.add == one.circuits(TopologyId("11"))
@@ -181,12 +183,12 @@ def test_jobs_that_share_a_port_are_refused() -> None:
 
 def test_the_same_program_again_sends_nothing_to_the_switch() -> None:
     orchestrator, _, _ = two_jobs()
-    program = Program(0, "one", 1, 1, TopologyId("11"))
+    program = Program(0, "one", 1, 1, TopologyId("11"), frozenset({0, 1}))
     undelivered, _ = orchestrator.receive(program)
     assert undelivered.receive(program) == (undelivered, ())
     done, _ = undelivered.receive(Rewired(0, "one", 1, 1))
     assert done.receive(program) == (done, (Programmed(0, "one", 1),))
-    assert done.receive(Program(0, "one", 0, 1, TopologyId("00"))) == (done, ())
+    assert done.receive(Program(0, "one", 0, 1, TopologyId("00"), frozenset({0, 1}))) == (done, ())
 
 
 def test_a_topology_that_moves_nothing_is_acknowledged_at_once() -> None:
@@ -194,16 +196,16 @@ def test_a_topology_that_moves_nothing_is_acknowledged_at_once() -> None:
     wiring = Wiring.of(job, 0, attachments(job, 0))
     orchestrator = Orchestrator.of(0, {"thin": (wiring, TopologyId("110"))})
     assert wiring.circuits(TopologyId("110")) == wiring.circuits(TopologyId("111")) == frozenset()
-    _, sent = orchestrator.receive(Program(0, "thin", 1, 1, TopologyId("111")))
+    _, sent = orchestrator.receive(Program(0, "thin", 1, 1, TopologyId("111"), frozenset({2})))
     assert sent == (Programmed(0, "thin", 1),)
 
 
 def test_after_a_failure_the_ring_is_made_from_whatever_is_there() -> None:
     orchestrator, one, _ = two_jobs()
-    failing, _ = orchestrator.receive(Program(0, "one", 1, 1, TopologyId("11")))
+    failing, _ = orchestrator.receive(Program(0, "one", 1, 1, TopologyId("11"), frozenset({0, 1})))
     same, (told,) = failing.receive(NotRewired(0, "one", 1, 1, "silent"))
     assert told == NotProgrammed(0, "one", 1, 1, "silent")
-    _, (rewire,) = same.receive(Program(0, "one", 2, 1, GIANT_RING))
+    _, (rewire,) = same.receive(Program(0, "one", 2, 1, GIANT_RING, frozenset({0, 1})))
     assert isinstance(rewire, Rewire)
     before, meant = one.circuits(TopologyId("00")), one.circuits(TopologyId("11"))
     ring = one.circuits(GiantRing())

@@ -28,25 +28,72 @@ from lightrig.harness.systems.opus.planning.topology import (
     TopologyId,
 )
 
-RailState: TypeAlias = Literal["settled", "changing", "falling back", "dead"]
+RailState: TypeAlias = Literal["in use", "falling back", "dead"]
 T = TypeVar("T")
 Sent: TypeAlias = tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a rail that is under way.
+
+    Attributes:
+        version: counts the changes of a rail, across all attempts at each.
+        attempt: counts from 1.
+        digits: the stages that change and their digits; none for the giant ring.
+        reason: what went wrong with the attempt before.
+    """
+
+    version: int
+    attempt: int
+    digits: frozenset[tuple[int, int]] = frozenset()
+    reason: str = ""
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether it makes the giant ring."""
+        return not self.digits
+
+    @property
+    def stages(self) -> frozenset[int]:
+        """The stages whose digit changes."""
+        return frozenset(stage for stage, _ in self.digits)
 
 
 @dataclass(frozen=True, slots=True)
 class RailStatus:
     """State of a job on one rail, in the controller.
 
-    topology: the last one that was acknowledged. target: the one under way, while changing.
-    version: counts targets, across all attempts at each. reason: what went wrong last.
+    topology: that of all acknowledged changes. changes: those under way, no two of which touch
+    a common port. version: of the last one begun. overdue: timeouts while falling back. reason:
+    why it fell back or died.
     """
 
     topology: Topology
-    state: RailState = "settled"
-    target: Topology | None = None
+    state: RailState = "in use"
+    changes: tuple[Change, ...] = ()
     version: int = 0
-    attempt: int = 0
+    overdue: int = 0
     reason: str = ""
+
+    @property
+    def is_ring(self) -> bool:
+        """Whether the rail is a giant ring, or is becoming one."""
+        return isinstance(self.topology, GiantRing) or any(each.is_ring for each in self.changes)
+
+    def changing(self, version: int) -> Change | None:
+        """The change of that version, while it is under way."""
+        return next((each for each in self.changes if each.version == version), None)
+
+    def touches(self, stages: frozenset[int]) -> bool:
+        """Whether one of `stages` is changing, or neighbours one that is: they share a link."""
+        return not isinstance(self.topology, GiantRing) and any(
+            not stages.isdisjoint(self.topology.beside(change.stages)) for change in self.changes
+        )
+
+    def without(self, change: Change) -> tuple[Change, ...]:
+        """The changes under way but for one."""
+        return tuple(each for each in self.changes if each.version != change.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +113,10 @@ class Controller:
     where the topology is right. Where it is not, a rail's topology changes when
     - every rank of each stage whose digit changes has asked for what that digit will be, and
     - no rank that will lose a link by it still holds what it was granted.
-    Stages that are ready together change together.
+    Stages that are ready together change together, and a stage need not wait for a change of
+    others unless it neighbours one of them: only neighbours share a link, and so a port.
+    `receive` grants; `due` and `change` begin changes, so that the caller may wait for requests
+    that are about to arrive and need not spend a switching time of their own.
 
     The paper waits for the group alone. Several groups share a stage's sub-mapping, and one of
     them may still be sending when another is ready: G2 needs the stage.
@@ -114,13 +164,33 @@ class Controller:
             case Programmed():
                 return self._programmed(message)
             case NotProgrammed():
-                status = self.rails[message.rail]
-                current = message.version == status.version and message.attempt == status.attempt
-                return self._unanswered(message.rail, message.reason) if current else (self, ())
+                change = self.rails[message.rail].changing(message.version)
+                if change is None or change.attempt != message.attempt:
+                    return self, ()
+                return self._unanswered(message.rail, change, message.reason)
 
-    def timeout(self, rail: int) -> tuple["Controller", Sent]:
-        """No acknowledgement has come from `rail`, or not all that is held on it is given back."""
-        return self._unanswered(rail, "no acknowledgement in time")
+    def timeout(self, rail: int, version: int | None = None) -> tuple["Controller", Sent]:
+        """A change is not acknowledged; without `version`, not all held on it is given back."""
+        if version is None:
+            return self._impatient(rail)
+        change = self.rails[rail].changing(version)
+        if change is None:
+            return self, ()
+        return self._unanswered(rail, change, "no acknowledgement in time")
+
+    def due(self) -> list[int]:
+        """The rails that have a change to begin."""
+        return [rail for rail in range(len(self.rails)) if self._next(rail) is not None]
+
+    def change(self, rail: int) -> tuple["Controller", Sent]:
+        """Begin the change that is due on a rail, if any: one for all stages that are ready."""
+        change = self._next(rail)
+        if change is None:
+            return self, ()
+        status = self.rails[rail]
+        begun = replace(status, changes=(*status.changes, change), version=change.version)
+        controller = self._with(rail, begun)
+        return controller, (controller._program(rail, change),)
 
     def _asked(self, request: TopoWrite) -> tuple["Controller", Sent]:
         rank = request.rank
@@ -131,7 +201,7 @@ class Controller:
                 asks=remaining | {request},
                 turns=_put(self.turns, rank, request.turn),
                 holding=_put(self.holding, rank, 0),
-            )._advance()
+            )._serve()
         if self.holding[rank] == request.turn:  # the grant was lost on its way
             return self, (self._grant(request),)
         if self.turns[rank] == request.turn and self._is_dead(rank):
@@ -142,42 +212,48 @@ class Controller:
         rank, answer = release.rank, Released(release.rank, release.turn)
         if self.holding[rank] != release.turn:
             return self, (answer,)
-        controller, sent = replace(self, holding=_put(self.holding, rank, 0))._advance()
+        controller, sent = replace(self, holding=_put(self.holding, rank, 0))._serve()
         return controller, (answer, *sent)
 
     def _programmed(self, message: Programmed) -> tuple["Controller", Sent]:
         status = self.rails[message.rail]
-        if status.state != "changing" or message.version != status.version:
+        change = status.changing(message.version)
+        if change is None:
             return self, ()
-        assert status.target is not None
-        settled = replace(status, topology=status.target, state="settled", target=None)
-        return self._with(message.rail, settled)._advance()
+        reached = replace(
+            status, topology=_reached(status.topology, change), changes=status.without(change)
+        )
+        return self._with(message.rail, reached)._serve()
 
-    def _unanswered(self, rail: int, reason: str) -> tuple["Controller", Sent]:
+    def _unanswered(self, rail: int, change: Change, reason: str) -> tuple["Controller", Sent]:
         status = self.rails[rail]
-        if self.falls_back(rail):
-            return self._impatient(rail)
-        if status.state != "changing":
-            return self, ()
-        if status.attempt <= self.retries:
-            again = replace(status, attempt=status.attempt + 1, reason=reason)
-            return self._with(rail, again), (self._program(rail, again),)
-        if isinstance(status.target, GiantRing):
+        if change.attempt <= self.retries:
+            again = replace(change, attempt=change.attempt + 1, reason=reason)
+            retried = replace(status, changes=(*status.without(change), again))
+            return self._with(rail, retried), (self._program(rail, again),)
+        if change.is_ring:
             return self._without(rail, reason)
-        fallen = replace(status, state="falling back", target=None, attempt=0, reason=reason)
-        return self._with(rail, fallen)._advance()
+        left = status.without(change)
+        return (
+            self._with(
+                rail, replace(status, state="falling back", changes=left, overdue=0, reason=reason)
+            ),
+            (),
+        )
 
     def _impatient(self, rail: int) -> tuple["Controller", Sent]:
         """Somebody does not give back what it holds: maybe it waits for one that waits here."""
         status = self.rails[rail]
-        if status.attempt <= self.retries:
-            return self._with(rail, replace(status, attempt=status.attempt + 1)), ()
+        if not self.falls_back(rail) or status.changes:
+            return self, ()
+        if status.overdue <= self.retries:
+            return self._with(rail, replace(status, overdue=status.overdue + 1)), ()
         holders = ", ".join(str(rank) for rank in self._carried(rail) if self.holding[rank])
         return self._without(rail, f"rank {holders} would not let go for the giant ring")
 
     def _without(self, rail: int, reason: str) -> tuple["Controller", Sent]:
         """Give a rail up; the next one that lives carries its traffic."""
-        dead = replace(self.rails[rail], state="dead", target=None, reason=reason)
+        dead = replace(self.rails[rail], state="dead", changes=(), reason=reason)
         controller = self._with(rail, dead)
         count = len(self.rails)
         order = [(rail + step) % count for step in range(1, count)]
@@ -185,12 +261,12 @@ class Controller:
         if alive:
             moved = tuple(alive[0] if carrying == rail else carrying for carrying in self.carrier)
             controller = replace(controller, carrier=moved)
-        return controller._advance()
+        return controller._serve()
 
     # ------------------------------------------------------------------------- decisions
 
-    def _advance(self) -> tuple["Controller", Sent]:
-        """Grant what can be granted, and change or fall back where that is due."""
+    def _serve(self) -> tuple["Controller", Sent]:
+        """Grant what can be granted, and refuse what no rail carries any more."""
         lost = [ask for ask in sorted(self.asks, key=_by_rank) if self._is_dead(ask.rank)]
         controller = replace(self, asks=self.asks - set(lost)) if lost else self
         sent: list[Message] = [self._fail(ask) for ask in lost]
@@ -198,14 +274,6 @@ class Controller:
             if controller._is_served(barrier):
                 controller = controller._granted(barrier)
                 sent += [controller._grant(ask) for ask in barrier.asked]
-        for rail, status in enumerate(controller.rails):
-            target = controller._next(rail)
-            if target is not None:
-                state = replace(
-                    status, state="changing", target=target, version=status.version + 1, attempt=1
-                )
-                controller = controller._with(rail, state)
-                sent.append(controller._program(rail, state))
         return controller, tuple(sent)
 
     def ready(self) -> list[Barrier]:
@@ -229,31 +297,33 @@ class Controller:
         status = self.rails[rail]
         if isinstance(status.topology, GiantRing):
             return True
-        if self.falls_back(rail) or isinstance(status.target, GiantRing):
+        if self.falls_back(rail) or status.is_ring:
             return False
         wanted = self._wanted(barrier)
         if any(status.topology[stage] != digit for stage, digit in wanted.items()):
             return False
-        return status.target is None or wanted.keys().isdisjoint(
-            status.topology.changed(status.target)
-        )
+        return all(change.stages.isdisjoint(wanted) for change in status.changes)
 
-    def _next(self, rail: int) -> Topology | None:
-        """The topology that a rail should change to now, if any."""
+    def _next(self, rail: int) -> Change | None:
+        """The change that a rail should begin now, if any."""
         status = self.rails[rail]
         if self.falls_back(rail):
             idle = not any(self.holding[rank] for rank in self._carried(rail))
-            return GIANT_RING if idle else None
-        if status.state != "settled" or isinstance(status.topology, GiantRing):
+            return Change(status.version + 1, 1) if idle and not status.changes else None
+        if status.state == "dead" or status.is_ring:
             return None
+        assert not isinstance(status.topology, GiantRing)
         # One change for all that are ready: a switch moves many ports in the time of one.
         target = status.topology
         for barrier in self.ready():
             if self.carrier[barrier.asked[0].rank] == rail:
                 merged = target.with_stages(self._wanted(barrier))
-                if merged != target and self._may_change(rail, status.topology, merged):
+                changed = status.topology.changed(merged)
+                if not status.touches(changed) and self._may_change(rail, status.topology, merged):
                     target = merged
-        return target if target != status.topology else None
+        changed = status.topology.changed(target)
+        digits = frozenset((stage, target[stage]) for stage in changed)
+        return Change(status.version + 1, 1, digits) if digits else None
 
     def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         """Whether all ranks of the changed stages want it (O1), and none uses what goes (G2)."""
@@ -274,9 +344,10 @@ class Controller:
     def falls_back(self, rail: int) -> bool:
         """Whether the rail is to become a giant ring as soon as nobody holds anything."""
         status = self.rails[rail]
-        if status.state != "settled" or isinstance(status.topology, GiantRing):
-            return status.state == "falling back"
-        return any(self.job.rail_of[rank] != rail for rank in self._carried(rail))
+        if status.state == "dead" or status.is_ring:
+            return False
+        foreign = any(self.job.rail_of[rank] != rail for rank in self._carried(rail))
+        return status.state == "falling back" or foreign
 
     def _is_dead(self, rank: int) -> bool:
         return self.rails[self.carrier[rank]].state == "dead"
@@ -293,9 +364,10 @@ class Controller:
         rail = self.carrier[ask.rank]
         return Granted(ask.rank, ask.turn, rail, self.rails[rail].topology)
 
-    def _program(self, rail: int, status: RailStatus) -> Program:
-        assert status.target is not None
-        return Program(rail, self.job.name, status.version, status.attempt, status.target)
+    def _program(self, rail: int, change: Change) -> Program:
+        topology = _reached(self.rails[rail].topology, change)
+        stages = change.stages or frozenset(range(self.job.stages))
+        return Program(rail, self.job.name, change.version, change.attempt, topology, stages)
 
     def _fail(self, ask: TopoWrite) -> Failed:
         reason = self.rails[self.carrier[ask.rank]].reason
@@ -303,6 +375,13 @@ class Controller:
 
     def _with(self, rail: int, status: RailStatus) -> "Controller":
         return replace(self, rails=_put(self.rails, rail, status))
+
+
+def _reached(topology: Topology, change: Change) -> Topology:
+    """The topology once `change` is made."""
+    if change.is_ring or isinstance(topology, GiantRing):
+        return GIANT_RING
+    return topology.with_stages(dict(change.digits))
 
 
 def _put(values: Sequence[T], index: int, value: T) -> tuple[T, ...]:

@@ -66,18 +66,23 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The controller wants `topology` on a rail; `attempt` counts from 1 for each `version`."""
+    """The controller wants the `stages` of a rail to be as in `topology`, and no others moved.
+
+    `attempt` counts from 1 for each `version`. Changes of different stages may be under way
+    together, and the digits of those in `topology` do not count.
+    """
 
     rail: int
     job: str
     version: int
     attempt: int
     topology: Topology
+    stages: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Programmed:
-    """The rail's switch is in the topology of `version`."""
+    """The rail's switch has made the change `version`."""
 
     rail: int
     job: str

@@ -49,6 +49,11 @@ class TopologyId:
             raise OpusError(f"topologies {self} and {target} are of different jobs")
         return frozenset(stage for stage in range(len(self)) if self[stage] != target[stage])
 
+    def beside(self, stages: frozenset[int]) -> frozenset[int]:
+        """These stages and their neighbours."""
+        count = len(self)
+        return frozenset((stage + step) % count for stage in stages for step in (-1, 0, 1))
+
     def rewired(self, target: "TopologyId") -> frozenset[int]:
         """The stages whose sub-mappings change on the way to `target`.
 

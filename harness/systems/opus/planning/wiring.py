@@ -81,6 +81,19 @@ class Wiring:
             for circuit in circuits
         )
 
+    def touching(self, stages: frozenset[int]) -> frozenset[Circuit]:
+        """All cross-connects with an end in one of `stages`, of any topology.
+
+        The giant ring's are among them where all stages are asked for.
+        """
+        circuits = frozenset(
+            circuit
+            for name, some in self.of_group.items()
+            if any(self.job.stage_of[rank] in stages for rank in self.job.groups[name].ranks)
+            for circuit in some
+        )
+        return circuits | self.giant_ring if len(stages) == self.job.stages else circuits
+
     def _wanted(self, group: Group, topology: Topology) -> bool:
         assert not isinstance(topology, GiantRing)
         return all(topology[self.job.stage_of[rank]] == group.dimension for rank in group.ranks)

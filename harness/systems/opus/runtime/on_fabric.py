@@ -1,5 +1,7 @@
 """Photonic rails on a testbed's switches: where ranks are attached, and what rewires them."""
 
+from collections.abc import Sequence
+
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
@@ -42,14 +44,17 @@ class FabricRails:
         self._fabric.apply(Plan(f"topology {topology}", circuits))
         self._circuits = circuits
 
-    def apply(self, rewire: Rewire) -> None:
-        """Rewire one rail, and read back that it is; raises as `Fabric.apply` does.
+    def apply(self, rewires: Sequence[Rewire]) -> None:
+        """Rewire rails of one switch, and read back that it is; raises as `Fabric.apply` does.
 
-        The other rails of its switch are left as they are. One thread at a time for each switch.
+        Its other circuits are left as they are. One thread at a time for each switch.
         """
-        switch = self.switches[rewire.rail]
-        wanted = (self._circuits[switch] - rewire.remove) | rewire.add
-        self._fabric.apply(Plan(f"rail {rewire.rail} v{rewire.version}", {switch: wanted}))
+        (switch,) = {self.switches[rewire.rail] for rewire in rewires}
+        wanted = self._circuits[switch]
+        for rewire in rewires:
+            wanted = (wanted - rewire.remove) | rewire.add
+        name = ", ".join(f"rail {rewire.rail} v{rewire.version}" for rewire in rewires)
+        self._fabric.apply(Plan(name, {switch: wanted}))
         self._circuits[switch] = wanted
 
     def cabled_ports(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:

@@ -37,8 +37,14 @@ from lightrig.testbeds import LightrigError
 FALLBACK_TIMEOUT = 10_000_000_000
 """Timeout of grants while a rail waits to fall back, in ns."""
 
-Applier = Callable[[Rewire], None]
-"""Brings a rail's switch to what `Rewire` wants and reads it back; raises `LightrigError`."""
+GATHERING = 1_000_000
+"""Time for which a change waits for stages that are about to be ready for it too, in ns."""
+
+Applier = Callable[[Sequence[Rewire]], None]
+"""Brings one switch to what all of `Rewire` want, in one command, and reads it back.
+
+No two of them have a port in common. Raises `LightrigError`, where none counts as made.
+"""
 
 
 class RailsLostError(LightrigError):
@@ -86,10 +92,12 @@ class Rails:
     """A job's control plane on a clock: ranks call `before` and `after` around each operation.
 
     What the programs tell each other is delivered at once, within this process: the time that
-    passes is the switches' own. Each switch is told by a thread of its own, which `run` starts
-    beside the ranks, so that rails of one switch take turns. An error of a switch is the negative
-    acknowledgement that makes the controller try again, fall back to the giant ring, or give the
-    rail up.
+    passes is the switches' own, and `gathering` for stages that leave a phase nearly together.
+    What is wanted of a switch when it is free goes there in one command, whichever rail it is
+    for; a change that touches a port of one under way waits for that. An error of a switch is the
+    negative acknowledgement that makes the controller try again, fall back to the giant ring, or
+    give the rail up. A change that is tried again has a command of its own, so that a port which
+    fails does not fail the rails beside it.
 
     Args:
         clock: the bench's.
@@ -99,6 +107,9 @@ class Rails:
         apply: does what the orchestrators want of the switches.
         switches: the name of each rail's switch, for the journal.
         controller: one that has heard nothing yet, whose topologies the switches are in.
+        gathering: how long a change waits for further stages, in ns.
+        commands: commands that a switch carries out at a time; one that is read back as a whole
+            after each takes no second.
     """
 
     def __init__(
@@ -110,6 +121,9 @@ class Rails:
         apply: Applier,
         switches: Sequence[str],
         controller: Controller | None = None,
+        *,
+        gathering: int = GATHERING,
+        commands: int = 1,
     ) -> None:
         self.clock, self.job = clock, job
         self.journal = Journal()
@@ -120,12 +134,16 @@ class Rails:
             for rail, wiring in enumerate(wirings)
         ]
         self._apply, self._switches = apply, switches
+        self._gathering, self._commands = gathering, commands
         # A rank that hears of its grant may begin at once, while others are being told.
         self._lock = threading.RLock()
         self._announced: dict[int, Callable[[], None]] = {}
         self._came: dict[int, int] = {}
-        self._todo: dict[str, deque[Rewire]] = {switch: deque() for switch in switches}
-        self._called: dict[str, Event] = {}
+        names = dict.fromkeys(switches)
+        self._todo: dict[str, deque[Rewire]] = {switch: deque() for switch in names}
+        self._doing: dict[str, list[Rewire]] = {switch: [] for switch in names}
+        self._called: dict[str, list[Event]] = {switch: [] for switch in names}
+        self._gathered: dict[int, int] = {}
         self._targets: dict[tuple[int, int], bool] = {}
         self._running = 0
         self._begun = clock.now()
@@ -139,7 +157,11 @@ class Rails:
         """Run the ranks side by side, and the switches beside them; raises what a rank raises."""
         self._running = len(ranks)
         tasks = [partial(self._rank, rank) for rank in ranks]
-        switches = [partial(self._switch, name) for name in self._todo]
+        switches = [
+            partial(self._switch, name, each)
+            for name in self._todo
+            for each in range(self._commands)
+        ]
         self.clock.parallel(*tasks, *switches)
 
     def before(self, rank: int, operation: Operation) -> Network:
@@ -229,19 +251,33 @@ class Rails:
                     self._shims[message.rank] = self._shims[message.rank].receive(message)
                     if self._settled(message.rank):
                         self._tell(message.rank)
+        self._gather()
+
+    def _gather(self) -> None:
+        """Note when the changes that are due will begin."""
+        due = self._controller.due()
+        for rail in self._gathered.keys() - set(due):
+            del self._gathered[rail]
+        for rail in due:
+            if rail not in self._gathered:
+                self._gathered[rail] = self.clock.now() + self._gathering
+                self._call(self._switches[rail])
 
     def _tell_incidents(self, before: Controller) -> None:
         now = self.clock.now()
         for rail, (old, new) in enumerate(zip(before.rails, self._controller.rails, strict=True)):
-            more = (new.version, new.attempt) > (old.version, old.attempt)
-            if new.target is not None and new.attempt > 1 and more:
-                self._incident(rail, f"attempt {new.attempt} at version {new.version}", new.reason)
-            left = new.version > old.version or new.state in {"falling back", "dead"}
-            if old.target is not None and new.topology != old.target and left:
-                self._note(GivenUp(now, self._switches[rail], f"rail {rail} v{old.version}"))
+            for change in new.changes:
+                if change.attempt > 1 and change not in old.changes:
+                    what = f"attempt {change.attempt} at version {change.version}"
+                    self._incident(rail, what, change.reason)
+            if new.topology == old.topology:
+                for change in old.changes:
+                    if new.changing(change.version) is None:
+                        name = f"rail {rail} v{change.version}"
+                        self._note(GivenUp(now, self._switches[rail], name))
             if self._controller.falls_back(rail):
-                self._call(self._switches[rail])  # from now on somebody's patience is limited
-            if isinstance(new.target, GiantRing) and not isinstance(old.target, GiantRing):
+                self._call(self._switches[rail])  # from now on grants are overdue at some time
+            if new.is_ring and not old.is_ring:
                 self._incident(rail, "giant ring wanted", new.reason)
             if isinstance(new.topology, GiantRing) and not isinstance(old.topology, GiantRing):
                 self._incident(rail, "giant ring reached", new.reason)
@@ -267,25 +303,62 @@ class Rails:
                     self._call(switch)
 
     def _call(self, switch: str) -> None:
-        if switch in self._called:
-            self._called[switch].set()
+        for called in self._called[switch]:
+            called.set()
 
-    def _switch(self, switch: str) -> None:
-        """Do what the orchestrators want of a switch, until no rank is left to want more."""
+    def _switch(self, switch: str, number: int) -> None:
+        """Do what is wanted of a switch, until no rank is left to want more.
+
+        Only the first of a switch's threads ends the wait for grants.
+        """
         while True:
             with self._lock:
-                if self._todo[switch]:
-                    rewire: Rewire | None = self._todo[switch].popleft()
-                elif self._running:
-                    rewire = None
-                    called = self._called[switch] = self.clock.event()
-                    timeout = FALLBACK_TIMEOUT if self._falling_back(switch) else None
-                else:
+                timeout = self._begin_changes(switch)
+                if timeout is None and number == 0 and self._falling_back(switch):
+                    timeout = FALLBACK_TIMEOUT
+                rewires = self._take(switch)
+                if not rewires and not self._running and not self._todo[switch]:
                     return
-            if rewire is not None:
-                self._do(rewire)
-            elif not called.wait(timeout):
+                if not rewires:
+                    called = self.clock.event()
+                    self._called[switch].append(called)
+            if rewires:
+                self._do(switch, rewires)
+                continue
+            happened = called.wait(timeout)
+            with self._lock:
+                self._called[switch].remove(called)
+            if not happened and timeout == FALLBACK_TIMEOUT:
                 self._time_out(switch)
+
+    def _begin_changes(self, switch: str) -> int | None:
+        """Begin what has been gathered; return the time until there is more to begin."""
+        now = self.clock.now()
+        for rail, at in list(self._gathered.items()):
+            if self._switches[rail] == switch and at <= now:
+                del self._gathered[rail]
+                before = self._controller
+                self._controller, sent = before.change(rail)
+                self._tell_incidents(before)
+                self._deliver(sent)
+        ends = [at for rail, at in self._gathered.items() if self._switches[rail] == switch]
+        return max(0, min(ends) - now) if ends else None
+
+    def _take(self, switch: str) -> list[Rewire]:
+        """Take what can be one command: nothing that touches a port of what comes before."""
+        touched = {port for rewire in self._doing[switch] for port in _ports(rewire)}
+        taken: list[Rewire] = []
+        for rewire in self._todo[switch]:
+            alone = rewire.attempt > 1
+            if touched.isdisjoint(_ports(rewire)) and not (taken and alone):
+                taken.append(rewire)
+                if alone:
+                    break
+            touched |= _ports(rewire)
+        for rewire in taken:
+            self._todo[switch].remove(rewire)
+        self._doing[switch] += taken
+        return taken
 
     def _falling_back(self, switch: str) -> list[int]:
         rails = [rail for rail, name in enumerate(self._switches) if name == switch]
@@ -299,21 +372,37 @@ class Rails:
                 self._tell_incidents(before)
                 self._deliver(sent)
 
-    def _do(self, rewire: Rewire) -> None:
-        about = (rewire.rail, rewire.job, rewire.version, rewire.attempt)
-        switch, change = self._switches[rewire.rail], f"rail {rewire.rail} v{rewire.version}"
+    def _do(self, switch: str, rewires: Sequence[Rewire]) -> None:
         with self._lock:
-            fallback = self._targets[rewire.rail, rewire.version]
-            again = rewire.attempt > 1
             now = self.clock.now()
-            self._note(Rewiring(now, switch, change, rewire.remove, rewire.add, again, fallback))
+            for rewire in rewires:
+                fallback = self._targets[rewire.rail, rewire.version]
+                again = rewire.attempt > 1
+                self._note(
+                    Rewiring(now, switch, _name(rewire), rewire.remove, rewire.add, again, fallback)
+                )
+        failed = ""
         try:
-            self._apply(rewire)
+            self._apply(rewires)
         except LightrigError as error:
-            answer: Message = NotRewired(*about, str(error).partition("\n")[0])
-        else:
-            answer = Rewired(*about)
+            failed = str(error).partition("\n")[0]
         with self._lock:
-            if isinstance(answer, Rewired):
-                self._note(Confirmed(self.clock.now(), switch, change))
-            self._deliver([answer])
+            for rewire in rewires:
+                self._doing[switch].remove(rewire)
+                if not failed:
+                    self._note(Confirmed(self.clock.now(), switch, _name(rewire)))
+            for rewire in rewires:
+                about = (rewire.rail, rewire.job, rewire.version, rewire.attempt)
+                self._deliver([NotRewired(*about, failed) if failed else Rewired(*about)])
+            self._call(switch)
+
+
+def _name(rewire: Rewire) -> str:
+    return f"rail {rewire.rail} v{rewire.version}"
+
+
+def _ports(rewire: Rewire) -> frozenset[tuple[str, int]]:
+    circuits = rewire.remove | rewire.add
+    return frozenset(("ingress", circuit.ingress) for circuit in circuits) | frozenset(
+        ("egress", circuit.egress) for circuit in circuits
+    )

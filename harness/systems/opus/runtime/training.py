@@ -124,13 +124,13 @@ class TrainingJob:
         self._move(plan)
         self._overlay.route(self.fabric.links(plan))
 
-        def apply(_: Rewire) -> None:
+        def apply(_: Sequence[Rewire]) -> None:
             self.fabric.bench.clock.sleep(switching)
 
         def take(topology: Topology) -> Mapping[str, frozenset[Circuit]]:
             return self._plan(topology).circuits
 
-        return self._control(script, tables, mode, apply, take)
+        return self._control(script, tables, mode, apply, take, commands=self.job.stages)
 
     def _control(
         self,
@@ -140,6 +140,7 @@ class TrainingJob:
         apply: Applier,
         take: Callable[[Topology], Mapping[str, frozenset[Circuit]]],
         retries: int = 2,
+        commands: int = 1,
     ) -> Trained:
         first = tables[0].at(0)
         assert first is not None
@@ -155,6 +156,7 @@ class TrainingJob:
             apply,
             self.on_fabric.switches,
             Controller.of(self.job, begun, retries),
+            commands=commands,
         )
         audience = _ControlledRanks(rails, self._ranks, partial(take, begun))
         trained = self._run(script, audience, "gated", audience)
@@ -254,14 +256,17 @@ class TrainingJob:
         self._overlay.follow(self._hops_by_server())
         return self.on_fabric.circuits()
 
-    def _apply(self, rewire: Rewire) -> None:
+    def _apply(self, rewires: Sequence[Rewire]) -> None:
         clock = self.fabric.bench.clock
         began = clock.now()
-        self.on_fabric.apply(rewire)
-        switch = self.on_fabric.switches[rewire.rail]
-        if self.on_fabric.wirings[rewire.rail].giant_ring <= self.on_fabric.circuits()[switch]:
-            self._overlay.route(self.fabric.links(self._plan(GIANT_RING)))
-        self._await_links(Plan("made", {switch: rewire.add}), began)
+        self.on_fabric.apply(rewires)
+        made: frozenset[Circuit] = frozenset()
+        for rewire in rewires:
+            switch = self.on_fabric.switches[rewire.rail]
+            made |= rewire.add
+            if self.on_fabric.wirings[rewire.rail].giant_ring <= self.on_fabric.circuits()[switch]:
+                self._overlay.route(self.fabric.links(self._plan(GIANT_RING)))
+        self._await_links(Plan("made", {switch: made}), began)
 
     def _move(self, plan: Plan) -> None:
         began = self.fabric.bench.clock.now()
