@@ -1,10 +1,11 @@
 """Ends of a run that are not its tests' ends, and what must be taken down at any end."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 
@@ -19,15 +20,49 @@ LAB_ERROR = 3
 """Exit status when hardware was asked for and did not answer, or nothing can be recorded."""
 
 
+_ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored."""
-    ends = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in ends}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
     try:
         yield
     finally:
         for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+class EndShield:
+    """Ignores SIGINT, SIGTERM and SIGHUP from the end of a run on, until the process exits.
+
+    A terminated run is often signalled again and again. A signal that came after the switches
+    were restored would end the process by itself, and its exit status would not be the run's.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Any] = {}
+
+    def begin(self) -> None:
+        """Ignore the signals from now on; no effect the second time."""
+        while True:
+            try:
+                for number in _ENDING:
+                    handler = signal.signal(number, signal.SIG_IGN)
+                    self._handlers.setdefault(number, handler)
+            except KeyboardInterrupt:  # a repeated signal that came just before
+                continue
+            return
+
+    def end(self) -> None:
+        """Restore the handlers for a program that goes on after `pytest.main` has returned."""
+        frame = sys._getframe()  # noqa: SLF001 - the one way to know who has called pytest
+        while frame.f_back is not None:
+            frame = frame.f_back
+            if frame.f_code is pytest.console_main.__code__:
+                return
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
 

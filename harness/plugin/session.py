@@ -4,7 +4,7 @@ import gc
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import FrameType
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.collection import DESELECTED
-from lightrig.harness.plugin.ending import uninterrupted
+from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.events import Events
 from lightrig.harness.plugin.junit import add_outcomes
 from lightrig.harness.plugin.keys import BENCHES, ENDED, FILES, RUN, TESTBEDS, UNRECORDED
@@ -33,6 +33,7 @@ EVENTS = pytest.StashKey[Events | None]()
 OUTCOMES = pytest.StashKey[Outcomes]()
 FINISHED = pytest.StashKey[bool]()
 """Present once the session is being finished, which closes the journal."""
+SHIELD = pytest.StashKey[EndShield]()
 SHOWN = pytest.StashKey[bool]()
 """Whether the terminal shows already where the results are."""
 
@@ -52,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
     config.stash[BENCHES] = {}
+    config.stash[SHIELD] = EndShield()
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -94,6 +96,17 @@ def _terminated(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt(f"terminated by {signal.Signals(number).name}")
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Shield the end of an interrupted run; pytest itself would take further signals first."""
+    try:
+        return (yield)
+    except KeyboardInterrupt:
+        if (shield := session.config.stash.get(SHIELD, None)) is not None:
+            shield.begin()
+        raise
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Store what conftests have declared, and keep what is loaded out of garbage collections.
@@ -114,6 +127,7 @@ class _Ends:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Store why the user or the lab ended the run."""
+        self._config.stash[SHIELD].begin()
         error = excinfo.value
         if isinstance(error, pytest.exit.Exception):
             self._ended(error.msg)
@@ -140,24 +154,24 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     run = session.config.stash.get(RUN, None)
     if not isinstance(run, ObservedRun):
         return (yield)
+    session.config.stash[SHIELD].begin()
     session.config.stash[FINISHED] = True
     _fail_inconclusive(session)
-    with uninterrupted():
-        try:
-            run.close(_summary(session, run))
-        except RecordError as error:
-            if UNRECORDED not in session.config.stash:
-                print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        except Exception as error:  # whatever it is, the switches come next
-            print(f"lightrig: the record is incomplete: {error!r}", file=sys.stderr)
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        try:
-            return (yield)
-        finally:
-            if run.failures_to_restore:
-                session.exitstatus = NOT_AS_FOUND
-            _leave(session.config, run, int(session.exitstatus))
+    try:
+        run.close(_summary(session, run))
+    except RecordError as error:
+        if UNRECORDED not in session.config.stash:
+            print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    except Exception as error:  # whatever it is, the switches come next
+        print(f"lightrig: the record is incomplete: {error!r}", file=sys.stderr)
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    try:
+        return (yield)
+    finally:
+        if run.failures_to_restore:
+            session.exitstatus = NOT_AS_FOUND
+        _leave(session.config, run, int(session.exitstatus))
 
 
 def _fail_inconclusive(session: pytest.Session) -> None:
@@ -212,6 +226,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         except RecordError as error:
             print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
     _show(config, config.pluginmanager.getplugin("terminalreporter"))
+    if (shield := config.stash.get(SHIELD, None)) is not None:
+        shield.end()
 
 
 def _show(config: pytest.Config, reporter: Any) -> None:
