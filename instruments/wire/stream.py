@@ -52,6 +52,9 @@ class Stream(Protocol):
 _WRITE_TIMEOUT = 5.0
 """Seconds after which writing to a blocked serial line fails."""
 
+_LINE_BUFFER = 1 << 12
+"""Size of the kernel's buffer of a line, in bytes: no read returns more."""
+
 OpenStream: TypeAlias = Callable[[], Stream]
 """Function that opens a stream or raises `UnreachableError`."""
 
@@ -113,20 +116,24 @@ class _SerialLine:
     def __init__(self, line: serial.Serial) -> None:
         self.fileno = line.fileno
         self.close = line.close
+        self._descriptor = line.fileno()
         self._writable = select.poll()
-        self._writable.register(line.fileno(), select.POLLOUT)
+        self._writable.register(self._descriptor, select.POLLOUT)
 
     def read(self) -> bytes:
-        return os.read(self.fileno(), 1 << 16)
+        return os.read(self._descriptor, _LINE_BUFFER)
 
     def write(self, data: bytes) -> None:
         # Not by pyserial, whose select() knows no file descriptor above 1023: a line takes five
         # of them, so that a fabric of some 200 lines could not be written to.
         while True:
-            with contextlib.suppress(BlockingIOError):  # pyserial opens lines non-blocking
-                data = data[os.write(self.fileno(), data) :]
-            if not data:
+            try:
+                written = os.write(self._descriptor, data)
+            except BlockingIOError:  # pyserial opens lines non-blocking
+                written = 0
+            if written == len(data):
                 return
+            data = data[written:]
             if not self._writable.poll(_WRITE_TIMEOUT * 1000):
                 raise TimeoutError(errno.ETIMEDOUT, f"took nothing within {_WRITE_TIMEOUT} s")
 
