@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
     from lightrig.harness.measure.bit_errors import BitErrors
     from lightrig.harness.measure.collectives import Sweep
-    from lightrig.harness.measure.insertion_loss import Fault
+    from lightrig.harness.measure.insertion_loss import Fault, PathLosses
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.loss_windows import LossWindow
     from lightrig.harness.measure.rdma_recovery import RdmaRecovery
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.recovery import Recovery
     from lightrig.harness.measure.stages import Reconfiguration
+    from lightrig.testbeds import Plan
 
 
 @pytest.fixture
@@ -97,6 +98,14 @@ def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], l
     from lightrig.harness.measure.insertion_loss import measure_insertion_loss
 
     return partial(measure_insertion_loss, fabric, measure)
+
+
+@pytest.fixture
+def measure_path_losses(fabric: Fabric, measure: Recording) -> Callable[[Plan], PathLosses]:
+    """`measure_path_losses(plan)`: loss from transceiver to transceiver, through all switches."""
+    from lightrig.harness.measure.insertion_loss import measure_path_losses
+
+    return partial(measure_path_losses, fabric, measure)
 
 
 @pytest.fixture

@@ -160,6 +160,14 @@ DECLARED: tuple[Quantity, ...] = (
         baseline=Rule(test="interval", minimum=5, direction="up"),
     ),
     Quantity(
+        name="path_loss",
+        unit="dB",
+        meaning="optical power lost from transceiver to transceiver, through all switches",
+        better="lower",
+        section=INSERTION_LOSS,
+        baseline=Rule(test="interval", minimum=5, direction="up"),
+    ),
+    Quantity(
         name="loss.remade",
         unit="dB",
         meaning="loss of one making of a circuit, less the mean of its makings",
@@ -448,6 +456,7 @@ DECLARED: tuple[Quantity, ...] = (
     ),
     _closure("closure.bit_errors", "share of the counts that agree with the true error ratio"),
     _closure("loss.closure", "share of the losses whose interval contains the true one"),
+    _closure("loss.path_closure", "share of the path losses whose interval contains the true one"),
     Quantity(
         name="harness.carrier_stamp",
         unit="ns",

@@ -42,6 +42,16 @@ def test_switching_time(measure, measure_path_changes, power_meter, samples, par
     measure.judge("path_change")
 
 
+@pytest.mark.of_testbed("acos")
+def test_loss_from_transceiver_to_transceiver(fabric, measure, measure_path_losses):
+    """Every circuit of every plan, through all its switches; each is lit (§2.1, §3)."""
+    for plan in fabric.plans.values():
+        found = measure_path_losses(plan)
+        assert not found.dark, f"no light: {', '.join(map(str, found.dark))}"
+        assert len(found.losses) == len(fabric.testbed.nic_ports)
+    measure.judge("path_loss")
+
+
 @pytest.mark.of_testbed("acos-rings")
 def test_servers_select_the_ring_of_each_collective(acos_rings, measure, samples):
     """All-reduces on two rings without a common link, in turn; no barrier, no controller (§4.4)."""

@@ -6,6 +6,7 @@ faults = find_faults(losses, bench.testbed)
 """
 
 from lightrig.harness.measure.insertion_loss.chains import Chain, NothingToMeasureError, chains
+from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses, measure_path_losses
 from lightrig.harness.measure.insertion_loss.faults import Fault, find_faults, misread
 from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
 from lightrig.harness.measure.insertion_loss.monitor_references import (
@@ -26,10 +27,12 @@ __all__ = [
     "Loss",
     "Losses",
     "NothingToMeasureError",
+    "PathLosses",
     "chains",
     "find_faults",
     "measure_insertion_loss",
     "measure_losses",
+    "measure_path_losses",
     "misread",
     "references_of",
     "simulated_references",

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from lightrig.harness.bench import Bench
-from lightrig.harness.measure.insertion_loss.observers import Channels, Modules, Monitors, Observer
+from lightrig.harness.measure.insertion_loss.observers import (
+    Channels,
+    Modules,
+    Monitors,
+    Observer,
+    has_module,
+)
 from lightrig.harness.statistics.uncertainty import Component
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import (
@@ -191,8 +197,8 @@ class _Builder:
     # ------------------------------------------------------------------------ modules
 
     def _by_modules(self) -> Chain | None:
-        sends = {n: p for n, p in self._from.items() if p and self._has_module(p)}
-        receives = {n: p for n, p in self._to.items() if p and self._has_module(p)}
+        sends = {n: p for n, p in self._from.items() if p and has_module(self._bench, p)}
+        receives = {n: p for n, p in self._to.items() if p and has_module(self._bench, p)}
         if not sends or not receives:
             return None
         half = Component("module", MODULE_DB / math.sqrt(3))
@@ -213,14 +219,6 @@ class _Builder:
     def _kind(self, port: Port) -> str | None:
         spec = self._bench.testbed.instruments.get(port.owner)
         return spec.kind if spec else None
-
-    def _has_module(self, port: Port) -> bool:
-        server = self._bench.servers.get(port.owner)
-        if server is None or not hasattr(server, "nic"):
-            return False
-        if self._bench.testbed.servers[port.owner].is_namespace:
-            return False  # a namespace's port has no module that could be asked
-        return self._bench.testbed.transceiver_of(port) is not None
 
     def _fiber_db(self, egress: int) -> float:
         fiber = self._bench.testbed.cabling.fiber_from(Port(self._name, str(egress)))

@@ -124,6 +124,16 @@ class Modules:
         return found
 
 
+def has_module(bench: Bench, port: Port) -> bool:
+    """Whether `port` is a NIC port whose transceiver can be read."""
+    server = bench.servers.get(port.owner)
+    if server is None or not hasattr(server, "nic"):
+        return False
+    if bench.testbed.servers[port.owner].is_namespace:
+        return False  # a namespace's port has no transceiver
+    return bench.testbed.transceiver_of(port) is not None
+
+
 def prepare_meter(
     meter: PowerMeter, channels: list[int], wavelength_nm: float
 ) -> Callable[[], None]:

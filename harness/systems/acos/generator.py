@@ -172,6 +172,7 @@ def _render(
         "",
         "limits:",
         *(_PARTS_LIMITS if bench else ()),
+        *([_PATH_LIMIT.format(budget_db)] if bench else ()),
         "  reconfiguration.acknowledged: {p95: 20 ms, confidence: 95 %}",
         "",
         "simulation:      # published: 8 ms for low-radix switches (§6); losses are guesses",
@@ -210,6 +211,10 @@ _PARTS_LIMITS = (
     "  path_change.end_to_end: {p95: 10 ms, confidence: 95 %}",
     "  insertion_loss: {max: 1 dB}",
 )
+
+
+# Transceivers at both ends read the loss to ± 4.8 dB: guarded, the limit would never be decided.
+_PATH_LIMIT = "  path_loss: {{max: {:g} dB, decision: simple}}"
 
 
 @dataclass(frozen=True)
