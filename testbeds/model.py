@@ -199,22 +199,42 @@ class SimulatedMonitor:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPorts:
-    """Contribution of ports to the loss of their circuits, in dB (1 sd).
+    """What makes the losses of circuits differ, in dB (1 sd unless stated).
 
     Once for each `ingress` and each `egress`; `repeatability` each time a circuit is made.
+    `polarization` is the difference between the best and the worst polarization, of which one is
+    drawn each time; `per_kelvin` and `per_nm` are slopes of each circuit, around 25 °C and 1550 nm.
     """
 
     ingress_db: float = 0.0
     egress_db: float = 0.0
     repeatability_db: float = 0.0
+    polarization_db: float = 0.0
+    per_kelvin_db: float = 0.0
+    per_nm_db: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedEdge:
+    """Light that comes or goes at an egress: durations in ns, 0 for a step.
+
+    `rise` and `fall` are between 10 % and 90 % of the level. After a rise the mirrors ring: the
+    loss swings between 0 and `ringing_db`, with a period and a time constant of decay.
+    """
+
+    rise_ns: int = 0
+    fall_ns: int = 0
+    ringing_db: float = 0.0
+    period_ns: int = 1_000_000
+    decay_ns: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSwitch:
     """Ground truth of a simulated switch; delays in ns, loss in dB.
 
-    From the command on the wire: `acknowledge` to the reply, `dark` until the light is gone,
-    `settle` until it is back.
+    From the command on the wire: `acknowledge` to the reply, `dark` until the light begins to go,
+    `settle` until it begins to come back; `edge` is the shape of both.
     """
 
     acknowledge: Distribution[int] = Distribution(40_000_000, 1_000_000, 350_000)
@@ -223,6 +243,7 @@ class SimulatedSwitch:
     loss: Distribution[float] = Distribution(1.2, 0.2)
     monitor: SimulatedMonitor = SimulatedMonitor()
     ports: SimulatedPorts = SimulatedPorts()
+    edge: SimulatedEdge = SimulatedEdge()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +264,33 @@ class SimulatedNic:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNetwork:
-    """The management network: `delay` one way between harness and server, in ns."""
+    """The management network, in ns.
+
+    `delay` is one way between harness and server; `write` the time before and again after the
+    moment at which a command of the harness leaves, in virtual time.
+    """
 
     delay: Distribution[int] = Distribution(120_000, 20_000)
+    write: Distribution[int] = Distribution(0)
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedClocks:
-    """The servers' clocks: `offset` against the harness, in ns; its mean may be negative."""
+    """The servers' clocks: `offset` against the harness, in ns; its mean may be negative.
+
+    `drift_ppm` is the standard deviation of their rates.
+    """
 
     offset: Distribution[int] = Distribution(0, 2_000_000)
+    drift_ppm: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedReceiver:
+    """Receivers of bit error testers: PAM4 or NRZ, and how often one error causes another."""
+
+    pam4: bool = False
+    propagation: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +312,8 @@ class SimulatedFault:
 class Simulation:
     """Ground truth, for the simulated world only; every optical switch is in `switches`.
 
-    `reference_db` is the standard deviation of each value that a person takes as a reference.
+    `reference_db` is the standard deviation of each value that a person takes as a reference,
+    `connectors` what a fiber loses beyond its stated loss, in dB.
     """
 
     switches: Mapping[str, SimulatedSwitch] = field(default_factory=dict)
@@ -283,6 +322,8 @@ class Simulation:
     clocks: SimulatedClocks = SimulatedClocks()
     faults: tuple[SimulatedFault, ...] = ()
     reference_db: float = 0.03
+    connectors: Distribution[float] = Distribution(0.0)
+    receiver: SimulatedReceiver = SimulatedReceiver()
 
 
 @dataclass(frozen=True, slots=True)

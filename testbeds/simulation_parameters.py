@@ -7,11 +7,13 @@ from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import (
     Distribution,
     SimulatedClocks,
+    SimulatedEdge,
     SimulatedFault,
     SimulatedMonitor,
     SimulatedNetwork,
     SimulatedNic,
     SimulatedPorts,
+    SimulatedReceiver,
     SimulatedSwitch,
     Simulation,
     Slow,
@@ -20,6 +22,7 @@ from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation_schema import (
     DelayPart,
+    EdgePart,
     OffsetPart,
     SimulatedClocksPart,
     SimulatedNetworkPart,
@@ -70,6 +73,16 @@ def read_simulation(document: Document, parts: Parts, findings: Findings) -> Sim
             for f in stated.faults
         ),
         stated.references.uncertainty if stated.references else Simulation().reference_db,
+        (
+            Distribution(float(stated.connectors.mean), float(stated.connectors.sd))
+            if stated.connectors
+            else Simulation().connectors
+        ),
+        (
+            SimulatedReceiver(stated.receiver.modulation == "PAM4", stated.receiver.propagation)
+            if stated.receiver
+            else SimulatedReceiver()
+        ),
     )
 
 
@@ -88,7 +101,25 @@ def _loss(stated: SpreadLossPart | None, default: Distribution[float]) -> Distri
 def _ports(stated: SpreadLossPart | None) -> SimulatedPorts:
     if stated is None:
         return SimulatedPorts()
-    return SimulatedPorts(stated.ingress or 0.0, stated.egress or 0.0, stated.repeatability or 0.0)
+    return SimulatedPorts(
+        stated.ingress or 0.0,
+        stated.egress or 0.0,
+        stated.repeatability or 0.0,
+        stated.polarization or 0.0,
+        stated.per_kelvin or 0.0,
+        stated.per_nm or 0.0,
+    )
+
+
+def _edge(stated: EdgePart | None) -> SimulatedEdge:
+    if stated is None:
+        return SimulatedEdge()
+    if stated.ringing is None:
+        return SimulatedEdge(stated.rise, stated.fall)
+    ringing = stated.ringing
+    return SimulatedEdge(
+        stated.rise, stated.fall, float(ringing.depth), ringing.period, ringing.decay
+    )
 
 
 def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
@@ -109,6 +140,7 @@ def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
         _loss(stated.loss, default.loss),
         monitor,
         _ports(stated.loss),
+        _edge(stated.edge),
     )
 
 
@@ -124,11 +156,17 @@ def _nic(stated: SimulatedNicPart) -> SimulatedNic:
 
 
 def _network(stated: SimulatedNetworkPart) -> SimulatedNetwork:
-    return SimulatedNetwork(_delay(stated.delay, SimulatedNetwork().delay))
+    default = SimulatedNetwork()
+    return SimulatedNetwork(
+        _delay(stated.delay, default.delay), _delay(stated.write, default.write)
+    )
 
 
 def _clocks(stated: SimulatedClocksPart) -> SimulatedClocks:
     offset: OffsetPart | None = stated.offset
-    if offset is None:
-        return SimulatedClocks()
-    return SimulatedClocks(Distribution(offset.mean or 0, offset.sd or 0))
+    return SimulatedClocks(
+        SimulatedClocks().offset
+        if offset is None
+        else Distribution(offset.mean or 0, offset.sd or 0),
+        stated.drift_ppm or 0.0,
+    )

@@ -45,6 +45,46 @@ class SpreadLossPart(Part):
     ingress: Decibels | None = Field(None, description="From ingress port to ingress port")
     egress: Decibels | None = Field(None, description="From egress port to egress port")
     repeatability: Decibels | None = Field(None, description="Each time a circuit is made anew")
+    polarization: Decibels | None = Field(
+        None,
+        description="Between best and worst polarization, of which one is drawn each time a "
+        "circuit is made (IEC 61300-3-2)",
+        examples=["0.1 dB"],
+    )
+    per_kelvin: Decibels | None = Field(
+        None,
+        description="Standard deviation of a circuit's slope around 25 °C; a guide to data sheets "
+        "(Opelink, Optical Switch Specifications) reckons with 0.005 dB",
+        examples=["0.005 dB"],
+    )
+    per_nm: Decibels | None = Field(
+        None,
+        description="Standard deviation of a circuit's slope around 1550 nm (IEC 61300-3-7)",
+        examples=["0.005 dB"],
+    )
+
+
+class RingingPart(Part):
+    """Swings of the loss after light has come; the values are chosen, not from a data sheet.
+
+    A mirror that passes its place loses light on either side of it, so power only dips.
+    """
+
+    depth: Decibels = Field("1.5 dB", validate_default=True, description="Loss of the first swing")
+    period: Duration = Field(
+        "1 ms", validate_default=True, description="From dip to dip: a resonance at 500 Hz"
+    )
+    decay: Duration = Field("1 ms", validate_default=True, description="Time constant of the depth")
+
+
+class EdgePart(Part):
+    """Shape of light that comes or goes; the times are chosen, a tenth of a switch's 10 ms."""
+
+    rise: Duration = Field(
+        "1 ms", validate_default=True, description="From 10 % to 90 % (IEC 61300-3-21)"
+    )
+    fall: Duration = Field("1 ms", validate_default=True, description="From 90 % to 10 %")
+    ringing: RingingPart | None = None
 
 
 class MonitorPart(Part):
@@ -68,6 +108,7 @@ class SimulatedSwitchPart(Part):
     settle: DelayPart | None = Field(None, description="From command to light back")
     loss: SpreadLossPart | None = None
     monitor: MonitorPart | None = None
+    edge: EdgePart | None = Field(None, description="Left out, light comes and goes in a step")
 
 
 class SimulatedNicPart(Part):
@@ -86,12 +127,50 @@ class SimulatedNetworkPart(Part):
     """The management network of the simulated world."""
 
     delay: DelayPart | None = Field(None, description="One way between harness and server")
+    write: DelayPart | None = Field(
+        None,
+        description="Before, and again after, a command leaves the harness; a system call takes "
+        "microseconds, a busy machine milliseconds. In virtual time only",
+        examples=[{"mean": "50 us", "sd": "30 us"}],
+    )
 
 
 class SimulatedClocksPart(Part):
     """The clocks of the simulated servers."""
 
     offset: OffsetPart | None = Field(None, description="Against the harness")
+    drift_ppm: float | None = Field(
+        None,
+        ge=0,
+        description="Standard deviation of their rates; NTP reckons with 15 ppm (RFC 5905), "
+        "and slews by up to 500 ppm",
+        examples=[15.0],
+    )
+
+
+class ConnectorsPart(Part):
+    """What the two connectors of a fiber lose together, beyond its stated loss.
+
+    A pair of grade B loses 0.12 dB in the mean and 0.25 dB at most in 97 % (IEC 61753-1).
+    """
+
+    mean: Decibels = Field("0.24 dB", validate_default=True)
+    sd: Decibels = Field("0.1 dB", validate_default=True)
+
+
+class ReceiverPart(Part):
+    """Receivers of the bit error testers."""
+
+    modulation: Literal["NRZ", "PAM4"] = Field(
+        "NRZ", description="The eyes of PAM4 are a third as high: it needs 4.8 dB more light"
+    )
+    propagation: Share = Field(
+        "0 %",
+        validate_default=True,
+        description="Probability that an error causes the next; 75 % is what analyses of a "
+        "one-tap DFE suppose (DesignCon 2025, error propagation factor)",
+        examples=["75 %"],
+    )
 
 
 class FaultPart(Part):
@@ -151,3 +230,5 @@ class SimulationPart(Part):
     network: SimulatedNetworkPart | None = None
     clocks: SimulatedClocksPart | None = None
     references: SimulatedReferencesPart | None = None
+    connectors: ConnectorsPart | None = None
+    receiver: ReceiverPart | None = None

@@ -259,13 +259,17 @@ def path_change_rows(found: PathChanges, fabric: Fabric, number: int) -> Iterato
 
 
 def _inside(found: PathChanges, fabric: Fabric) -> Iterator[bool]:
-    """Whether the true dark time of each module is in its interval; nothing on hardware."""
+    """Whether the true dark time of each module is in its interval; nothing on hardware.
+
+    It lasts from half of the old light to half of the new; light in a step has no half.
+    """
     truth = fabric.bench.truth
     if truth is None:
         return
     for module, (low, high) in found.dark().items():
         old, new = (f"{module.switch}.{egress}" for egress in module.egress)
-        went = truth.first(old, "light", up=False, since=found.called)
-        came = truth.first(new, "light", up=True, since=found.called)
+        middle = "half" if truth.knows(new, "half") else "light"
+        went = truth.first(old, middle, up=False, since=found.called)
+        came = truth.first(new, middle, up=True, since=found.called)
         if went is not None and came is not None:
             yield low <= came.earliest - went.earliest <= high

@@ -159,13 +159,16 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     if truth is None:
         return
     inside: dict[str, list[bool]] = {}
-    for seen in event.seen:
+    written = _first_write(event, truth)
+    for seen, after in zip(event.seen, event.seen_after, strict=True):
         name, _ = _TRUTH[seen.stage]
         # In real time the reply needs a moment from the switch to us, in virtual time none.
         judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
         if judged and truth.knows(seen.subject, name):
             true = _true_moment(seen, event, truth)
             inside.setdefault(seen.stage, []).append(_overlap(true, seen.at))
+            if written is not None and true is not None:
+                inside.setdefault("latency", []).append(_overlap(true.since(written), after))
     for subject, kind, length in event.outages():
         if truth.knows(subject, kind):
             down = truth.first(subject, kind, up=False, since=event.sent.earliest)
@@ -177,6 +180,14 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         yield closure_row(
             fabric.testbed.name, f"closure.{name}", verdict, event.sent.earliest, number
         )
+
+
+def _first_write(event: Reconfiguration, truth: GroundTruth) -> Span | None:
+    """Return when the first command was written; None where that is all the same to `sent`."""
+    if not truth.knows("harness", "written"):
+        return None
+    found = truth.first("harness", "written", up=True, since=event.sent.earliest)
+    return found if found is not None and found.latest <= event.sent.latest else None
 
 
 def _true_moment(seen: Seen, event: Reconfiguration, truth: GroundTruth) -> Span | None:

@@ -446,6 +446,7 @@ DECLARED: tuple[Quantity, ...] = (
         )
         for stage, _, _, aliases in STAGES
     ),
+    _closure("closure.latency", "share of the times after the command that contain the true one"),
     _closure("closure.outage_packets", "share of the outages that contain the true one"),
     _closure("closure.path_change", "share of the dark times that contain the true one"),
     *(

@@ -111,6 +111,12 @@ class Clock(Protocol):
     def flight(self, connection: Hashable) -> Flight:
         """Return the byte count of `connection`, the same object for both ends."""
 
+    def delay_write(self, *, written: bool = False) -> None:
+        """Let the time pass that a write to an instrument takes; call before and after it.
+
+        In real time it passes by itself. No lock may be held for which a reader of replies waits.
+        """
+
     def close(self) -> None:
         """End the clock's threads; actions that are not yet due never run."""
 
@@ -249,6 +255,9 @@ class SystemClock:
 
     def flight(self, connection: Hashable) -> Flight:
         return _NoFlight()
+
+    def delay_write(self, *, written: bool = False) -> None:
+        pass
 
     def close(self) -> None:
         with self._changed:

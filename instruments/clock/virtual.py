@@ -52,6 +52,10 @@ class VirtualClock:
 
     `stall_timeout` is the real time, in s, after which a wait without any progress fails: so a
     simulated device that does not account for its bytes is found.
+
+    Attributes:
+        write_delay: returns the time before a write of the harness, and with True that after it,
+            in ns; None for writes that take no time.
     """
 
     virtual = True
@@ -59,6 +63,7 @@ class VirtualClock:
     def __init__(self, stall_timeout: float = 60.0) -> None:
         self._lock = threading.Lock()
         self._now = 0
+        self.write_delay: Callable[[bool], int] | None = None
         self._participating = 1  # the thread that makes the clock
         self._acting = False  # a scheduled action is running
         self._mover: _Mover | None = None
@@ -139,6 +144,10 @@ class VirtualClock:
             if connection not in self._flights:
                 self._flights[connection] = _Flight(self, connection)
             return self._flights[connection]
+
+    def delay_write(self, *, written: bool = False) -> None:
+        if self.write_delay is not None:
+            self.sleep(self.write_delay(written))
 
     def close(self) -> None:
         with self._lock:

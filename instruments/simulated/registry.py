@@ -17,7 +17,13 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import Channels
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Identity, InstrumentSpec, LightrigError, SwitchSpec
+from lightrig.testbeds import (
+    Identity,
+    InstrumentSpec,
+    LightrigError,
+    SimulatedReceiver,
+    SwitchSpec,
+)
 
 Spec: TypeAlias = SwitchSpec | InstrumentSpec
 
@@ -41,6 +47,7 @@ class DeviceContext:
         light: light at an instrument's channels; none reaches those of a switch.
         ambient: temperature around it.
         stated: model and firmware that it reports; None for those of its class.
+        receiver: kind of the receivers of a bit error tester.
     """
 
     spec: Spec
@@ -53,6 +60,7 @@ class DeviceContext:
     light: Channels
     ambient: Ambient = field(default_factory=Ambient)
     stated: Identity = Identity()  # noqa: RUF009 -- frozen
+    receiver: SimulatedReceiver = SimulatedReceiver()  # noqa: RUF009 -- frozen
 
     def acknowledge(self, after: int = 0) -> None:
         """Note that a change of circuits is acknowledged, `after` ns from now."""

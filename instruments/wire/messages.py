@@ -28,7 +28,9 @@ class Messages:
     def write(self, data: bytes, shown: str) -> Span:
         """Write `data`, in the trace as `shown`; return the stamps before and after it."""
         before = self._trace.sent(shown, data)
+        self._clock.delay_write()
         self._stream.send(data)
+        self._clock.delay_write(written=True)
         return Span(before, self._clock.now())
 
     def next(self, start: int, timeout: int) -> tuple[bytes, int]:

@@ -181,6 +181,8 @@ class Tl1Session(TaggedSession[Reply]):
 
     def _send(self, verb: str, aid: str, blocks: Sequence[str]) -> Pending[Reply]:
         failure = None
+        before = self._clock.now()
+        self._clock.delay_write()  # not with the lock, for which the reader would wait
         with self._lock:
             self._last_tag = self._last_tag % _TAGS + 1
             tag = str(self._last_tag)
@@ -189,7 +191,7 @@ class Tl1Session(TaggedSession[Reply]):
             self._pending[tag] = pending
             connection = self._connection
             self.trace.sent(text)
-            before = pending.since = self._clock.now()
+            pending.since = before
             try:
                 if connection is None:
                     raise OSError("the connection is closed")
@@ -197,7 +199,8 @@ class Tl1Session(TaggedSession[Reply]):
             except OSError as error:
                 del self._pending[tag]
                 failure = error
-            pending.sent = Span(before, self._clock.now())
+        self._clock.delay_write(written=True)
+        pending.sent = Span(before, self._clock.now())
         if failure is not None:
             self._drop(connection, "closed the connection")
             raise self._error(

@@ -15,6 +15,7 @@ from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.outage import measure_outage
 from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LightSource
@@ -141,6 +142,56 @@ def test_every_stage_and_outage_of_an_honest_measurement_closes(
     for stage in ("datagrams_lost", "first_datagram", "outage_carrier", "outage_datagram"):
         assert rig.closures(stage) == [1.0, 1.0], stage
     assert list(unclosed(rig.rows)) == []
+
+
+UNKIND = """
+      monitor: {averaging: 10 ms, noise: 0.03 dB, offset: 0.15 dB, drift: 0.01 dB}
+      edge: {rise: 2 ms, fall: 1 ms, ringing: {}}
+      loss: {mean: 1.2 dB, sd: 0.2 dB, repeatability: 0.05 dB, polarization: 0.1 dB,
+             per_kelvin: 0.005 dB, per_nm: 0.005 dB}
+  connectors: {}
+  clocks: {offset: {sd: 5 ms}, drift_ppm: 30}
+  network: {delay: {mean: 200 us, sd: 100 us}, write: {mean: 300 us, sd: 200 us}}
+"""
+
+
+@pytest.fixture
+def unkind_lab(simulated: Callable[..., Bench], tmp_path: Path) -> Callable[[], Rig]:
+    """A lab with edges, ringing, losses that vary, clocks that drift and writes that take time."""
+
+    def build() -> Rig:
+        path = describe(tmp_path)
+        kind = "\n      monitor: {averaging: 10 ms, noise: 0.03 dB}\n"
+        text = path.read_text()
+        assert kind in text
+        path.write_text(text.replace(kind, UNKIND))
+        rig = Rig(simulated(path))
+        rig.bring_up("straight")
+        return rig
+
+    return build
+
+
+def test_measurements_close_in_a_world_that_is_less_kind(unkind_lab: Callable[[], Rig]) -> None:
+    rig = unkind_lab()
+    rig.change(*["crossed", "straight"] * 3)
+    for stage in ("latency", "acknowledged", "los", "signal_recovered", "outage_datagram"):
+        assert rig.closures(stage) == [1.0] * 6, stage
+    assert list(unclosed(rig.rows)) == []
+
+
+def test_swapped_ends_of_the_command_are_not_closed(
+    unkind_lab: Callable[[], Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swapped(self: Reconfiguration, at: Span) -> Span:
+        earliest, latest = at.earliest - self.sent.earliest, at.latest - self.sent.latest
+        return Span(min(earliest, latest), max(earliest, latest))
+
+    monkeypatch.setattr(Reconfiguration, "after", swapped)
+    rig = unkind_lab()
+    rig.change("crossed")
+    assert rig.closures("latency")[0] < 1
+    assert "closure.latency of lab, event 0 is not closed" in "; ".join(unclosed(rig.rows))
 
 
 @pytest.fixture

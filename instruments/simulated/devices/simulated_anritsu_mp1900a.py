@@ -44,7 +44,7 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
         self._light = context.light
         draws = context.chance.stream(f"{self.name}/errors")
         self._detector = ErrorDetector(
-            self.name, 1, context.light, context.clock, draws, context.ambient
+            self.name, 1, context.light, context.clock, draws, context.ambient, context.receiver
         )
         context.truth.note_counter(f"{self.name}.1", self._detector.true_ratio)
         launch = context.spec.launch_max_dbm

@@ -39,7 +39,7 @@ class SimulatedEyeBert(TextCommands):
         name = context.spec.name
         draws = context.chance.stream(f"{name}/errors")
         self._detector = ErrorDetector(
-            name, 1, context.light, context.clock, draws, context.ambient
+            name, 1, context.light, context.clock, draws, context.ambient, context.receiver
         )
         context.truth.note_counter(f"{name}.1", self._detector.true_ratio)
         self._launch_dbm = context.spec.launch_max_dbm

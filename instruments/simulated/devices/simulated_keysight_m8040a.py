@@ -50,7 +50,13 @@ class SimulatedKeysightM8040a(ScpiDevice):
         for channel, location in enumerate(INPUTS[: context.spec.channels], 1):
             draws = context.chance.stream(f"{self.name}/errors" + f"/{channel}" * (channel > 1))
             self._detectors[location] = ErrorDetector(
-                self.name, channel, context.light, context.clock, draws, context.ambient
+                self.name,
+                channel,
+                context.light,
+                context.clock,
+                draws,
+                context.ambient,
+                context.receiver,
             )
             ratio = self._detectors[location].true_ratio
             context.truth.note_counter(f"{self.name}.{channel}", ratio)

@@ -116,6 +116,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
             milliwatt = 10 ** (dbm / 10)
         else:
             milliwatt = 0.0
+        self._light.tune(1, self.wavelength / _NM, self.clock.now())
         self._light.emit(1, milliwatt, self.clock.now())
 
     @command("LOCK")
@@ -179,6 +180,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
             raise ScpiError(*BUSY)
         before = self.wavelength
         self.wavelength = type(self).wavelength.parse(self, text)
+        self._light.tune(1, self.wavelength / _NM, self.clock.now())
         return DelayedReply(TUNING + round(abs(self.wavelength - before) / _NM * TUNING_PER_NM))
 
     @command(*(f"SOURce#[:CHANnel#]:WAVelength{word}?" for word in ("", ":CW", ":FIXED")))
@@ -229,6 +231,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
             count = math.floor((self.stop - self.start) / self.step + 1e-6) + 1
             self._logged = [self.start + number * self.step for number in range(count)]
         self.wavelength = self.stop
+        self._light.tune(1, self.wavelength / _NM, self.clock.now())
         self._sweep = None
 
     def _end_sweep(self) -> None:

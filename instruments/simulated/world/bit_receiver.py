@@ -1,8 +1,10 @@
 """A receiver that makes bit errors, and the detector that counts them.
 
 The ratio follows the light: erfc(Q / sqrt 2) / 2 with Q in proportion to the received power, and
-a floor that no light improves. Warmth costs power: that of the modules that the light came
-through is counted here. All constants are chosen, not taken from a data sheet.
+a floor that no light improves. PAM4 has three eyes, each a third as high, and two bits a symbol.
+An error may cause the next, as behind a decision feedback equalizer, so that errors come in
+bursts. Warmth costs power: that of the modules that the light came through is counted here. All
+constants are chosen, not taken from a data sheet.
 """
 
 import math
@@ -14,7 +16,7 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.ambient import ROOM_C, Ambient
 from lightrig.instruments.simulated.world.light import Channels
 from lightrig.instruments.simulated.world.randomness import Stream
-from lightrig.testbeds import Port
+from lightrig.testbeds import Port, SimulatedReceiver
 
 LOST_DBM = -28.0
 """Below this there is no signal, and no clock to be recovered."""
@@ -33,11 +35,13 @@ class Receiver:
         sensitivity_dbm: the power that gives a ratio of 1e-12, without the floor, up to 25 °C.
         floor: the ratio at any power.
         penalty_db_per_k: by how much more power it needs for each kelvin beyond that.
+        pam4: whether the light has four levels instead of two.
     """
 
     sensitivity_dbm: float = -9.0
     floor: float = 1e-16
     penalty_db_per_k: float = 0.02
+    pam4: bool = False
 
     def ratio(self, milliwatt: float, celsius: float = ROOM_C) -> float:
         """Return the bit error ratio at a received power and temperature."""
@@ -45,7 +49,9 @@ class Receiver:
             return 0.5
         needed = self.sensitivity_dbm + self.penalty_db_per_k * max(celsius - _WARM_C, 0.0)
         q = _Q_AT_1E12 * milliwatt / 10 ** (needed / 10)
-        return min(float(special.ndtr(-q)) + self.floor, 0.5)
+        # Of four levels the two middle ones err to both sides; Gray coding spoils one bit of two.
+        share = 0.75 * special.ndtr(-q / 3) if self.pam4 else special.ndtr(-q)
+        return min(float(share) + self.floor, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class ErrorDetector:
         clock: Clock,
         draws: Stream,
         ambient: Ambient,
+        kind: SimulatedReceiver = SimulatedReceiver(),  # noqa: B008 -- frozen
     ) -> None:
         self._port = Port(name, str(channel))
         self._channel = channel
@@ -88,7 +95,9 @@ class ErrorDetector:
         self._clock = clock
         self._draws = draws
         self._ambient = ambient
-        self.receiver = Receiver(Receiver().sensitivity_dbm + _DRAWN_DB * draws.normal())
+        sensitivity = Receiver().sensitivity_dbm + _DRAWN_DB * draws.normal()
+        self.receiver = Receiver(sensitivity, pam4=kind.pam4)
+        self._propagation = kind.propagation
         self.rate = 0.0
         self.expects_what_is_sent = True
         self._since = self._until = clock.now()
@@ -158,6 +167,6 @@ class ErrorDetector:
             self._bits += bits
             expected = bits * self._ratio()
             self._expected += expected
-            self._errors += self._draws.poisson(expected)
+            self._errors += self._draws.bursts(expected, self._propagation)
         self._level = self._light.level(self._channel)
         self._origin = self._light.origin(self._channel)

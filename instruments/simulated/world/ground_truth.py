@@ -25,7 +25,9 @@ class GroundTruth:
 
     Subjects are what the testbed calls them: `ocs.35` for the light at an egress,
     `server0.nic0.p1` for a NIC port's link. Stages are `light`, `firmware`, `carrier`,
-    `datagram` and, for a switch, `acknowledged`. A moment that the simulation itself knows
+    `datagram` and, for a switch, `acknowledged`. Light that comes or goes gradually has the stages
+    `light10`, `half` and `light90` as well. `harness` has `written` a command or a query, where the
+    simulation lets a write take time. A moment that the simulation itself knows
     only within bounds, such as a change in the kernel, is a span with a width.
     """
 

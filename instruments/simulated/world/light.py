@@ -8,6 +8,8 @@ from lightrig.testbeds import Fiber, Port
 
 _HISTORY_NS = 2_000_000_000
 _TRIMMED_FROM = 32
+BENCH_NM = 1550.0
+"""Wavelength of bench lasers that were not tuned; that of transceivers does not change."""
 
 
 class LightTrace:
@@ -74,6 +76,7 @@ class LightField:
         self._origins: dict[Port, Port | None] = {}
         self._listeners: dict[Port, Callable[[int], None]] = {}
         self._faded: dict[Port, tuple[float, float, Port | None]] = {}
+        self._detuned: dict[Port, float] = {}
 
     def emit(self, source: Port, milliwatt: float, origin: Port | None, at: int) -> None:
         """Launch `milliwatt` of light of `origin` into the fiber at `source` at `at`, which is now.
@@ -150,6 +153,22 @@ class LightField:
         """Return the transmitter whose light comes to `sink`; None where it is dark."""
         return self._origins.get(sink)
 
+    def tune(self, source: Port, nm: float, at: int) -> None:
+        """Let the light that `source` emits have a wavelength of `nm`, from `at`, which is now."""
+        detuned = nm - BENCH_NM
+        if detuned == self._detuned.get(source, 0.0):
+            return
+        self._detuned[source] = detuned
+        if source in self._fibers:
+            sink, transmission = self._fibers[source]
+            if milliwatt := self.level(sink) / transmission:
+                self.emit(source, milliwatt, source, at)
+
+    def detuning(self, sink: Port) -> float:
+        """Return the wavelength of the light at `sink`, in nm above `BENCH_NM`."""
+        origin = self.origin(sink)
+        return 0.0 if origin is None else self._detuned.get(origin, 0.0)
+
     def _trace(self, sink: Port) -> LightTrace:
         if sink not in self._arrivals:
             self._arrivals[sink] = LightTrace()
@@ -183,6 +202,10 @@ class Channels:
         """Emit `milliwatt` of the instrument's light from `channel`, from `at`, which is now."""
         port = self._port(channel)
         self._field.emit(port, milliwatt, port, at)
+
+    def tune(self, channel: int, nm: float, at: int) -> None:
+        """Let the instrument's light from `channel` have a wavelength of `nm`, from now, `at`."""
+        self._field.tune(self._port(channel), nm, at)
 
     def pass_on(self, channel: int, milliwatt: float, at: int) -> None:
         """Pass `milliwatt` of the light at `channel` on, from `at`, which is now."""

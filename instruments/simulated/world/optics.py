@@ -3,11 +3,20 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from lightrig.instruments.clock import Clock, Scheduled, Span
+from lightrig.instruments.simulated.world.ambient import Ambient
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightTrace
 from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.simulated.world.switching_edges import (
+    SUDDEN_FALL,
+    SUDDEN_RISE,
+    Step,
+    fall,
+    rise,
+)
 from lightrig.testbeds import Circuit, Distribution, SimulatedSwitch
 
 DARK_DBM = -60.0
@@ -16,7 +25,10 @@ DARK_DBM = -60.0
 _DARK_MW = 10 ** (DARK_DBM / 10)
 _LEAST_LOSS_DB = 0.3
 _SOON_DARK_NS = 2_000_000
-
+_LOSS_C = 25.0
+"""Temperature at which a circuit has the loss that was drawn."""
+_WARMED_NS = 10_000_000_000
+"""Interval at which losses follow the temperature."""
 _HOUR_NS = 3_600_000_000_000
 
 OnLight = Callable[[int, int | None, int], None]
@@ -41,6 +53,8 @@ class Matrix:
         on_light: called at every change of light at an egress.
         arriving: mean power in mW at an ingress between two times, for monitors there.
         faults: lab faults at its ports.
+        ambient: temperature around it; None for one that stays at 25 °C.
+        detuning: wavelength in nm of the light that enters at an ingress, above 1550 nm.
     """
 
     def __init__(
@@ -54,6 +68,8 @@ class Matrix:
         on_light: OnLight,
         arriving: Callable[[int, int, int], float] = lambda ingress, start, end: 0.0,
         faults: PortFaults = PortFaults(),
+        ambient: Ambient | None = None,
+        detuning: Callable[[int], float] = lambda ingress: 0.0,
     ) -> None:
         self.name = name
         self.egress_of: dict[int, int] = {}
@@ -82,6 +98,13 @@ class Matrix:
         self._faithful = not (monitor.offset_db or monitor.drift_db or faults.stuck)
         self._offsets: dict[int, tuple[float, float]] = {}
         self._stuck_at: dict[int, float] = {}
+        self._ambient = ambient
+        self._detuning = detuning
+        self._slopes: dict[Circuit, tuple[float, float]] = {}
+        self._rise, self._fall = rise(truth_of.edge), fall(truth_of.edge)
+        self._most_pending = 4 * max(len(self._rise), len(self._fall))
+        if ambient is not None and truth_of.ports.per_kelvin_db:
+            self._follow_temperature()
 
     # ------------------------------------------------------------------------ mirrors
 
@@ -105,21 +128,19 @@ class Matrix:
         for circuit in circuits:
             if self.egress_of.get(circuit.ingress) == circuit.egress:
                 continue
-            if self._truth_of.ports.repeatability_db:
-                made_db = self._truth_of.ports.repeatability_db * self._made.normal()
-                self._made_db[circuit.egress] = made_db
+            self._make(circuit.egress)
             at = now + self._delays.duration(self._truth_of.settle, len(circuits))
             # The old light must have left this egress before the new one arrives: its loss is
             # planned for a drawn time, which may be later than the drawn settling time.
             at = max(at, self._trace(circuit.egress).settled)
-            self._settles[circuit.egress] = at
+            self._settles[circuit.egress] = at + self._rise[-1].after
             # Only now: in real time the light of a switch before this one may come at any moment,
             # on the clock's thread, and needs to know when these mirrors have settled.
             self.egress_of[circuit.ingress] = circuit.egress
             self.ingress_of[circuit.egress] = circuit.ingress
             power = self._output(circuit)
             if power is not None:
-                self._plan(circuit.egress, circuit.ingress, at, power)
+                self._plan(circuit.egress, circuit.ingress, at, power, self._rise)
         return self._delays.duration(self._truth_of.acknowledge, len(circuits))
 
     def disconnect(self, ports: Iterable[int]) -> int:
@@ -129,9 +150,10 @@ class Matrix:
         return self._delays.duration(self._truth_of.acknowledge, parted)
 
     def loss(self, circuit: Circuit) -> float:
-        """Return the insertion loss of `circuit` in dB, always the same for one seed.
+        """Return the insertion loss of `circuit` in dB at this temperature and wavelength.
 
-        Repeatability adds a small deviation each time that the circuit is made.
+        The same for one seed. Repeatability and polarization add a small deviation each time that
+        the circuit is made.
         """
         if circuit not in self._losses:
             draw = self._chance.stream(f"{self.name}/loss/{circuit}").normal()
@@ -142,7 +164,34 @@ class Matrix:
                     loss += sd * self._chance.stream(f"{self.name}.{port}/loss").normal()
             faulty = sum(self._faults.losses.get(port, 0.0) for port in circuit)
             self._losses[circuit] = max(loss, _LEAST_LOSS_DB) + faulty
-        return self._losses[circuit]
+        ports = self._truth_of.ports
+        if not ports.per_kelvin_db and not ports.per_nm_db:
+            return self._losses[circuit]
+        if circuit not in self._slopes:
+            draws = self._chance.stream(f"{self.name}/slopes/{circuit}")
+            self._slopes[circuit] = draws.normal(), draws.normal()
+        by_kelvin, by_nm = self._slopes[circuit]
+        warmer = 0.0 if self._ambient is None else self._ambient.celsius - _LOSS_C
+        more = ports.per_kelvin_db * by_kelvin * warmer
+        more += ports.per_nm_db * by_nm * self._detuning(circuit.ingress)
+        return max(self._losses[circuit] + more, _LEAST_LOSS_DB)
+
+    def _make(self, egress: int) -> None:
+        """Draw by how much the circuit to `egress` differs from its loss, made this time."""
+        ports = self._truth_of.ports
+        if not ports.repeatability_db and not ports.polarization_db:
+            return
+        made_db = ports.repeatability_db * self._made.normal()
+        if ports.polarization_db:
+            # A random polarization projects evenly onto the axis of greatest loss.
+            made_db += ports.polarization_db / 2 * math.erf(self._made.normal() / math.sqrt(2))
+        self._made_db[egress] = made_db
+
+    def _follow_temperature(self) -> None:
+        for ingress in tuple(self.egress_of):
+            self.relight(ingress)
+        at = self._clock.now() + _WARMED_NS
+        self._clock.schedule(at, f"{self.name}!temperature", self._follow_temperature)
 
     def relight(self, ingress: int) -> None:
         """Update the light after a change of the power that enters at `ingress`."""
@@ -197,9 +246,9 @@ class Matrix:
             self._planned[circuit.egress].pop().cancel()
         power = self._output(circuit)
         if power is not None:
-            self._plan(circuit.egress, circuit.ingress, at, power)
+            self._plan(circuit.egress, circuit.ingress, at, power, SUDDEN_RISE)
         elif trace.last > 0:
-            self._plan(circuit.egress, None, at, None)
+            self._plan(circuit.egress, None, at, None, SUDDEN_FALL)
 
     def _output(self, circuit: Circuit) -> float | None:
         """Return the power that `circuit` delivers to its egress, in dBm; None for no light."""
@@ -221,21 +270,30 @@ class Matrix:
         for planned in self._planned.pop(egress, ()):
             planned.cancel()
         if self._trace(egress).mean(now, now) > 0:
-            self._plan(egress, None, now + self._delays.duration(self._truth_of.dark), None)
+            at = now + self._delays.duration(self._truth_of.dark)
+            self._plan(egress, ingress, at, None, self._fall)
         return True
 
-    def _plan(self, egress: int, ingress: int | None, at: int, dbm: float | None) -> None:
-        self._trace(egress).plan(at, 0.0 if dbm is None else 10 ** (dbm / 10))
+    def _plan(
+        self, egress: int, ingress: int | None, at: int, dbm: float | None, steps: tuple[Step, ...]
+    ) -> None:
+        """Plan light of `dbm` that comes at `at` in these steps; None for light that goes."""
+        trace, up = self._trace(egress), dbm is not None
+        level = trace.last if dbm is None else 10 ** (dbm / 10)
+        planned = self._planned.setdefault(egress, [])
+        for step in steps:
+            moment, source = at + step.after, ingress if step.share else None
+            trace.plan(moment, level * step.share)
+            act = partial(self._arrive, egress, source, moment, up, step.stages)
+            planned.append(self._clock.schedule(moment, f"{self.name}.{egress:05d}", act))
+        del planned[: -self._most_pending]  # older ones have happened: no more can be pending
 
-        def act() -> None:
-            moment = Span(at, at)
-            self._truth.note(f"{self.name}.{egress}", "light", up=ingress is not None, at=moment)
-            self._on_light(egress, ingress, at)
-
-        self._planned.setdefault(egress, []).append(
-            self._clock.schedule(at, f"{self.name}.{egress:05d}", act)
-        )
-        del self._planned[egress][:-4]  # older ones have happened: no more than four are pending
+    def _arrive(
+        self, egress: int, ingress: int | None, at: int, up: bool, stages: tuple[str, ...]
+    ) -> None:
+        for stage in stages:
+            self._truth.note(f"{self.name}.{egress}", stage, up=up, at=Span(at, at))
+        self._on_light(egress, ingress, at)
 
     # ----------------------------------------------------------------------- monitors
 

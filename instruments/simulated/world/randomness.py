@@ -48,6 +48,16 @@ class Stream:
             return round(mean + math.sqrt(mean) * self.normal())
         return int(self._generator.poisson(mean))
 
+    def bursts(self, mean: float, propagation: float) -> int:
+        """Return a number of events, `mean` on average, each followed by one more with a chance.
+
+        Without `propagation` it is a Poisson deviate.
+        """
+        first = self.poisson(mean * (1 - propagation))
+        if not propagation or not first:
+            return first
+        return first + int(self._generator.negative_binomial(first, 1 - propagation))
+
     def duration(self, distribution: Distribution[int], pairs: int = 1) -> int:
         """A duration in ns: lognormal with the given mean and sd, when `pairs` move at once.
 

@@ -4,9 +4,11 @@ import itertools
 import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
-from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
@@ -30,6 +32,7 @@ from lightrig.instruments.simulated.world.reference_book import ReferenceBook
 from lightrig.instruments.simulated.world.traffic import FabricTraffic
 from lightrig.testbeds import (
     Circuit,
+    Fiber,
     Identity,
     LightrigError,
     Port,
@@ -90,7 +93,7 @@ class World:
         self._launched: dict[Port, float] = {}
         self._lasers_off: set[Port] = set()
         self._roster: dict[Port, SimulatedPort] = {}
-        self.light = LightField(self._faults.fibers())
+        self.light = LightField(map(self._connected, self._faults.fibers()))
         self._ambient = Ambient()
         self._matrices: dict[str, Matrix] = {}
         self._hosts: list[SshServer] = []
@@ -116,6 +119,7 @@ class World:
             if server.address.startswith("ssh://"):
                 self.services[server.name] = self._host(server)
         self._plan_resets()
+        self._delay_writes()
 
     @property
     def failure(self) -> LightrigError | None:
@@ -180,6 +184,7 @@ class World:
             Channels(spec.name, self.light),
             self._ambient,
             spec.identity if self._stated_identities else Identity(),
+            self._testbed.simulation.receiver,
         )
         scheme, _, resource = (spec.address or "").partition("://")
         device = simulated_device(context)
@@ -218,6 +223,29 @@ class World:
                 self._clock.schedule(at, f"{name}!silent", silent)
         return injector
 
+    def _connected(self, fiber: Fiber) -> Fiber:
+        """Return `fiber` with the loss of its connectors, drawn once."""
+        kind = self._testbed.simulation.connectors
+        if not kind.mean and not kind.sd:
+            return fiber
+        draw = self._chance.stream(f"{fiber.source}/connectors").normal()
+        return replace(fiber, loss_db=fiber.loss_db + max(kind.mean + kind.sd * draw, 0.0))
+
+    def _delay_writes(self) -> None:
+        """Let writes of the harness take the time that the simulation states."""
+        clock, delay = self._clock, self._testbed.simulation.network.write
+        if not delay.mean or not isinstance(clock, VirtualClock):
+            return
+        draws = self._chance.stream("harness/write")
+
+        def write_delay(written: bool) -> int:
+            if written:
+                now = clock.now()
+                self.truth.note("harness", "written", up=True, at=Span(now, now))
+            return draws.duration(delay)
+
+        clock.write_delay = write_delay
+
     def _matrix(self, spec: SwitchSpec) -> Matrix:
         """Make the mirrors of a switch, in this world's light."""
         light, name = self.light, spec.name
@@ -246,6 +274,8 @@ class World:
             on_light,
             lambda ingress, start, end: light.arriving(ingress_ports[ingress], start, end),
             self._faults.at_ports(name),
+            self._ambient,
+            lambda ingress: light.detuning(ingress_ports[ingress]),
         )
         for ingress, port in ingress_ports.items():
             light.on_arrival(port, partial(_relight, matrix, ingress))
@@ -255,7 +285,9 @@ class World:
         ports = {port.netdev: port for nic in spec.nics.values() for port in nic.ports}
         simulation = self._testbed.simulation
         offset = simulation.clocks.offset
-        draw = self._chance.stream(f"{spec.name}/clock").normal()
+        clock_draws = self._chance.stream(f"{spec.name}/clock")
+        draw = clock_draws.normal()
+        rate_ppm = self._faults.skew(spec.name) + simulation.clocks.drift_ppm * clock_draws.normal()
         draws = self._chance.stream(f"{spec.name}/network")
 
         def start_probe(write: Callable[[str], None]) -> SimulatedProbe:
@@ -267,7 +299,7 @@ class World:
                 draws,
                 write,
                 round(offset.mean + offset.sd * draw),
-                self._faults.skew(spec.name),
+                rate_ppm,
                 simulation.network.delay,
                 self._probes,
             )
