@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,6 +91,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts a command in the background with SIGINT ignored, and programs that tests
+    # start and interrupt would inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Plugins that are installed for these tests, and that a run of Lightrig does not have
     # elsewhere: tests start pytest some sixty times, and Hypothesis takes a quarter of a short
     # run. Not in the process that starts workers, which need them.

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_SUCCESS
 
 from lightrig.harness.cli.served_lab import ServedLab
+from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 from lightrig.instruments.simulated.protocols.listeners import Service
 from lightrig.testbeds import load
@@ -98,6 +100,21 @@ def run(client: paramiko.SSHClient, command: str, text: str = "") -> tuple[str, 
     stdin.channel.shutdown_write()
     printed, errors = stdout.read().decode(), stderr.read().decode()
     return printed, errors, stdout.channel.recv_exit_status()
+
+
+def test_a_command_ends_after_its_client_reads_that_it_was_started(
+    client: paramiko.SSHClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = paramiko.Transport._send_user_message
+
+    def send_late(transport: paramiko.Transport, message: paramiko.Message) -> None:
+        if message.asbytes().startswith(cMSG_CHANNEL_SUCCESS):
+            SystemClock().sleep(100_000_000)
+        send(transport, message)
+
+    monkeypatch.setattr(paramiko.Transport, "_send_user_message", send_late)
+    for command in ("true", "echo a | cat", "ethtool -i ens1f1"):
+        assert run(client, command)[2] == 0
 
 
 @pytest.mark.parametrize(

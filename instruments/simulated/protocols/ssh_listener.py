@@ -7,15 +7,39 @@ import contextlib
 import logging
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 
 import paramiko
+from paramiko.common import cMSG_CHANNEL_SUCCESS
 
 _DISABLED_LOG = "lightrig.simulated.ssh"
 logging.getLogger(_DISABLED_LOG).disabled = True  # clients that hang up are nothing to report
 
 CLIENT_LEFT = (paramiko.SSHException, EOFError, OSError)
 """Errors of a connection whose client is no longer there."""
+
+
+class SshTransport(paramiko.Transport):
+    """The server's end of a connection; starts programs after their requests were accepted.
+
+    A program that ended first would close its channel before the client reads that it was started
+    (RFC 4254 section 6.5), which clients take for a refusal.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection)
+        self._starting: deque[threading.Thread] = deque()
+
+    def start_when_accepted(self, program: threading.Thread) -> None:
+        """Start `program` when the client was sent that the request in hand is accepted."""
+        self._starting.append(program)
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        super()._send_user_message(data)
+        if data.asbytes().startswith(cMSG_CHANNEL_SUCCESS):
+            while self._starting:
+                self._starting.popleft().start()
 
 
 class SshListener:
@@ -37,7 +61,7 @@ class SshListener:
     ) -> None:
         self._serve = serve
         self._host_key = host_key or paramiko.ECDSAKey.generate()
-        self._transports: list[paramiko.Transport] = []
+        self._transports: list[SshTransport] = []
         self._listener = socket.create_server(("127.0.0.1", port))
         self.address: tuple[str, int] = self._listener.getsockname()
         self._accepting = threading.Thread(target=self._accept, name=name, daemon=True)
@@ -64,7 +88,7 @@ class SshListener:
             except OSError:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport = paramiko.Transport(connection)
+            transport = SshTransport(connection)
             transport.set_log_channel(_DISABLED_LOG)
             transport.add_server_key(self._host_key)
             self._transports.append(transport)
@@ -87,6 +111,15 @@ class SshService(paramiko.ServerInterface):
     def __init__(self, login: tuple[str, str], connection: socket.socket) -> None:
         self._login = login
         self.ends = frozenset((connection.getsockname(), connection.getpeername()))
+
+    @staticmethod
+    def start_when_accepted(
+        channel: paramiko.Channel, target: Callable[..., None], *args: object
+    ) -> None:
+        """Call `target` in a thread when the client was sent that its request is accepted."""
+        transport = channel.get_transport()
+        assert isinstance(transport, SshTransport)
+        transport.start_when_accepted(threading.Thread(target=target, args=args, daemon=True))
 
     def get_allowed_auths(self, username: str) -> str:
         """Allow passwords only."""

@@ -156,7 +156,7 @@ class _HostService(SshService):
         flight = self._host.clock.flight((self.ends, channel.get_id()))
         probe = command.endswith(b"lightrig-probe 1") and self._host.start_probe is not None
         target = self._probe if probe else self._tool if self._is_tool(command) else self._shell
-        threading.Thread(target=target, args=(channel, command, flight), daemon=True).start()
+        self.start_when_accepted(channel, target, channel, command, flight)
         return True
 
     def check_channel_env_request(
@@ -186,7 +186,7 @@ class _HostService(SshService):
         if self._host.shell is None:
             return False
         flight = self._host.clock.flight((self.ends, channel.get_id()))
-        threading.Thread(target=self._shell, args=(channel, command, flight), daemon=True).start()
+        self.start_when_accepted(channel, self._shell, channel, command, flight)
         return True
 
     def _is_tool(self, command: bytes) -> bool:
