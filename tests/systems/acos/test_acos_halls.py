@@ -18,6 +18,7 @@ from lightrig.harness.systems.acos.planning.datacentre_plans import (
     shift_links,
 )
 from lightrig.harness.systems.acos.planning.expanders import diameter_and_mean
+from lightrig.harness.systems.acos.planning.optics import FabricError
 
 
 @pytest.mark.parametrize(("tp", "pp"), list(product((4, 8, 16), (4, 8))))
@@ -46,6 +47,46 @@ def test_a_failed_rack_is_replaced(place, pp):
     spare = np.full(8, 8)
     spare[place] = place
     assert hall_errors(made, configure_hall(made, 8, pp, 64, None, spare)) == []
+
+
+PAIRS = list(product(range(9), repeat=2))
+"""Spare nodes of two adjacent racks; node 8 is the backup."""
+
+
+@pytest.mark.parametrize("tp", [8, 16])
+def test_double_offsetting_links_keep_the_ranks_of_every_pair_of_failed_nodes(tp):
+    made = build_hall(Hall(2, node_backups=True, double_offsets=True))
+    counts = made.fabric.counts()
+    between = "Resiliency between racks"
+    # Eight DP fibers of a GPU between racks, each with a 1x3 at either end; PP has one diagonal.
+    assert counts[between, "DP", "1x3"] == 8 * made.hall.gpus
+    assert counts[between, "PP", "1x2"] == 16 * made.hall.gpus
+    for first in range(0, len(PAIRS), 8):
+        spare = np.array((PAIRS[first : first + 8] * 8)[:8]).reshape(-1)
+        errors = hall_errors(made, configure_hall(made, tp, 8, 64, spare))
+        assert {error.partition(":")[0] for error in errors} <= {"PP"}
+
+
+def test_double_offsetting_links_keep_the_ranks_with_a_failed_node_in_every_rack():
+    made = build_hall(Hall(2, (2,), node_backups=True, double_offsets=True))
+    draw = np.random.default_rng(1)
+    for _ in range(3):
+        spare = draw.integers(0, 9, made.hall.columns)
+        errors = hall_errors(made, configure_hall(made, 8, 8, 64, spare))
+        assert {error.partition(":")[0] for error in errors} <= {"PP"}
+
+
+def test_single_offsetting_links_shuffle_some_pairs():
+    made = hall(2, node=True)
+    spare = np.array([(1, 5)] * 8).reshape(-1)
+    errors = hall_errors(made, configure_hall(made, 8, 8, 64, spare))
+    assert "DP ring: shuffled, a link joins unequal ranks" in errors
+
+
+@pytest.mark.parametrize("further", [{}, {"node_backups": True, "rack_backups": True}])
+def test_double_offsetting_links_that_no_switch_can_serve_are_refused(further):
+    with pytest.raises(FabricError, match=r"need backup nodes, and with backup racks.*1x6"):
+        build_hall(Hall(2, double_offsets=True, **further))
 
 
 def test_a_failed_rack_is_replaced_in_a_torus_of_four_dimensions():

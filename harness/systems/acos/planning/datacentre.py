@@ -4,7 +4,9 @@ A rack is part of one pipeline stage; eight stages are wired, and PP 4 folds sta
 DP is a torus: one dimension runs over the eight rings of a rack, one (three in a 4D torus)
 between racks. With `rack_backups` the ring of eight racks gets a ninth, with skip links, and the
 pipeline diagonals to the next rack; with `node_backups` racks are those of 72 GPUs, and links
-between racks get diagonals to the neighbouring node. Both together multiply.
+between racks get diagonals to the neighbouring node. Both together multiply. `double_offsets` gives
+DP links between racks diagonals to both neighbours, by 1x3 switches, as the text of §5.3 has it;
+Table 6 counts 1x2 switches, that is, one diagonal.
 
 GPUs are numbered at (j, column, node): j of eight rings in a rack, column = (stage, q, u).
 """
@@ -16,7 +18,7 @@ from math import prod
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.expanders import Edge, pair_up, random_regular
-from lightrig.harness.systems.acos.planning.optics import Fabric, Ints, select
+from lightrig.harness.systems.acos.planning.optics import Fabric, FabricError, Ints, select
 from lightrig.harness.systems.acos.planning.rings import (
     NODES,
     TP_4_8,
@@ -29,6 +31,8 @@ from lightrig.harness.systems.acos.planning.rings import (
 
 STAGES, RINGS = 8, 8
 PP_8_4 = "PP 8-4"
+DOUBLE_SHIFTS = (0, 1, -1)
+"""Nodes by which the branches of a 1x3 shift, in their order."""
 _JOINS = (1, 5)
 """Places of the two redundant sets of 2x2 that merge DP rings of racks for PP 4."""
 
@@ -45,6 +49,7 @@ class Hall:
     further: tuple[int, ...] = ()
     node_backups: bool = False
     rack_backups: bool = False
+    double_offsets: bool = False
 
     @property
     def nodes(self) -> int:
@@ -102,7 +107,15 @@ class DataCentre(Frame):
 
 
 def build_hall(hall: Hall, seed: int = 1) -> DataCentre:
-    """Wire a data centre; `seed` draws the expander of its racks."""
+    """Wire a data centre; `seed` draws the expander of its racks.
+
+    Raises `FabricError` for double offsetting links without backup nodes, or with backup racks.
+    """
+    if hall.double_offsets and (hall.rack_backups or not hall.node_backups):
+        raise FabricError(
+            "double offsetting links lead to neighbouring nodes: they need backup nodes, and with "
+            "backup racks a fiber would need a 1x6 switch"
+        )
     fabric = Fabric(hall.gpus, 8)
     gpu = np.arange(hall.gpus, dtype=np.int32).reshape(RINGS, hall.columns, hall.nodes)
     column = np.arange(hall.columns).reshape(STAGES, hall.positions, *hall.further)
@@ -190,9 +203,11 @@ def _wire_between(made: DataCentre, direction: str) -> None:
 
 def _wire_options(made: DataCentre, name: str, direction: str, out: Ints, into: Ints) -> None:
     racks = options_to(made, name)
-    shifts = (0, 1) if made.resilient else (0,)
-    branches = len(racks) * len(shifts)
     where = "DP" if name != "PP" else "PP"
+    shifts = (0, 1) if made.resilient else (0,)
+    if double_offset(made, name):
+        shifts = DOUBLE_SHIFTS
+    branches = len(racks) * len(shifts)
     if branches > 1:
         leave = made.fabric.diverge(
             f"{name}-out-{direction}", branches, out.shape, "Resiliency between racks", where
@@ -209,10 +224,11 @@ def _wire_options(made: DataCentre, name: str, direction: str, out: Ints, into: 
     rank = np.arange(made.hall.columns)
     for k, (rack_option, shift) in enumerate((r, s) for r in racks for s in shifts):
         target = rack_option
-        # Racks alternate: from even ones a diagonal leads to the node before, from odd ones after.
-        even = (parities(made)[rank] == 0)[:, None]
+        # Racks alternate: from even ones a single diagonal leads to the node before, from odd ones
+        # after. Double ones lead to both from every rack.
+        turned = (parities(made)[rank] == 0)[:, None] & (not double_offset(made, name))
         node = np.arange(made.hall.nodes)[None, :]
-        to_node = (node + np.where(even, -shift, shift)) % made.hall.nodes
+        to_node = (node + np.where(turned, -shift, shift)) % made.hall.nodes
         sink = ins[k][:, target[:, None], to_node]
         source = outs[k]
         if direction == "reverse":
@@ -221,6 +237,11 @@ def _wire_options(made: DataCentre, name: str, direction: str, out: Ints, into: 
         if name == "ring" and k == 0:
             source = _merge_stages(made, source.copy(), direction)
         made.fabric.join(source, sink)
+
+
+def double_offset(made: DataCentre, dimension: str) -> bool:
+    """Whether links of a dimension between racks have diagonals to both neighbouring nodes."""
+    return made.hall.double_offsets and dimension != "PP"
 
 
 def _merge_stages(made: DataCentre, source: Ints, direction: str) -> Ints:
@@ -247,9 +268,13 @@ def join_places(hall: Hall) -> tuple[int, ...]:
 
 
 def parities(made: DataCentre) -> Ints:
-    """Parity of each rack's place, by which the directions of diagonals alternate."""
-    found: Ints = (np.indices(made.column.shape).sum(axis=0) % 2).reshape(-1)
-    return found
+    """Parity of each rack's place, by which the directions of shifts and diagonals alternate.
+
+    With double offsetting links all racks of a stage shift alike: only the pipeline alternates.
+    """
+    places = np.indices(made.column.shape)
+    found: Ints = (places[0] if made.hall.double_offsets else places.sum(axis=0)) % 2
+    return found.reshape(-1)
 
 
 def _nested_expander(

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.datacentre import (
+    DOUBLE_SHIFTS,
     RINGS,
     STAGES,
     DataCentre,
     axis_of,
+    double_offset,
     expander_links,
     join_places,
     parities,
@@ -91,6 +93,14 @@ def _set_between(
         for source, target, option in _rack_links(made, name, positions):
             step = -1 if parity[source] == 0 else 1
             near, far = int(nodes[source]), int(nodes[target])
+            diagonal = 1
+            if double_offset(made, name):
+                # Both racks shift alike: ranks between the two spare nodes are one node apart. The
+                # backup stands behind the last node, or, for shifts to the left, before the first.
+                count = hall.nodes
+                ahead = (near + parity[source]) % count > (far + parity[source]) % count
+                step = 1 if ahead else -1
+                diagonal = DOUBLE_SHIFTS.index(step)
             if not made.resilient or near == far:
                 # No diagonal: the whole rack at once.
                 state = option * per_rack
@@ -100,7 +110,7 @@ def _set_between(
                     out[:, target], into[:, source] = state, state
                 continue
             for here, there, aside in shift_links(hall.nodes, near, far, step):
-                state = option * per_rack + aside
+                state = option * per_rack + diagonal * aside
                 if direction == "forward":
                     out[:, source, here], into[:, target, there] = state, state
                 else:
