@@ -57,15 +57,15 @@ def _strength(light: _Light) -> float:
     return (light.launch_max_dbm or 0.0) - light.fibers_db
 
 
-def check_budgets(parts: Parts, wiring: Wiring, findings: Findings) -> None:
+def check_budgets(parts: Parts, wiring: Wiring, findings: Findings, *, damage: bool = True) -> None:
     """Note each line whose receivers may be too dark in the worst circuit, or destroyed.
 
     Every transmitter on a switch can be switched to every receiver on it, and, where switches are
     in cascade, to every one behind the next. Too dark is judged among transceivers of one
     wavelength, destruction among all light. A switch's loss is at most `loss.max`; nothing says
-    how little it may be, so it protects no receiver.
+    how little it may be, so it protects no receiver. damage: whether destruction is judged.
     """
-    _Budgets(parts, wiring, findings).check()
+    _Budgets(parts, wiring, findings).check(damage=damage)
 
 
 class _Budgets:
@@ -75,7 +75,7 @@ class _Budgets:
         self._findings = findings
         self._known: dict[tuple[str, tuple[str, ...]], tuple[_Light, ...]] = {}
 
-    def check(self) -> None:
+    def check(self, *, damage: bool) -> None:
         into: dict[str, list[Fiber]] = {}
         for fiber in self._wiring.fibers:
             into.setdefault(fiber.sink.owner, []).append(fiber)
@@ -83,7 +83,8 @@ class _Budgets:
             if self._optical(fiber.sink.owner) is None:
                 lights = list(self._lights(fiber, into, ()))
                 self._check_dark(fiber, lights)
-                self._check_damage(fiber, lights)
+                if damage:
+                    self._check_damage(fiber, lights)
 
     def _optical(self, name: str) -> SwitchSpec | None:
         switch = self._parts.switches.get(name)

@@ -24,10 +24,12 @@ from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import (
     Document,
     IdentityPart,
+    InstrumentPart,
     NicPart,
     OpticalSwitchPart,
     PacketSwitchPart,
     ServerPart,
+    TemperatureRangePart,
 )
 from lightrig.testbeds.yaml_positions import Keys, Located
 
@@ -113,6 +115,9 @@ class _Expansion:
                     self._transceiver(part.transceiver, keys)
                     if isinstance(part, PacketSwitchPart)
                     else None,
+                    part.switching_power.max
+                    if isinstance(part, OpticalSwitchPart) and part.switching_power
+                    else None,
                 )
 
     def _switch_address(
@@ -126,6 +131,11 @@ class _Expansion:
         for key, part in document.instruments.items():
             keys = ("instruments", key)
             place = self._located.place(keys, of_key=True)
+            withstood = part.temperature
+            if withstood is not None:
+                self._check_temperature(part, withstood, keys)
+            if document.overrides and document.overrides.temperature:
+                withstood = None
             for name in self._expand(keys):
                 self._parts.instruments[name] = InstrumentSpec(
                     name,
@@ -140,7 +150,23 @@ class _Expansion:
                     _identity(part.identity),
                     place.line,
                     place.column,
+                    withstood.min if withstood else None,
+                    withstood.max if withstood else None,
                 )
+
+    def _check_temperature(
+        self, part: InstrumentPart, withstood: TemperatureRangePart, keys: Keys
+    ) -> None:
+        if part.kind != "climate_chamber":
+            self._findings.add(
+                (*keys, "temperature"),
+                f"found it at a {part.kind.replace('_', ' ')}, expected it at a climate chamber",
+            )
+        elif withstood.min > withstood.max:
+            self._findings.add(
+                (*keys, "temperature"),
+                f"found min {withstood.min:g} °C above max {withstood.max:g} °C",
+            )
 
     def _servers(self, document: Document) -> None:
         for key, part in document.servers.items():

@@ -42,12 +42,16 @@ def load(
     optical = frozenset(name for name, spec in parts.switches.items() if spec.kind == "optical")
     cabling = Cabling(wiring.fibers, optical)
     wired_well = not findings
-    check_budgets(parts, wiring, findings)
+    overrides = document.overrides.model_dump(exclude_none=True) if document.overrides else {}
+    check_budgets(parts, wiring, findings, damage="receiver_damage" not in overrides)
     # Plans over wrong fibers would only repeat what is wrong with the fibers.
     plans = read_plans(document, parts, cabling, path.parent, findings) if wired_well else {}
     if quantities is None:
         quantities = vocabulary.quantities if vocabulary is not None else {}
-    notes: list[str] = []
+    notes = [
+        f"{_where(located, ('overrides', name))}: the interlock {name} is off: {reason}"
+        for name, reason in overrides.items()
+    ]
     limits = _limits(document, located, quantities, findings, notes)
     simulation = read_simulation(document, parts, findings)
     if vocabulary is not None:
@@ -69,7 +73,13 @@ def load(
         simulation,
         tuple(notes),
         path.parent / document.lab_folder if document.lab_folder else None,
+        overrides,
     )
+
+
+def _where(located: Located, keys: Keys) -> str:
+    place = located.place(keys, of_key=True)
+    return f"{located.file}:{place.line}:{place.column}"
 
 
 def _limits(
@@ -93,15 +103,14 @@ def _limits(
             else:
                 findings.add((*keys, error.key), str(error), of_key=error.of_key)
             continue
-        place = located.place(keys, of_key=True)
         if name != written:
             if name in document.limits:
                 findings.add(
                     keys, f"{written!r} is {name!r} now, which has a limit as well", of_key=True
                 )
             notes.append(
-                f"{located.file}:{place.line}:{place.column}: {written!r} is {name!r} now; "
-                "write the new name"
+                f"{_where(located, keys)}: {written!r} is {name!r} now; write the new name"
             )
+        place = located.place(keys, of_key=True)
         limits[name] = dataclasses.replace(limit, line=place.line, column=place.column)
     return limits

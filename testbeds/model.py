@@ -47,6 +47,7 @@ class SwitchSpec:
     On a packet switch (`kind` "packet") each port 1..N is both; `rate_bps` is a port's rate,
     `transceiver` the type in it, and `address` is None where nothing talks to it. `login` names
     a credential ("env:OCS_LOGIN").
+    `switching_max_dbm` is the greatest power at an ingress while its circuit changes, None for any.
     """
 
     name: str
@@ -63,6 +64,7 @@ class SwitchSpec:
     line: int
     column: int
     transceiver: str | None = None
+    switching_max_dbm: float | None = None
 
     @property
     def ingress_ports(self) -> range:
@@ -132,7 +134,10 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True)
 class InstrumentSpec:
-    """A bench instrument; its channels are ports "NAME.1", "NAME.2", ... of the cabling."""
+    """A bench instrument; its channels are ports "NAME.1", "NAME.2", ... of the cabling.
+
+    `least_celsius` and `greatest_celsius` are what the devices in a climate chamber withstand.
+    """
 
     name: str
     kind: InstrumentKind
@@ -146,6 +151,8 @@ class InstrumentSpec:
     identity: Identity
     line: int
     column: int
+    least_celsius: float | None = None
+    greatest_celsius: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +341,7 @@ class Testbed:
     `known_hosts` is the file of its SSH host keys, None for the user's own. `notes` are located
     sentences on what the file should state differently, such as a former name of a quantity.
     `lab_folder` holds leases and saved states for all hosts that share it, None for this machine's.
+    `overrides` are the reasons of the interlocks that are off, by name.
     """
 
     __test__ = False
@@ -353,6 +361,7 @@ class Testbed:
     simulation: Simulation
     notes: tuple[str, ...] = ()
     lab_folder: Path | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

@@ -199,6 +199,7 @@ _decibels = _from_text(_unsigned_db, _PLAIN + "dB", "3 dB")
 _power = _from_text(parse_dbm, _PLAIN + "dBm", "-4.3 dBm")
 _rate = _from_text(parse_rate, _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))", "100G", "200 Mbit/s")
 _share = _from_text(parse_share, _PLAIN + "%", "95 %")
+_celsius = _from_text(parse_celsius, _PLAIN + "°?C", "45 °C")
 _length = _from_text(parse_wavelength, rf"{_PLAIN}({'|'.join(_LENGTH)})", "1310 nm")
 
 Duration = Annotated[int, _duration[0], _duration[1]]
@@ -209,6 +210,8 @@ Decibels = Annotated[Db, _decibels[0], _decibels[1]]
 """A loss of zero or more, in dB."""
 PowerLevel = Annotated[Dbm, _power[0], _power[1]]
 """A power, in dBm."""
+Celsius = Annotated[float, _celsius[0], _celsius[1]]
+"""A temperature, in °C."""
 Rate = Annotated[int, _rate[0], _rate[1]]
 """A rate, in bit/s."""
 Share = Annotated[float, _share[0], _share[1]]

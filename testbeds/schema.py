@@ -16,7 +16,7 @@ from pydantic import (
 
 from lightrig.testbeds.addresses import Control, Login, Options, Reach
 from lightrig.testbeds.base import Part, schema_of
-from lightrig.testbeds.quantities import Decibels, PowerLevel, Rate, Wavelength
+from lightrig.testbeds.quantities import Celsius, Decibels, PowerLevel, Rate, Wavelength
 from lightrig.testbeds.simulation_schema import SimulationPart
 
 
@@ -50,6 +50,12 @@ class LossPart(Part):
     max: Decibels
 
 
+class SwitchingPowerPart(Part):
+    """The greatest power at an ingress while its circuit is made or removed."""
+
+    max: PowerLevel
+
+
 def _kind(found: object) -> object:
     if found != "optical":
         raise ValueError(f"found {str(found)[:40]!r}, expected 'optical' or 'packet'")
@@ -65,6 +71,9 @@ class OpticalSwitchPart(Part):
     login: Login | None = Field(None, description="Where the credential is found")
     size: Size = Field(description="Ingress x egress ports, e.g. 32x32")
     loss: LossPart | None = None
+    switching_power: SwitchingPowerPart | None = Field(
+        None, description="For a switch that is not made for hot switching: see its data sheet"
+    )
     options: Options = Field(default_factory=dict, description="What only this driver knows")
     identity: IdentityPart | None = None
 
@@ -153,6 +162,13 @@ class LaunchPart(Part):
     max: PowerLevel
 
 
+class TemperatureRangePart(Part):
+    """The least and the greatest temperature, in °C."""
+
+    min: Celsius
+    max: Celsius
+
+
 class InstrumentPart(Part):
     """A bench instrument; its channels are fiber ends NAME.1, NAME.2, ..."""
 
@@ -170,6 +186,9 @@ class InstrumentPart(Part):
     channels: Annotated[int, Field(ge=1, le=1024)] = 1
     launch: LaunchPart | None = None
     damage: PowerLevel | None = None
+    temperature: TemperatureRangePart | None = Field(
+        None, description="What the devices in a climate chamber withstand"
+    )
     options: Options = Field(default_factory=dict)
     identity: IdentityPart | None = None
 
@@ -241,6 +260,23 @@ LimitPart = Annotated[
 ]
 
 
+Reason = Annotated[str, Field(min_length=10, max_length=500)]
+
+
+class OverridesPart(Part):
+    """Interlocks that are off in this lab, each with its reason, which every run records."""
+
+    receiver_damage: Reason | None = Field(
+        None, description="Circuits by which a transmitter can destroy a receiver"
+    )
+    switching_power: Reason | None = Field(
+        None, description="Circuits that are changed under more light than the switch allows"
+    )
+    temperature: Reason | None = Field(
+        None, description="Temperatures outside the `temperature:` of a climate chamber"
+    )
+
+
 class Document(Part):
     """A testbed: switches, servers, instruments and their cabling."""
 
@@ -272,6 +308,7 @@ class Document(Part):
     )
     plans: dict[str, PlanPart] = Field(default_factory=dict)
     limits: dict[str, LimitPart] = Field(default_factory=dict)
+    overrides: OverridesPart | None = None
     simulation: SimulationPart | None = None
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.instrument_keys import identity_key
+from lightrig.harness.bench.interlocks import Interlocks
 from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.power_budget import PowerBudget
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
@@ -62,6 +63,7 @@ class Fabric:
     def __init__(self, bench: Bench, states: SavedStates | None = None) -> None:
         self.bench = bench
         self.power_budget = PowerBudget(bench.testbed)
+        self._interlocks = Interlocks(bench)
         self._states = bench.saved_states if states is None else states
         self._on_disk = bench.external if states is None else frozenset(bench.switches)
         self._saved: dict[str, SavedCircuits] = {}
@@ -92,6 +94,7 @@ class Fabric:
         Raises:
             BudgetError: the received power of a path is certainly too low.
             ForeignPortError: the plan needs a port that the testbed does not cable.
+            InterlockError: a circuit would be changed under too much light.
             NotDoneError: a switch acknowledged the change but did not make it.
             InstrumentError: a switch refused, or did not answer.
         """
@@ -118,9 +121,11 @@ class Fabric:
     ) -> None:
         """Note on disk which circuits a switch is about to have, and check that it may change.
 
-        Code that moves circuits without `prepare` calls this first. Raises `LeaseLostError` where
-        another host may use the switch by now.
+        Code that moves circuits without `prepare` calls this first. Raises `InterlockError` where
+        a circuit would be changed under too much light, and `LeaseLostError` where another host
+        may use the switch by now.
         """
+        self._interlocks.check(switch, after - before, before - after)
         self.bench.check_lease()
         if before != after and switch in self._saved:
             state = self._saved[switch] = self._saved[switch].changing(before, after)

@@ -6,7 +6,7 @@ from functools import partial
 
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
-from lightrig.instruments.core.instrument import QueryInstrument
+from lightrig.instruments.core.instrument import Option, QueryInstrument
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Lines
 
@@ -65,6 +65,18 @@ class WeissSimserv(QueryInstrument):
     )
     framing = _Latin1Lines()
     default_port = 2049
+    least_celsius: Option[float | None] = Option(
+        float,
+        None,
+        "least temperature that the testbed allows (`temperature:`), in °C",
+        attribute="least_celsius",
+    )
+    greatest_celsius: Option[float | None] = Option(
+        float,
+        None,
+        "greatest temperature that the testbed allows (`temperature:`), in °C",
+        attribute="greatest_celsius",
+    )
 
     def identity(self) -> Identity:
         """Return type and serial number; SIMSERV does not report a firmware."""
@@ -76,7 +88,7 @@ class WeissSimserv(QueryInstrument):
         """Go to `celsius`; returns at once.
 
         Raises:
-            DeniedError: outside the limits that the chamber reports.
+            DeniedError: outside the limits that the chamber reports, or the testbed's.
             NotDoneError: the set point is another one then, or the chamber has an alarm.
         """
         least, greatest = self._number(_LEAST, 1), self._number(_GREATEST, 1)
@@ -84,6 +96,13 @@ class WeissSimserv(QueryInstrument):
             raise self.refused(
                 f"{celsius:g} °C is outside its limits, {least:g} to {greatest:g} °C",
                 "these are the limits that are set at its panel",
+            )
+        low, high = self.least_celsius, self.greatest_celsius
+        if low is not None and high is not None and not low <= celsius <= high:
+            raise self.refused(
+                f"{celsius:g} °C is not what the devices in it withstand",
+                f"the testbed file has `temperature: {{min: {low:g} °C, max: {high:g} °C}}`",
+                "`overrides: {temperature: REASON}` there switches this off",
             )
         self._set_point(celsius)
         self._set_running(True)
