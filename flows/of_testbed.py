@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import networkx as nx
-
 from lightrig.flows.network import Edge, Network, duplex
 from lightrig.flows.routing import NoRouteError, Router
 from lightrig.testbeds.errors import LightrigError
@@ -190,6 +188,8 @@ def joined_servers(testbed: Testbed, up: Iterable[Link]) -> tuple[tuple[str, ...
 
     A server without a link to another one is in no group; packet switches do not count.
     """
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no groups
+
     pairs = ((link.a.owner, link.b.owner) for link in up)
     graph = nx.Graph(pair for pair in pairs if testbed.servers.keys() >= set(pair))
     order = {name: index for index, name in enumerate(testbed.servers)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from scipy import special
+import scipy
 
 from lightrig.harness.systems.registry import installed_systems
 
@@ -59,7 +59,7 @@ def over_draws(values: Sequence[float], note: str = "") -> Computed:
     drawn = np.asarray(values, dtype=float)
     if drawn.size < 2:
         raise ValueError(f"found {drawn.size} draw, expected at least 2 for an interval")
-    quantile = float(special.stdtrit(drawn.size - 1, (1 + CONFIDENCE) / 2))
+    quantile = float(scipy.special.stdtrit(drawn.size - 1, (1 + CONFIDENCE) / 2))
     half_width = quantile * float(drawn.std(ddof=1)) * math.sqrt(1 + 1 / drawn.size)
     mean = float(drawn.mean())
     return Computed(mean, mean - half_width, mean + half_width, drawn.size, note)

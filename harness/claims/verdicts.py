@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from lightrig.harness.claims.published import Basis, Figure, Statistic
 from lightrig.harness.report.units import shown, span
@@ -86,7 +86,7 @@ def _mean(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> Estima
     n = low.size
     if n < FEWEST:
         return NotEnough(n, FEWEST)
-    width = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
+    width = float(scipy.special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
     first, last = float(low.mean()), float(high.mean())
     if not math.isfinite(last):
         return Estimate(last, first - width * float(low.std(ddof=1)), last, n)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from lightrig.testbeds import LightrigError, Link
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class BrokenRingError(LightrigError):
@@ -41,6 +43,8 @@ def ring_order(servers: Sequence[str], links: Iterable[Link]) -> tuple[str, ...]
 
 
 def _graph(servers: Sequence[str], links: Iterable[Link]) -> nx.Graph:
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no ring
+
     graph = nx.Graph()
     graph.add_nodes_from(servers)
     for link in links:
@@ -61,6 +65,8 @@ def _search(graph: nx.Graph, path: list[str], place: dict[str, int]) -> list[str
 
 def _broken(graph: nx.Graph) -> BrokenRingError:
     """Return the error that names the missing links, where the links are pieces of a ring."""
+    import networkx as nx  # noqa: PLC0415 - as above
+
     pieces = [_chain(graph, part) for part in nx.connected_components(graph)]
     if not all(pieces):
         return BrokenRingError("the links are no ring through all servers, and no pieces of one")
@@ -75,6 +81,8 @@ def _broken(graph: nx.Graph) -> BrokenRingError:
 
 def _chain(graph: nx.Graph, part: set[str]) -> list[str] | None:
     """The servers of one piece from end to end; None if it is no chain."""
+    import networkx as nx  # noqa: PLC0415 - as above
+
     ends = sorted(server for server in part if graph.degree(server) < 2)
     if not ends or any(graph.degree(server) > 2 for server in part):
         return None

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
-import networkx as nx
-
 from lightrig.testbeds import Link, Port
 
 
@@ -76,6 +74,8 @@ def _improve(
 
 def _choices(servers: Sequence[str], links: Iterable[Link]) -> dict[tuple[str, str], list[Hop]]:
     """For each pair that can reach each other, the hops that lead nearer."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no route
+
     ports: defaultdict[tuple[str, str], list[Port]] = defaultdict(list)
     graph = nx.Graph()
     graph.add_nodes_from(servers)

@@ -5,7 +5,7 @@ Source: C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404-413, in its be
 
 from collections.abc import Callable
 
-from scipy import special
+import scipy
 
 
 def at_most(k: int, n: int, p: float) -> float:
@@ -13,21 +13,21 @@ def at_most(k: int, n: int, p: float) -> float:
     # scipy answers NaN outside 0..n.
     if k < 0:
         return 0.0
-    return float(special.bdtr(k, n, p)) if k < n else 1.0
+    return float(scipy.special.bdtr(k, n, p)) if k < n else 1.0
 
 
 def at_least(k: int, n: int, p: float) -> float:
     """Probability of `k` or more successes in `n` trials of probability `p`."""
     if k <= 0:
         return 1.0
-    return float(special.bdtrc(k - 1, n, p)) if k <= n else 0.0
+    return float(scipy.special.bdtrc(k - 1, n, p)) if k <= n else 0.0
 
 
 def clopper_pearson(k: int, n: int, confidence: float) -> tuple[float, float]:
     """Two-sided exact interval of a probability after `k` successes in `n` > 0 trials."""
     tail = (1 - confidence) / 2
-    lower = float(special.betaincinv(k, n - k + 1, tail)) if k else 0.0
-    upper = float(special.betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
+    lower = float(scipy.special.betaincinv(k, n - k + 1, tail)) if k else 0.0
+    upper = float(scipy.special.betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
     return lower, upper
 
 

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose `optimize` is loaded when it is first used, and rarely is
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 from lightrig.harness.statistics.verdicts import Outcome
@@ -70,8 +69,8 @@ def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
     if errors == 0:
         return -math.expm1(math.log1p(-confidence) / bits)
     if _is_poisson(errors, bits):
-        return float(special.gammaincinv(errors + 1, confidence)) / bits
-    return float(special.betaincinv(errors + 1, bits - errors, confidence))
+        return float(scipy.special.gammaincinv(errors + 1, confidence)) / bits
+    return float(scipy.special.betaincinv(errors + 1, bits - errors, confidence))
 
 
 def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
@@ -81,8 +80,8 @@ def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
     if errors == 0:
         return 0.0
     if _is_poisson(errors, bits):
-        return float(special.gammaincinv(errors, 1 - confidence)) / bits
-    return float(special.betaincinv(errors, bits - errors + 1, 1 - confidence))
+        return float(scipy.special.gammaincinv(errors, 1 - confidence)) / bits
+    return float(scipy.special.betaincinv(errors, bits - errors + 1, 1 - confidence))
 
 
 def anytime_interval(
@@ -107,7 +106,9 @@ def anytime_interval(
         - math.lgamma(_SHAPE)
         - (_SHAPE + errors) * np.log(priors + bits)
     )
-    mixture = float(special.logsumexp(of_each, b=[0.5, *[0.5 / len(_DECADES)] * len(_DECADES)]))
+    mixture = float(
+        scipy.special.logsumexp(of_each, b=[0.5, *[0.5 / len(_DECADES)] * len(_DECADES)])
+    )
 
     def excess(log_ratio: float) -> float:
         likelihood = errors * log_ratio - bits * math.exp(log_ratio)
@@ -142,7 +143,9 @@ def bits_needed(limit: float, confidence: float = 0.95, errors: int = 0) -> int:
         while upper_bound(0, bits, confidence) > limit:  # by a rounding error
             bits += max(1, bits >> 50)
         return bits
-    bits = max(math.ceil(float(special.gammaincinv(errors + 1, confidence)) / limit), errors + 1)
+    bits = max(
+        math.ceil(float(scipy.special.gammaincinv(errors + 1, confidence)) / limit), errors + 1
+    )
     # The Poisson bound is the larger one: fewer bits may do.
     low = errors
     while bits - low > 1:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.nights import as_night
 from lightrig.harness.statistics.samples import Samples, as_samples
@@ -118,10 +118,10 @@ def trend(
     score = abs(float(np.sign(slopes).sum()))
     if variance == 0:
         return None
-    p = 2 * float(special.ndtr(-max(0.0, score - 1) / math.sqrt(variance)))
+    p = 2 * float(scipy.special.ndtr(-max(0.0, score - 1) / math.sqrt(variance)))
     if p > error:
         return None
-    reach = float(special.ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
+    reach = float(scipy.special.ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
     ranks = (slopes.size - 1) / 2 + np.array([0, -reach / 2, reach / 2])
     slope, lower, upper = np.interp(ranks, np.arange(slopes.size), slopes).tolist()
     return Trend(slope, lower, upper, p, levels.size)
@@ -161,7 +161,9 @@ def _levels(nights: Sequence[npt.ArrayLike]) -> tuple[list[int], Samples]:
 def _level(values: Samples, ratio: bool) -> tuple[float, float, float]:
     """The mean and its interval."""
     mean, n = float(values.mean()), values.size
-    reach = float(values.std(ddof=1) / math.sqrt(n) * special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    reach = float(
+        values.std(ddof=1) / math.sqrt(n) * scipy.special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)
+    )
     if ratio:
         return math.exp(mean), math.exp(mean - reach), math.exp(mean + reach)
     return mean, mean - reach, mean + reach

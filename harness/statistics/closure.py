@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.samples import (
@@ -66,9 +66,12 @@ def judge_deviations(deviations: npt.ArrayLike) -> ClosureVerdict:
     """
     found = as_samples("deviations", deviations)
     n, covered = _numbers(np.abs(found) <= 1)
-    normal = found * float(special.ndtri(0.975))
+    normal = found * float(scipy.special.ndtri(0.975))
     mean, worst = float(np.mean(normal)), float(np.max(np.abs(normal)))
-    p_mean, p_worst = 2 * special.ndtr(-abs(mean)), min(2 * n * special.ndtr(-worst), 1.0)
+    p_mean, p_worst = (
+        2 * scipy.special.ndtr(-abs(mean)),
+        min(2 * n * scipy.special.ndtr(-worst), 1.0),
+    )
     reason = (
         f"{covered:,} of {n:,} intervals of 95 % hold the true value; in standard uncertainties "
         f"the mean deviation is {mean:.2g} (p = {p_mean:.2g}), the greatest {worst:.2g} "

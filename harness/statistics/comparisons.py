@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.levels import Scale
 from lightrig.harness.statistics.nights import Yardstick
@@ -106,7 +106,7 @@ class Midmeans:
         self._tonight = _midmean(tonight)
         centred = np.concatenate([night - np.median(night) for night in before])
         low, high = np.quantile(centred, [_TAIL, 1 - _TAIL])
-        spread = float(high - low) / (2 * -float(special.ndtri(_TAIL)))
+        spread = float(high - low) / (2 * -float(scipy.special.ndtri(_TAIL)))
         self.least_spread = spread / math.sqrt(tonight.size)
 
     def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 
@@ -89,7 +89,7 @@ def latency_bandwidth(
     freedom = x.size - 2
     variance = float(relative @ relative) / freedom
     covariance = variance * np.linalg.inv(weighted.T @ weighted)
-    wide = float(special.stdtrit(freedom, (1 + confidence) / 2))
+    wide = float(scipy.special.stdtrit(freedom, (1 + confidence) / 2))
     alpha_half = wide * float(np.sqrt(covariance[0, 0]))
     slope_half = wide * float(np.sqrt(covariance[1, 1]) / scale)
     flattest = slope - slope_half

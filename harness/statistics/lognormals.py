@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError
 
@@ -34,7 +34,9 @@ class Lognormal:
         """The integral of the distribution function from 0 to each bound, which is not negative."""
         with np.errstate(divide="ignore"):
             z = (np.log(bound) - math.log(self.median)) / self.sigma
-        below: Floats = bound * special.ndtr(z) - self.mean * special.ndtr(z - self.sigma)
+        below: Floats = bound * scipy.special.ndtr(z) - self.mean * scipy.special.ndtr(
+            z - self.sigma
+        )
         return below
 
 
@@ -95,7 +97,7 @@ def fit_lognormals(whole: npt.ArrayLike, count: int) -> Fit:
         return -float((often * np.log(np.maximum(likely, 1e-300))).sum())
 
     best = min(
-        (optimize.minimize(loss, start, method="Nelder-Mead", options={"maxfev": 4000})
+        (scipy.optimize.minimize(loss, start, method="Nelder-Mead", options={"maxfev": 4000})
          for start in _starts(durations, count)),
         key=lambda found: float(found.fun),
     )  # fmt: skip
@@ -119,7 +121,7 @@ def _starts(durations: Floats, count: int) -> list[list[float]]:
 
 def _parts(parameters: npt.ArrayLike) -> tuple[Lognormal, ...]:
     at = [float(value) for value in np.asarray(parameters, dtype=float)]
-    slow = float(special.expit(at[4])) if len(at) > 2 else 0.0
+    slow = float(scipy.special.expit(at[4])) if len(at) > 2 else 0.0
     first = Lognormal(1 - slow, math.exp(at[0]), math.exp(at[1]))
     if len(at) == 2:
         return (first,)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri, stdtrit
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError
 
@@ -122,7 +122,9 @@ def _beyond(
     away = np.sort(np.abs(known))[fitted:]
     scatter = _TO_SD * float(np.median(away))
     degrees = max(_EFFICIENCY * (known.size - fitted), 1.0)
-    factor, usual = (float(stdtrit(degrees, 1 - p)) for p in (error / known.size, 0.025))
+    factor, usual = (
+        float(scipy.special.stdtrit(degrees, 1 - p)) for p in (error / known.size, 0.025)
+    )
     return [
         (index, value, usual * scatter)
         for index, value in enumerate(values.tolist())
@@ -145,7 +147,7 @@ def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01)
     apart = x[second] - x[first]
     slopes = np.sort((y[second] - y[first])[apart != 0] / apart[apart != 0])
     count, n = slopes.size, y.size
-    width = -float(ndtri(error / 2)) * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    width = -float(scipy.special.ndtri(error / 2)) * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     low = max(round((count - width) / 2), 0)
     high = min(round((count + width) / 2), count - 1)
     return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))

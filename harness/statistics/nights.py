@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError, Samples, as_intervals, as_samples
 
@@ -73,16 +73,16 @@ class Yardstick:
 
     def tail(self, miss: float) -> float:
         """The probability of a miss of at least so much, on its side."""
-        return float(special.stdtr(self.df, -miss / self.spread))
+        return float(scipy.special.stdtr(self.df, -miss / self.spread))
 
     def reach(self, tail: float) -> float:
         """The miss that has this tail."""
-        return -float(special.stdtrit(self.df, tail)) * self.spread
+        return -float(scipy.special.stdtrit(self.df, tail)) * self.spread
 
     def found(self, tail: float, power: float) -> float:
         """The change of which the miss exceeds that reach with a probability of `power`."""
-        critical = -float(special.stdtrit(self.df, tail))
-        return float(special.nctdtrinc(self.df, 1 - power, critical)) * self.spread
+        critical = -float(scipy.special.stdtrit(self.df, tail))
+        return float(scipy.special.nctdtrinc(self.df, 1 - power, critical)) * self.spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # whose `optimize` is loaded when it is first used, and rarely is
-from scipy import special
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 
@@ -116,10 +115,10 @@ def sensitivity(
     start = _start(power, wrong / all_bits, target)
     best, (at, slope, floor) = _best(residuals, start, with_floor=with_floor)
     freedom = max(power.size - (3 if with_floor else 2), 1)
-    misfit = float(special.chdtrc(freedom, best))
-    worse = float(special.chdtri(1, 1 - confidence))
+    misfit = float(scipy.special.chdtrc(freedom, best))
+    worse = float(scipy.special.chdtri(1, 1 - confidence))
     if misfit < _MISFIT:
-        worse = float(special.fdtri(1, freedom, confidence)) * best / freedom
+        worse = float(scipy.special.fdtri(1, freedom, confidence)) * best / freedom
 
     def excess(where: float) -> float:
         return _best_at(residuals, where, (slope, floor), with_floor=with_floor) - best - worse
@@ -127,7 +126,7 @@ def sensitivity(
     lower, upper = _crossing(excess, at, -1), _crossing(excess, at, 1)
     if lower is None or upper is None:
         return NoSensitivity("the counts do not bound it: powers nearer to the target are needed")
-    of_scale = -float(special.ndtri((1 - confidence) / 2)) * scale_db
+    of_scale = -float(scipy.special.ndtri((1 - confidence) / 2)) * scale_db
     lower, upper = at - math.hypot(at - lower, of_scale), at + math.hypot(upper - at, of_scale)
     fitted_floor = floor if with_floor else None
     return Sensitivity(
@@ -136,9 +135,9 @@ def sensitivity(
 
 
 def _ratios(power: npt.NDArray[np.float64], fit: _Fit) -> npt.NDArray[np.float64]:
-    q_target = -special.ndtri(fit.target)
+    q_target = -scipy.special.ndtri(fit.target)
     exponent = np.clip(fit.slope * (power - fit.at), -6, 6)
-    ratios = special.ndtr(-q_target * 10.0**exponent) + fit.floor
+    ratios = scipy.special.ndtr(-q_target * 10.0**exponent) + fit.floor
     return np.asarray(np.clip(ratios, 1e-300, 0.5))
 
 
@@ -146,7 +145,7 @@ def _residuals(
     wrong: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """The roots of each count's deviance: their squares add up to the fit's."""
-    deviance = 2 * (special.xlogy(wrong, wrong / expected) - (wrong - expected))
+    deviance = 2 * (scipy.special.xlogy(wrong, wrong / expected) - (wrong - expected))
     return np.asarray(np.sign(wrong - expected) * np.sqrt(np.maximum(deviance, 0)))
 
 
@@ -155,10 +154,10 @@ def _start(
 ) -> tuple[float, float]:
     """A line through log Q of the powers that had errors."""
     seen = (ratio > 0) & (ratio < 0.5)
-    log_q = np.log10(-special.ndtri(ratio[seen]))
+    log_q = np.log10(-scipy.special.ndtri(ratio[seen]))
     slope, offset = np.polyfit(power[seen], log_q, 1)
     slope = min(max(slope, _THERMAL / 5), _THERMAL * 5)
-    at = (math.log10(-special.ndtri(target)) - offset) / slope
+    at = (math.log10(-scipy.special.ndtri(target)) - offset) / slope
     return float(np.clip(at, power.min() - _WIDEST_DB, power.max() + _WIDEST_DB)), float(slope)
 
 

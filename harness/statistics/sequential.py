@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import scipy  # whose `optimize` is loaded when it is first used, and rarely is
-from scipy import special
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.statistics.samples import SampleError
 
@@ -71,8 +70,8 @@ class SequentialTest:
         allowed = 0
         while True:
             # Most bits that a good link survives, fewest that a bad one does not.
-            most = float(special.gammaincinv(allowed + 1, self.alpha)) / self.good
-            fewest = float(special.gammaincinv(allowed + 1, 1 - self.beta)) / self.bad
+            most = float(scipy.special.gammaincinv(allowed + 1, self.alpha)) / self.good
+            fewest = float(scipy.special.gammaincinv(allowed + 1, 1 - self.beta)) / self.bad
             if fewest <= most:
                 return math.ceil(fewest)
             allowed += 1

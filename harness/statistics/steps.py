@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.samples import Samples
 
@@ -40,7 +40,7 @@ def find_steps(values: Samples, error: float) -> list[Step]:
     """
     windows, places = _windows(values.size), np.arange(values.size)
     free = np.ones(windows.at.size, bool)
-    least = -float(special.ndtri(error / (2 * free.size)))
+    least = -float(scipy.special.ndtri(error / (2 * free.size)))
     candidates: dict[int, float] = {}
     while True:
         found, size = _scan(values)
@@ -53,9 +53,9 @@ def find_steps(values: Samples, error: float) -> list[Step]:
         values = values - size[best] * (places >= at)
     usual = 1.0
     if candidates and free.any():
-        usual = float(np.quantile(found[free], _USUAL) / special.ndtri((1 + _USUAL) / 2))
+        usual = float(np.quantile(found[free], _USUAL) / scipy.special.ndtri((1 + _USUAL) / 2))
     steps = (
-        Step(at, min(1.0, 2 * free.size * float(special.ndtr(-size / max(1.0, usual)))))
+        Step(at, min(1.0, 2 * free.size * float(scipy.special.ndtr(-size / max(1.0, usual)))))
         for at, size in sorted(candidates.items())
     )
     return [step for step in steps if step.p <= error]
@@ -104,5 +104,5 @@ def _scan(values: Samples) -> tuple[Samples, Samples]:
     rest -= (windows.slope @ values) ** 2 + step**2
     t = np.abs(step) / np.sqrt(np.maximum(rest, rounding) / windows.df)
     # Beyond lies what a float cannot hold.
-    tail = np.maximum(special.stdtr(windows.df, -t), 1e-300)
-    return -special.ndtri(tail), step / windows.size
+    tail = np.maximum(scipy.special.stdtr(windows.df, -t), 1e-300)
+    return -scipy.special.ndtri(tail), step / windows.size

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 
@@ -84,7 +84,7 @@ def en_number(difference: float, expanded: float, reference_expanded: float) -> 
 def coverage_factor(degrees: float, confidence: float = 0.95) -> float:
     """By how many standard uncertainties a value is surrounded, two-sided."""
     # Beyond this Student's t and the normal distribution are the same.
-    return float(stdtrit(min(degrees, 1e9), (1 + confidence) / 2))
+    return float(scipy.special.stdtrit(min(degrees, 1e9), (1 + confidence) / 2))
 
 
 def pooled(groups: Iterable[npt.ArrayLike], name: str) -> Component:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import networkx as nx
-
 from lightrig.flows import fabric_links, slowest_rate_bps
 from lightrig.harness.record.row import Scalar
 from lightrig.testbeds import Plan, Testbed
@@ -52,6 +50,8 @@ def topology(testbed: Testbed, plan: Plan, ranks: Sequence[str]) -> Topology:
     Where servers forward for others, or a packet switch does, neighbours in the ring may be
     several links apart. Raises `RanksError` where nothing leads from one rank to the next.
     """
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no ring
+
     links = fabric_links(testbed, plan)
     rate = slowest_rate_bps(testbed, ranks, links)
     graph = nx.Graph((link.a.owner, link.b.owner) for link in links)

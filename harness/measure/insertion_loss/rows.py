@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.special import chdtri
+import scipy
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.closure import closure_row
@@ -107,7 +107,7 @@ def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iter
     found = pooled(losses.makings.values(), "repeatability")
     low, high = (
         math.sqrt(max(found.standard**2 * found.degrees / quantile - mean_of**2, 0.0))
-        for quantile in chdtri(found.degrees, (0.025, 0.975))
+        for quantile in scipy.special.chdtri(found.degrees, (0.025, 0.975))
     )
     value = min(max(losses.repeatability.standard, low), high)
     yield Row(name, "insertion_loss.repeatability", value, low, high, "dB", at, dict(conditions))

@@ -10,7 +10,7 @@ constants are chosen, not taken from a data sheet.
 import math
 from dataclasses import dataclass
 
-from scipy import special
+import scipy
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.ambient import ROOM_C, Ambient
@@ -22,7 +22,7 @@ LOST_DBM = -28.0
 """Below this there is no signal, and no clock to be recovered."""
 
 _UNLOCKED_RATIO = 1e-2
-_Q_AT_1E12 = -float(special.ndtri(1e-12))
+_Q_AT_1E12 = -float(scipy.special.ndtri(1e-12))
 _DRAWN_DB = 0.3
 _WARM_C = 25.0
 
@@ -50,7 +50,7 @@ class Receiver:
         needed = self.sensitivity_dbm + self.penalty_db_per_k * max(celsius - _WARM_C, 0.0)
         q = _Q_AT_1E12 * milliwatt / 10 ** (needed / 10)
         # Of four levels the two middle ones err to both sides; Gray coding spoils one bit of two.
-        share = 0.75 * special.ndtr(-q / 3) if self.pam4 else special.ndtr(-q)
+        share = 0.75 * scipy.special.ndtr(-q / 3) if self.pam4 else scipy.special.ndtr(-q)
         return min(float(share) + self.floor, 0.5)
 
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy
 
 from lightrig.harness.systems.railx.planning.compiling import compiled
 from lightrig.harness.systems.railx.planning.flit_network import PACKET_FLITS, FlitNetwork, Int64s
@@ -220,7 +220,7 @@ def _outcome(network: FlitNetwork, load: Load, state: State, generated: int) -> 
     mean, packets = float(rates.mean()), int(state.delivered.sum())
     reach = 0.0
     if load.batches > 1:
-        quantile = float(special.stdtrit(load.batches - 1, (1 + CONFIDENCE) / 2))
+        quantile = float(scipy.special.stdtrit(load.batches - 1, (1 + CONFIDENCE) / 2))
         reach = quantile * float(rates.std(ddof=1)) / load.batches**0.5
     refused, moved = (int(value) for value in state.counters)
     in_flight = int(state.occupied.sum())
