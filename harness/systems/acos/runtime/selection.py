@@ -28,8 +28,8 @@ UNNOTICED_NS = 100_000_000
 """A port that still has its carrier so long after its switch moved lost it too briefly to be
 seen; it is not waited for."""
 
-LOOK_AGAIN_NS = 10_000_000
-"""After how long the carriers of ports that are waited for are looked at again."""
+LOOK_AGAIN_NS, LONGEST_LOOK_NS = 10_000_000, 320_000_000
+"""Time after which missing carriers are read again: at first, and after several waits."""
 
 LINK_TIMEOUT_NS = 10_000_000_000
 """Longest time that links may take to come up: NIC firmware takes seconds."""
@@ -209,10 +209,13 @@ class TopologySelector:
         needed = {netdev for netdev, port in self._ports.items() if port in joined}
         wanted = set(needed)
         noticed_by, deadline = since + UNNOTICED_NS, since + self._link_timeout_ns
+        look_again = LOOK_AGAIN_NS
         while wanted and (now := self._clock.now()) < deadline:
             # Not until the deadline: a link that came up while the switches of a busy server still
-            # moved has no event after this.
-            until = min(max(noticed_by, now + LOOK_AGAIN_NS), deadline)
+            # moved has no event after this. An event ends the wait at once, so that longer waits
+            # delay nothing else.
+            until = min(max(noticed_by, now + look_again), deadline)
+            look_again = min(2 * look_again, LONGEST_LOOK_NS)
             for netdev, up in self._hear(wanted, since, until - now):
                 # Light that goes again: the neighbour has moved on, or moves only now.
                 wanted = wanted - {netdev} if up else wanted | ({netdev} & needed)
