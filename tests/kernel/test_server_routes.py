@@ -121,6 +121,34 @@ def test_each_address_is_routed_over_its_port(
     assert run(namespaces.pid("a"), "sh", "-c", STATE) == before
 
 
+def test_present_lists_addresses_and_routes_until_they_are_closed(
+    servers: dict[str, LinuxServer],
+    links: KernelLinks,
+    namespaces: kernel.Namespaces,
+    run: Callable[..., str],
+) -> None:
+    links.apply(LIT, CHAIN)
+    routes = servers["a"].routes
+    before = routes.present()
+    assert any("inet 192.0.2.1/24" in line and "fabric0" in line for line in before)
+    try:
+        routes.open(ADDRESS["a"], ["fabric0"])
+        routes.set([Route(ADDRESS["b"], ADDRESS["b"], "fabric0")])
+        added = set(routes.present()) - set(before)
+        assert any(f"inet {ADDRESS['a']}/32" in line for line in added)
+        assert any(line.startswith(f"{ADDRESS['b']} dev fabric0") for line in added)
+    finally:
+        routes.close()
+    assert routes.present() == before
+    # An address of another program is listed whether its link is up or not.
+    run(namespaces.pid("a"), "ip", "address", "add", "198.18.7.7/32", "dev", "fabric1")
+    try:
+        assert any("198.18.7.7/32" in line for line in routes.present())
+    finally:
+        run(namespaces.pid("a"), "ip", "address", "del", "198.18.7.7/32", "dev", "fabric1")
+    assert routes.present() == before
+
+
 def test_a_refusal_of_the_kernel_names_the_command(servers: dict[str, LinuxServer]) -> None:
     routes = servers["a"].routes
     routes.open(ADDRESS["a"], ["fabric0"])

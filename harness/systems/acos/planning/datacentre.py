@@ -204,7 +204,7 @@ def _wire_between(made: DataCentre, direction: str) -> None:
 def _wire_options(made: DataCentre, name: str, direction: str, out: Ints, into: Ints) -> None:
     racks = options_to(made, name)
     where = "DP" if name != "PP" else "PP"
-    shifts = (0, 1) if made.resilient else (0,)
+    shifts: tuple[int, ...] = (0, 1) if made.resilient else (0,)
     if double_offset(made, name):
         shifts = DOUBLE_SHIFTS
     branches = len(racks) * len(shifts)

@@ -1,5 +1,6 @@
 """The nodes of one row as namespaces, whose packets are led by rail."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from lightrig.harness.bench import Bench, Fabric
@@ -117,11 +118,15 @@ class Rails:
             self.runner.close()
         finally:
             self._lanes.close()
-        present = self._routes_of_servers()
-        for name, found in self._found.items():
-            more, less = set(present[name]) - set(found), set(found) - set(present[name])
-            if more or less:
-                raise NotRestoredError(
-                    f"{name} has other addresses or routes than before: "
-                    f"more {sorted(more) or 'none'}, missing {sorted(less) or 'none'}"
-                )
+        check_restored(self._found, self._routes_of_servers())
+
+
+def check_restored(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> None:
+    """Compare addresses and routes by server; raise `NotRestoredError` for the first difference."""
+    for name, found in before.items():
+        more, less = set(after[name]) - set(found), set(found) - set(after[name])
+        if more or less:
+            raise NotRestoredError(
+                f"{name} has other addresses or routes than before: "
+                f"more {sorted(more) or 'none'}, missing {sorted(less) or 'none'}"
+            )
