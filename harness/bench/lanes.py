@@ -24,12 +24,17 @@ class Lanes:
 
     `route` leads packets by the ports that a fabric chose. All of it is taken away by `close`.
 
+    Args:
+        bench: whose servers are namespaces.
+        count: number of lanes.
+        settings: further kernel settings of the servers, by their path under /proc/sys/net/ipv4.
+
     Raises:
         NotRoutedError: a server is no namespace, or a port has no address.
         InstrumentError: a server refused.
     """
 
-    def __init__(self, bench: Bench, count: int) -> None:
+    def __init__(self, bench: Bench, count: int, settings: Mapping[str, str] | None = None) -> None:
         servers = {n: s for n, s in bench.servers.items() if isinstance(s, LinuxServer)}
         ports = bench.testbed.nic_ports
         strange = [n for n, s in bench.testbed.servers.items() if not s.is_namespace]
@@ -55,7 +60,7 @@ class Lanes:
                 netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
                 routes = self._opened[name] = ServerRoutes(server.commands, self.devices)
                 first, *further = self.addresses[name]
-                routes.open(first, netdevs, *further, by_port=True)
+                routes.open(first, netdevs, *further, by_port=True, settings=settings)
         except LightrigError:
             self.close()
             raise

@@ -43,9 +43,9 @@ class Route(NamedTuple):
 class ServerRoutes:
     """Sets addresses and routes on one server, with the program ip, and removes them again.
 
-    It creates devices with addresses and routes, and changes four kernel settings, which it
-    restores: forwarding, reverse-path filtering, ARP replies by port, ARP retransmission time. It
-    needs root.
+    It creates devices with addresses and routes, and changes kernel settings, which it restores:
+    forwarding, reverse-path filtering, ARP replies by port, ARP retransmission time, and what a
+    caller adds. It needs root.
 
     Args:
         commands: runs programs on the server.
@@ -59,18 +59,26 @@ class ServerRoutes:
         self._found: Mapping[str, str] = {}
         self._routes: dict[str, Route] = {}
 
-    def open(self, address: str, netdevs: Sequence[str], *more: str, by_port: bool = False) -> None:
+    def open(
+        self,
+        address: str,
+        netdevs: Sequence[str],
+        *more: str,
+        by_port: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         """Create a device per address, `address` and `more`, and enable forwarding.
 
         by_port: whether a port replies to ARP only for its address, not for all of the server's.
+        settings: further kernel settings by their path under /proc/sys/net/ipv4.
 
         Raises:
             ToolMissingError: the server has no program ip.
             ToolFailedError: the kernel refused; root may be required.
         """
-        settings = _settings(netdevs, by_port=by_port)
-        paths = [f"/proc/sys/net/ipv4/{name}" for name in settings]
-        found = self._sh("cat " + " ".join(paths)).split()
+        values = {**_settings(netdevs, by_port=by_port), **(settings or {})}
+        paths = [f"/proc/sys/net/ipv4/{name}" for name in values]
+        found = self._sh("cat " + " ".join(paths)).splitlines()
         self._found = dict(zip(paths, found, strict=True))
         self._addresses = (address, *more)
         self._sh(
@@ -79,10 +87,7 @@ class ServerRoutes:
                 for name, each in zip(self._devices, self._addresses, strict=True)
                 for line in _device_lines(name, each)
             ),
-            *(
-                f"echo {value} >{path}"
-                for path, value in zip(paths, settings.values(), strict=True)
-            ),
+            *(f"echo {value} >{path}" for path, value in zip(paths, values.values(), strict=True)),
         )
 
     def set(self, routes: Sequence[Route]) -> None:

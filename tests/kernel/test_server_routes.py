@@ -149,6 +149,23 @@ def test_present_lists_addresses_and_routes_until_they_are_closed(
     assert routes.present() == before
 
 
+def test_further_settings_are_restored(
+    servers: dict[str, LinuxServer], namespaces: kernel.Namespaces, run: Callable[..., str]
+) -> None:
+    paths = ["/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_congestion_control"]
+    routes = servers["a"].routes
+    before = run(namespaces.pid("a"), "cat", *paths).split()
+    further = {"tcp_wmem": "4096 65536 65536", "tcp_congestion_control": "reno"}
+    try:
+        routes.open(ADDRESS["a"], ["fabric0"], settings=further)
+        present = run(namespaces.pid("a"), "cat", *paths).split()
+        assert present == ["4096", "65536", "65536", "reno"]
+        assert present != before
+    finally:
+        routes.close()
+    assert run(namespaces.pid("a"), "cat", *paths).split() == before
+
+
 def test_a_refusal_of_the_kernel_names_the_command(servers: dict[str, LinuxServer]) -> None:
     routes = servers["a"].routes
     routes.open(ADDRESS["a"], ["fabric0"])

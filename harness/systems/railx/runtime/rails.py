@@ -20,6 +20,15 @@ DRAIN_TIMEOUT = 10_000_000_000
 """Longest time until bytes are acknowledged, in ns; TCP repeats them after 200 ms and more."""
 
 
+_TCP = {"tcp_congestion_control": "reno", "tcp_wmem": "4096 65536 65536"}
+"""Kernel settings of the nodes, under which a link is full in both directions at once.
+
+Acknowledgements then wait in the queue of a shaped link behind data. A sender that takes the
+shortest round trip for the link's (BBR) keeps too little under way: both directions reached 0.67 of
+the line rate. A send buffer that is smaller than the queue fills it and loses nothing.
+"""
+
+
 class NotRestoredError(LightrigError):
     """Servers have other addresses or routes than before."""
 
@@ -44,7 +53,7 @@ class Rails:
         self.nodes = tuple(testbed.servers)
         nics = {nic for server in testbed.servers.values() for nic in server.nics}
         self._found = self._routes_of_servers()
-        self._lanes = Lanes(bench, len(nics))
+        self._lanes = Lanes(bench, len(nics), _TCP)
         device, *further = self._lanes.devices
         try:
             self.runner = MpiRunner(
