@@ -172,3 +172,13 @@ def test_a_violation_is_one_sentence() -> None:
     assert str(violation) == (
         "under traffic at 0.000000 s: v1 on ocs parts 1>12, 2>11, 3>14, 4>13 under pp#0 of rank 1"
     )
+
+
+def test_a_change_that_is_confirmed_after_it_was_given_up_is_known_again() -> None:
+    """It counts for circuits that nothing else has touched since, and for no others."""
+    begun = [Rewiring(10, OCS, "v1", PIPELINE, RINGS), GivenUp(12, OCS, "v1")]
+    used = carried(20, "dp#0", RINGS, 0, 1)
+    assert "under reconfiguration" in rules([*begun, *used])
+    assert "under reconfiguration" not in rules([*begun, Confirmed(15, OCS, "v1"), *used])
+    parted = [Rewiring(13, OCS, "v2", RINGS, PIPELINE), Confirmed(15, OCS, "v1")]
+    assert "under reconfiguration" in rules([*begun, *parted, *used])

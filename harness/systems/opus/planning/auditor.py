@@ -72,7 +72,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """`change` was given up; what it touched is not known until another change has."""
+    """`change` was given up; what it touched is not known until it or another is confirmed."""
 
     at: int
     switch: str
@@ -106,6 +106,7 @@ class _Switch:
     flux: dict[Circuit, str] = field(default_factory=dict)
     unused: dict[str, frozenset[Circuit]] = field(default_factory=dict)
     open: dict[str, Rewiring] = field(default_factory=dict)
+    given_up: dict[str, Rewiring] = field(default_factory=dict)
 
 
 def audit(
@@ -174,8 +175,17 @@ class _Audit:
                     for circuit in change.remove | change.add:
                         switch.flux.pop(circuit, None)
                     yield from self._shared(event, switch)
+                elif late := switch.given_up.pop(event.change, None):
+                    # Known now after all, but for what another change has touched since.
+                    last = {c for c, by in switch.flux.items() if by == event.change}
+                    switch.there = (switch.there - (late.remove & last)) | (late.add & last)
+                    for circuit in last:
+                        del switch.flux[circuit]
+                    yield from self._shared(event, switch)
             case GivenUp():
-                self._switches[event.switch].open.pop(event.change, None)
+                switch = self._switches[event.switch]
+                if (change := switch.open.pop(event.change, None)) is not None:
+                    switch.given_up[event.change] = change
 
     def _began(self, began: Began) -> Iterator[Violation]:
         switch = self._switches[began.switch]
@@ -227,7 +237,8 @@ class _Audit:
                     yield Violation("never used", change.at, text)
         switch.there -= change.remove
         switch.unused[change.change] = made | switch.unused.get(change.change, frozenset())
-        switch.flux.update(dict.fromkeys(removed | made, change.change))
+        unsure = change.remove & switch.flux.keys()
+        switch.flux.update(dict.fromkeys(removed | made | unsure, change.change))
         switch.open[change.change] = change
 
     @staticmethod
