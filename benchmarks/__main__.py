@@ -11,6 +11,7 @@ ALL = (
     "lease_races",
     "fault_plans",
     "kills",
+    "orchestrations",
     "gates",
     "error_rates",
     "report",

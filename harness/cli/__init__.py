@@ -39,6 +39,7 @@ COMMANDS = {
     "results": Command("List, query, compare, export and recover runs.", "list"),
     "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),
     "generate": Command("Write the testbed file of a published system.", ""),
+    "orchestrate": Command("Run a published system's control plane as a service.", ""),
     "replay": Command("Answer as a recorded instrument did.", "traces/ocs.jsonl"),
     "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
     "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lightrig.instruments.core.entry_points import entries
 from lightrig.testbeds import LightrigError
@@ -17,6 +17,22 @@ GROUP = "lightrig.systems"
 
 class SystemRegistryError(LightrigError):
     """An entry point of `lightrig.systems` does not name a usable system."""
+
+
+class Orchestrator(Protocol):
+    """A control plane that runs as a service."""
+
+    def start(self) -> None:
+        """Bring the switches to what was wanted when the service ended or was killed."""
+
+    def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Carry out a request and return the status; several threads may call it.
+
+        Raises `LightrigError` where the request is refused.
+        """
+
+    def close(self) -> None:
+        """Close all sessions; switches stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,8 @@ class System:
             testbed is given; it may implement `pytest_lightrig_unavailable` for them.
         generator: the typer command that `lightrig generate NAME` runs.
         quantities: the quantities that only this system records.
+        orchestrator: the control plane that `lightrig orchestrate NAME` runs, a function of a
+            testbed and the file of its state (None: its choice) that returns an `Orchestrator`.
     """
 
     name: str
@@ -48,6 +66,7 @@ class System:
     fixtures: str | None = None
     generator: str | None = None
     quantities: str | None = None
+    orchestrator: str | None = None
 
     @property
     def built_in(self) -> bool:

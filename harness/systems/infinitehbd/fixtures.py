@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lightrig.harness.bench import Fabric
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
@@ -27,7 +29,7 @@ def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
 
 @pytest.fixture
 def infinitehbd_ring(
-    fabric: Fabric, links: LinkObservation, measure: Recording
+    fabric: Fabric, links: LinkObservation, measure: Recording, tmp_path: Path
 ) -> Iterator[RingFailures]:
     """The servers in the ring of the plan `whole`, once it is up, and failures among them.
 
@@ -35,6 +37,6 @@ def infinitehbd_ring(
     """
     from lightrig.harness.systems.infinitehbd.measurements.ring_failures import RingFailures
 
-    ring = RingFailures(fabric, links, measure.record)
+    ring = RingFailures(fabric, links, measure.record, tmp_path / "cluster.json")
     yield ring
     ring.power_on_all()

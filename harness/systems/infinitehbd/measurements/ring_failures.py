@@ -1,6 +1,7 @@
 """Servers of a ring that fail and rejoin, as a test makes and records it."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
@@ -13,28 +14,33 @@ from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     failure_rows,
     rejoin,
 )
-from lightrig.harness.systems.infinitehbd.planning import RingManager, plan_of, wiring_of
+from lightrig.harness.systems.infinitehbd.runtime.orchestrator import Orchestrator
 from lightrig.testbeds import Plan
 
 
 class RingFailures:
-    """All servers of a testbed in one ring, with the managers of its nodes.
+    """All servers of a testbed in one ring, which its orchestrator closes past failed ones.
 
     Args:
-        fabric: with the plan `whole` in place, whose links are up.
+        fabric: with the plan `whole` in place, whose links are up, before the first failure.
         links: the observation of the servers' links.
         record: takes the rows.
+        state: file of the orchestrator's state.
     """
 
     def __init__(
-        self, fabric: Fabric, links: LinkObservation, record: Callable[[Iterable[Row]], None]
+        self,
+        fabric: Fabric,
+        links: LinkObservation,
+        record: Callable[[Iterable[Row]], None],
+        state: Path,
     ) -> None:
         self._fabric = fabric
         self._links = links
         self._record = record
         self.servers = list(fabric.testbed.servers)
-        manager, _ = RingManager.start(wiring_of(fabric.testbed))
-        self._manager = manager.switched()
+        self._orchestrator = Orchestrator(fabric.testbed, lambda _: fabric, state)
+        self._orchestrator.plan({"do": "submit", "job": "all", "size": 0})
         self._power_on: dict[str, Callable[[], None]] = {}
         self._events = 0
 
@@ -50,8 +56,7 @@ class RingFailures:
             self._power_on[server] = world.power_off(server)
 
         def plan_without() -> Plan:  # called once the failure is noticed; its time is measured
-            self._manager, moves = self._manager.failed(self.servers.index(server))
-            return plan_of(f"without {server}", moves)
+            return self._orchestrator.plan({"do": "failed", "nodes": [server]})
 
         found = bypass_failed_node(
             self._fabric,
@@ -72,8 +77,7 @@ class RingFailures:
         """
 
         def plan_with() -> Plan:
-            self._manager, moves = self._manager.repaired(self.servers.index(server))
-            return plan_of(f"again with {server}", moves)
+            return self._orchestrator.plan({"do": "repaired", "nodes": [server]})
 
         found = rejoin(
             self._fabric,
@@ -88,7 +92,7 @@ class RingFailures:
 
     def order(self, plan: Plan) -> tuple[str, ...]:
         """Return the servers with power, in the order of the ring that `plan` closes."""
-        healthy = [self.servers[node] for node in self._manager.healthy]
+        healthy = [self.servers[node] for node in self._orchestrator.cluster.healthy]
         return ring_order(healthy, self._fabric.testbed.links(plan))
 
     def power_on_all(self) -> None:
@@ -97,7 +101,7 @@ class RingFailures:
             self._power_on.popitem()[1]()
 
     def _recorded(self, found: NodeFailure) -> NodeFailure:
-        self._manager = self._manager.switched()
+        self._orchestrator.done()
         self._record(failure_rows(found, self._events))
         self._events += 1
         return found

@@ -1,0 +1,145 @@
+"""`lightrig orchestrate SYSTEM FILE`: a system's control plane as a service, one JSON a line."""
+
+import contextlib
+import json
+import signal
+import socket
+import socketserver
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    LAB_ERROR,
+    NO,
+    AsJson,
+    File,
+    give_up,
+    load_testbed,
+    print_json,
+)
+from lightrig.harness.cli.lab import lab
+from lightrig.harness.systems.registry import Orchestrator, System, installed_systems
+from lightrig.testbeds import LightrigError
+
+HOST = "127.0.0.1"
+FIRST_PORT = 17900
+_TIMEOUT_S = 300.0
+_LOOK_AGAIN_S = 1.0
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="TCP port on loopback; 0: any free.")]
+State = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="What is wanted, for a restart; by default beside leases."),
+]
+Ask = Annotated[
+    str | None,
+    typer.Option(metavar="JSON", help="Send one request to the service that runs, and end."),
+]
+
+
+def _group() -> typer.Typer:
+    """Return the command group, with one command for each installed system with a control plane."""
+    group = typer.Typer(help="Run a published system's control plane as a service.")
+
+    @group.callback()
+    def systems() -> None:
+        """Run a published system's control plane as a service."""
+
+    for name, system in installed_systems().items():
+        if system.orchestrator is not None:
+            epilog = f"Example: lightrig orchestrate {name} testbeds/mine.yaml"
+            group.command(name, epilog=epilog)(_command(system))
+    return group
+
+
+def _command(system: System) -> Any:
+    def command(
+        file: File,
+        port: Port = FIRST_PORT,
+        state: State = None,
+        ask: Ask = None,
+        as_json: AsJson = False,
+    ) -> None:
+        if ask is not None:
+            _ask(port, ask)
+            return
+        testbed = load_testbed(file)
+        over = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        running: Orchestrator = lab(lambda: system.load("orchestrator")(testbed, state))
+        with contextlib.closing(running):
+            lab(running.start)
+            try:
+                served = _Server((HOST, port), running)
+            except OSError as error:
+                give_up(f"port {port}: {error.strerror}; try another --port", BAD_INPUT)
+            with served:
+                threading.Thread(target=served.serve_forever, daemon=True).start()
+                address = f"{HOST}:{served.server_address[1]}"
+                if as_json:
+                    sys.stdout.write(json.dumps({"address": address}) + "\n")
+                else:
+                    sys.stdout.write(f"{file}: requests at {address}; Ctrl-C ends it\n")
+                sys.stdout.flush()
+                while not over.wait(_LOOK_AGAIN_S):
+                    pass
+                served.shutdown()
+
+    command.__doc__ = (
+        f"Place jobs and drive the switches of {system.title}, until Ctrl-C.\n\n"
+        "    Requests come over TCP on loopback, one JSON object a line, and each is answered with "
+        "one: the status, or an `error`. The service may be killed at any time: started again, "
+        "it brings the switches to what was wanted. Exit 0, or 1 where a request was refused, "
+        "2 for an invalid file, 3 if the service or a switch did not answer."
+    )
+    return command
+
+
+def _ask(port: int, text: str) -> None:
+    """Send one request to the service at `port` and print its answer."""
+    try:
+        request = json.dumps(json.loads(text))
+    except ValueError as error:
+        give_up(f"{text!r} is no JSON: {error}", BAD_INPUT)
+    try:
+        with socket.create_connection((HOST, port), timeout=_TIMEOUT_S) as opened:
+            opened.sendall(request.encode() + b"\n")
+            answer = json.loads(opened.makefile("rb").readline())
+    except (OSError, ValueError) as error:
+        give_up(f"{HOST}:{port}: {error}; does `lightrig orchestrate` run there?", LAB_ERROR)
+    print_json(answer)
+    if "error" in answer:
+        raise typer.Exit(NO)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """Answers requests to one orchestrator, a thread for each connection."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], running: Orchestrator) -> None:
+        super().__init__(address, _Connection)
+        self.running = running
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        """Answer each line until the other end closes."""
+        for line in self.rfile:
+            try:
+                answer: object = self.server.running.request(json.loads(line))
+            except (LightrigError, ValueError, AttributeError, TypeError) as error:
+                answer = {"error": str(error)}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+orchestrate = _group()

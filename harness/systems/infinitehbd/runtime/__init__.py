@@ -1,0 +1,1 @@
+"""InfiniteHBD acting in time."""
