@@ -22,7 +22,14 @@ from lightrig.testbeds import PlanPair, Port, Testbed, plan_pairs
 MOST_COUNTS = 2
 """Number of counts of moved circuits that a test is parametrized with, besides all circuits."""
 
-INSTRUMENTS = ("power_meter", "light_source", "attenuator", "bit_error_tester", "climate_chamber")
+INSTRUMENTS = (
+    "power_meter",
+    "light_source",
+    "attenuator",
+    "bit_error_tester",
+    "climate_chamber",
+    "oscilloscope",
+)
 """Fixtures that are one of a testbed's instruments; each has the name of its kind."""
 
 PREFIX = "lightrig_"

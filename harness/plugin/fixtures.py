@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OpticalSwitch,
         PowerMeter,
         Server,
+        SimultaneousLogs,
     )
     from lightrig.testbeds import Plan, PlanPair, Port, Testbed
 
@@ -231,6 +232,14 @@ def bit_error_tester(
 ) -> Iterator[BitErrorTester]:
     """A bit error tester of the testbed; its output is as it was found when the test ends."""
     yield from _lend(bench, lightrig_instruments, "bit_error_tester")
+
+
+@pytest.fixture
+def oscilloscope(
+    bench: Bench, lightrig_instruments: InstrumentSelection
+) -> Iterator[SimultaneousLogs]:
+    """An oscilloscope of the testbed, with photodetectors at its channels."""
+    yield from _lend(bench, lightrig_instruments, "oscilloscope")
 
 
 @pytest.fixture(scope="session")

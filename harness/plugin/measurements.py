@@ -117,6 +117,14 @@ def measure_path_changes(fabric: Fabric, measure: Recording) -> Callable[..., No
 
 
 @pytest.fixture
+def measure_switching(fabric: Fabric, measure: Recording) -> Callable[..., None]:
+    """`measure_switching(oscilloscope, plans, count)`: rise, fall, settling, repeatability."""
+    from lightrig.harness.measure.switching_times import measure_switching
+
+    return partial(measure_switching, fabric, measure)
+
+
+@pytest.fixture
 def measure_telemetry(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_telemetry(modules)`: power and temperature of the transceivers of switches."""
     from lightrig.harness.measure.transceivers import measure_telemetry

@@ -11,6 +11,7 @@ INSERTION_LOSS = "Insertion loss"
 BIT_ERRORS = "Bit errors"
 PATH_CHANGES = "Path changes"
 TRANSCEIVERS = "Transceivers"
+SWITCHING = "Switching times"
 COLLECTIVES = "Collectives"
 RECOVERY = "Traffic under reconfiguration"
 RDMA = "RDMA"
@@ -285,6 +286,30 @@ DECLARED: tuple[Quantity, ...] = (
         section=PATH_CHANGES,
         title="call to acknowledgement",
     ),
+    *(
+        Quantity(
+            name=f"switching.{name}",
+            unit="ns",
+            meaning=meaning,
+            better="lower",
+            section=SWITCHING,
+        )
+        for name, meaning in (
+            ("rise", "light of one circuit from 10 % to 90 % of its level"),
+            ("fall", "light of one circuit from 90 % to 10 % of its level"),
+            ("bounce", "light of one circuit from 90 % until it stays within 0.5 dB of its level"),
+            ("time", "from the command until light stays within 0.5 dB of its level"),
+        )
+    ),
+    Quantity(
+        name="switching.repeatability",
+        unit="dB",
+        meaning="range of the optical power of one circuit over all times that it was made",
+        better="lower",
+        combine="none",
+        section=SWITCHING,
+        baseline=Rule(minimum=1, direction="up", effect="difference"),
+    ),
     Quantity(
         name="module_power.core",
         unit="W",
@@ -448,6 +473,7 @@ DECLARED: tuple[Quantity, ...] = (
     ),
     _closure("closure.latency", "share of the times after the command that contain the true one"),
     _closure("closure.outage_packets", "share of the outages that contain the true one"),
+    _closure("closure.switching", "share of the switching times that contain the true one"),
     _closure("closure.path_change", "share of the dark times that contain the true one"),
     *(
         _closure(
