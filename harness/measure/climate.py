@@ -1,5 +1,9 @@
-"""Temperature as a condition: set it and wait until it is stable."""
+"""Temperature as a condition: set it, or wait until it is stable, and record it."""
 
+from collections import deque
+from weakref import WeakKeyDictionary
+
+from lightrig.harness.bench import Bench
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Clock
@@ -27,6 +31,49 @@ def hold_temperature(
     """
     recording.record([settled_temperature(chamber, celsius, clock)])
     recording.conditions["temperature_c"] = celsius
+
+
+def await_steady_temperature(bench: Bench, recording: Recording) -> None:
+    """Wait until no climate chamber warms or cools; its temperature becomes a condition of rows.
+
+    A test before may have heated the transceivers, and a chamber that was put back takes hours.
+    Returns at once where this test holds a temperature, or where nothing has changed since the last
+    call. Raises `NotWarmError`.
+    """
+    if "temperature_c" in recording.conditions:
+        return
+    for name, spec in bench.testbed.instruments.items():
+        if spec.kind != "climate_chamber":
+            continue
+        chamber: ClimateChamber = bench.instruments[name]  # type: ignore[assignment]
+        found, last = chamber.temperature(), _steady.get(chamber)
+        if last is None or abs(found - last) > TOLERANCE_K:
+            found = _steady[chamber] = _steady_temperature(chamber, bench.clock)
+        recording.conditions["temperature_c"] = round(found, 2)
+
+
+_steady: WeakKeyDictionary[ClimateChamber, float] = WeakKeyDictionary()
+"""Temperature at which each chamber was last seen to be steady."""
+
+
+def _steady_temperature(chamber: ClimateChamber, clock: Clock) -> float:
+    """Wait until the temperature has changed by at most the tolerance for the time of a soak."""
+    begun, readings = clock.now(), deque[tuple[int, float]]()
+    while True:
+        now = clock.now()
+        readings.append((now, chamber.temperature()))
+        while now - readings[0][0] > SOAK + _POLL:
+            readings.popleft()
+        seen = [celsius for _, celsius in readings]
+        if now - readings[0][0] >= SOAK and max(seen) - min(seen) <= TOLERANCE_K:
+            return seen[-1]
+        if now - begun > _TIMEOUT:
+            raise NotWarmError(
+                f"{chamber.name} is at {seen[-1]:g} °C and still changes by more than "
+                f"{TOLERANCE_K:g} K in {SOAK / 60e9:g} min, after {_TIMEOUT / 3.6e12:g} h; is its "
+                "door open, does it run a program?"
+            )
+        clock.sleep(_POLL)
 
 
 def settled_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -> Row:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric, Transition
+from lightrig.harness.measure.climate import await_steady_temperature
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.reconfiguration import IncompleteError
@@ -125,6 +126,7 @@ def measure_path_changes(
     period: of a sample of the meter's log, in ns; slower modules need a longer log.
     Raises what `modules_on` and `change_paths` do.
     """
+    await_steady_temperature(fabric.bench, recording)
     modules = modules_on(fabric, meter, plans)
     with lit(fabric, modules):
         fabric.apply(plans[0], check_budget=False)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.climate import await_steady_temperature
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.edges import edges
 from lightrig.harness.measure.path_changes import Module, lit, modules_on
@@ -111,6 +112,7 @@ def measure_switching(
         NotDoneError: the switch said done and is not.
         InstrumentError: an instrument refused or failed.
     """
+    await_steady_temperature(fabric.bench, recording)
     modules = modules_on(fabric, scope, plans)
     levels: dict[str, list[float]] = {}
     with lit(fabric, modules):

@@ -26,6 +26,7 @@ from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.measure.transceivers import measure_telemetry
 from lightrig.harness.record import Row
+from lightrig.instruments.simulated.world.ambient import ROOM_C
 from lightrig.instruments.simulated.world.bit_receiver import ErrorDetector
 from lightrig.testbeds import Limit, Port, load
 
@@ -169,7 +170,8 @@ def test_warmth_takes_more_light(rig: Callable[..., Rig]) -> None:
 
 
 def test_a_fiber_that_is_dark_for_a_moment_voids_the_gate(rig: Callable[..., Rig]) -> None:
-    lab = rig(faults="{fault: interrupted fiber, at: [ber.1], after: 20 s}")
+    """The fiber is dark while errors are counted, after five minutes of steady temperature."""
+    lab = rig(faults="{fault: interrupted fiber, at: [ber.1], after: 320 s}")
     with pytest.raises(NothingCountedError, match=r"ber.1 counted nothing .* was lost"):
         lab.errors().count()
     assert not lab.of("bit_error_ratio")
@@ -297,3 +299,30 @@ def test_the_bench_is_within_what_is_published() -> None:
         assert min(losses) >= 2.5
         assert max(losses) <= 4.0
         assert sum(losses) / len(losses) == pytest.approx(3.3, abs=0.3)
+
+
+def test_bit_errors_after_heat_wait_for_the_chamber(rig: Callable[..., Rig]) -> None:
+    """A chamber that was heated for the test before is put back, and cools for hours."""
+    lab = rig()
+    chamber = lab.instrument("chamber")
+    put_back = chamber.snapshot([1])
+    settled_temperature(chamber, 75.0, lab.bench.clock)
+    put_back()
+    assert chamber.temperature() > 70
+    lab.errors().count()
+    assert abs(chamber.temperature() - ROOM_C) < 1
+    (row,) = lab.of("bit_error_ratio")
+    assert abs(float(row.conditions["temperature_c"]) - ROOM_C) < 1
+    assert row.conditions["received_power_dbm"] is not None
+    before = lab.bench.clock.now()
+    lab.measure.conditions.clear()
+    lab.errors()
+    assert lab.bench.clock.now() - before < 60_000_000_000  # it is known to be steady
+
+
+def test_every_bit_error_row_has_the_temperature(rig: Callable[..., Rig]) -> None:
+    lab = rig()
+    lab.errors().over_power(lab.instrument("voa"))
+    rows = [row for row in lab.rows if row.quantity.startswith(("bit_error", "sensitivity"))]
+    assert len({row.quantity for row in rows}) >= 3
+    assert all("temperature_c" in row.conditions for row in rows)

@@ -13,6 +13,7 @@ from lightrig.harness.measure.bit_errors.counting import (
 from lightrig.harness.measure.bit_errors.light import Receiver, plan_of_loop
 from lightrig.harness.measure.bit_errors.rows import OF_NIC, RATIO
 from lightrig.harness.measure.bit_errors.sources import MissingParameterError, Signal, TesterChannel
+from lightrig.harness.measure.climate import await_steady_temperature
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
@@ -44,11 +45,12 @@ def bit_error_counter(
 ) -> BitErrors:
     """Make the plan that leads a tester's light back to it, and have the tester follow it.
 
-    The attenuator in front of it, if given, is opened and set to 0 dB. channel: where the light
-    of channel 1 comes back. Raises `NoLoopbackPathError`, `MissingParameterError`, or an error
-    of the tester.
+    Waits for a climate chamber that is not steady. The attenuator in front of the tester, if given,
+    is opened and set to 0 dB. channel: where the light of channel 1 comes back. Raises
+    `NoLoopbackPathError`, `MissingParameterError`, `NotWarmError`, or an error of the tester.
     """
     bench = fabric.bench
+    await_steady_temperature(bench, recording)
     spec = bench.testbed.instruments[tester.name]
     signal = Signal.stated(spec)
     sender, port = Port(tester.name, "1"), Port(tester.name, str(channel))
@@ -71,8 +73,9 @@ def measure_port_errors(
     """Count bit errors by the counters of NIC ports, all at once, while their links are up.
 
     Returns the quantities that were recorded: of bits or symbols, as the ports count.
-    Raises `NoCountersError` where a port has none, and `NothingCountedError`.
+    Raises `NoCountersError` where a port has none, `NothingCountedError` and `NotWarmError`.
     """
+    await_steady_temperature(bench, recording)
     counters = [on_port(bench, recording, port, fec) for port in ports]
     count_all(counters)
     return sorted({each.quantity for each in counters})
@@ -83,6 +86,7 @@ def measure_pattern_errors(bench: Bench, recording: Recording, links: Iterable[L
 
     Raises `MissingParameterError`, `NoCountersError`, `NothingCountedError`.
     """
+    await_steady_temperature(bench, recording)
     with patterns_on(bench, recording, links) as ends:
         count_all(ends)
 
