@@ -10,6 +10,7 @@ ALL = (
     "survival",
     "lease_races",
     "fault_plans",
+    "faulty_suites",
     "kills",
     "orchestrations",
     "gates",

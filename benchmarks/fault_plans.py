@@ -26,6 +26,7 @@ from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.simulated.faults.wire_faults import WIRE_FAULTS, FaultInjector
 from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.wire import netconf_ssh
 from lightrig.testbeds import Circuit, LightrigError, Plan, load
 
 LAB = """
@@ -49,6 +50,7 @@ RESTART, BY_HAND = "switch restarts", "circuit by hand"
 KINDS = (*(kind for kind in WIRE_FAULTS if kind != "none"), RESTART, BY_HAND)
 CHANGES = 12
 LIMIT_S = 120
+HELLO_S = 0.5
 SECOND = 1_000_000_000
 
 
@@ -74,6 +76,8 @@ class Lab:
             made["world"] = World(testbed, clock, *rest, wire_faults=made["faults"])
             return made["world"]
 
+        # The hello of NETCONF is awaited in real time: many attempts would look like a hang.
+        netconf_ssh.CONNECT_TIMEOUT = HELLO_S
         original, simulation.World = simulation.World, world  # type: ignore[assignment, misc]
         try:
             self.bench: Bench = bind(load(path), "simulated", seed)

@@ -79,6 +79,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--results", type=Path, default=None, metavar="DIR", help="folder of runs (results/)"
     )
     group.addoption(
+        "--faults",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="fault plan: faults that are injected into simulated testbeds while tests run",
+    )
+    group.addoption(
         "--publish",
         default=None,
         metavar="PLACE",
@@ -110,6 +117,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "needs(circuits=N, lacks=FUNCTION): deselect where a testbed cannot move N circuits at "
         "once, or where a function of the test's parameters (testbed, plan, ...) returns a reason",
+    )
+    config.addinivalue_line(
+        "markers",
+        "fault(kind, at=PLACES, after=, lasting=, loss=, step=): inject a fault into the "
+        "simulated testbed while the test runs; see docs/faults.md",
     )
     config.addinivalue_line(
         "markers", "of_testbed(NAME): a question to one testbed, which no other is asked"

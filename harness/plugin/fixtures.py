@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lightrig.harness.modes import SAMPLES, Mode
-from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NO_TESTBED, NOT_CLOSED, RUN
+from lightrig.harness.plugin.keys import BENCHES, FAULTS, INCONCLUSIVE, NO_TESTBED, NOT_CLOSED, RUN
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
@@ -368,6 +368,8 @@ def _conditions(request: pytest.FixtureRequest) -> dict[str, Any]:
     from lightrig.testbeds import PlanPair
 
     conditions: dict[str, Any] = {}
+    if faults := request.node.stash.get(FAULTS, []):
+        conditions["faults"] = "; ".join(faults)
     callspec = getattr(request.node, "callspec", None)
     for name, value in callspec.params.items() if callspec else ():
         if isinstance(value, PlanPair):

@@ -29,6 +29,9 @@ UNRECORDED = pytest.StashKey[bool]()
 INCONCLUSIVE = pytest.StashKey[list[str]]()
 """Of an item: the limits that its samples do not decide, one sentence each."""
 
+FAULTS = pytest.StashKey[list[str]]()
+"""Of an item: the faults that are injected while it runs, and those that outlast another."""
+
 NOT_CLOSED = pytest.StashKey[list[str]]()
 """Of an item: what it measured wrong beside the truth of a simulated world, a sentence each."""
 

@@ -14,6 +14,7 @@ from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.events import Events
+from lightrig.harness.plugin.faults import Faults
 from lightrig.harness.plugin.junit import add_outcomes
 from lightrig.harness.plugin.keys import BENCHES, ENDED, FILES, RUN, TESTBEDS, UNRECORDED
 from lightrig.harness.plugin.live import Live
@@ -56,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHIELD] = EndShield()
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
+    config.pluginmanager.register(Faults(config), "lightrig-faults")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminated)

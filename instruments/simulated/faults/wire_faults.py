@@ -38,7 +38,6 @@ LATE = 200_000_000_000
 _NEVER = 10**15
 
 _JUNK = b"~junk~\r\n"
-_HISTORY = 50
 
 
 @dataclass
@@ -56,7 +55,7 @@ class FaultInjector:
     injected: int = 0
     replies: int = 0
     _silences: dict[int, int | None] = field(default_factory=dict)
-    _before: list[bytes] = field(default_factory=list)
+    _before: bytes | None = None
     _outcome: ProgramOutcome | None = None
 
     def fall_silent(self, lasting: int | None = None) -> None:
@@ -120,8 +119,8 @@ class FaultInjector:
 
     def send(self, connection: DeviceConnection, data: bytes) -> None:
         """Send a reply, changed by the fault."""
-        previous = self._before[-1] if self._before else data
-        self._before = [*self._before[-_HISTORY:], data]
+        previous = data if self._before is None else self._before
+        self._before = data
         self._count()
         if self.fault == "none":
             connection.send(data)

@@ -98,6 +98,9 @@ class LightField:
 
     def fade(self, source: Port, share: float, at: int) -> None:
         """Let only `share` of the light emitted at `source` leave it, from `at`, which is now."""
+        if source not in self._faded and source in self._fibers:
+            sink, transmission = self._fibers[source]
+            self._faded[source] = (1.0, self.level(sink) / transmission, self.origin(sink))
         _, milliwatt, origin = self._faded.get(source, (1.0, 0.0, None))
         self._faded[source] = (share, milliwatt, origin)
         if milliwatt:
@@ -120,6 +123,22 @@ class LightField:
             self._lead(source, was, transmission, clock)
             for displaced in out:
                 self._lead(displaced, sink, self._fibers[displaced][1], clock)
+
+        return undo
+
+    def swap(self, first: Port, second: Port, clock: Clock) -> Callable[[], None]:
+        """Swap the far ends of the fibers at two ports; return the undoing.
+
+        Raises KeyError where no fiber begins at one of them.
+        """
+        (near, near_loss), (far, far_loss) = self._fibers[first], self._fibers[second]
+        # Out of its port first, since no two fibers end in one.
+        self._lead(second, Port(far.owner, f"{far.name}/out"), far_loss, clock)
+        self._lead(first, far, near_loss, clock)
+        self._lead(second, near, far_loss, clock)
+
+        def undo() -> None:
+            self.swap(first, second, clock)
 
         return undo
 

@@ -10,6 +10,7 @@ from functools import partial
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
+from lightrig.instruments.simulated.faults.running_faults import RunningFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
 from lightrig.instruments.simulated.hosts.host_shell import HostShell
@@ -40,6 +41,7 @@ from lightrig.testbeds import (
     SwitchSpec,
     Testbed,
 )
+from lightrig.testbeds.fault_plan import RunningFault
 
 _DARK = 100_000_000
 _FADING_NS = 20_000_000
@@ -81,6 +83,7 @@ class World:
         self._testbed = testbed
         self._clock = clock
         self._wire_faults = wire_faults
+        self._injectors: dict[str, FaultInjector] = {}
         self._chance = Chance(seed)
         self._packet_switches = testbed.switches.keys() - testbed.optical_switches.keys()
         self.login = ("bench", secrets.token_urlsafe(12))
@@ -162,6 +165,15 @@ class World:
         switch(False)
         return partial(switch, True)
 
+    def inject(self, fault: RunningFault) -> Callable[[], None]:
+        """Begin a fault now; return what ends it. Raises `FaultPlanError`."""
+        return RunningFaults(self, self._clock, self._injectors, self._forget_circuits).begin(fault)
+
+    def _forget_circuits(self, switch: str) -> None:
+        if switch in self._matrices:
+            matrix = self._matrices[switch]
+            matrix.disconnect(list(matrix.egress_of))
+
     def close(self) -> None:
         """End every simulated device and server."""
         self._server.close()
@@ -210,11 +222,10 @@ class World:
         stated = spec.identity.serial if self._stated_identities else None
         return f"SIM-{spec.name}" if stated is None else f"SIM{stated}"
 
-    def _wire_faults_of(self, name: str) -> FaultInjector | None:
-        """Return the injector of wire faults of a switch or an instrument, if it has any."""
-        injector = self._wire_faults
+    def _wire_faults_of(self, name: str) -> FaultInjector:
+        """Return the injector of wire faults of a switch or an instrument."""
+        injector = self._injectors[name] = self._wire_faults or FaultInjector(self._clock)
         for silence in self._faults.silences(name):
-            injector = injector or FaultInjector(self._clock)
             if silence.answers is not None:
                 injector.fall_silent_after(silence.answers, silence.lasting_ns)
             else:
@@ -304,6 +315,7 @@ class World:
                 self._probes,
             )
 
+        self._injectors[spec.name] = FaultInjector(self._clock)
         tools = self._tools(spec)
         shell = None
         if self._with_shells:
@@ -314,7 +326,7 @@ class World:
             self._clock,
             self._login_of(spec.name),
             start_probe,
-            tools.run,
+            self._injectors[spec.name].wrap_commands(tools.run),
             port=next(self._ports),
             shell=shell,
         )

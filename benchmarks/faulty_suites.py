@@ -1,0 +1,123 @@
+"""Random fault plans during a suite: every run ends in time, names the cause, keeps its rows.
+
+`FAULTY_RUNS` times (default 500) the suite of reconfigurations runs on a small simulated lab, every
+twentieth time in network namespaces where there are any, with one to three faults. A run is judged
+by its exit status (0 passed, 1 failed, 3 ended by the lab, 6 not as found and said so), by its
+journal, which must be readable with all rows that its data set has, and by its output: an internal
+error, or a failure without a typed error of Lightrig, is one of the harness.
+"""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from lightrig.harness.record import Results, read_journal
+from lightrig.instruments.namespaces import namespaces
+from lightrig.testbeds.fault_plan import FAULT_KINDS
+
+ROOT = Path(__file__).parents[1]
+LAB = ROOT / "testbeds" / "mixnet.yaml"
+NAMESPACES = ROOT / "testbeds" / "namespaces.yaml"
+LIMIT_S = 600
+EXPECTED = {0: "passed", 1: "failed, cause named", 3: "ended by the lab", 6: "said NOT as found"}
+CAUSES = re.compile(
+    r"lightrig\.(?:\w+\.)+\w*(?:Error|Conflict)\b|the harness measured a simulated world wrong"
+)
+
+
+def drawn(dice: random.Random, ports: list[str], servers: list[str]) -> list[dict[str, object]]:
+    """Draw one to three faults."""
+    faults: list[dict[str, object]] = []
+    for _ in range(dice.choice([1, 1, 1, 2, 3])):
+        kind = dice.choice(FAULT_KINDS)
+        at = {
+            "fibers swapped": dice.sample(ports, 2),
+            "server lost": dice.sample(servers, 1),
+            "clock step": [],
+            "disk full": [],
+        }.get(kind, ["ocs"] if kind.startswith("instrument") else dice.sample(ports, 1))
+        fault = {"fault": kind, "at": at, "after": f"{dice.choice([1, 100, 3000, 9000])} ms"}
+        if at and dice.random() < 0.5:
+            fault["lasting"] = f"{dice.choice([0.01, 0.5, 5, 60])} s"
+        faults.append(fault)
+    return faults
+
+
+def run_once(folder: Path, number: int, in_namespaces: bool) -> tuple[list[str], Counter[str]]:
+    """Run the suite under one fault plan; returns its faults and what has happened."""
+    dice = random.Random(number)
+    testbed = NAMESPACES if in_namespaces else LAB
+    nic = "nic0.p0" if in_namespaces else "nic0"
+    servers = [f"server{n}" for n in range(4)]
+    faults = drawn(dice, [f"{server}.{nic}" for server in servers], servers)
+    plan, results = folder / f"{number}.yaml", folder / f"results{number}"
+    plan.write_text(json.dumps({"faults": faults}))
+    began = time.monotonic()
+    options = ["--testbed", str(testbed), "--instruments", "simulated", "--faults", str(plan)]
+    options += ["--samples", "2", "--seed", str(number), "--results", str(results)]
+    options += ["-p", "no:cacheprovider", "-p", "no:html", "--tb=short", "-k", "between"]
+    found: Counter[str] = Counter()
+    kinds = [str(fault["fault"]) for fault in faults]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "suites/test_reconfiguration.py", *options],
+            cwd=ROOT,
+            env={**os.environ, "LIGHTRIG_STATE": str(folder / "state")},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return kinds, Counter({"HANG": 1})
+    found["seconds"] = round(time.monotonic() - began)
+    found[EXPECTED.get(ended.returncode, f"EXIT {ended.returncode}")] += 1
+    found["INTERNAL ERROR"] += "INTERNALERROR" in ended.stdout + ended.stderr
+    if ended.returncode == 1:
+        found["CAUSE NOT NAMED"] += CAUSES.search(ended.stdout) is None
+    journals = list(results.glob("runs/*/journal.jsonl"))
+    found["NO JOURNAL"] += len(journals) != 1
+    for journal in journals:
+        in_journal = sum(1 for _ in read_journal(journal).rows())
+        found["rows"] += in_journal
+        found["ROWS LOST"] += max(0, in_journal - len(Results(results).frame()))
+    return kinds, found
+
+
+def main(report: Callable[[str], object] = print) -> bool:
+    """Run all plans and print a table of fault by outcome; returns whether all ended well."""
+    count = int(os.environ.get("FAULTY_RUNS", "500"))
+    reason = namespaces.available()
+    if reason:
+        report(f"none in namespaces: {reason}")
+    table: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    total: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="lightrig-faults-") as folder:
+        for number in range(count):
+            kinds, found = run_once(Path(folder), number, number % 20 == 19 and not reason)
+            bad = sorted(name for name, n in found.items() if n and name.split()[0].isupper())
+            if bad:
+                report(f"plan {number} ({', '.join(kinds)}): {', '.join(bad)}")
+            total += found
+            for kind in set(kinds):
+                table[kind]["runs"] += 1
+                table[kind] += found
+            if number % 50 == 49:
+                report(f"{number + 1:>5} {json.dumps(dict(sorted(total.items())))}")
+                sys.stdout.flush()
+    for kind in sorted(table):
+        report(f"{kind:<20} {json.dumps(dict(sorted(table[kind].items())))}")
+    report(f"{'all':<20} {json.dumps({'runs': count, **dict(sorted(total.items()))})}")
+    return not any(name.split()[0].isupper() and n for name, n in total.items())
+
+
+if __name__ == "__main__":
+    sys.exit(not main())

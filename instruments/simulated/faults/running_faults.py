@@ -1,0 +1,81 @@
+"""Faults that begin and end while a simulated world runs."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
+from lightrig.testbeds import Port
+from lightrig.testbeds.fault_plan import FaultPlanError, RunningFault
+
+if TYPE_CHECKING:
+    from lightrig.instruments.simulated.world.world import World
+
+End = Callable[[], None]
+
+
+class RunningFaults:
+    """Injects faults into a world, by kind.
+
+    Args:
+        world: whose light and servers change.
+        clock: the world's.
+        injectors: wire faults of the switches, instruments and servers, by name.
+        restart: makes a switch forget its circuits.
+    """
+
+    def __init__(
+        self,
+        world: "World",
+        clock: Clock,
+        injectors: Mapping[str, FaultInjector],
+        restart: Callable[[str], None],
+    ) -> None:
+        self._world = world
+        self._clock = clock
+        self._injectors = injectors
+        self._restart = restart
+
+    def begin(self, fault: RunningFault) -> End:
+        """Begin a fault; calling the result ends it, once or several times."""
+        places = [Port(*at.partition(".")[::2]) for at in fault.at]
+        ends: list[End] = []
+        match fault.kind:
+            case "instrument slow":
+                ends.append(self._wire(fault, "slow"))
+            case "instrument silent":
+                ends.append(self._wire(fault, "silent"))
+            case "instrument restarts":
+                ends.append(self._wire(fault, "resets"))
+                self._restart(fault.at[0])
+            case "fiber cut":
+                ends.append(self._fade(places[0], 0.0))
+            case "fiber attenuated":
+                ends.append(self._fade(places[0], 10 ** (-fault.loss_db / 10)))
+            case "fibers swapped":
+                ends.append(self._world.light.swap(places[0], places[1], self._clock))
+            case "NIC flap":
+                ends.append(self._world.darken(places))
+            case "server lost":
+                if fault.at[0] in self._injectors:  # a namespace has no wire to it
+                    ends.append(self._wire(fault, "closes"))
+                ends.append(self._world.power_off(fault.at[0]))
+            case "clock step" | "disk full":
+                raise FaultPlanError(f"{fault}: not a fault of a simulated world")
+        return partial(_end_once, ends)
+
+    def _fade(self, source: Port, share: float) -> End:
+        light, clock = self._world.light, self._clock
+        light.fade(source, share, clock.now())
+        return lambda: light.fade(source, 1.0, clock.now())
+
+    def _wire(self, fault: RunningFault, kind: str) -> End:
+        injector = self._injectors[fault.at[0]]
+        injector.fault = kind  # type: ignore[assignment]
+        return injector.stop
+
+
+def _end_once(ends: list[End]) -> None:
+    while ends:
+        ends.pop()()
