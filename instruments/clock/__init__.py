@@ -88,6 +88,12 @@ class Clock(Protocol):
         None in virtual time, of which no kernel knows.
         """
 
+    def slewed(self) -> int:
+        """Return by how many ns NTP has slewed this clock, from an arbitrary beginning.
+
+        That is CLOCK_MONOTONIC less CLOCK_MONOTONIC_RAW; 0 in virtual time.
+        """
+
     def sleep(self, duration: int) -> None:
         """Wait `duration` ns."""
 
@@ -207,6 +213,16 @@ class SystemClock:
     def realtime_offset(self) -> Span | None:
         before, realtime, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         return Span(realtime - after, realtime - before)
+
+    def slewed(self) -> int:
+        width, slewed = 1 << 62, 0
+        for _ in range(3):  # an interrupt between the readings would look like a slew
+            before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+            now = time.monotonic_ns()
+            after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+            if after - before < width:
+                width, slewed = after - before, now - (before + after) // 2
+        return slewed
 
     def sleep(self, duration: int) -> None:
         if duration > 0:

@@ -81,6 +81,9 @@ class VirtualClock:
     def realtime_offset(self) -> None:
         return None
 
+    def slewed(self) -> int:
+        return 0
+
     def now(self) -> int:
         return self._now
 

@@ -139,7 +139,7 @@ class GlooRunner(RankPrograms):
         """
         new = [rank for rank in ranks if rank not in self._workers]
         for rank in new:
-            clocks = ClockMap()
+            clocks = ClockMap(name=self._servers[rank].name)
             run = self._servers[rank].start(GLOO, Trace(self._clock), clocks)
             self._workers[rank] = RankProgram(run, clocks)
         here = this_boot_id()

@@ -43,6 +43,18 @@ _BYTES = 4
 _now = time.monotonic_ns
 
 
+def _slewed() -> int:
+    """Return by how many ns NTP has slewed this clock, from an arbitrary beginning."""
+    width, slewed = 1 << 62, 0
+    for _ in range(3):  # an interrupt between the readings would look like a slew
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        now = _now()
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        if after - before < width:
+            width, slewed = after - before, now - (before + after) // 2
+    return slewed
+
+
 def _either(module: Any, *names: str) -> Any:
     return next(getattr(module, name) for name in names if hasattr(module, name))
 
@@ -262,7 +274,7 @@ class Worker:
 
     def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
         with self._writing:
-            answer = {"id": number, "at": [received, _now()], word: content}
+            answer = {"id": number, "at": [received, _now()], "slewed": _slewed(), word: content}
             try:
                 sys.stdout.write(json.dumps(answer) + "\n")
                 sys.stdout.flush()

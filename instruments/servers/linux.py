@@ -56,7 +56,7 @@ class LinuxServer:
         self._trace = Trace(clock)
         self._run: ProgramRun | None = None
         self._streams: dict[int, str] = {}
-        self._clocks = ClockMap()
+        self._clocks = ClockMap(name=self.name)
         self._neighbours = neighbours
         self._identity: Identity | None = None
         self._commands: Commands | None = None
@@ -239,7 +239,9 @@ class LinuxServer:
     def _submit(self, verb: str, body: Mapping[str, Any], duration: int = 0) -> ProgramRequest:
         run = self._run
         if run is None or run.over:
-            self._clocks = ClockMap()  # the server may have rebooted, and its clock with it
+            self._clocks = ClockMap(
+                name=self.name
+            )  # the server may have rebooted, and its clock with it
             self._run = run = self.start(PROBE, self._trace, self._clocks)
         return run.submit(verb, body, duration)
 

@@ -210,7 +210,8 @@ class MpiRunner(RankPrograms):
             self.close()
             raise
         for place, connection in zip(places, sockets, strict=True):
-            name, clocks = _process(*place), ClockMap()
+            name = _process(*place)
+            clocks = ClockMap(name=name)
             run = ProgramRun(
                 name, _Connected(connection), self._clock, Trace(self._clock), clocks, MPI
             )

@@ -1,13 +1,28 @@
 """Mapping of a server's stamps to the bench's clock."""
 
+import warnings
 from collections import deque
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.errors import InstrumentError
 
 DRIFT = 9_999
 """Time on a server's clock, in ns, in which it may drift by 1 ns: at most 100 ppm slow."""
+
+_HISTORY = 8
+_MARGIN = 2
+"""A clock that was found too fast may at times be faster than on average, by this factor."""
+
+
+class ClockError(InstrumentError):
+    """Raised when the exchanges with a server contradict each other: its clock jumped."""
+
+
+class ClockDriftWarning(UserWarning):
+    """A server's clock drifts by more than is assumed; bounds are wider than usual."""
 
 
 class _Bound(NamedTuple):
@@ -15,6 +30,15 @@ class _Bound(NamedTuple):
 
     offset: int
     at: int
+
+
+class _Exchange(NamedTuple):
+    """Bounds of the offset at one exchange; `slewed` is how far the clocks had been slewed."""
+
+    at: int
+    lower: int
+    upper: int
+    slewed: int
 
 
 class ClockMap:
@@ -25,21 +49,51 @@ class ClockMap:
     a lower one. No delay is assumed to be symmetric, as NTP does, so the true moment is always
     inside. Clocks drift apart, so a bound is loosened by `DRIFT` with the distance in time from its
     exchange; of the last few exchanges the tightest bound is used.
+
+    NTP slews clocks by up to 500 ppm, chrony by far more. A slew shows as a difference between
+    CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW, which each exchange reports: bounds are loosened by
+    what the clocks were slewed between their exchange and the stamp. Where exchanges show that a
+    clock drifts by more than `DRIFT` all the same, that rate is used, with a `ClockDriftWarning`.
+
+    Args:
+        exchanges: number of exchanges whose bounds are used.
+        name: the server's name.
     """
 
-    def __init__(self, exchanges: int = 3) -> None:
+    def __init__(self, exchanges: int = 3, name: str = "a server") -> None:
+        self.name = name
         self._latest_upper: deque[_Bound] = deque(maxlen=exchanges)
         self._latest_lower: deque[_Bound] = deque(maxlen=exchanges)
         self._upper: list[_Bound] = []
         self._lower: list[_Bound] = []
+        self._history: deque[_Exchange] = deque(maxlen=_HISTORY)
+        self._drift = DRIFT
+        self._excess_ppm = 0.0
+        self._slews = False
         self.same_clock = False
         self.last_exchange = (0, 0, 0, 0)
 
-    def exchanged(self, sent: int, received_there: int, sent_there: int, received: int) -> None:
-        """Add an exchange: `sent` and `received` on the bench, the other two on the server."""
+    def exchanged(
+        self, sent: int, received_there: int, sent_there: int, received: int, slewed: int = 0
+    ) -> None:
+        """Add an exchange: `sent` and `received` on the bench, the other two on the server.
+
+        slewed: by how many ns the server's clock has been slewed forward until then, less the
+        bench's; 0 where that is not known.
+        """
         self.last_exchange = (sent, received_there, sent_there, received)
-        self._latest_upper.append(_Bound(received_there - sent, received_there))
-        self._latest_lower.append(_Bound(sent_there - received, sent_there))
+        if self.same_clock:
+            return
+        upper = _Bound(received_there - sent, received_there)
+        lower = _Bound(sent_there - received, sent_there)
+        self._latest_upper.append(upper)
+        self._latest_lower.append(lower)
+        self._history.append(_Exchange(sent_there, lower.offset, upper.offset, slewed))
+        self._slews = any(one.slewed != two.slewed for one, two in pairwise(self._history))
+        self._notice_drift()
+        if self._slews or self._drift != DRIFT:
+            self._upper, self._lower = [*self._latest_upper], [*self._latest_lower]
+            return
         # A reply brings tens of stamps, so bounds that never decide are dropped here.
         self._upper = _deciding(self._latest_upper, 1)
         self._lower = _deciding(self._latest_lower, -1)
@@ -49,27 +103,82 @@ class ClockMap:
         return self.span(stamp, stamp)
 
     def span(self, earliest: int, latest: int) -> Span:
-        """Return a moment between two stamps of the server on the bench's clock."""
+        """Return a moment between two stamps of the server on the bench's clock.
+
+        Raises `ClockError` where the exchanges contradict each other.
+        """
         if self.same_clock:
             return Span(earliest, latest)
+        if self._excess_ppm:
+            self._warn()
         # `drift` is minus the drift, rounded up, between a bound's stamp and this one. Stamps are
         # whole nanoseconds, rounded down, so two moments are up to 1 ns further apart than their
         # stamps. In integers: stamps after a hundred days of uptime exceed a float's precision.
         # Written out, since a reconfiguration maps a hundred stamps and more.
         before = after = None
+        rate = self._drift
         for offset, at in self._upper:
-            drift = (-1 - abs(earliest - at)) // DRIFT
+            drift = (-1 - abs(earliest - at)) // rate
+            if self._slews:
+                drift -= self._slewed_between(earliest, at)
             moment = earliest - offset + drift
             if before is None or moment > before:
                 before = moment
         for offset, at in self._lower:
-            drift = (-1 - abs(latest - at)) // DRIFT
+            drift = (-1 - abs(latest - at)) // rate
+            if self._slews:
+                drift -= self._slewed_between(latest, at)
             moment = latest - offset - drift
             if after is None or moment < after:
                 after = moment
         if before is None or after is None:
             raise ValueError("no exchange bounds the offset yet")
+        if before > after:
+            raise ClockError(
+                self.name,
+                f"has a clock that jumped by at least {(before - after) / 1e3:.0f} us against "
+                "the bench's",
+                details=[
+                    ("try", "`chronyc tracking` there; a clock must not be stepped meanwhile")
+                ],
+            )
         return Span(before, after)
+
+    def _slewed_between(self, one: int, two: int) -> int:
+        """Return by how many ns the clocks were slewed, at most, between two stamps.
+
+        In which part of the time between two exchanges they were is not known, so all of it counts.
+        """
+        first, last = min(one, two), max(one, two)
+        return sum(
+            abs(after.slewed - before.slewed)
+            for before, after in pairwise(self._history)
+            if before.at < last and after.at > first
+        )
+
+    def _notice_drift(self) -> None:
+        """Raise the assumed rate where the last exchange and an earlier one contradict it."""
+        last = self._history[-1]
+        for first in self._history:
+            passed = last.at - first.at
+            if passed <= 0:
+                continue
+            slewed = self._slewed_between(first.at, last.at)
+            moved = max(last.lower - first.upper, first.lower - last.upper) - slewed
+            if moved * DRIFT <= passed + DRIFT:
+                continue
+            self._drift = min(self._drift, max(passed // (_MARGIN * moved), 1))
+            self._excess_ppm = max(self._excess_ppm, 1e6 * moved / passed)
+
+    def _warn(self) -> None:
+        excess, self._excess_ppm = self._excess_ppm, 0.0
+        warnings.warn(
+            f"{self.name}: its clock drifts by at least {excess:.0f} ppm against the bench's, "
+            f"where {1e6 / DRIFT:.0f} ppm are assumed; bounds are wider than usual. Is it being "
+            "slewed, or without NTP?",
+            ClockDriftWarning,
+            stacklevel=3,
+        )
 
 
 def _deciding(bounds: Iterable[_Bound], sign: int) -> list[_Bound]:

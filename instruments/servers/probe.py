@@ -56,6 +56,18 @@ _DATAGRAM = struct.Struct("!4sI16sQQQ")
 _now = time.monotonic_ns
 
 
+def _slewed() -> int:
+    """Return by how many ns NTP has slewed this clock, from an arbitrary beginning."""
+    width, slewed = 1 << 62, 0
+    for _ in range(3):  # an interrupt between the readings would look like a slew
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        now = _now()
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        if after - before < width:
+            width, slewed = after - before, now - (before + after) // 2
+    return slewed
+
+
 class _Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
     """A request that gets an error reply."""
 
@@ -576,7 +588,7 @@ class _Probe:
     def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
         text, identity = json.dumps(content), json.dumps(number)
         with self._writing:
-            head = f'{{"id":{identity},"at":[{received},{_now()}],'
+            head = f'{{"id":{identity},"at":[{received},{_now()}],"slewed":{_slewed()},'
             try:
                 sys.stdout.write(f'{head}"{word}":{text}}}\n')
                 sys.stdout.flush()

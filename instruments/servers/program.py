@@ -140,6 +140,7 @@ class ProgramRun:
         try:
             answer = json.loads(text)
             there = (int(answer["at"][0]), int(answer["at"][1]))
+            slewed = answer.get("slewed")
             if self._on_event is not None and "event" in answer:
                 self._on_event(dict(answer["event"]), there[0])
                 return
@@ -154,7 +155,9 @@ class ProgramRun:
         if request is None:
             self._trace.remarked("set aside: no request waits for it")
             return
-        self._clocks.exchanged(request.sent, there[0], there[1], received)
+        # A program that does not report it leaves the slew to what exchanges contradict.
+        known = 0 if slewed is None else int(slewed) - self._clock.slewed()
+        self._clocks.exchanged(request.sent, there[0], there[1], received, known)
         if "error" in answer:
             request.resolve(
                 self.error(

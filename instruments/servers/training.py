@@ -83,7 +83,7 @@ class TrainingRank:
 
     def __init__(self, rank: int, server: LinuxServer, clock: Clock) -> None:
         self.rank, self.name = rank, server.name
-        self._clocks = ClockMap()
+        self._clocks = ClockMap(name=server.name)
         self._listener: RankListener | None = None
         self._run = server.start(TRAINING, Trace(clock), self._clocks, self._on_event)
         self._hello = self._run.submit("hello", {}, LOADING)

@@ -19,6 +19,7 @@ from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LightSource
+from lightrig.instruments.servers.offset import ClockDriftWarning
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.testbeds import Limit
 
@@ -178,6 +179,27 @@ def test_measurements_close_in_a_world_that_is_less_kind(unkind_lab: Callable[[]
     for stage in ("latency", "acknowledged", "los", "signal_recovered", "outage_datagram"):
         assert rig.closures(stage) == [1.0] * 6, stage
     assert list(unclosed(rig.rows)) == []
+
+
+@pytest.mark.parametrize("ppm", [200, -900])
+def test_a_clock_that_drifts_too_fast_is_named_and_its_bounds_hold(
+    simulated: Callable[..., Bench], tmp_path: Path, ppm: int
+) -> None:
+    path = describe(tmp_path)
+    fault = f"  faults: [{{fault: clock skew, at: [server0], ppm: {ppm}}}]\n"
+    path.write_text(path.read_text() + fault)
+    rig = Rig(simulated(path))
+
+    def change() -> None:
+        rig.bring_up("straight")
+        for plan in ("crossed", "straight", "crossed"):
+            rig.bench.clock.sleep(20_000 * MS)
+            rig.change(plan)
+
+    with pytest.warns(ClockDriftWarning, match="server0: its clock drifts by at least"):
+        change()
+    assert list(unclosed(rig.rows)) == []
+    assert rig.closures("carrier_up") == [1.0] * 3
 
 
 def test_swapped_ends_of_the_command_are_not_closed(

@@ -1,14 +1,16 @@
 """Whatever a server's clock shows and however slow the way: the true moment is inside."""
 
 import math
+import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.servers.offset import ClockDriftWarning, ClockError, ClockMap
 
 YEAR = 365 * 86_400 * 10**9
 PPM = Fraction(1, 1_000_000)
@@ -102,3 +104,109 @@ def test_a_shared_clock_needs_no_map() -> None:
     clocks.same_clock = True
     assert clocks.here(123) == Span(123, 123)
     assert clocks.span(5, 9) == Span(5, 9)
+
+
+# ------------------------------------------------------------------------------- slews
+
+MS, SECOND = 10**6, 10**9
+
+
+@dataclass(frozen=True)
+class SlewedClock:
+    """A clock that is slewed by `rate` from `begun` on, for `lasting` ns."""
+
+    begun: int
+    lasting: int
+    rate: Fraction
+
+    def slewed(self, at: int) -> int:
+        return math.floor(min(max(at - self.begun, 0), self.lasting) * self.rate)
+
+    def reads(self, at: int) -> int:
+        return at + self.slewed(at) + YEAR
+
+    def exchange(
+        self, clocks: ClockMap, sent: int, out: int, back: int, *, reports: bool = True
+    ) -> None:
+        there, received = sent + out, sent + out + back
+        slewed = self.slewed(there) if reports else 0
+        clocks.exchanged(sent, self.reads(there), self.reads(there), received, slewed)
+
+
+slews = st.builds(
+    SlewedClock,
+    st.integers(0, 60 * SECOND),
+    st.integers(0, 30 * SECOND),
+    st.integers(-100_000, 100_000).map(lambda ppm: ppm * PPM),
+)
+
+
+@given(
+    slews,
+    st.lists(st.tuples(st.integers(MS, 10 * SECOND), delays, delays), min_size=1, max_size=8),
+    st.integers(0, 100),
+)
+@example(SlewedClock(0, SECOND, 500 * PPM), [(MS, 0, 0), (10 * SECOND, 0, 0)], 10)
+@example(SlewedClock(SECOND, 5 * SECOND, -500 * PPM), [(MS, 0, 0), (9 * SECOND, 0, 0)], 50)
+def test_the_true_moment_is_inside_however_the_clock_is_slewed(
+    clock: SlewedClock, exchanged: list[tuple[int, int, int]], percent: int
+) -> None:
+    """Chrony slews by up to 100,000 ppm; stamps come with the exchange after them."""
+    clocks, sent = ClockMap(), 0
+    clock.exchange(clocks, 0, 1000, 1000)
+    for wait, out, back in exchanged:
+        before, sent = sent, sent + wait
+        clock.exchange(clocks, sent, out, back)
+        true = before + (sent - before) * percent // 100
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClockDriftWarning)
+            here = clocks.here(clock.reads(true))
+        assert here.earliest <= true <= here.latest
+        sent += out + back
+
+
+@pytest.mark.parametrize("ppm", [150, 200, 500, 900, -200, -5000])
+def test_a_drift_beyond_the_assumed_one_is_noticed_and_names_the_server(ppm: int) -> None:
+    clock, clocks = SlewedClock(0, YEAR, ppm * PPM), ClockMap(name="server3")
+    for second in range(0, 60, 5):
+        clock.exchange(clocks, second * SECOND, 100_000, 100_000, reports=False)
+    with pytest.warns(ClockDriftWarning, match="server3: its clock drifts by at least") as warned:
+        here = clocks.here(clock.reads(52 * SECOND))
+    assert here.earliest <= 52 * SECOND <= here.latest
+    found = float(str(warned[0].message).split("least ")[1].split(" ppm")[0])
+    assert 0.9 * abs(ppm) - 10 <= found <= 1.01 * abs(ppm)  # of its own time
+    for tenth in range(600 - 50):
+        true = tenth * SECOND // 10
+        here = clocks.here(clock.reads(true))
+        assert here.earliest <= true <= here.latest
+
+
+def test_a_drift_within_the_assumed_one_is_not_noticed() -> None:
+    clock, clocks = SlewedClock(0, YEAR, 99 * PPM), ClockMap()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for second in range(0, 60, 5):
+            clock.exchange(clocks, second * SECOND, 1000, 1000, reports=False)
+            clocks.here(clock.reads(second * SECOND))
+
+
+def test_a_reported_slew_widens_bounds_only_around_itself() -> None:
+    clock, clocks = SlewedClock(12 * SECOND, SECOND, 500 * PPM), ClockMap(exchanges=8)
+    for second in range(0, 40, 5):
+        clock.exchange(clocks, second * SECOND, 1000, 1000)
+    widths = [
+        here.latest - here.earliest
+        for here in (clocks.here(clock.reads(at * SECOND)) for at in (2, 12, 30))
+    ]
+    assert widths[1] > 500_000
+    assert widths[0] < 600_000
+    assert widths[2] < 10_000
+
+
+def test_exchanges_that_contradict_each_other_are_an_error_that_names_the_server() -> None:
+    clocks = ClockMap(name="server3")
+    clocks.exchanged(1000, 500_000, 500_000, 2000)
+    clocks.exchanged(3000, 502_000, 502_000, 4000)
+    clocks.exchanged(4000, 499_000, 499_000, 5000)
+    with pytest.raises(ClockError, match="server3 has a clock that jumped by at least"):
+        clocks.here(500_500)

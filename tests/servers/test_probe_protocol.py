@@ -69,7 +69,7 @@ class Probe:
 
     def ask(self, do: str, **fields: Any) -> Any:
         reply = self.reply(self.send(do, **fields))
-        assert set(reply) == {"id", "at", "ok"}, reply
+        assert set(reply) == {"id", "at", "slewed", "ok"}, reply
         received, sent = reply["at"]
         assert received <= sent
         return reply["ok"]
@@ -79,7 +79,7 @@ class Probe:
 
     @staticmethod
     def kind_of(reply: dict[str, Any]) -> str:
-        assert set(reply) == {"id", "at", "error"}, reply
+        assert set(reply) == {"id", "at", "slewed", "error"}, reply
         assert set(reply["error"]) == {"kind", "text"}
         assert reply["error"]["text"]
         kind: str = reply["error"]["kind"]

@@ -197,7 +197,7 @@ class SimulatedProbe:
     def _reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
         now = self._clock.now()
         at = [received + self.offset, now + self.offset]
-        text = json.dumps({"id": number, "at": at, **body}, separators=(",", ":"))
+        text = json.dumps({"id": number, "at": at, "slewed": 0, **body}, separators=(",", ":"))
         arrives = now + self._draws.duration(self._delay)
         self._clock.schedule(arrives, self._server, lambda: self._send(text))
 
