@@ -340,7 +340,7 @@ class Transition:
     plan: Plan
     changes: Mapping[str, Change]
     on_verified: Callable[[str], None] = lambda _switch: None
-    _operations: list[Operation] | None = None
+    _operations: dict[str, Operation] | None = None
 
     @property
     def moved(self) -> int:
@@ -359,24 +359,28 @@ class Transition:
         All commands are written before the first acknowledgement is awaited: the switches work
         in parallel.
         """
-        self._operations = [
-            self.bench.switches[name].change(change.remove, change.add)
+        self._operations = {
+            name: self.bench.switches[name].change(change.remove, change.add)
             for name, change in self.changes.items()
             if change.remove or change.add
-        ]
+        }
         if not self._operations:
             now = self.bench.clock.now()
             return Span(now, now)
         return Span(
-            min(operation.sent.earliest for operation in self._operations),
-            max(operation.sent.latest for operation in self._operations),
+            min(operation.sent.earliest for operation in self._operations.values()),
+            max(operation.sent.latest for operation in self._operations.values()),
         )
 
     def acknowledged(self) -> Span:
         """Wait for all acknowledgements; return the stamp of the last one."""
-        spans = [operation.done() for operation in self._operations or ()]
+        spans = self.acknowledgements().values()
         now = self.bench.clock.now()
         return max(spans, default=Span(now, now))
+
+    def acknowledgements(self) -> dict[str, Span]:
+        """Wait for all acknowledgements; return the stamp of each changed switch's last one."""
+        return {name: operation.done() for name, operation in (self._operations or {}).items()}
 
     def verify(self) -> None:
         """Read back; raises `NotDoneError` if a switch did not make the change."""

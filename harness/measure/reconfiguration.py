@@ -118,14 +118,13 @@ def reconfigure(
         take_all(fabric.bench, watches.values())
         sent = transition.begin()
         watch_until_complete(fabric.bench, list(watches.values()), light_timeout, phase=phase)
-        acknowledged = transition.acknowledged()
+        acknowledged = transition.acknowledgements()
         transition.verify()
         rising = rising_ports(fabric, transition)
         changes, unfinished = links.changes(rising, sent.earliest, link_timeout)
         windows = loss_windows(links, sent.earliest)
 
-    changed = [name for name, change in transition.changes.items() if change.add or change.remove]
-    seen = [Seen(name, "acknowledged", acknowledged) for name in changed]
+    seen = [Seen(name, "acknowledged", at) for name, at in acknowledged.items()]
     for name, watch in watches.items():
         seen += [Seen(f"{name}.{e}", "los", at) for e, at in watch.losses_of_signal(sent).items()]
         seen += [

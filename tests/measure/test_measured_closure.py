@@ -122,6 +122,45 @@ def test_acknowledgements_of_every_switch_hold_the_truth(
     assert list(unclosed(rig.rows)) == []
 
 
+SWITCHES_AT_ONCE = """
+name: three
+switches:
+  ocs[0-2]: {model: polatis, address: "tl1://{name}.invalid", size: 4x4}
+instruments:
+  laser[0-2]: {kind: light_source, model: keysight-n7776c, address: "scpi://{name}.invalid"}
+  meter: {kind: power_meter, model: keysight-n7745a, address: scpi://meter.invalid, channels: 8}
+fibers:
+  - laser[0-2] -> ocs[0-2].1
+  - ocs[0-2].5 -> meter.[1-3]
+  - ocs[0-2].6 -> meter.[4-6]
+plans:
+  one: {circuits: {"ocs[0-2]": ["1>5"]}}
+  two: {circuits: {"ocs[0-2]": ["1>6"]}}
+simulation:    # dark for longer than any of the monitors averages
+  switches:
+    ocs0: {acknowledge: {mean: 30 ms}, dark: {mean: 2 ms}, settle: {mean: 400 ms}}
+    ocs1: {acknowledge: {mean: 50 ms}, dark: {mean: 2 ms}, settle: {mean: 400 ms}}
+    ocs2: {acknowledge: {mean: 40 ms}, dark: {mean: 2 ms}, settle: {mean: 400 ms}}
+"""
+
+
+def test_each_of_several_switches_has_the_time_of_its_acknowledgement(
+    simulated: Callable[..., Bench],
+) -> None:
+    rig = Rig(simulated(SWITCHES_AT_ONCE))
+    for number in range(3):
+        laser = rig.bench.instruments[f"laser{number}"]
+        assert isinstance(laser, LightSource)
+        laser.set_emission(1, on=True)
+    rig.bring_up("one")
+    rig.change("two")
+    times = {row.subject: row.value / MS for row in rig.rows if row.quantity == "acknowledged"}
+    assert sorted(times, key=times.__getitem__) == ["ocs0", "ocs2", "ocs1"]
+    (last,) = (row.value for row in rig.rows if row.quantity == "reconfiguration.acknowledged")
+    assert last == max(times.values()) * MS
+    assert rig.closures("acknowledged") == [1.0]
+
+
 @pytest.fixture
 def lab(simulated: Callable[..., Bench], tmp_path: Path) -> Callable[..., Rig]:
     def build(**described: Any) -> Rig:
