@@ -11,7 +11,7 @@ TRAFFIC_BEFORE, TRAFFIC_AFTER = 400 * MS, 1_000 * MS
 """Duration of all-reduces before and after a change of circuits; one more always follows."""
 
 MOST_EVENTS = 6
-"""Number of events that gives a median an interval."""
+"""Number of events, or of repetitions, that gives a median an interval."""
 
 
 def lacks_links(testbed, collective, plan):
@@ -38,7 +38,7 @@ def test_bandwidth(
     bring_up(plan)
     collectives.route(plan)
     sizes = tuple(doubling(1 << 16, collectives.largest, factor=4))
-    call = CollectiveCall(collective, ranks, sizes, warm_up=1, iterations=min(samples, 10))
+    call = CollectiveCall(collective, ranks, sizes, warm_up=1, iterations=min(samples, MOST_EVENTS))
     measure_collective(collectives.runner, call, plan)
     measure.judge("collective")
 

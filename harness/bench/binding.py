@@ -224,10 +224,12 @@ def _freeze_gc() -> Callable[[], None]:
     """Exclude all present objects from garbage collection; return a function that undoes it.
 
     Traversing the objects of all loaded libraries takes a tenth of a simulated night. Garbage of
-    this moment stays until the bench is closed: finding it would be one more such traversal.
+    this moment stays until the bench is closed: finding it would be one more such traversal. Where
+    a session has excluded objects for all of its time, they stay excluded.
     """
+    excluded_before = gc.get_freeze_count() > 0
     gc.freeze()
-    return gc.unfreeze
+    return (lambda: None) if excluded_before else gc.unfreeze
 
 
 # ---------------------------------------------------------------------------- hardware

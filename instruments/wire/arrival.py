@@ -71,8 +71,8 @@ class BurstSocket:
     """A connected socket that another library reads, on a thread of its own.
 
     What that library hands out came no earlier than the burst that it was part of. A burst begins
-    with the first bytes after the library had found nothing to read: all before it has been
-    handed out then, or is part of something unfinished.
+    with the first bytes after the library had read all that there was and asks for more: all
+    before it has been handed out then, or is part of something unfinished.
 
     Args:
         connection: the socket; all of its other methods are offered as well.
@@ -85,6 +85,7 @@ class BurstSocket:
         self._clock = clock
         self._bursts = deque[int]()
         self._idle = True
+        self._drained = True
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
 
@@ -93,8 +94,11 @@ class BurstSocket:
 
     def recv(self, size: int) -> bytes:
         """Receive, as `socket.recv` does."""
-        self._idle = self._idle or not self._poll.poll(0)
+        # Looked for at the end of the last read too: on a busy machine the library may ask so late
+        # that the next bytes have come.
+        self._idle = self._idle or self._drained or not self._poll.poll(0)
         data, not_before = self._receiver.receive(size)
+        self._drained = not self._poll.poll(0)
         if self._idle and data:
             self._bursts.append(not_before)
             self._idle = False

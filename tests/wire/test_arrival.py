@@ -170,6 +170,24 @@ def test_a_burst_bounds_what_another_library_hands_out_late(
     assert bursts.getpeername() == far.getsockname()
 
 
+def test_a_library_that_asks_late_begins_a_burst_after_all_that_it_had_read(
+    pair: tuple[socket.socket, socket.socket], system_clock: SystemClock
+) -> None:
+    near, far = pair
+    bursts = BurstSocket(near, system_clock)
+    sent(far)
+    assert bursts.recv(100) == b"x"
+    system_clock.sleep(5 * MS)
+    second = sent(far, b"yz")
+    system_clock.sleep(MS)
+    assert bursts.recv(1) == b"y"
+    assert bursts.handed_out() == 1
+    bursts.forget(1)
+    assert second.earliest <= bursts.oldest() <= second.latest + FLIGHT
+    assert bursts.recv(1) == b"z"
+    assert bursts.handed_out() == 0
+
+
 # --------------------------------------------------------------- a harness that is stopped
 
 _HARNESS = """
