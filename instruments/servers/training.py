@@ -104,10 +104,12 @@ class TrainingRank:
         groups: Mapping[str, Sequence[int]],
         environment: Mapping[str, str],
         store: str = "",
+        servers: Sequence[Sequence[int]] = (),
     ) -> "RunningScript":
         """Start `script`.
 
-        groups: name and ranks of the groups that the rail carries. environment: variables to add
+        groups: name and ranks of the groups that the rail carries. servers: the ranks of each,
+        whose operations among themselves stay there. environment: variables to add
         to the server's. store: a file that all ranks can write, for their rendezvous; without one
         they use the script's.
         """
@@ -121,6 +123,7 @@ class TrainingRank:
             "rank": self.rank,
             "ranks": int(environment["WORLD_SIZE"]),
             "groups": {name: list(ranks) for name, ranks in groups.items()},
+            "servers": [list(ranks) for ranks in servers],
             "store": store,
         }
         return RunningScript(self, self._run.submit("train", body, LONGEST), self._clocks)

@@ -6,13 +6,17 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
 
 - `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
 - `train` with `script`, `name`, `argv`, `environment`, `control`, `rank`, `ranks`, `groups`,
-  `store`: run the script to its end; answered by its `failure` (or null) and its `operations`,
-  `[group, index, kind, bytes, asked, began, ended]` of each.
+  `servers` (the ranks of each), `store`: run the script to its end; answered by its `failure` (or
+  null) and its `operations`, `[group, index, kind, bytes, asked, began, ended]` of each.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
 (a number) and `printed` (a line of the script's output).
+
+Operations of `groups` are the rail's. Those among ranks of one server stay within it, over its
+loopback. Whatever else is collective, such as a loss of all ranks, is small and goes over the
+rendezvous' store, as a front end would carry it (Opus, Algorithm 1); neither waits for circuits.
 """
 
 # Only a private function of PyTorch makes a Work from a future.
@@ -21,6 +25,7 @@ announced and waits for `go`. Events are `wants` (a number, group, index, kind a
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -74,6 +79,10 @@ _COLLECTIVES = {
 }
 
 
+_FRONT_END_BYTES = 1 << 20
+"""Largest tensor that the store carries."""
+
+
 class RefusedError(RuntimeError):
     """An operation must not run: no rail carries it, or it was not expected."""
 
@@ -107,6 +116,10 @@ class Gate:
         self._joined: tuple[str, int] | None = None
         self._running: Counter[int] = Counter()
         self.operations: list[list[Any]] = []
+
+    def carries(self, ranks: Sequence[int]) -> bool:
+        """Whether operations among `ranks` are the rail's."""
+        return frozenset(ranks) in self._names
 
     def begin(self, kind: str, ranks: Sequence[int], size: int) -> int:
         """Wait until an operation of `size` bytes among `ranks` may run; return its number.
@@ -209,8 +222,82 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
             future.set_result(result)
 
 
+class _FrontEnd:
+    """Small collectives of one process group over its store; without PyTorch's backends.
+
+    Values are combined in the order of ranks, so that all get the same to the last bit.
+    """
+
+    def __init__(self, torch: Any, store: Any, rank: int, size: int) -> None:
+        self._torch, self._store, self._rank, self._size = torch, store, rank, size
+        self._count = 0
+
+    def run(self, kind: str, given: Sequence[Any]) -> None:
+        """Run a collective on its arguments; raises `RefusedError` for one that is none of these.
+
+        An all-reduce, a broadcast, and the two all-gathers.
+        """
+        if kind == "allreduce":
+            for tensor in given[0]:
+                tensor.copy_(self._reduced(self._shared(kind, tensor), given[1].reduceOp))
+        elif kind == "broadcast":
+            for tensor in given[0]:
+                tensor.copy_(self._shared(kind, tensor)[given[1].rootRank])
+        elif kind in ("_allgather_base", "all_gather_single"):
+            given[0].copy_(
+                self._torch.cat(self._shared(kind, given[1].reshape(-1))).view_as(given[0])
+            )
+        elif kind == "allgather":
+            for out, found in zip(given[0][0], self._shared(kind, given[1][0]), strict=True):
+                out.copy_(found)
+        else:
+            raise RefusedError(
+                f"{kind} among ranks of several servers that share no rail's group: the front end "
+                "carries all-reduces, broadcasts and all-gathers"
+            )
+
+    def _shared(self, kind: str, tensor: Any) -> list[Any]:
+        """Exchange a tensor; return those of all ranks in their order."""
+        torch, size = self._torch, tensor.numel() * tensor.element_size()
+        if size > _FRONT_END_BYTES:
+            raise RefusedError(
+                f"{kind} of {size} bytes among ranks that share no rail's group: the front end "
+                f"carries up to {_FRONT_END_BYTES}"
+            )
+        count, self._count = self._count, self._count + 1
+        plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        self._store.set(f"front end {count} {self._rank}", bytes(plain.tolist()))
+        found = []
+        for rank in range(self._size):
+            data = bytearray(self._store.get(f"front end {count} {rank}"))
+            found.append(torch.frombuffer(data, dtype=tensor.dtype).view_as(tensor))
+        if count > 1:  # all ranks have begun the one before, and so read what came before that
+            self._store.delete_key(f"front end {count - 2} {self._rank}")
+        return found
+
+    def _reduced(self, found: Sequence[Any], how: Any) -> Any:
+        known = self._torch.distributed.ReduceOp
+        # Compared one by one: a ReduceOp equals its kind, but no kind equals a ReduceOp.
+        kinds = (
+            (known.SUM, self._torch.add),
+            (known.AVG, self._torch.add),
+            (known.PRODUCT, self._torch.mul),
+            (known.MAX, self._torch.maximum),
+            (known.MIN, self._torch.minimum),
+        )
+        combine = next((function for kind, function in kinds if how == kind), None)
+        if combine is None:
+            raise RefusedError(f"the front end combines by no {how}")
+        combined = functools.reduce(combine, found)
+        return combined / self._size if how == known.AVG else combined
+
+
 def _backend(
-    torch: Any, gate: Gate, inner: str, started: queue.SimpleQueue[Any]
+    torch: Any,
+    gate: Gate,
+    inner: str,
+    started: queue.SimpleQueue[Any],
+    servers: Sequence[frozenset[int]],
 ) -> Callable[..., Any]:
     """Return a factory of process groups whose operations pass `gate` and run on `inner`."""
     distributed = torch.distributed
@@ -247,7 +334,23 @@ def _backend(
                 options = getattr(distributed, kind).Options()
                 options._timeout = timeout  # as PyTorch sets it
                 self._inner = getattr(distributed, kind)(store, rank, size, options)
-            self._store, self._barriers = store, 0
+            self._store, self._barriers, self._timeout = store, 0, timeout
+            self._front_end = _FrontEnd(torch, store, rank, size)
+            self._within: Any = None
+            self._name = self._purpose = ""
+
+        # PyTorch keeps these in backends by device, of which a group in Python has none.
+        def setGroupName(self, name: str) -> None:  # noqa: N802 - PyTorch's name
+            self._name = name
+
+        def getGroupName(self) -> str:  # noqa: N802 - PyTorch's name
+            return self._name
+
+        def setGroupDesc(self, text: str) -> None:  # noqa: N802 - PyTorch's name
+            self._purpose = text
+
+        def getGroupDesc(self) -> str:  # noqa: N802 - PyTorch's name
+            return self._purpose
 
         def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
             return "lightrig"
@@ -270,6 +373,8 @@ def _backend(
         def _talk(self, kind: str, tensors: Any, peer: int, tag: int) -> Any:
             ranks = self._members()
             pair = [ranks[self.rank()], ranks[peer]]
+            if not gate.carries(pair) and self._is_within(pair):
+                return getattr(self._scale_up(), kind)(tensors, peer, tag)
             number = gate.begin(kind, pair, _bytes(torch, tensors))
             future = torch.futures.Future()
             started.put((getattr(self._inner, kind)(tensors, peer, tag), number, future, tensors))
@@ -278,9 +383,32 @@ def _backend(
         def _members(self) -> list[int]:
             return list(distributed.get_process_group_ranks(self))
 
+        @staticmethod
+        def _is_within(ranks: Sequence[int]) -> bool:
+            return any(server.issuperset(ranks) for server in servers)
+
+        def _scale_up(self) -> Any:
+            """Return the group within a server, over its loopback or what NCCL finds."""
+            if inner != "gloo":
+                return self._inner
+            if self._within is None:
+                options = distributed.ProcessGroupGloo._Options()
+                options._timeout = self._timeout
+                options._devices = [distributed.ProcessGroupGloo.create_device(interface="lo")]
+                store = distributed.PrefixStore("scale-up", self._store)
+                made = distributed.ProcessGroupGloo(store, self.rank(), self.size(), options)
+                self._within = made
+            return self._within
+
     def collective(kind: str, method: str) -> Callable[..., Any]:
         def operate(self: Any, *given: Any, **more: Any) -> Any:
-            number = gate.begin(kind, self._members(), _bytes(torch, given))
+            ranks = self._members()
+            if not gate.carries(ranks) and self._is_within(ranks):
+                return getattr(self._scale_up(), method)(*given, **more)
+            if not gate.carries(ranks) and len(ranks) > 1:
+                self._front_end.run(kind, given)
+                return _completed(torch, given[0])
+            number = gate.begin(kind, ranks, _bytes(torch, given))
             future = torch.futures.Future()
             work = getattr(self._inner, method)(*given, **more)
             started.put((work, number, future, given[0]))
@@ -331,7 +459,8 @@ def _wrapped(torch: Any, gate: Gate, request: dict[str, Any]) -> Iterator[None]:
         inner = str(backend or ("nccl" if accelerated else "gloo")).rpartition(":")[2].lower()
         if inner == "lightrig":
             inner = "nccl" if accelerated else "gloo"
-        maker = _backend(torch, gate, inner, started)
+        servers = [frozenset(ranks) for ranks in request["servers"]]
+        maker = _backend(torch, gate, inner, started, servers)
         distributed.Backend.register_backend("lightrig", maker, devices=["cpu", "cuda"])
         if request["store"] and not given and "store" not in more:
             # Rendezvous over the management network: circuits of the rail may move meanwhile.
@@ -345,16 +474,22 @@ def _wrapped(torch: Any, gate: Gate, request: dict[str, Any]) -> Iterator[None]:
         return found["new_group"](ranks, timeout=timeout, backend="lightrig", **more)
 
     ours = {"init_process_group": init, "new_group": group}
-    for place in (distributed, module):
-        for name, function in ours.items():
-            setattr(place, name, function)
+    # Modules such as `device_mesh` have imported them by name.
+    known = [each for name, each in sys.modules.items() if name.startswith("torch.distributed")]
+    places = [
+        (place, name)
+        for place in {id(each): each for each in (distributed, module, *known)}.values()
+        for name in ours
+        if vars(place).get(name) is found[name]
+    ]
+    for place, name in places:
+        setattr(place, name, ours[name])
     try:
         yield
     finally:
         started.put(None)
-        for place in (distributed, module):
-            for name, function in found.items():
-                setattr(place, name, function)
+        for place, name in places:
+            setattr(place, name, found[name])
 
 
 class _Worker:
@@ -438,7 +573,8 @@ class _Worker:
             except BaseException as error:  # a script may also exit
                 if not isinstance(error, SystemExit) or error.code:
                     failure = "".join(traceback.format_exception(error)[-3:])
-        if failure is not None and self._torch.distributed.is_initialized():
+        # Many scripts leave that to the end of their process, which this one outlives.
+        if self._torch.distributed.is_initialized():
             with contextlib.suppress(Exception):
                 self._torch.distributed.destroy_process_group()
         return {"failure": failure, "operations": gate.operations}

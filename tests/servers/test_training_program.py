@@ -2,7 +2,7 @@
 
 import importlib.util
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +63,40 @@ dist.destroy_process_group()
 """
 
 
+MESH = """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch import nn
+
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+rank = dist.get_rank()
+torch.manual_seed(1)
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+for layer in model:
+    fully_shard(layer, mesh=mesh["data"])
+fully_shard(model, mesh=mesh["data"])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(2):
+    loss = model(torch.full((2, 4), float(rank // 2 + step))).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    whole = loss.detach().clone()
+    dist.all_reduce(whole, op=dist.ReduceOp.AVG)
+    beside = torch.tensor([float(rank)])
+    dist.all_reduce(beside, group=mesh.get_group("tensor"))
+    gathered = [torch.zeros(1) for _ in range(4)]
+    dist.all_gather(gathered, torch.tensor([float(rank)]))
+    first = torch.tensor([float(rank) + 7])
+    dist.broadcast(first, 0)
+    print(f"step {step} loss {whole.item()!r}", beside.item(), torch.cat(gathered).tolist())
+    print(first.item())
+"""
+OF_SERVERS = {"groups": {"even": (0, 2), "odd": (1, 3)}, "servers": ((0, 1), (2, 3))}
+
+
 class Follower:
     """Lets every operation run that is announced, unless it is told not to."""
 
@@ -101,7 +135,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 def begin(follower: Follower, tmp_path: Path) -> Callable[..., list[RunningScript]]:
     clock = SystemClock()
 
-    def run(ranks: int, source: str, control: Control, *arguments: str) -> list[RunningScript]:
+    def run(
+        ranks: int,
+        source: str,
+        control: Control,
+        *arguments: str,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        servers: Sequence[Sequence[int]] = (),
+    ) -> list[RunningScript]:
         while len(follower.ranks) < ranks:
             number = len(follower.ranks)
             server = LinuxServer(f"server{number}", Here(), clock, {})
@@ -111,9 +152,17 @@ def begin(follower: Follower, tmp_path: Path) -> Callable[..., list[RunningScrip
         common = {"WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": "lo"}
         script = Script(source, "script.py", arguments)
         store = str(tmp_path / f"store{len(list(tmp_path.iterdir()))}")
-        groups = {"data": tuple(range(ranks))}
+        groups = groups or {"data": tuple(range(ranks))}
         return [
-            rank.train(script, follower, control, groups, {**common, "RANK": str(rank.rank)}, store)
+            rank.train(
+                script,
+                follower,
+                control,
+                groups,
+                {**common, "RANK": str(rank.rank)},
+                store,
+                servers,
+            )
             for rank in follower.ranks
         ]
 
@@ -139,6 +188,31 @@ def test_ranks_of_pytorch_wait_for_their_word(
     # Sent and received at once is one operation.
     assert kinds[-3:-1] == ["allreduce", "send"]
     assert all(one.began.latest <= one.ended.latest for one in gated[1])
+
+
+def test_a_mesh_of_devices_with_sharded_layers_trains(
+    follower: Follower, begin: Callable[..., list[RunningScript]]
+) -> None:
+    """Twice, as it destroys no process group; losses and small collectives cross no rail."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    lines = []
+    for control in ("watched", "gated"):
+        done = [running.result() for running in begin(4, MESH, control, **OF_SERVERS)]
+        lines.append(follower.lines)
+        follower.lines = {}
+    assert lines[0] == lines[1]
+    assert [line.split()[:4] for line in lines[0][0]] == [line.split()[:4] for line in lines[0][2]]
+    assert lines[0][0][0].endswith(" 1.0 [0.0, 1.0, 2.0, 3.0]")
+    assert lines[0][3][0].endswith(" 5.0 [0.0, 1.0, 2.0, 3.0]")
+    assert lines[0][3][1] == "7.0"
+    kinds = [one.operation.kind for one in done[0]]
+    assert {one.operation.group for one in done[0]} == {"even"}
+    assert {kind.replace("_", "") for kind in kinds} <= {
+        *("allgatherbase", "allgathersingle"),  # by the version of PyTorch
+        *("reducescatterbase", "reducescattersingle"),
+    }
+    assert len(set(kinds)) == 2
 
 
 def test_every_operation_is_announced_and_its_end_reported(

@@ -1,6 +1,6 @@
 """A training job on four namespaces: its ranks find their circuits, with a stand-in for PyTorch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from lightrig.harness.systems.opus.measurements.training import (
     step_times,
 )
 from lightrig.harness.systems.opus.planning.auditor import audit
+from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.linux import LinuxServer
@@ -44,6 +45,41 @@ for step in range(int(sys.argv[1])):
 dist.destroy_process_group()
 """
 NO_LISTENER = "-1"
+OVERLAPPED = """
+import os
+import pathlib
+import sys
+import time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+group = dist.new_group([0, 1]) or dist.new_group([2, 3])
+pair = dist.new_group([0, 2]) or dist.new_group([1, 3])
+ten = [torch.Tensor([1.0] * 10)]
+changed, number = pathlib.Path(sys.argv[2]), 0
+
+
+def compute():
+    # Until the circuits have changed behind it: what a window of any length hides.
+    global number
+    number += 1
+    for _ in range(2000 if sys.argv[2] else 0):
+        if changed.exists() and int(changed.read_text() or 0) >= number:
+            return
+        time.sleep(0.005)
+    if sys.argv[2]:
+        raise SystemExit(f"change {number} did not come while there was something to compute")
+
+
+for step in range(int(sys.argv[1])):
+    group.allreduce(ten, None).wait()
+    compute()
+    pair.send(ten, 1 if rank < 2 else 0, 0).wait()
+    if step < int(sys.argv[1]) - 1:
+        compute()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +129,38 @@ def test_circuits_follow_a_script_that_knows_nothing_of_them(job: TrainingJob) -
     found = shifts(trained, tables)
     assert [shift.dimension for shift in found] == [0, 1, 0, 1, 0]
     assert all(shift.waited > 0 and shift.exposed(10**9) > 0 for shift in found)
+
+
+def test_circuits_are_provisioned_while_ranks_compute(
+    job: TrainingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranks compute until the circuits of their next phase are there, and then want them."""
+    tables, _ = job.profile(Script(OVERLAPPED, "overlapped.py", ("2", "")))
+    stages, changed = [0, 0], tmp_path / "changed"
+    apply = job._apply
+
+    def counted(rewires: Sequence[Rewire]) -> None:
+        apply(rewires)
+        wirings, stage_of = job.on_fabric.wirings, job.job.stage_of
+        for rewire in rewires:
+            made = {
+                stage_of[rank]
+                for name, circuits in wirings[rewire.rail].of_group.items()
+                if circuits <= rewire.add
+                for rank in job.job.groups[name].ranks
+            }
+            for stage in made:
+                stages[stage] += 1
+        draft = changed.with_suffix(".draft")
+        draft.write_text(str(min(stages)))
+        draft.replace(changed)
+
+    monkeypatch.setattr(job, "_apply", counted)
+    script = Script(OVERLAPPED, "overlapped.py", ("3", str(changed)))
+    trained = job.train(script, tables, "provisioning")
+    assert trained.rails is not None
+    assert not audit(trained.rails.journal.events, trained.found, job.on_fabric.cabled_ports())
+    assert min(stages) >= 5  # and once more ahead of a step that does not come
 
 
 def test_logical_switches_move_nothing(job: TrainingJob) -> None:

@@ -187,6 +187,8 @@ class TrainingJob:
         controlled: "_ControlledRanks | None" = None,
     ) -> Trained:
         groups = {group.name: group.ranks for group in self.job.groups.values()}
+        places = range(0, len(self._ranks), self.job.rails)
+        servers = [range(first, first + self.job.rails) for first in places]
         store = str(Path(self._folder.name) / f"store-{next(self._ports)}")
         common = {
             "WORLD_SIZE": str(len(self._ranks)),
@@ -206,6 +208,7 @@ class TrainingJob:
                     "LOCAL_RANK": str(rank.rank % self.job.rails),
                 },
                 "" if control == "none" else store,
+                servers,
             )
             for rank in self._ranks
         ]
