@@ -306,6 +306,8 @@ def test_bit_errors_after_heat_wait_for_the_chamber(rig: Callable[..., Rig]) -> 
     lab = rig()
     chamber = lab.instrument("chamber")
     put_back = chamber.snapshot([1])
+    lab.errors()  # at room temperature, which is known to be steady from then on
+    lab.measure.conditions.clear()
     settled_temperature(chamber, 75.0, lab.bench.clock)
     put_back()
     assert chamber.temperature() > 70

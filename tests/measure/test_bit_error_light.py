@@ -1,4 +1,4 @@
-"""Which way a tester's light takes, and how much of it arrives."""
+"""Path of a tester's light through switches and attenuators, and the power that arrives."""
 
 from collections.abc import Callable
 from pathlib import Path

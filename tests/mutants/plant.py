@@ -1,7 +1,7 @@
 """Plant bugs one at a time in a copy of the tree, and report which of them the tests notice.
 
 `make mutants` runs it; `python tests/mutants/plant.py --only closure --jobs 3` a part of it. The
-bugs stand in planted.yaml beside this file. Exit 0 where every bug without a reason to survive
+bugs stand in mutants.yaml beside this file. Exit 0 where every bug without a reason to survive
 is killed, and every bug with one survives; else 1.
 """
 
@@ -24,13 +24,13 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-PLANTED = Path(__file__).with_name("planted.yaml")
+MUTANTS = Path(__file__).with_name("mutants.yaml")
 SECONDS = 600
 
 
 @dataclass(frozen=True)
 class Bug:
-    """One planted bug.
+    """One bug that is planted.
 
     old, new: text of `file`, which has it once, and what takes its place. tests: files that are
     to notice it. survives: why no test can, or None.
@@ -43,7 +43,7 @@ class Bug:
     tests: tuple[str, ...]
     survives: str | None = None
 
-    def planted(self, text: str) -> str:
+    def mutate(self, text: str) -> str:
         """Return the text with the bug; raises `ValueError` if it has `old` not exactly once."""
         if text.count(self.old) != 1:
             raise ValueError(
@@ -55,7 +55,7 @@ class Bug:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a bug: "killed", "survived" or "error" (the tests could not run)."""
+    """Outcome of a bug: "killed", "survived" or "error" (the tests could not run)."""
 
     bug: Bug
     state: str
@@ -68,8 +68,8 @@ class Outcome:
         return self.state == ("killed" if self.bug.survives is None else "survived")
 
 
-def bugs(path: Path = PLANTED) -> list[Bug]:
-    """Return the planted bugs, each name once."""
+def bugs(path: Path = MUTANTS) -> list[Bug]:
+    """Return the bugs of the list, each name once."""
     return [
         Bug(
             name,
@@ -107,7 +107,7 @@ def try_bug(bug: Bug, tree: Path) -> Outcome:
     path = tree / bug.file
     sound = path.read_text()
     began = time.monotonic()
-    path.write_text(bug.planted(sound))
+    path.write_text(bug.mutate(sound))
     try:
         code, output = _pytest(bug.tests, tree)
     finally:
@@ -139,7 +139,7 @@ def _pytest(tests: Sequence[str], tree: Path) -> tuple[int, str]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def try_all(planted: Iterable[Bug], jobs: int) -> Iterator[Outcome]:
+def try_all(chosen: Iterable[Bug], jobs: int) -> Iterator[Outcome]:
     """Try all bugs, `jobs` at a time, each in a copy of the tree of its own."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
@@ -157,13 +157,13 @@ def try_all(planted: Iterable[Bug], jobs: int) -> Iterator[Outcome]:
                 print(f"{outcome.state:9}{outcome.seconds:6.0f} s  {bug.name}", flush=True)
             return outcome
 
-        yield from pool.map(run, planted)
+        yield from pool.map(run, chosen)
 
 
 def report(outcomes: Sequence[Outcome]) -> str:
     """Return numbers, and a sentence on each bug that did not end as its entry says."""
     killed = sum(one.state == "killed" for one in outcomes)
-    lines = [f"{killed} of {len(outcomes)} planted bugs killed"]
+    lines = [f"{killed} of {len(outcomes)} bugs killed"]
     for one in outcomes:
         if one.state == "survived" and one.bug.survives:
             lines.append(f"survived, as expected: {one.bug.name}: {one.bug.survives}")

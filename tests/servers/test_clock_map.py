@@ -4,13 +4,19 @@ import math
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lightrig.instruments.clock import Span
+from lightrig.instruments.clock import Span, SystemClock
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.servers import gloo_program, probe, training_program
+from lightrig.instruments.servers.linux import PROBE
 from lightrig.instruments.servers.offset import ClockDriftWarning, ClockError, ClockMap
+from lightrig.instruments.servers.program import ProgramRun
+from lightrig.instruments.wire.trace import Trace
 
 YEAR = 365 * 86_400 * 10**9
 PPM = Fraction(1, 1_000_000)
@@ -210,3 +216,35 @@ def test_exchanges_that_contradict_each_other_are_an_error_that_names_the_server
     clocks.exchanged(4000, 499_000, 499_000, 5000)
     with pytest.raises(ClockError, match="server3 has a clock that jumped by at least"):
         clocks.here(500_500)
+
+
+@pytest.mark.parametrize("program", [probe, gloo_program, training_program])
+def test_programs_report_how_far_their_clock_was_slewed(program: Any) -> None:
+    clock = SystemClock()
+    assert program._slewed() == pytest.approx(clock.slewed(), abs=20 * MS)
+    clock.close()
+
+
+class _Shell:
+    """A shell whose program answers nothing by itself."""
+
+    python = "python3"
+
+    def start(self, command: Any, listener: Any) -> "_Shell":
+        return self
+
+    def send(self, text: str) -> None:
+        pass
+
+
+def test_slews_of_replies_loosen_the_bounds(virtual_clock: VirtualClock) -> None:
+    clocks = ClockMap()
+    shell: Any = _Shell()
+    run = ProgramRun("server3", shell, virtual_clock, Trace(virtual_clock), clocks, PROBE)
+    for number, slewed in ((1, 7000), (2, 907_000)):
+        run.submit("hello", {})
+        virtual_clock.sleep(10**6)
+        at = number * 10**6
+        run.line(f'{{"id": {number}, "at": [{at}, {at}], "slewed": {slewed}, "ok": {{}}}}')
+    here = clocks.here(1_500_000)
+    assert here.latest - here.earliest >= 1_800_000

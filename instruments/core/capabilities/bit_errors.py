@@ -83,7 +83,7 @@ FecSide = Literal["before", "after"]
 """Whether errors are counted before or after forward error correction."""
 
 ErrorUnit = Literal["bits", "symbols", "codewords"]
-"""What is compared, and is right or wrong: bits, symbols of the FEC, or its code words."""
+"""Unit of comparison: bits, symbols of the FEC, or its code words."""
 
 
 class FecCounter(ErrorCounter, Protocol):

@@ -1,27 +1,27 @@
-"""The list of planted bugs is of the code that there is, and its runner tells killed from alive."""
+"""The list of bugs is of the code that there is, and its runner tells killed from alive."""
 
 import pytest
 from mutants.plant import ROOT, Bug, Outcome, bugs, report, try_bug
 
-PLANTED = bugs()
+BUGS = bugs()
 
 
 def test_every_bug_can_be_planted_and_has_tests():
-    assert len({bug.name for bug in PLANTED}) == len(PLANTED)
-    for bug in PLANTED:
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    for bug in BUGS:
         sound = (ROOT / bug.file).read_text()
-        assert bug.planted(sound) != sound
+        assert bug.mutate(sound) != sound
         assert bug.tests
         for test in bug.tests:
             assert (ROOT / test.partition("::")[0]).exists(), (bug.name, test)
         if bug.file.endswith(".py"):
-            compile(bug.planted(sound), bug.file, "exec")
+            compile(bug.mutate(sound), bug.file, "exec")
 
 
 def test_a_bug_whose_code_has_changed_is_named():
     bug = Bug("gone", "a.py", "x = 1", "x = 2", ("tests/test_a.py",))
     with pytest.raises(ValueError, match=r"gone: found 'x = 1' 0 times in a\.py"):
-        bug.planted("y = 1")
+        bug.mutate("y = 1")
 
 
 @pytest.mark.parametrize(("new", "state"), [("x = 2", "killed"), ("x = 1  # same", "survived")])
@@ -46,7 +46,7 @@ def test_the_report_counts_and_names():
         Outcome(excused, "killed", 1, ""),
     ]
     assert report(outcomes).splitlines() == [
-        "2 of 4 planted bugs killed",
+        "2 of 4 bugs killed",
         "survived, and was not to be: one in a.py",
         "survived, as expected: two: the same by another way",
         "killed, and was not to be: two in b.py",
