@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.record import RunRecord, TestOutcome
+from lightrig.harness.report.answers_section import render_answers
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
 from lightrig.harness.report.markup import LEGEND, SIMULATED, test_link, text
 from lightrig.harness.report.style import page_style, style
@@ -153,13 +154,16 @@ def sections(
     run = run or collect(record)
     measured = {frame.name: frame for frame in run.testbeds}
     notes = (record.summary or {}).get("notes", {})
-    cards = []
+    cards, found = [], []
     for name, prefix in _prefixes(testbeds, run).items():
         frame = measured.get(name, TestbedFrame(name, ()))
-        cards.append(render_testbed(frame, testbeds.get(name), prefix, notes.get(name)))
+        card, answers = render_testbed(frame, testbeds.get(name), prefix, notes.get(name))
+        cards.append(card)
+        found += answers
     plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
     head = _header(record, run)
-    return f'{style(plans)}<div class="lr-report">{head}{"".join(cards)}</div>'
+    body = f"{render_answers(found)}{head}{''.join(cards)}"
+    return f'{style(plans)}<div class="lr-report">{_warnings(record, run)}{body}</div>'
 
 
 def card_ids(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
@@ -187,14 +191,22 @@ def _header(record: RunRecord, run: RunFrame) -> str:
     if header.get("command"):
         command = text(header["command"])
         lines.append(f'<dt>command</dt><dd class="lr-mono">{command}</dd>')
-    for name, reasons in (record.summary or {}).get("deselected", {}).items():
-        lines.append(f"<dt>not applicable</dt><dd>{text(not_applicable(name, reasons))}</dd>")
     simulated = any(frame.simulated for frame in run.testbeds)
     legend = f"<p>{SIMULATED}: {LEGEND}</p>" if simulated else ""
     return (
-        f'<section class="lr-head"><h2 class="lr-h2">What was measured</h2>{_warnings(record, run)}'
-        f'<dl class="lr-facts">{"".join(lines)}</dl>{legend}</section>'
+        f'<section class="lr-head"><h2 class="lr-h2">What was measured</h2>'
+        f'<dl class="lr-facts">{"".join(lines)}</dl>{_deselected(record)}{legend}</section>'
     )
+
+
+def _deselected(record: RunRecord) -> str:
+    """Return the tests that a testbed can never run, folded: they are no news."""
+    found: Mapping[str, Mapping[str, int]] = (record.summary or {}).get("deselected", {})
+    if not found:
+        return ""
+    total = sum(sum(reasons.values()) for reasons in found.values())
+    lines = "".join(f"<li>{text(not_applicable(*each))}</li>" for each in found.items())
+    return f"<details><summary>{total:,} tests not applicable</summary><ul>{lines}</ul></details>"
 
 
 def not_applicable(testbed: str, reasons: Mapping[str, int]) -> str:

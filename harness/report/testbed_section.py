@@ -9,6 +9,7 @@ from functools import cache
 from itertools import chain
 
 from lightrig.harness.record import Instrument
+from lightrig.harness.report.answers_section import Answer, answers
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.frames import TestbedFrame
@@ -37,8 +38,8 @@ def _declared() -> tuple[Section, ...]:
 
 def render_testbed(
     frame: TestbedFrame, testbed: Testbed | None, prefix: str, notes: Sequence[str] | None = None
-) -> str:
-    """Return one testbed as a part of the page.
+) -> tuple[str, list[Answer]]:
+    """Return one testbed as a part of the page, and its answers for the first table.
 
     Args:
         frame: its tests with their rows.
@@ -66,7 +67,8 @@ def render_testbed(
         wiring_section(testbed, prefix) if testbed else "",
         sections if frame.tests else "<p>No rows in this run.</p>",
     ]
-    return f'<section class="lr-card" id="{prefix}">{"".join(parts)}</section>'
+    card = f'<section class="lr-card" id="{prefix}">{"".join(parts)}</section>'
+    return card, list(answers(frame.name, prefix, estimates, limits))
 
 
 def _verdicts(estimates: Iterable[Estimate], limits: Limits) -> str:

@@ -178,7 +178,7 @@ def _within_domain(model: Model, by: Strategy) -> float:
 
 def _bytes(model: Model, by: Strategy) -> float:
     """Bytes of a GPU of the pipeline's first stage, which has most microbatches in flight."""
-    own = model.parameters / (by.tensor * by.pipeline)
-    states = own * (WEIGHT_BYTES + GRADIENT_BYTES + OPTIMISER_BYTES / by.data)
+    parameters = model.parameters / (by.tensor * by.pipeline)
+    states = parameters * (WEIGHT_BYTES + GRADIENT_BYTES + OPTIMISER_BYTES / by.data)
     activations = ACTIVATION_BYTES * model.sequence * model.hidden * model.layers / by.tensor
     return states + activations

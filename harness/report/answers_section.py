@@ -1,0 +1,153 @@
+"""The first table of a run's page: for each testbed and quantity the answer, and its verdict."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lightrig.harness.quantities import quantity_of
+from lightrig.harness.report.estimates import Estimate
+from lightrig.harness.report.markup import (
+    SIGNS,
+    chip,
+    mark,
+    median_value,
+    not_enough,
+    number,
+    p99_value,
+    row,
+    table,
+    test_link,
+    text,
+)
+from lightrig.harness.statistics import NotEnough
+from lightrig.testbeds import Limit
+
+_P99 = 0.99
+_WORST_FIRST = ("fail", "marginal", "pass", "not enough data")
+"""Order of verdicts on one quantity: a test that took a few samples on its way decides nothing
+where others decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The estimates of one quantity on one testbed.
+
+    Attributes:
+        testbed: its name.
+        anchor: the id of the testbed's part of the page.
+        quantity: its name.
+        limit: of the testbed on this quantity, if any.
+        estimates: one for each test that recorded it; none where only a limit exists.
+    """
+
+    testbed: str
+    anchor: str
+    quantity: str
+    limit: Limit | None
+    estimates: Sequence[Estimate]
+
+    @property
+    def worst(self) -> Estimate | None:
+        """The estimate of the worst verdict and, among equal verdicts, of the worst median."""
+        return min(self.estimates, key=self._order, default=None)
+
+    @property
+    def rank(self) -> int:
+        """Place on the page: failures first, then what is undecided, passes, what has no limit."""
+        worst = self.worst
+        if self.limit is not None and (worst is None or worst.verdict is None):
+            return _place("not enough data", SIGNS)
+        return _place(worst.verdict.outcome if worst and worst.verdict else None, SIGNS)
+
+    def _order(self, one: Estimate) -> tuple[int, float]:
+        verdict = _place(one.verdict.outcome if one.verdict else None, _WORST_FIRST)
+        if isinstance(one.median, NotEnough):
+            return verdict, math.inf
+        better = quantity_of(one.quantity, one.unit).better
+        higher = self.limit.side == "lower" if self.limit else better == "higher"
+        return verdict, one.median.value if higher else -one.median.value
+
+
+def answers(
+    testbed: str, anchor: str, estimates: Iterable[Estimate], limits: Mapping[str, Limit]
+) -> Iterator[Answer]:
+    """Yield an answer for each limit of a testbed, and for each other headline quantity."""
+    found: dict[str, list[Estimate]] = {}
+    for one in estimates:
+        found.setdefault(one.quantity, []).append(one)
+    for quantity, limit in limits.items():
+        yield Answer(testbed, anchor, quantity, limit, found.pop(quantity, ()))
+    for quantity, each in found.items():
+        declared = quantity_of(quantity, each[0].unit)
+        if declared.terminal == "headline" and declared.better is not None:
+            yield Answer(testbed, anchor, quantity, None, each)
+
+
+def render_answers(found: Iterable[Answer]) -> str:
+    """Return the table of all answers, the worst verdicts first; nothing without answers."""
+    ordered = sorted(found, key=lambda answer: answer.rank)
+    if not ordered:
+        return ""
+    body = [
+        row((_quantity(one), _verdicts(one), _answer(one), _limit(one), _worst_test(one)))
+        for one in ordered
+    ]
+    head = ("quantity", "verdicts", "answer of the worst test", "limit", "worst test")
+    simulated = any(each.test.simulated for one in ordered for each in one.estimates)
+    return (
+        f'<section class="lr-card" id="lr-answers"><h2 class="lr-h2">Answers {mark(simulated)}</h2>'
+        f"{table(head, body, 'Answers')}</section>"
+    )
+
+
+def _place(outcome: str | None, order: Iterable[str]) -> int:
+    """Return the place of an outcome in `order`: an unknown one is first, None is last."""
+    places = [*order]
+    if outcome is None:
+        return len(places)
+    return places.index(outcome) if outcome in places else -1
+
+
+def _quantity(answer: Answer) -> str:
+    name = answer.quantity.replace("_", " ").replace(".", ": ", 1)
+    return f'{text(name)} <a class="lr-with" href="#{answer.anchor}">{text(answer.testbed)}</a>'
+
+
+def _answer(answer: Answer) -> str:
+    one = answer.worst
+    if one is None:
+        return '<span class="lr-few">not measured</span>'
+    asked = answer.limit is not None and answer.limit.quantile == _P99
+    estimated = (p99_value if asked else median_value)(
+        one.p99 if asked else one.median, one.test.simulated, one.unit
+    )
+    if isinstance(estimated, NotEnough):
+        return not_enough(estimated)
+    return number(estimated.text, estimated.context)
+
+
+def _limit(answer: Answer) -> str:
+    limit = answer.limit
+    if limit is None:
+        return ""
+    return text(str(limit).removeprefix(answer.quantity).strip())
+
+
+def _verdicts(answer: Answer) -> str:
+    counts: Counter[str] = Counter(one.verdict.outcome for one in answer.estimates if one.verdict)
+    chips = " ".join(chip(outcome, counts[outcome]) for outcome in SIGNS if counts[outcome])
+    one = answer.worst
+    if one is None or one.verdict is None or one.verdict.outcome == "pass":
+        return chips
+    return f'{chips} <span class="lr-with">{text(one.verdict.reason)}</span>'
+
+
+def _worst_test(answer: Answer) -> str:
+    one = answer.worst
+    if one is None:
+        return ""
+    of_all = f" of {len(answer.estimates)}" if len(answer.estimates) > 1 else ""
+    return f'<a href="{test_link(one.test.name)}">{text(one.test.label)}</a>{of_all}'

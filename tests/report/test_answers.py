@@ -1,0 +1,78 @@
+"""The first table of a run's page: the worst answer by quantity, failures first."""
+
+import html
+import re
+
+from report_runs import MS, context, rows
+
+from lightrig.harness.record import Row
+
+
+def answers_of(page):
+    """Return the cells of each row of the table, as text."""
+    (table,) = re.findall(r'id="lr-answers">.*?</section>', page.fragment, re.DOTALL)
+    found = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[1:]
+    return [
+        [
+            " ".join(re.sub(r"<[^>]+>", " ", cell).split())
+            for cell in re.findall(r"<td>(.*?)</td>", row, re.DOTALL)
+        ]
+        for row in found
+    ]
+
+
+def by_quantity(page):
+    return {cells[0]: cells[1:] for cells in answers_of(page)}
+
+
+def test_a_failure_is_first_with_its_reason_and_its_test(show):
+    page = show((context(), rows("small", 320)))
+    first = answers_of(page)[0]
+    assert first[0] == "reconfiguration: carrier up small"
+    assert "✗ 1 fail" in first[1]
+    assert "320 of 320 samples exceed" in first[1]
+    assert re.match(r"1[23]\d ms \(p99 of 320; 95 % upper bound .* simulated\)", first[2])
+    assert html.unescape(first[3]).startswith("p99 <= 100 ms")
+    assert first[4] == "moves: straight → crossed"
+    assert "1 pass" in by_quantity(page)["reconfiguration: signal recovered small"][0]
+
+
+def test_the_worst_of_several_tests_answers(show):
+    slow = [
+        Row("small", "reconfiguration.signal_recovered", *[at * MS] * 3, "ns", n, {"event": n})
+        for n, at in enumerate(range(50, 50 + 320))
+    ]
+    page = show((context(), rows("small", 320)), (context(test="test_slow"), slow))
+    verdicts, value, _, test = by_quantity(page)["reconfiguration: signal recovered small"]
+    assert value.startswith("366 ms")
+    assert "1 fail" in verdicts
+    assert "1 pass" in verdicts
+    assert test == "slow: straight → crossed of 2"
+
+
+def test_few_samples_of_another_test_do_not_hide_the_answer(show):
+    page = show((context(), rows("small", 320)), (context(test="test_few"), rows("small", 3)))
+    verdicts, value, _, _ = by_quantity(page)["reconfiguration: signal recovered small"]
+    assert "p99 of 320" in value
+    assert "1 not enough data" in verdicts
+
+
+def test_a_limit_without_a_measurement_precedes_the_passes(show):
+    measured = [row for row in rows("small", 320) if "carrier_up" not in row.quantity]
+    found = answers_of(show((context(), measured)))
+    assert [cells[0] for cells in found[:2]] == [
+        "reconfiguration: carrier up small",
+        "reconfiguration: signal recovered small",
+    ]
+    assert found[0][2] == "not measured"
+
+
+def test_headline_quantities_without_limits_come_last(show):
+    found = answers_of(show((context(), rows("small", 20))))
+    assert found[-1][0] == "reconfiguration: acknowledged small"
+    assert (found[-1][1], found[-1][3]) == ("", "")
+    assert not any("los" in cells[0].split() for cells in found)
+
+
+def test_without_rows_and_limits_there_is_no_table(show):
+    assert "lr-answers" not in show(described={}).fragment
