@@ -5,6 +5,7 @@ from lightrig.testbeds.errors import LightrigError, Problem, TestbedError
 from lightrig.testbeds.limits import Limit, LimitError, parse_limit
 from lightrig.testbeds.loading import load
 from lightrig.testbeds.model import (
+    CoordinatorSpec,
     Distribution,
     GpuSpec,
     Identity,
@@ -68,6 +69,7 @@ __all__ = [
     "CablingError",
     "Change",
     "Circuit",
+    "CoordinatorSpec",
     "Db",
     "Dbm",
     "Distribution",

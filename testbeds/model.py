@@ -334,6 +334,17 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorSpec:
+    """A labgrid coordinator ("host:port"), and the place there that a testbed is."""
+
+    address: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"place {self.place} of the labgrid coordinator {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
 class Testbed:
     """Servers, switches, instruments, fibers and limits of a lab, as one file describes them.
 
@@ -341,7 +352,8 @@ class Testbed:
     `known_hosts` is the file of its SSH host keys, None for the user's own. `notes` are located
     sentences on what the file should state differently, such as a former name of a quantity.
     `lab_folder` holds leases and saved states for all hosts that share it, None for this machine's.
-    `overrides` are the reasons of the interlocks that are off, by name.
+    `overrides` are the reasons of the interlocks that are off, by name. `coordinator` gives the
+    lab to one user at a time beside the leases, None where there is none.
     """
 
     __test__ = False
@@ -362,6 +374,7 @@ class Testbed:
     notes: tuple[str, ...] = ()
     lab_folder: Path | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
+    coordinator: CoordinatorSpec | None = None
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

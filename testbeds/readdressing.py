@@ -44,6 +44,7 @@ def readdressed(
         if isinstance(plan, dict) and "file" in plan:
             plan["file"] = os.path.relpath(path.parent / plan["file"], target.parent)
     document.pop("lab_folder", None)
+    document.pop("labgrid", None)
     document["known_hosts"] = os.path.relpath(known_hosts, target.parent)
     written = io.StringIO()
     yaml.dump(document, written)

@@ -260,6 +260,17 @@ LimitPart = Annotated[
 ]
 
 
+class CoordinatorPart(Part):
+    """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
+
+    coordinator: Annotated[str, Field(pattern=r"^[^\s/:]+:\d{1,5}$")] = Field(
+        description="Host and port of the coordinator", examples=["labgrid.lab:20408"]
+    )
+    place: Annotated[str, Field(min_length=1)] = Field(
+        description="The place that a run acquires", examples=["rack-7"]
+    )
+
+
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
 
 
@@ -296,6 +307,7 @@ class Document(Part):
         "lab, relative to this file; left out: one of this machine",
         examples=["/srv/lab/lightrig"],
     )
+    labgrid: CoordinatorPart | None = None
     switches: dict[str, SwitchPart]
     servers: dict[str, ServerPart] = Field(
         default_factory=dict, description="By name or range, e.g. server[0-3]"

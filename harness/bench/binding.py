@@ -16,7 +16,8 @@ from lightrig.harness.bench.bench import Bench, close_newest_first
 from lightrig.harness.bench.credentials import look_up
 from lightrig.harness.bench.instrument_keys import address_keys, identity_key
 from lightrig.harness.bench.lab_folder import machine_folder
-from lightrig.harness.bench.lease import Lease, MachineLocks
+from lightrig.harness.bench.labgrid_lease import LabgridPlace
+from lightrig.harness.bench.lease import Claimant, Lease, MachineLocks
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.harness.bench.shared_lease import SharedFolder
 from lightrig.harness.modes import Mode
@@ -51,9 +52,12 @@ def open_lease(testbed: Testbed, purpose: str) -> Lease:
     Raises `LabFolderError` for a folder that cannot be used.
     """
     machine = MachineLocks(machine_folder())
-    if testbed.lab_folder is None:
-        return Lease([machine], purpose)
-    return Lease([machine, SharedFolder(testbed.lab_folder)], purpose)
+    claimants: list[Claimant] = [machine]
+    if testbed.lab_folder is not None:
+        claimants.append(SharedFolder(testbed.lab_folder))
+    if testbed.coordinator is not None:
+        claimants.append(LabgridPlace(testbed.coordinator, machine))
+    return Lease(claimants, purpose)
 
 
 def state_folder(testbed: Testbed) -> Path:

@@ -1,4 +1,4 @@
-"""What a lease is on: an instrument, by its address before it is opened, then by its serial.
+"""Keys of leases: of an instrument by its address before it is opened, then by its serial.
 
 Two files may give one instrument different names, and one instrument may be reached at two
 addresses (TL1 and NETCONF of one switch). So an address is leased before anything is contacted,

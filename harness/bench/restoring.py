@@ -1,4 +1,4 @@
-"""Restoring that does not give up at the first error: retries for a stated time, then says so."""
+"""Persistent restoring: retries for a stated time, then an error with what to do."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -8,10 +8,10 @@ from lightrig.instruments.core.errors import DeniedError, InstrumentError
 from lightrig.testbeds import LightrigError, Testbed
 
 RESTORE_TIME = 120_000_000_000
-"""How long restoring is tried, in ns: longer than an optical switch takes to restart."""
+"""Time for which restoring is tried, in ns: longer than an optical switch takes to restart."""
 
 IN_PROCESS_TIME = 10_000_000_000
-"""How long it is tried on instruments that end with this process."""
+"""Time for which it is tried, in ns, on instruments that end with this process."""
 
 _FIRST_PAUSE = 500_000_000
 _LONGEST_PAUSE = 10_000_000_000
@@ -25,7 +25,7 @@ Notify: TypeAlias = Callable[[str], None]
 
 
 class NotRestoredError(LightrigError):
-    """Instruments are not as they were found.
+    """Raised when instruments are not as they were found.
 
     Attributes:
         failures: the last error of each, by name.
@@ -40,7 +40,7 @@ class NotRestoredError(LightrigError):
 
 
 def ignore(_sentence: str) -> None:
-    """Tell nobody."""
+    """Drop the sentence."""
 
 
 def persist(

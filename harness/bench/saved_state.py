@@ -30,12 +30,12 @@ class SavedStateError(LightrigError):
 
 
 class StateConflictError(LightrigError):
-    """An instrument is not the one, or not as, that a saved state was left for."""
+    """Raised when an instrument is not the one, or not as, that a saved state was left for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a state was read from.
+    """Origin of a saved state: the instrument, the testbed and the run.
 
     Attributes:
         key: the instrument, as leases know it.

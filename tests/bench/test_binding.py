@@ -1,4 +1,4 @@
-"""Which part of a testbed is hardware, which is simulated, and what is said of the choice."""
+"""Choice between hardware and simulation for each optical domain, and the notes on it."""
 
 import contextlib
 import socket

@@ -195,7 +195,7 @@ def test_false_acknowledgement_raises_not_done_error(
     assert switch.circuits() == LEFT | FOREIGN
 
 
-def test_a_circuit_that_was_to_be_kept_and_is_gone_raises_not_done_error(
+def test_a_missing_circuit_that_was_to_stay_raises_not_done_error(
     fabric: Fabric, switch: Any
 ) -> None:
     fabric.apply(plan("1>9", "2>12"))

@@ -50,7 +50,7 @@ def test_a_lease_is_exclusive_and_ends_with_its_process(folder: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another account")
 @pytest.mark.parametrize("first", [0, NOBODY])
-def test_a_lease_excludes_other_accounts(folder: Path, first: int) -> None:
+def test_a_lease_excludes_a_second_account(folder: Path, first: int) -> None:
     process = machine_holder(folder, "k", first)
     assert process.answer == "leased"
     other = machine_holder(folder, "k", NOBODY - first)
@@ -62,7 +62,7 @@ def test_a_lease_excludes_other_accounts(folder: Path, first: int) -> None:
     other.end()
 
 
-def test_a_conflict_frees_nothing_that_others_hold_and_keeps_what_was_taken(folder: Path) -> None:
+def test_a_conflict_frees_no_claim_of_either_process(folder: Path) -> None:
     first, second = lease(folder), lease(folder)
     first.take("ocs", ["b"])
     assert second.take("meter", ["a"]) == ["a"]
@@ -158,7 +158,7 @@ def test_a_bench_has_its_instruments_until_it_is_closed(lab: ServedLab) -> None:
     bind(lab.testbed, "hardware").close()
 
 
-def test_another_name_of_the_testbed_is_the_same_lab(lab: ServedLab) -> None:
+def test_a_second_name_of_the_testbed_is_the_same_lab(lab: ServedLab) -> None:
     copy = lab.folder / "copy.yaml"
     copy.write_text(lab.file.read_text().replace("name: lab", "name: mine"))
     bench = bind(lab.testbed, "hardware")

@@ -40,7 +40,7 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert not list((tmp_path / "made" / "anew").iterdir())
 
 
-def test_states_of_other_instruments_are_others(tmp_path: Path) -> None:
+def test_each_instrument_has_its_state(tmp_path: Path) -> None:
     states = SavedStates(tmp_path)
     states.save(STATE)
     assert states.circuits("Polatis serial 2") is None

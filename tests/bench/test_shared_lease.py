@@ -64,7 +64,7 @@ def test_a_holder_that_was_suspended_finds_out_before_it_changes_anything(tmp_pa
         claim.check()
 
 
-def test_a_holder_that_was_replaced_is_told_by_the_number(tmp_path: Path) -> None:
+def test_a_replaced_holder_loses_its_lease_by_the_number(tmp_path: Path) -> None:
     first = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
     (record,) = tmp_path.glob("*.lease")
     following = record.with_name(record.name.replace("000000001", "000000002"))
@@ -77,7 +77,7 @@ def test_a_holder_that_was_replaced_is_told_by_the_number(tmp_path: Path) -> Non
     assert "released" not in json.loads(record.read_text())
 
 
-def test_a_holder_that_was_replaced_is_told_in_its_record(tmp_path: Path) -> None:
+def test_a_replaced_holder_loses_its_lease_by_its_record(tmp_path: Path) -> None:
     first = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
     (record,) = tmp_path.glob("*.lease")
     shared_lease._supersede(shared_lease._Record(1, record, record.read_bytes()), 2)

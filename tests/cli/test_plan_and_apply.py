@@ -101,7 +101,7 @@ def test_servers_need_not_answer(lab):
     assert lab.switch.circuits() == LEFT | FOREIGN
 
 
-def test_ports_of_others_are_never_touched(lab):
+def test_foreign_ports_are_never_touched(lab):
     set_circuits(lab.switch, [Circuit(1, 15)])
     result = run("apply", lab.file, "straight")
     assert result.exit_code == 3

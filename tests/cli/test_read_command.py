@@ -88,7 +88,7 @@ def test_standard_input_is_read() -> None:
         (b"Settings for eth0:\n\tSpeed: fast\n", "ethtool"),
     ],
 )
-def test_what_cannot_be_read_is_told(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_an_unreadable_file_is_one_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
     file = tmp_path / "output.txt"
     file.write_bytes(content)
     ended = CliRunner().invoke(application(), ["read", str(file)])
