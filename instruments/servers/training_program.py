@@ -16,7 +16,7 @@ announced and waits for `go`. Events are `wants` (a number, group, index, kind a
 
 Operations of `groups` are the rail's. Those among ranks of one server stay within it, over its
 loopback. Whatever else is collective, such as a loss of all ranks, is small and goes over the
-rendezvous' store, as a front end would carry it (Opus, Algorithm 1); neither waits for circuits.
+rendezvous' store, as a front end would carry it; neither waits for circuits.
 """
 
 # Only a private function of PyTorch makes a Work from a future.

@@ -9,6 +9,7 @@ from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calend
 from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
 from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.harness.systems.mixnet.planning.released import ITERATION_TIMES
 from lightrig.harness.systems.mixnet.planning.topology import plan_links, plan_links_as_printed
 
 _SWITCH_PORTS = 500
@@ -16,6 +17,7 @@ _SWITCH_PORTS = 500
 _NIC_FAILS = 0.057e-2
 """The chance that a NIC or link fails during a training job (§5.4)."""
 _DRAWS = 20
+_RELEASED = "the authors' released table of simulated iteration times"
 
 
 def _circuits() -> Computed:
@@ -61,6 +63,35 @@ def _cost_400() -> Computed:
     )
 
 
+def _speedup(model: str) -> Computed:
+    ratios = [against.topoopt for against in ITERATION_TIMES[model].values()]
+    return exactly(
+        float(np.mean(ratios)),
+        f"{_RELEASED}; the mean of {min(ratios):.2f} to {max(ratios):.2f} over 100 to 800 Gbit/s",
+    )
+
+
+def _greatest_speedup() -> Computed:
+    ratio, model, rate = max(
+        (against.topoopt, model, rate)
+        for model, rates in ITERATION_TIMES.items()
+        for rate, against in rates.items()
+    )
+    return exactly(ratio, f"{_RELEASED}; {model} at {rate} Gbit/s")
+
+
+def _cost_efficiency(rate: int) -> Computed:
+    """Performance per dollar against a fat tree: quotient of times, times quotient of costs."""
+    found = [rates[rate].fat_tree * _cost(rate) for rates in ITERATION_TIMES.values()]
+    return Computed(
+        float(np.mean(found)),
+        min(found),
+        max(found),
+        len(found),
+        f"{_RELEASED}, four models from least to most, times Table 4's quotient of costs",
+    )
+
+
 def _nic_price() -> Computed:
     return exactly(1.5 * PRICES[400].nic, "1.5 times the price of the 400 Gbit/s NIC")
 
@@ -93,6 +124,12 @@ COMPUTED: Mapping[str, Callable[[], Computed]] = {
     "cost-mean": _mean_cost,
     "cost-400": _cost_400,
     "nic-price-800": _nic_price,
+    "speedup-mixtral-8x22b": lambda: _speedup("Mixtral 8x22B"),
+    "speedup-mixtral-8x7b": lambda: _speedup("Mixtral 8x7B"),
+    "speedup-qwen-moe": lambda: _speedup("Qwen-MoE"),
+    "speedup-most": _greatest_speedup,
+    "cost-efficiency-100": lambda: _cost_efficiency(100),
+    "cost-efficiency-400": lambda: _cost_efficiency(400),
     "reconfigurations-per-layer": _changes,
     "blocked": _blocked,
 }

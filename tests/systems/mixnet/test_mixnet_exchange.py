@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from lightrig.harness.systems.mixnet.planning import (
     Region,
     RegionError,
     Routing,
-    all_reduce,
     all_to_all,
     nic_loads,
     plan_region,
@@ -99,47 +97,3 @@ def test_traffic_within_a_server_never_waits_for_a_gather():
     demand = {(Gpu(0, 0), Gpu(0, 5)): 3, (Gpu(0, 1), Gpu(0, 1)): 9}
     (only,) = all_to_all(demand, Routing(Region.uniform(2, optical=1), ()))
     assert (only.step, only.size) == ("local", 3)
-
-
-@settings(max_examples=25)
-@given(
-    st.integers(1, 5), st.integers(1, 3), st.integers(1, 4), st.integers(0, 40), st.integers(0, 9)
-)
-def test_every_gpu_holds_the_sum(servers, packet, gpus, elements, seed):
-    region = Region.uniform(servers, optical=1, packet=packet, gpus=gpus)
-    random = np.random.default_rng(seed)
-    values = {
-        Gpu(n, g): random.integers(0, 9, elements)
-        for n, server in enumerate(region.servers)
-        for g in server.gpus
-    }
-    total = sum(values.values())
-    moves = all_reduce(elements, Routing(region, ()), range(servers))
-    for stage in sorted({move.stage for move in moves}):
-        now = [move for move in moves if move.stage == stage]
-        sent = [values[move.source][move.start : move.stop].copy() for move in now]
-        for move, what in zip(now, sent, strict=True):
-            part = values[move.sink][move.start : move.stop]
-            values[move.sink][move.start : move.stop] = part + what if move.how == "add" else what
-    assert all(np.array_equal(held, total) for held in values.values())
-
-
-def test_a_ring_sends_as_much_as_a_ring_must():
-    region = Region.uniform(4, optical=1, packet=2)
-    moves = all_reduce(800, Routing(region, ()), range(4))
-    sent = Counter()
-    for move in moves:
-        if move.source.server != move.sink.server:
-            sent[move.source] += move.stop - move.start
-    assert set(sent.values()) == {2 * 3 * 400 // 4}
-    assert len(sent) == 2 * 4
-
-
-def test_a_server_without_packet_nics_still_takes_part():
-    region = Region.uniform(3, optical=1)
-    left = region.without(Failures(nics=frozenset({Port("server1", "nic1")})))
-    moves = all_reduce(30, Routing(left, ()), range(3))
-    assert Gpu(1, 0) in {move.sink for move in moves}
-    nothing = region.without(Failures(gpus=frozenset(("server1", g) for g in range(8))))
-    with pytest.raises(RegionError, match="server1 has no working GPU"):
-        all_reduce(30, Routing(nothing, ()), range(3))

@@ -4,7 +4,6 @@ Source: Liao et al., SIGCOMM 2025. Demand in, links and cross-connects out; no c
 Each module says where it departs from the paper, and why.
 """
 
-from lightrig.harness.systems.mixnet.planning.all_reduce import Move, all_reduce
 from lightrig.harness.systems.mixnet.planning.calendar import (
     FirstExchange,
     Knowledge,
@@ -73,7 +72,6 @@ __all__ = [
     "Hop",
     "Knowledge",
     "LayerTimes",
-    "Move",
     "OpticalNic",
     "Phase",
     "Placement",
@@ -85,7 +83,6 @@ __all__ = [
     "Shares",
     "Transfer",
     "UnreachableError",
-    "all_reduce",
     "all_to_all",
     "best_links",
     "calendar",
