@@ -32,11 +32,12 @@ Unit = str
 """Of values in the program: "ns", "dB", "dBm", "bit/s", "W", "°C", "share", "1", or any symbol."""
 
 DecisionRule: TypeAlias = Literal["guarded", "simple", "lenient"]
-"""How a sample's interval decides about a limit (ISO 14253-1, ILAC-G8; docs/decision-rules.md).
+"""Rule by which a sample's interval decides about a limit (ISO 14253-1, ILAC-G8).
 
 "guarded": a limit is kept by intervals that keep it wholly, broken by those wholly beyond it, and
 undecided by those that hold it: guard bands on both sides. "simple": by the middle, as if it were
-exact. "lenient": only an interval wholly beyond breaks it, all others keep it.
+exact. "lenient": only an interval wholly beyond breaks it, all others keep it. See
+docs/decision-rules.md.
 """
 
 DEFAULT_RULE: DecisionRule = "guarded"

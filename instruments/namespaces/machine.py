@@ -36,7 +36,7 @@ SSHD_LOG = FOLDER / "sshd.log"
 PROGRAMS = FOLDER / "bin"
 CLIENT = FOLDER / "client.py"
 DEVICES_OF_CLASS = FOLDER / "class"
-"""What is seen as /sys/class in a sealed namespace; its maker keeps it up to date."""
+"""Directory that a sealed namespace has as /sys/class; its maker keeps it up to date."""
 
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
 _HARMLESS = ("null", "zero", "full", "random", "urandom", "tty")

@@ -48,7 +48,7 @@ def test_an_attenuators_unit_has_a_sign(in_real_time):
         assert line.ask("OUTPut1:POWer:UNit?") == sent
 
 
-def test_an_attenuators_set_power_and_its_offset_are_told(in_real_time):
+def test_set_power_and_offset_of_an_attenuator_are_reported(in_real_time):
     """The same driver: power_setpoint and power_offset."""
     line = in_real_time(SimulatedKeysightN7764a, kind="attenuator", channels=4).line()
     line.write("OUTPut3:POWer -7.5")
@@ -60,7 +60,7 @@ def test_an_attenuators_set_power_and_its_offset_are_told(in_real_time):
     assert line.error() == '+0,"No error"'
 
 
-def test_a_held_power_follows_the_light_that_enters(in_real_time):
+def test_controlled_power_follows_the_light_that_enters(in_real_time):
     rig = in_real_time(SimulatedKeysightN7764a, kind="attenuator", name="voa", channels=4)
     rig.shine(1, 1.0)
     line = rig.line()

@@ -120,7 +120,7 @@ def test_files_are_copied_by_sftp(machines: Machines, tmp_path: Path) -> None:
     assert machines.run("server0", "cat stored") == "over sftp"
 
 
-def test_another_password_is_refused(machines: Machines) -> None:
+def test_a_wrong_password_is_refused(machines: Machines) -> None:
     address = machines.servers["server0"].address
     done = machines.client.run(address, ("bench", "another password"), "true")
     assert done.returncode == 255
@@ -185,13 +185,15 @@ def test_a_failed_setup_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sshd_config" in str(refused.value)
 
 
-def test_a_machine_without_sshd_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sshd_is_an_error_that_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(SshdError, match="apt install openssh-server"):
         sshd_program()
 
 
-def test_a_user_without_root_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_root_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(SshdError, match="needs root"):
         sshd_program()

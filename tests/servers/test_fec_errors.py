@@ -117,12 +117,12 @@ def test_a_link_that_was_down_meanwhile_has_lost_its_clock(changes: Any, lost: b
     assert counter("before", both, changes).count(duration=0).result().clock_lost is lost
 
 
-def test_a_driver_without_counters_is_told() -> None:
+def test_a_driver_without_counters_is_an_error() -> None:
     with pytest.raises(DeniedError, match="no FEC counters of errors before FEC"):
         counter("before", [reading(None)]).count(duration=0)
 
 
-def test_a_driver_without_fec_is_told() -> None:
+def test_a_driver_without_fec_is_an_error() -> None:
     class Refusing:
         def fec(self, netdev: str) -> Any:
             result = CommandResult("", "netlink error: Operation not supported\n", 1, Span(0, 0))

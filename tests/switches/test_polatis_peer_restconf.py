@@ -78,7 +78,7 @@ def test_identity_and_size(http):
 
 
 def first_member(answer):
-    """What the vendor's own web page takes for the data (quintons/polatis2, restlib.js)."""
+    """Return the member that the vendor's page takes for data (quintons/polatis2, restlib.js)."""
     content = answer.json()
     return content[next(iter(content))]
 

@@ -160,7 +160,7 @@ def test_absolute_attenuation_without_a_monitor_at_the_ingress_is_refused(virtua
         switch.set_attenuation(17, 10)
 
 
-def test_relative_mode_is_an_error_on_other_variants(real, type_in):
+def test_relative_mode_is_an_error_on_absolute_variants(real, type_in):
     """PyPolatis: only the VST 200 variant supports relative attenuation."""
     line = type_in(real(attenuation="absolute"))
     config = line.ask("rtrv-eqpt::atten:123:::parameter=config;\n")[1]
@@ -365,7 +365,7 @@ def test_restconf_over_https_with_a_verified_certificate(real, tmp_path):
             careful.close()
 
 
-def test_https_to_a_unit_that_speaks_plain_http_is_told(real):
+def test_https_to_a_unit_that_speaks_plain_http_is_an_error(real):
     rig = real(scheme="restconf")
     switch = Polatis("ocs", Endpoint("restconf", rig.host, rig.port, LOGIN), rig.clock, tls=True)
     with pytest.raises(UnreachableError, match="began no TLS"):
@@ -376,7 +376,7 @@ def test_https_to_a_unit_that_speaks_plain_http_is_told(real):
 # ----------------------------------------------------------------------------------- SCPI
 
 
-def test_a_free_port_has_an_empty_partner_and_the_boot_mode_is_told(real):
+def test_free_ports_have_an_empty_partner_and_the_boot_mode_is_reported(real):
     """wllzhk/Polatis_OST_Controller and a driver that quotes the manual (boot modes)."""
     rig = real(scheme="scpi")
     with socket.create_connection((rig.host, rig.port), timeout=10) as line:

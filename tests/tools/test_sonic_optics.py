@@ -1,4 +1,4 @@
-"""What a SONiC switch tells of its modules is read, and what is no number is refused."""
+"""Signal quality of modules from SONiC's tables; text that is no number is refused."""
 
 from pathlib import Path
 

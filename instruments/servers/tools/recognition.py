@@ -1,4 +1,4 @@
-"""Which tool's output a text is, by what that tool alone prints."""
+"""Recognition of the tool whose output a text is, by what that tool alone prints."""
 
 import re
 from collections.abc import Callable

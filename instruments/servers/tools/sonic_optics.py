@@ -1,4 +1,4 @@
-"""What a SONiC switch knows of a module's own signal quality (CMIS versatile diagnostics, VDM).
+"""Signal quality of modules as a SONiC switch reports it (CMIS versatile diagnostics, VDM).
 
 Coherent modules have a table of their own, `show interfaces transceiver pm PORT`. All CMIS
 modules have a hash in the state database: `sonic-db-cli STATE_DB HGETALL

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.capabilities import Identity, Operation
+from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NoReplyError
 from lightrig.instruments.switches.polatis.session import (
@@ -12,11 +12,10 @@ from lightrig.instruments.switches.polatis.session import (
     PatchOperation,
     Readings,
     Received,
-    ReroutingOperation,
+    ReroutingSession,
     Voa,
     garbled,
     monitored_by_code,
-    moves_a_port,
     not_replaced,
 )
 from lightrig.instruments.wire.framing import Scpi
@@ -46,11 +45,7 @@ _MEANINGS = {
 _LIST = r"\(@([\d,\s]*)\)"
 
 
-_UNRELATED_CODES = frozenset({"-109", "-113", "-220", "-222"})
-"""Codes of denials that have nothing to do with a port in use."""
-
-
-class PolatisScpi:
+class PolatisScpi(ReroutingSession):
     """One SCPI session.
 
     A change is one message, `conn:sub` and `conn:add` with their lists, which name the testbed's
@@ -65,6 +60,8 @@ class PolatisScpi:
     Source: commands as six independent drivers use them. Unconfirmed: the codes of errors.
     """
 
+    unrelated_codes = frozenset({"-109", "-113", "-220", "-222"})
+
     def __init__(
         self,
         name: str,
@@ -76,7 +73,7 @@ class PolatisScpi:
     ) -> None:
         self._name = name
         self._clock = clock
-        self._rerouting = rerouting
+        super().__init__(rerouting)
         self._window = WINDOWS[averaging]
         host, port = endpoint.host, endpoint.port or PORT
         self._pipeline = Pipeline(name, host, port, clock, Scpi())
@@ -113,19 +110,6 @@ class PolatisScpi:
         if len(sides[0]) != len(sides[1]):
             raise self._garbled(answer, "list of circuits")
         return frozenset(Circuit(*pair) for pair in zip(*sides, strict=True))
-
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
-        """Begin to take down `remove` and make `add`, in one message."""
-        if self._rerouting is None and moves_a_port(remove, add):
-            return ReroutingOperation(
-                lambda rerouting: self._change(remove, add, rerouting=rerouting),
-                self._learn,
-                _UNRELATED_CODES,
-            )
-        return self._change(remove, add, rerouting=bool(self._rerouting))
-
-    def _learn(self, rerouting: bool) -> None:
-        self._rerouting = rerouting
 
     def _change(
         self, remove: Collection[Circuit], add: Collection[Circuit], *, rerouting: bool

@@ -1,8 +1,9 @@
 """The interface of a session with a Polatis, the same over every wire."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity, Operation
@@ -128,6 +129,41 @@ class ReroutingOperation:
         else:
             self._learned(True)
         return done
+
+
+class ReroutingSession(ABC):
+    """Changes of circuits by a switch of which it may be unknown whether it moves ports in use.
+
+    Args:
+        rerouting: whether it does; None where the first change is to find out.
+
+    Attributes:
+        unrelated_codes: codes of denials that have nothing to do with a port in use.
+    """
+
+    unrelated_codes: ClassVar[Collection[str]]
+
+    def __init__(self, rerouting: bool | None) -> None:
+        self._rerouting = rerouting
+
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
+        """Begin to take down `remove` and make `add`, in as few commands as the switch allows."""
+        if self._rerouting is None and moves_a_port(remove, add):
+            return ReroutingOperation(
+                lambda rerouting: self._change(remove, add, rerouting=rerouting),
+                self._learn,
+                self.unrelated_codes,
+            )
+        return self._change(remove, add, rerouting=bool(self._rerouting))
+
+    def _learn(self, rerouting: bool) -> None:
+        self._rerouting = rerouting
+
+    @abstractmethod
+    def _change(
+        self, remove: Collection[Circuit], add: Collection[Circuit], *, rerouting: bool
+    ) -> PatchOperation:
+        """Send the commands of a change to a switch that moves ports in use, or does not."""
 
 
 def moves_a_port(remove: Collection[Circuit], add: Collection[Circuit]) -> bool:

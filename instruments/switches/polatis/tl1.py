@@ -4,17 +4,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.capabilities import Identity, Operation
+from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DeniedError, GarbledError
 from lightrig.instruments.switches.polatis.session import (
     WINDOWS,
     PatchOperation,
     Readings,
-    ReroutingOperation,
+    ReroutingSession,
     Voa,
     garbled,
-    moves_a_port,
     not_replaced,
 )
 from lightrig.instruments.wire.tl1 import Reply, Tl1Session
@@ -41,11 +40,7 @@ _SHORT = {"RELATIVE": "REL", "ABSOLUTE": "ABS", "CONVERGED": "CONV", "MAXIMUM": 
 _FULL = {short: full for full, short in _SHORT.items()} | {"FIX": "FIXED"}
 
 
-_UNRELATED_CODES = frozenset({"IDNV", "IIAC", "IPNV", "PICC", "PLNA"})
-"""Codes of denials that have nothing to do with a port in use."""
-
-
-class PolatisTl1:
+class PolatisTl1(ReroutingSession):
     """One TL1 session.
 
     A change is at most one DLT-PATCH and one ENT-PATCH, which name the testbed's own ports and
@@ -54,6 +49,8 @@ class PolatisTl1:
     Source: commands as the vendor's own test suite, its wrapper and four independent drivers
     use them.
     """
+
+    unrelated_codes = frozenset({"IDNV", "IIAC", "IPNV", "PICC", "PLNA"})
 
     def __init__(
         self,
@@ -65,7 +62,7 @@ class PolatisTl1:
     ) -> None:
         self._name = name
         self._clock = clock
-        self._rerouting = rerouting
+        super().__init__(rerouting)
         self._login = endpoint.login
         self._tl1 = Tl1Session(
             name,
@@ -108,19 +105,6 @@ class PolatisTl1:
             if egress and int(egress):  # a free port may be listed with partner 0 or none
                 circuits.add(Circuit(int(ingress), int(egress)))
         return frozenset(circuits)
-
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
-        """Begin to take down `remove` and make `add`: one command where the switch allows."""
-        if self._rerouting is None and moves_a_port(remove, add):
-            return ReroutingOperation(
-                lambda rerouting: self._change(remove, add, rerouting=rerouting),
-                self._learn,
-                _UNRELATED_CODES,
-            )
-        return self._change(remove, add, rerouting=bool(self._rerouting))
-
-    def _learn(self, rerouting: bool) -> None:
-        self._rerouting = rerouting
 
     def _change(
         self, remove: Collection[Circuit], add: Collection[Circuit], *, rerouting: bool
