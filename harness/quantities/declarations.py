@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lightrig.harness.quantities.quantity import Combination, Quantity
+from lightrig.harness.quantities.quantity import Combination, Quantity, duration
 from lightrig.testbeds.baselines import Rule
 
 RECONFIGURATION = "Reconfiguration"
@@ -262,28 +262,22 @@ DECLARED: tuple[Quantity, ...] = (
         section=BIT_ERRORS,
         baseline=None,
     ),
-    Quantity(
-        name="path_change.dark",
-        unit="ns",
-        meaning="time without optical power while a transceiver changes its path",
-        better="lower",
-        section=PATH_CHANGES,
+    duration(
+        "path_change.dark",
+        "time without optical power while a transceiver changes its path",
+        PATH_CHANGES,
         title="loss of signal",
     ),
-    Quantity(
-        name="path_change.end_to_end",
-        unit="ns",
-        meaning="from the driver's call until optical power is on all new paths",
-        better="lower",
-        section=PATH_CHANGES,
+    duration(
+        "path_change.end_to_end",
+        "from the driver's call until optical power is on all new paths",
+        PATH_CHANGES,
         title="call to light",
     ),
-    Quantity(
-        name="path_change.done",
-        unit="ns",
-        meaning="from the driver's call until the transceivers acknowledged",
-        better="lower",
-        section=PATH_CHANGES,
+    duration(
+        "path_change.done",
+        "from the driver's call until the transceivers acknowledged",
+        PATH_CHANGES,
         title="call to acknowledgement",
     ),
     *(
@@ -340,13 +334,7 @@ DECLARED: tuple[Quantity, ...] = (
         title="temperature inside",
         baseline=Rule(minimum=1, direction="up", effect="difference"),
     ),
-    Quantity(
-        name="collective.time",
-        unit="ns",
-        meaning="duration of one operation",
-        better="lower",
-        section=COLLECTIVES,
-    ),
+    duration("collective.time", "duration of one operation", COLLECTIVES),
     Quantity(
         name="collective.algorithm_bandwidth",
         unit="bit/s",
@@ -394,29 +382,19 @@ DECLARED: tuple[Quantity, ...] = (
         title="survived",
         baseline=None,
     ),
-    Quantity(
-        name="recovery.routed",
-        unit="ns",
-        meaning="from the command until the servers have routes over the new links",
-        better="lower",
-        section=RECOVERY,
+    duration(
+        "recovery.routed",
+        "from the command until the servers have routes over the new links",
+        RECOVERY,
         title="routes set",
     ),
-    Quantity(
-        name="recovery.first_collective",
-        unit="ns",
-        meaning="from the command until the first all-reduce that began after it is done",
-        better="lower",
-        section=RECOVERY,
+    duration(
+        "recovery.first_collective",
+        "from the command until the first all-reduce that began after it is done",
+        RECOVERY,
         title="first all-reduce",
     ),
-    Quantity(
-        name="recovery.interruption",
-        unit="ns",
-        meaning="longest time between two all-reduces that ended",
-        better="lower",
-        section=RECOVERY,
-    ),
+    duration("recovery.interruption", "longest time between two all-reduces that ended", RECOVERY),
     Quantity(
         name="recovery.bus_bandwidth",
         unit="bit/s",
@@ -427,19 +405,9 @@ DECLARED: tuple[Quantity, ...] = (
         baseline=None,
         terminal="hidden",
     ),
-    Quantity(
-        name="rdma.latency",
-        unit="ns",
-        meaning="median latency of RDMA messages in one direction",
-        better="lower",
-        section=RDMA,
-    ),
-    Quantity(
-        name="rdma.latency_p99",
-        unit="ns",
-        meaning="99th percentile of the latency of RDMA messages in one direction",
-        better="lower",
-        section=RDMA,
+    duration("rdma.latency", "median latency of RDMA messages in one direction", RDMA),
+    duration(
+        "rdma.latency_p99", "99th percentile of the latency of RDMA messages in one direction", RDMA
     ),
     Quantity(
         name="rdma.bandwidth",
@@ -456,12 +424,8 @@ DECLARED: tuple[Quantity, ...] = (
         section=RDMA,
         aliases=("rdma.use",),
     ),
-    Quantity(
-        name="rdma.recovered",
-        unit="ns",
-        meaning="from the command until the first RDMA operation over a new link",
-        better="lower",
-        section=RDMA,
+    duration(
+        "rdma.recovered", "from the command until the first RDMA operation over a new link", RDMA
     ),
     *(
         _closure(

@@ -1,6 +1,6 @@
 """The quantities that only MixNet records: all-to-alls over its plans, and failovers."""
 
-from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.quantity import Quantity, duration
 from lightrig.testbeds.baselines import Rule
 
 EXCHANGE = "All-to-all"
@@ -15,13 +15,7 @@ QUANTITIES = (
         section=EXCHANGE,
         baseline=None,
     ),
-    Quantity(
-        name="exchange.time",
-        unit="ns",
-        meaning="duration of one all-to-all",
-        better="lower",
-        section=EXCHANGE,
-    ),
+    duration("exchange.time", "duration of one all-to-all", EXCHANGE),
     Quantity(
         name="exchange.speedup",
         unit="1",
@@ -39,34 +33,19 @@ QUANTITIES = (
         title="survived",
         baseline=None,
     ),
-    Quantity(
-        name="failover.noticed",
-        unit="ns",
-        meaning="from the failure until it is detected",
-        better="lower",
-        section=FAILOVER,
-        title="detected",
+    duration(
+        "failover.noticed", "from the failure until it is detected", FAILOVER, title="detected"
     ),
-    Quantity(
-        name="failover.rerouted",
-        unit="ns",
-        meaning="from the failure until packets take the links that are left",
-        better="lower",
-        section=FAILOVER,
+    duration(
+        "failover.rerouted", "from the failure until packets take the links that are left", FAILOVER
     ),
-    Quantity(
-        name="failover.replanned",
-        unit="ns",
-        meaning="time that planning without the failed component takes",
-        better="lower",
-        section=FAILOVER,
+    duration(
+        "failover.replanned", "time that planning without the failed component takes", FAILOVER
     ),
-    Quantity(
-        name="failover.first_collective",
-        unit="ns",
-        meaning="from the failure until the first collective operation that began after it is done",
-        better="lower",
-        section=FAILOVER,
+    duration(
+        "failover.first_collective",
+        "from the failure until the first collective operation that began after it is done",
+        FAILOVER,
         title="first collective",
     ),
 )

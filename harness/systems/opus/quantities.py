@@ -1,6 +1,6 @@
 """The quantities that only Opus records; docs/training.md says how each is measured."""
 
-from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.quantity import Quantity, duration
 
 TRAINING = "Training"
 CONTROL = "Opus control plane"
@@ -20,13 +20,7 @@ def _interval(name: str, meaning: str) -> Quantity:
 
 
 QUANTITIES = (
-    Quantity(
-        name="training.step",
-        unit="ns",
-        meaning="from the end of one training step to the end of the next",
-        better="lower",
-        section=TRAINING,
-    ),
+    duration("training.step", "from the end of one training step to the end of the next", TRAINING),
     Quantity(
         name="training.loss",
         unit="1",
@@ -43,12 +37,10 @@ QUANTITIES = (
         section=TRAINING,
         baseline=None,
     ),
-    Quantity(
-        name="opus.rewiring",
-        unit="ns",
-        meaning="from the command to a switch until its new circuits are read back",
-        better="lower",
-        section=CONTROL,
+    duration(
+        "opus.rewiring",
+        "from the command to a switch until its new circuits are read back",
+        CONTROL,
     ),
     Quantity(
         name="opus.reconfiguration_time",
@@ -65,20 +57,8 @@ QUANTITIES = (
         better="lower",
         section=CONTROL,
     ),
-    Quantity(
-        name="opus.wait",
-        unit="ns",
-        meaning="wait of one operation of one rank for its topology",
-        better="lower",
-        section=CONTROL,
-    ),
-    Quantity(
-        name="opus.waited",
-        unit="ns",
-        meaning="wait of the first operation of a phase for its circuits",
-        better="lower",
-        section=CONTROL,
-    ),
+    duration("opus.wait", "wait of one operation of one rank for its topology", CONTROL),
+    duration("opus.waited", "wait of the first operation of a phase for its circuits", CONTROL),
     Quantity(
         name="opus.wait_bound",
         unit="ns",
@@ -87,12 +67,10 @@ QUANTITIES = (
         section=CONTROL,
         aliases=("opus.waited_at_most",),
     ),
-    Quantity(
-        name="opus.step_at_most",
-        unit="ns",
-        meaning="duration of a step on a full mesh plus the waits that are allowed",
-        better="lower",
-        section=CONTROL,
+    duration(
+        "opus.step_at_most",
+        "duration of a step on a full mesh plus the waits that are allowed",
+        CONTROL,
     ),
     Quantity(
         name="opus.control",

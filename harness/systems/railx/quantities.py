@@ -1,6 +1,6 @@
 """The quantities that only RailX records: traffic over rails, and changes between phases."""
 
-from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.quantity import Quantity, duration
 from lightrig.testbeds.baselines import Rule
 
 RAILS = "Traffic over rails"
@@ -26,13 +26,7 @@ QUANTITIES = (
         title="pairs with two links",
         baseline=None,
     ),
-    Quantity(
-        name="rail_traffic.time",
-        unit="ns",
-        meaning="duration of one exchange over all rails",
-        better="lower",
-        section=RAILS,
-    ),
+    duration("rail_traffic.time", "duration of one exchange over all rails", RAILS),
     Quantity(
         name="rail_traffic.utilization",
         unit="share",
@@ -49,12 +43,10 @@ QUANTITIES = (
         section=RAILS,
         title="share of the port bound",
     ),
-    Quantity(
-        name="phase_change.total",
-        unit="ns",
-        meaning="from the command until datagrams run on every link of the next phase",
-        better="lower",
-        section=PHASES,
+    duration(
+        "phase_change.total",
+        "from the command until datagrams run on every link of the next phase",
+        PHASES,
         title="until all links of the next phase carry datagrams",
     ),
     Quantity(

@@ -1,4 +1,4 @@
-"""Which of the paper's figures follow from the generated fabrics, and which do not."""
+"""Figures of the paper that follow from the generated fabrics, and those that do not."""
 
 import pytest
 

@@ -20,7 +20,7 @@ REACHES = st.sampled_from((2, 3))
 
 
 def heard(manager):
-    """Which node each healthy one's light comes to, by its bundles that are not in loopback."""
+    """Return the nodes that each healthy one's light comes to, by bundles not in loopback."""
     wiring = manager.wiring
     lit = {node: [] for node in manager.healthy}
     for each in manager.nodes:

@@ -1,4 +1,4 @@
-"""Which NIC port ends which link."""
+"""NIC ports at the ends of each link."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Which ports are joined for each topology, and the graph that results."""
+"""Ports that are joined for each topology, and the graph that results."""
 
 import io
 from itertools import product
