@@ -50,7 +50,7 @@ SWITCH_SECONDS = 10
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _possible() -> None:
+def possible() -> None:
     if reason := kernel.available():
         pytest.skip(reason)
     try:
@@ -59,8 +59,8 @@ def _possible() -> None:
         pytest.skip(str(error))
 
 
-def begin(folder: Path) -> subprocess.Popen[str]:
-    (folder / "box.yaml").write_text(BOX)
+def begin(folder: Path, description: str = BOX) -> subprocess.Popen[str]:
+    (folder / "box.yaml").write_text(description)
     files = ["serve", str(folder / "box.yaml"), "--write", str(folder / "served.yaml")]
     return subprocess.Popen(
         [*LIGHTRIG, *files, "--port", "0", "--json"],
@@ -91,8 +91,8 @@ class Box:
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[Box]:
-    with begin(folder) as process:
+def served(folder: Path, description: str = BOX) -> Iterator[Box]:
+    with begin(folder, description) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
