@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install night test test-long clients test-clients fuzz mutants lint bench clean
+.PHONY: install night test test-long clients test-clients fuzz mutants hashes install-verified audit lint bench clean
 
 install: $(READY)
 
@@ -52,7 +52,8 @@ $(CLIENTS)/.ready: tests/public_clients/requirements.txt
 test-clients: $(READY) clients
 	$(BIN)/python -m pytest tests/public_clients -m long $(SKIPS)
 
-# Examples that no run has tried before. What it finds becomes an @example of its test.
+# Examples that no run has tried before, FUZZ_EXAMPLES of each test. What it finds is kept in
+# .hypothesis, and becomes an @example of its test.
 fuzz: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile fuzz \
 	    --session-timeout $(FUZZ_SECONDS)
@@ -60,6 +61,27 @@ fuzz: $(READY)
 # Bugs that are planted one at a time: which of them do the tests notice?
 mutants: $(READY)
 	$(BIN)/python tests/mutants/plant.py
+
+# Hashes of all pinned packages, of every platform; made by uv from constraints.txt.
+hashes:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
+	    --no-annotate --no-header --no-emit-index-url constraints.txt \
+	    --output-file constraints.hashes.txt
+
+# An environment whose packages all have a known hash. pip checks no hashes where a project is
+# editable, so that one comes last and alone.
+install-verified:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+	    --requirement constraints.hashes.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $(READY)
+
+# Known vulnerabilities of the pinned packages.
+audit:
+	$(PYTHON) -m venv .audit
+	.audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	.audit/bin/pip-audit --requirement constraints.hashes.txt --require-hashes --disable-pip
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -71,4 +93,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

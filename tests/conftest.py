@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
+from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal.conjecture import engine, providers
 
 from lightrig.harness.bench import Bench, bind
@@ -39,7 +40,12 @@ hypothesis.settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile(
-    "fuzz", hypothesis.settings.get_profile("tests"), derandomize=False, max_examples=200
+    "fuzz",
+    hypothesis.settings.get_profile("tests"),
+    derandomize=False,
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "200")),
+    # What has failed once is tried first in every later run.
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
 )
 hypothesis.settings.load_profile("tests")
 
