@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from cli.test_lab_in_a_box import BOX, Box, possible, served
-from ncclient import manager
+from netconf_client import netconf_session
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("possible")]
 __all__ = ["possible"]
@@ -34,16 +34,7 @@ def scpi(box: Box) -> Iterator[SetCircuit]:
 
 @contextlib.contextmanager
 def netconf(box: Box) -> Iterator[SetCircuit]:
-    (host, port), (user, password) = box.address("ocs"), box.login
-    with manager.connect(
-        host=host,
-        port=port,
-        username=user,
-        password=password,
-        hostkey_verify=False,
-        look_for_keys=False,
-        allow_agent=False,
-    ) as session:
+    with netconf_session(box.address("ocs"), box.login) as session:
 
         def edit(made: bool) -> None:
             pair = PAIR if made else PAIR.replace("<pair>", '<pair nc:operation="delete">')

@@ -5,9 +5,9 @@ import re
 import paramiko
 import pytest
 from lxml import etree
-from ncclient import manager
 from ncclient.operations import RaiseMode
 from ncclient.operations.rpc import RPCError
+from netconf_client import netconf_session
 from switch_rig import LOGIN
 
 OPSW = "http://www.polatis.com/yang/optical-switch"
@@ -28,15 +28,7 @@ def rig(real):
 @pytest.fixture
 def stranger(rig):
     """A session as ncclient's README opens one."""
-    with manager.connect(
-        host=rig.host,
-        port=rig.port,
-        username=LOGIN[0],
-        password=LOGIN[1],
-        hostkey_verify=False,
-        look_for_keys=False,
-        allow_agent=False,
-    ) as session:
+    with netconf_session((rig.host, rig.port), LOGIN) as session:
         yield session
 
 
@@ -266,15 +258,7 @@ def test_unsupported_operations_are_errors(stranger):
 
 def test_openflow_errors_in_complete_replies(real):
     rig = real(scheme="netconf", openflow_errors=True)
-    with manager.connect(
-        host=rig.host,
-        port=rig.port,
-        username=LOGIN[0],
-        password=LOGIN[1],
-        hostkey_verify=False,
-        look_for_keys=False,
-        allow_agent=False,
-    ) as session:
+    with netconf_session((rig.host, rig.port), LOGIN) as session:
         with pytest.raises(RPCError, match="OpenFlow"):
             session.get()
         session.raise_mode = RaiseMode.NONE

@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
-from ncclient import manager
+from netconf_client import netconf_session
 from switch_rig import LOGIN
 
 from lightrig.instruments.clock import SystemClock
@@ -189,15 +189,7 @@ def test_circuits_of_an_older_unit_are_read_and_changed(virtual):
 def test_an_older_unit_answers_as_captured(real):
     """`pairs`, and `<data/>` for no circuits (valarmathip/Terafast, logs of 2016)."""
     rig = real(scheme="netconf", older_yang=True)
-    with manager.connect(
-        host=rig.host,
-        port=rig.port,
-        username=LOGIN[0],
-        password=LOGIN[1],
-        hostkey_verify=False,
-        look_for_keys=False,
-        allow_agent=False,
-    ) as session:
+    with netconf_session((rig.host, rig.port), LOGIN) as session:
         namespace = "http://www.polatis.com/yang/optical-switch"
         criteria = ("subtree", f'<cross-connects xmlns="{namespace}"/>')
         assert len(session.get_config("running", criteria).data) == 0
