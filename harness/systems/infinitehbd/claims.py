@@ -47,7 +47,7 @@ from lightrig.harness.systems.infinitehbd.planning.traffic import (
     cross_tor_share,
     job_of,
 )
-from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, Mask
+from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, Mask, k_hop
 
 TP = 32
 P99 = {4: 0.0367, 8: 0.0722}
@@ -303,6 +303,41 @@ def _moe_experts(imbalance: float | None) -> Computed:
     return exactly(share, f"{_TABLE_4_GPUS:,} GPUs (a guess); {_MODEL}")
 
 
+def _left_over(size: int) -> Computed:
+    """GPUs wasted of 64 in domains of `size`, of which the first and the last have failed."""
+    faulty = np.zeros((1, 64), dtype=bool)
+    faulty[0, [0, -1]] = True
+    usable = int(Islands(size).usable(faulty, 1, 16)[0])
+    return exactly(64 - 2 - usable, f"TP 16, domains of {size}, GPUs that fail alone")
+
+
+def _radius(architecture: Architecture, group: int) -> Computed:
+    """GPUs that one faulty node of 4 takes with it, itself included."""
+    faulty = np.zeros((2, 720), dtype=bool)
+    faulty[1, 360] = True
+    whole, less = (int(usable) for usable in architecture.usable(faulty, 4, group))
+    return exactly(whole - less, f"2,880 GPUs in nodes of 4, groups of {group}")
+
+
+def _no_faults() -> Computed:
+    return exactly(float(waste(Islands(36), np.zeros((1, 36), dtype=bool), 1, 16)[0]), "no faults")
+
+
+def _degree(hops: int) -> Computed:
+    links = k_hop(64, hops, closed=True).links()
+    return exactly(int(np.bincount(links.ravel()).max()), "links of each of 64 nodes in a ring")
+
+
+def _before_third() -> Computed:
+    order = FatTree(nodes=16, per_tor=4, per_domain=16).order().tolist()
+    return exactly(order[order.index(2) - 1] + 1, "the order of deployment, counted from 1")
+
+
+def _lowest_cost() -> Computed:
+    cost, name = min((one.dollars_per_gbyte, name) for name, one in INTERCONNECTS.items())
+    return exactly(cost, f"{name}, of the interconnects of Table 8")
+
+
 def _reach(gpus: int) -> Computed:
     return exactly(largest_parallelism(gpus), "a bundle for each GPU, at distances 1, 2, 4, …")
 
@@ -350,6 +385,13 @@ COMPUTED: Registry = {
     "cost-share-tpuv4": partial(_cost_ratio, "infinitehbd-2", "tpuv4"),
     "ring-16": partial(_ring, 16),
     "ring-32": partial(_ring, 32),
+    "waste-islands": partial(_left_over, 32),
+    "waste-joined": partial(_left_over, 64),
+    "waste-nvl-36-at-rest": _no_faults,
+    "radius-tpuv4": partial(_radius, Cubes(whole=True), 64),
+    "degree-3-hop": partial(_degree, 3),
+    "deployed-before-third": _before_third,
+    "lowest-cost": _lowest_cost,
     "all-to-all-4": partial(_reach, 4),
     "all-to-all-8": partial(_reach, 8),
     **{
