@@ -119,7 +119,13 @@ def test_a_change_leads_to_its_figure_also_through_a_fold_and_a_filter(page):
 
 
 @pytest.mark.parametrize(
-    ("width", "dark"), [(1280, False), (1280, True), (PHONE, False), (PHONE, True)]
+    ("width", "dark"),
+    [
+        (1280, False),
+        (PHONE, True),
+        pytest.param(1280, True, marks=pytest.mark.long),
+        pytest.param(PHONE, False, marks=pytest.mark.long),
+    ],
 )
 def test_it_fits_every_screen_and_can_be_read_by_day_and_night(chromium, nights, width, dark):
     with opened_page(chromium, nights, width=width, dark=dark) as view:

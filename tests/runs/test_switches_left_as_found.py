@@ -163,6 +163,7 @@ def test_a_second_run_is_refused_with_the_owner_of_the_lease(
     check_left_as_found(lab)
 
 
+@pytest.mark.long
 def test_another_account_and_another_name_are_refused_too(
     lab: ServedLab,
     begin: Start,

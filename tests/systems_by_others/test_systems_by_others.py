@@ -80,6 +80,7 @@ def test_its_testbed_is_generated_measured_and_compared_with_its_paper(
     assert cycle.startswith("cycle\trecovered\tclosure\t")
 
 
+@pytest.mark.long
 def test_its_tests_are_deselected_on_a_testbed_without_its_plans(
     site: Path, tmp_path: Path
 ) -> None:
