@@ -77,9 +77,18 @@ def served(root: Path) -> Iterator[tuple[World, Path]]:
 
 
 def serve_until(
-    file: Path, state: Path, requests: Sequence[Request], limit: int, answer: Path
+    environment: Mapping[str, str],
+    file: Path,
+    state: Path,
+    requests: Sequence[Request],
+    limit: int,
+    answer: Path,
 ) -> None:
-    """Answer `requests`, unless killed before the `limit`-th order; writes the last status."""
+    """Answer `requests`, unless killed before the `limit`-th order; writes the last status.
+
+    environment: of the lab; the fork server keeps that of the moment of its own start.
+    """
+    os.environ.update(environment)
     orders, sent = itertools.count(1), Fabric.apply
 
     def apply(fabric: Fabric, plan: Plan, **options: bool) -> None:
@@ -104,8 +113,11 @@ def run(file: Path, state: Path, requests: Sequence[Request], limit: int = 0) ->
     """
     answer = state.with_suffix(".answer")
     answer.unlink(missing_ok=True)
+    environment = {name: os.environ[name] for name in ("LIGHTRIG_STATE", "LIGHTRIG_SERVED")}
     process = multiprocessing.get_context("forkserver").Process(
-        target=serve_until, args=(file, state, requests, limit, answer), daemon=True
+        target=serve_until,
+        args=(environment, file, state, requests, limit, answer),
+        daemon=True,
     )
     process.start()
     process.join()
