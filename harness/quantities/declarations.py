@@ -191,6 +191,7 @@ DECLARED: tuple[Quantity, ...] = (
     _budget("linearity", "linearity of the power meter"),
     _budget("polarization", "polarization dependence of the power meter"),
     _budget("meter_calibration", "calibration of the power meter"),
+    _budget("source", "stability of the light source"),
     _budget("module", "accuracy of transceiver readings"),
     _budget("reference", "stored reference"),
     _budget("combined", "all contributions combined"),

@@ -34,6 +34,12 @@ Method: TypeAlias = Literal["monitors", "meter", "modules"]
 MODULE_DB = 3.0
 """Accuracy of a transceiver's power reading, ± dB (SFF-8472, SFF-8636)."""
 
+SOURCE_DB = 0.01 / math.sqrt(3) * math.sqrt(2)
+"""Standard uncertainty, in dB, of a bench source between its reference and a reading.
+
+Each time its light is switched on it is stable within ±0.01 dB, as data sheets of lasers state.
+"""
+
 SOURCE_NM = 1550.0
 """Wavelength of bench sources where no transceiver determines it."""
 
@@ -184,9 +190,11 @@ class _Builder:
             observers.append(Channels(meter, ports, wavelength))
             for channel, n in ports.items():
                 at[n] = Port(name, str(channel))
-                planes[n] = self._offset(
+                plane = self._offset(
                     Port(name, str(channel)), name, wavelength, lost_db=self._fiber_db(n)
                 )
+                stability = Component("source", SOURCE_DB)
+                planes[n] = replace(plane, components=(*plane.components, stability))
         egress = tuple(n for ports in channels.values() for n in ports.values())
         return Chain(
             *(self._name, "meter", tuple(ingress), tuple(sorted(egress)), tuple(observers)),
