@@ -206,7 +206,7 @@ class SimulatedMonitor:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPorts:
-    """What makes the losses of circuits differ, in dB (1 sd unless stated).
+    """Spread of the losses of circuits, in dB (1 sd unless stated).
 
     Once for each `ingress` and each `egress`; `repeatability` each time a circuit is made.
     `polarization` is the difference between the best and the worst polarization, of which one is

@@ -149,7 +149,7 @@ class SimulatedClocksPart(Part):
 
 
 class ConnectorsPart(Part):
-    """What the two connectors of a fiber lose together, beyond its stated loss.
+    """Loss of the two connectors of a fiber together, beyond its stated loss.
 
     A pair of grade B loses 0.12 dB in the mean and 0.25 dB at most in 97 % (IEC 61753-1).
     """

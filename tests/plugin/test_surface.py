@@ -174,7 +174,7 @@ def test_inconclusive_in_events_and_junit(runs: dict[str, Ended]) -> None:
 
 
 def test_inconclusive_alone_fails_where_that_is_wanted(runs: dict[str, Ended]) -> None:
-    """Where it is not, the exit status is 0: see the runs of few samples in runs/test_runs.py."""
+    """Otherwise the exit status is 0, as of the runs of few samples in runs/test_runs.py."""
     assert runs["strict"].code == 1, runs["strict"].output
 
 
