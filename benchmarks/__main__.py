@@ -13,6 +13,7 @@ ALL = (
     "faulty_suites",
     "kills",
     "orchestrations",
+    "disturbances",
     "gates",
     "error_rates",
     "report",

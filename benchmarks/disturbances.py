@@ -1,0 +1,190 @@
+"""Reconfigurations among namespaces whose observers are disturbed: every interval holds the truth.
+
+    python -m benchmarks.disturbances [COUNT]
+
+It ends after COUNT reconfigurations, or after five minutes if that comes first.
+
+The harness and the probes are stopped at random moments (SIGSTOP) for up to 250 ms and 60 ms, as on
+a starved machine. Each probe has a clock of its own, which is slewed by 200 to 5,000 ppm a third of
+the time, and takes requests and gives replies late by up to 20 ms, each drawn by itself. Carriers,
+datagrams and light are compared with the moments at which the kernel switched its links.
+"""
+
+import base64
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.closure import is_closure, unclosed
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.outage import measure_outage
+from lightrig.harness.measure.reconfiguration import IncompleteError, bring_up
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.record import Row
+from lightrig.instruments.servers.offset import ClockDriftWarning
+from lightrig.instruments.servers.program import Program
+from lightrig.testbeds import load
+
+EVENTS = 1000
+SECONDS = 300
+
+CLOCK = b"_now = time.monotonic_ns\n"
+DISTURBED_CLOCK = b"""
+import random as _random
+_draws = _random.Random(os.getpid())
+_PERIOD, _LASTING = 3_000_000_000, 1_000_000_000
+_AHEAD = _draws.randrange(-_PERIOD, _PERIOD)
+_PPM = _draws.choice((-1, 1)) * _draws.choice((200, 500, 1000, 5000))
+
+
+def _now():
+    real = time.monotonic_ns()
+    whole, part = divmod(real + _AHEAD, _PERIOD)
+    return real + _AHEAD + (whole * _LASTING + min(part, _LASTING)) * _PPM // 1_000_000
+
+
+def _late():
+    if _draws.random() < 0.3:
+        time.sleep(0.02 * _draws.random())
+
+"""
+DISTURBANCES = (
+    (CLOCK, DISTURBED_CLOCK),
+    (b'_read_text("/proc/sys/kernel/random/boot_id") or ""', b"str(uuid.uuid4())"),
+    (
+        b"            self._take(line, _now())\n",
+        b"            _late()\n            self._take(line, _now())\n",
+    ),
+    (
+        b"                sys.stdout.write(f'{head}",
+        b"                _late()\n                sys.stdout.write(f'{head}",
+    ),
+)
+"""What is replaced in the probe's source."""
+
+STOPPER = """
+import os, random, signal, sys, time
+draws = random.Random(1)
+harness = int(sys.argv[1])
+
+
+def family():
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as stat:
+                    parent = int(stat.read().rpartition(")")[2].split()[1])
+                with open(f"/proc/{entry}/cmdline") as line:
+                    parents[int(entry)] = parent, line.read()
+            except OSError:
+                continue
+    for pid, (parent, line) in parents.items():
+        while parent in parents and parent != harness:
+            parent = parents[parent][0]
+        if parent == harness and "lightrig-probe" in line:
+            yield pid
+
+
+signal.signal(signal.SIGINT, lambda *_: sys.exit())
+while os.getppid() == harness:
+    time.sleep(draws.expovariate(2.0))
+    probes = list(family())
+    stopped, longest = harness, 0.25
+    if probes and draws.random() < 0.6:
+        stopped, longest = draws.choice(probes), 0.06
+    try:
+        os.kill(stopped, signal.SIGSTOP)
+        time.sleep(0.005 + longest * draws.random())
+    except ProcessLookupError:
+        continue
+    finally:
+        try:
+            os.kill(stopped, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    print(stopped == harness, flush=True)
+"""
+
+
+def disturbed(self: Program) -> str:
+    """Return the source of a program as its first line of input; that of the probe disturbed."""
+    source = resources.files("lightrig.instruments.servers").joinpath(self.file).read_bytes()
+    if self.file == "probe.py":
+        for usual, instead in DISTURBANCES:
+            assert source.count(usual) == 1, usual
+            source = source.replace(usual, instead)
+    return base64.b64encode(zlib.compress(source)).decode()
+
+
+@contextlib.contextmanager
+def stops() -> Iterator[Counter[str]]:
+    """Stop this process and its probes at random moments; counts of both when the context ends."""
+    found: Counter[str] = Counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPER, str(os.getpid())], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield found
+    finally:
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate()
+        found.update(printed.split())
+
+
+def main(count: int = EVENTS) -> None:
+    Program.packed = disturbed  # type: ignore[method-assign]
+    warnings.simplefilter("ignore", ClockDriftWarning)
+    testbed = load(Path(__file__).parents[1] / "testbeds" / "namespaces.yaml")
+    bench = bind(testbed, "simulated", seed=1)
+    rows: list[Row] = []
+    recording = Recording(rows.extend, testbed.limits)
+    done = incomplete = 0
+    draws = random.Random(1)
+    try:
+        fabric, links = Fabric(bench), LinkObservation(bench)
+        names = list(testbed.plans)
+        bring_up(fabric, links, testbed.plans[names[0]])
+        began, present = time.monotonic(), names[0]
+        with stops() as stopped:
+            while done < count and time.monotonic() - began < SECONDS:
+                done += 1
+                present = draws.choice([name for name in names if name != present])
+                try:
+                    measure_outage(fabric, links, recording, testbed.plans[present])
+                except IncompleteError:
+                    incomplete += 1
+        seconds = time.monotonic() - began
+        fabric.restore()
+    finally:
+        bench.close()
+    wrong = list(unclosed(rows))
+    closures = [row for row in rows if is_closure(row.quantity)]
+    intervals = sum(int(row.conditions["n"]) for row in closures)
+    stops_of = f"{stopped['True']} stops of the harness and {stopped['False']} of probes"
+    print(f"{done} reconfigurations in {seconds:.0f} s, {stops_of}")
+    print(f"{incomplete} in which a monitor did not see the darkness: recorded, not judged")
+    by_name: Counter[str] = Counter()
+    for row in closures:
+        by_name[row.quantity] += int(row.conditions["n"])
+    for name, number in sorted(by_name.items()):
+        print(f"  {name:<32} {number:>7,} intervals")
+    print(f"{intervals:,} intervals compared with the truth, {len(wrong)} closures miss it")
+    for sentence in wrong[:20]:
+        print(f"  {sentence}")
+    assert not wrong, f"{len(wrong)} closures with an interval that misses the truth"
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:2]))
