@@ -4,7 +4,6 @@ The port is listened on outside of the namespace. Each connection is handed to a
 runs inside; so nothing connects the namespace's network with this machine's.
 """
 
-import contextlib
 import ctypes
 import os
 import secrets
@@ -13,9 +12,9 @@ import socket
 import string
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
+from lightrig.instruments.loopback import LoopbackListener
 from lightrig.instruments.namespaces import machine
 from lightrig.instruments.namespaces.machine_setup import MachineError, prepare_machine
 from lightrig.instruments.namespaces.namespaces import enter_command
@@ -68,10 +67,8 @@ class NamespaceSshd:
         command = [program, "-i", "-f", str(machine.SSHD_CONFIG), "-E", str(machine.SSHD_LOG)]
         self._command = enter_command(pid, command, host)
         self._connections: list[subprocess.Popen[bytes]] = []
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self._accepting = threading.Thread(target=self._accept, name=f"sshd {host}", daemon=True)
-        self._accepting.start()
+        self._listener = LoopbackListener(f"sshd {host}", self._serve, port)
+        self.address = self._listener.address
 
     def known_hosts_line(self) -> str:
         """Return the line of a client's known_hosts file that trusts this server."""
@@ -80,10 +77,7 @@ class NamespaceSshd:
 
     def close(self) -> None:
         """End the connections and stop listening."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._accepting.join()
         for process in self._connections:
             process.terminate()
         for process in self._connections:
@@ -93,23 +87,18 @@ class NamespaceSshd:
                 process.kill()
                 process.wait()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with connection:
-                process = subprocess.Popen(
-                    self._command,
-                    stdin=connection.fileno(),
-                    stdout=connection.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    # Ctrl-C reaches the whole process group; clients may still need the server.
-                    start_new_session=True,
-                )
-            self._connections = [each for each in self._connections if each.poll() is None]
-            self._connections.append(process)
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            process = subprocess.Popen(
+                self._command,
+                stdin=connection.fileno(),
+                stdout=connection.fileno(),
+                stderr=subprocess.DEVNULL,
+                # Ctrl-C reaches the whole process group; clients may still need the server.
+                start_new_session=True,
+            )
+        self._connections = [each for each in self._connections if each.poll() is None]
+        self._connections.append(process)
 
 
 def _prepare(pid: int, host: str, login: tuple[str, str], sshd: str) -> str:

@@ -3,7 +3,6 @@
 Simulated hosts and NETCONF servers differ in what a session may ask for; the rest is here.
 """
 
-import contextlib
 import logging
 import socket
 import threading
@@ -12,6 +11,8 @@ from collections.abc import Callable
 
 import paramiko
 from paramiko.common import cMSG_CHANNEL_SUCCESS
+
+from lightrig.instruments.loopback import LoopbackListener
 
 _DISABLED_LOG = "lightrig.simulated.ssh"
 logging.getLogger(_DISABLED_LOG).disabled = True  # clients that hang up are nothing to report
@@ -62,10 +63,8 @@ class SshListener:
         self._serve = serve
         self._host_key = host_key or paramiko.ECDSAKey.generate()
         self._transports: list[SshTransport] = []
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self._accepting = threading.Thread(target=self._accept, name=name, daemon=True)
-        self._accepting.start()
+        self._listener = LoopbackListener(name, self._accepted, port)
+        self.address = self._listener.address
 
     def known_hosts_line(self) -> str:
         """Return the line of a client's known_hosts file that trusts this server."""
@@ -74,30 +73,22 @@ class SshListener:
 
     def close(self) -> None:
         """Close every connection and stop listening."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._accepting.join()
         for transport in self._transports:
             transport.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport = SshTransport(connection)
-            transport.set_log_channel(_DISABLED_LOG)
-            transport.add_server_key(self._host_key)
-            self._transports.append(transport)
-            try:
-                # With an event this does not wait for the client's key exchange, so that one
-                # client that connects and says nothing does not keep the others out.
-                transport.start_server(threading.Event(), self._serve(connection))
-            except CLIENT_LEFT:
-                transport.close()
+    def _accepted(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport = SshTransport(connection)
+        transport.set_log_channel(_DISABLED_LOG)
+        transport.add_server_key(self._host_key)
+        self._transports.append(transport)
+        try:
+            # With an event this does not wait for the client's key exchange, so that one
+            # client that connects and says nothing does not keep the others out.
+            transport.start_server(threading.Event(), self._serve(connection))
+        except CLIENT_LEFT:
+            transport.close()
 
 
 class SshService(paramiko.ServerInterface):
