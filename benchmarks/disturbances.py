@@ -93,7 +93,7 @@ def family():
     for pid, (parent, line) in parents.items():
         while parent in parents and parent != harness:
             parent = parents[parent][0]
-        if parent == harness and "lightrig-probe" in line:
+        if parent == harness and pid != os.getpid() and "lightrig-probe" in line:
             yield pid
 
 

@@ -69,7 +69,7 @@ class ClockMap:
         self._history: deque[_Exchange] = deque(maxlen=_HISTORY)
         self._drift = DRIFT
         self._excess_ppm = 0.0
-        self._slews = False
+        self._slews: tuple[tuple[int, int, int], ...] = ()
         self.same_clock = False
         self.last_exchange = (0, 0, 0, 0)
 
@@ -89,7 +89,12 @@ class ClockMap:
         self._latest_upper.append(upper)
         self._latest_lower.append(lower)
         self._history.append(_Exchange(sent_there, lower.offset, upper.offset, slewed))
-        self._slews = any(one.slewed != two.slewed for one, two in pairwise(self._history))
+        # One assignment, before that of the bounds: other threads map stamps meanwhile.
+        self._slews = tuple(
+            (before.at, after.at, abs(after.slewed - before.slewed))
+            for before, after in pairwise(self._history)
+            if after.slewed != before.slewed
+        )
         self._notice_drift()
         if self._slews or self._drift != DRIFT:
             self._upper, self._lower = [*self._latest_upper], [*self._latest_lower]
@@ -150,11 +155,7 @@ class ClockMap:
         In which part of the time between two exchanges they were is not known, so all of it counts.
         """
         first, last = min(one, two), max(one, two)
-        return sum(
-            abs(after.slewed - before.slewed)
-            for before, after in pairwise(self._history)
-            if before.at < last and after.at > first
-        )
+        return sum(slewed for begun, ended, slewed in self._slews if begun < last and ended > first)
 
     def _notice_drift(self) -> None:
         """Raise the assumed rate where the last exchange and an earlier one contradict it."""

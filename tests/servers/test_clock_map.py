@@ -1,6 +1,9 @@
 """Whatever a server's clock shows and however slow the way: the true moment is inside."""
 
+import itertools
 import math
+import sys
+import threading
 import warnings
 from dataclasses import dataclass
 from fractions import Fraction
@@ -248,3 +251,27 @@ def test_slews_of_replies_loosen_the_bounds(virtual_clock: VirtualClock) -> None
         run.line(f'{{"id": {number}, "at": [{at}, {at}], "slewed": {slewed}, "ok": {{}}}}')
     here = clocks.here(1_500_000)
     assert here.latest - here.earliest >= 1_800_000
+
+
+def test_stamps_are_mapped_while_replies_come() -> None:
+    """The thread that reads replies adds exchanges while others map stamps."""
+    clock, clocks = SlewedClock(0, YEAR, 500 * PPM), ClockMap()
+    clock.exchange(clocks, 0, 1000, 1000)
+    done, usual = threading.Event(), sys.getswitchinterval()
+
+    def read() -> None:
+        for number in itertools.count(1):
+            clock.exchange(clocks, number * MS, 1000, 1000)
+            if done.is_set():
+                return
+
+    reader = threading.Thread(target=read)
+    sys.setswitchinterval(1e-6)
+    try:
+        reader.start()
+        for _ in range(3000):
+            clocks.here(clock.reads(MS))
+    finally:
+        done.set()
+        reader.join()
+        sys.setswitchinterval(usual)
