@@ -20,7 +20,7 @@ from lightrig.harness.measure.stages import (
 )
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor
-from lightrig.testbeds import LightrigError, Plan, Port
+from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 
 class IncompleteError(LightrigError):
@@ -34,12 +34,19 @@ def bring_up(
 
     Raises `LinksDownError`.
     """
+    # Links that came up before anybody looked would be waited for as if they had not changed.
+    links.begin()
     transition = fabric.prepare(plan)
     sent = transition.begin()
     transition.acknowledged()
     transition.verify()
-    # What still seems to be up may be the links before.
-    rising = rising_ports(fabric, transition)
+    # What still seems to be up may be the links before. A port that goes on receiving the same
+    # light loses no carrier, whoever receives its own.
+    rising = {
+        port
+        for port in rising_ports(fabric, transition)
+        if not _keeps_its_light(fabric.testbed, transition, port)
+    }
     _, unfinished = links.changes(rising, sent.earliest, timeout)
     if unfinished:
         fabric.bench.check_world()
@@ -151,6 +158,19 @@ def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
     before = Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
     new_links = fabric.links(transition.plan) - fabric.links(before)
     return {port for link in new_links for port in (link.a, link.b)}
+
+
+def _keeps_its_light(testbed: Testbed, transition: Transition, port: Port) -> bool:
+    """Whether the one switch between `port` and a server's transmitter keeps its circuit."""
+    switch, egress = testbed.cabling.egress_of(port) or ("", 0)
+    if switch not in transition.changes:
+        return False
+    sources = (
+        testbed.cabling.transmitter(switch, circuit.ingress)
+        for circuit in transition.changes[switch].keep
+        if circuit.egress == egress
+    )
+    return any(source is not None and source.owner in testbed.servers for source in sources)
 
 
 def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch]:
