@@ -41,6 +41,34 @@ class _Exchange(NamedTuple):
     slewed: int
 
 
+class _Slew(NamedTuple):
+    """Clocks were slewed by `moved` ns at most, between two stamps of the server."""
+
+    begun: int
+    ended: int
+    moved: int
+
+
+class _Bounds(NamedTuple):
+    """What stamps are mapped by; as a whole, since replies come while others map stamps.
+
+    rate: time on the server's clock, in ns, in which it may drift by 1 ns.
+    """
+
+    upper: tuple[_Bound, ...] = ()
+    lower: tuple[_Bound, ...] = ()
+    slews: tuple[_Slew, ...] = ()
+    rate: int = DRIFT
+
+    def slewed_between(self, one: int, two: int) -> int:
+        """Return by how many ns the clocks were slewed, at most, between two stamps.
+
+        In which part of the time between two exchanges they were is not known, so all of it counts.
+        """
+        first, last = min(one, two), max(one, two)
+        return sum(slew.moved for slew in self.slews if slew.begun < last and slew.ended > first)
+
+
 class ClockMap:
     """Maps a server's stamps to the bench's clock, with bounds.
 
@@ -64,12 +92,9 @@ class ClockMap:
         self.name = name
         self._latest_upper: deque[_Bound] = deque(maxlen=exchanges)
         self._latest_lower: deque[_Bound] = deque(maxlen=exchanges)
-        self._upper: list[_Bound] = []
-        self._lower: list[_Bound] = []
+        self._bounds = _Bounds()
         self._history: deque[_Exchange] = deque(maxlen=_HISTORY)
-        self._drift = DRIFT
         self._excess_ppm = 0.0
-        self._slews: tuple[tuple[int, int, int], ...] = ()
         self.same_clock = False
         self.last_exchange = (0, 0, 0, 0)
 
@@ -89,19 +114,18 @@ class ClockMap:
         self._latest_upper.append(upper)
         self._latest_lower.append(lower)
         self._history.append(_Exchange(sent_there, lower.offset, upper.offset, slewed))
-        # One assignment, before that of the bounds: other threads map stamps meanwhile.
-        self._slews = tuple(
-            (before.at, after.at, abs(after.slewed - before.slewed))
+        slews = tuple(
+            _Slew(before.at, after.at, abs(after.slewed - before.slewed))
             for before, after in pairwise(self._history)
             if after.slewed != before.slewed
         )
-        self._notice_drift()
-        if self._slews or self._drift != DRIFT:
-            self._upper, self._lower = [*self._latest_upper], [*self._latest_lower]
-            return
-        # A reply brings tens of stamps, so bounds that never decide are dropped here.
-        self._upper = _deciding(self._latest_upper, 1)
-        self._lower = _deciding(self._latest_lower, -1)
+        rate = self._rate_of(self._bounds._replace(slews=slews))
+        if slews or rate != DRIFT:
+            bounds = tuple(self._latest_upper), tuple(self._latest_lower)
+        else:
+            # A reply brings tens of stamps, so bounds that never decide are dropped here.
+            bounds = _deciding(self._latest_upper, 1), _deciding(self._latest_lower, -1)
+        self._bounds = _Bounds(*bounds, slews, rate)
 
     def here(self, stamp: int) -> Span:
         """Return the server's `stamp` on the bench's clock."""
@@ -121,18 +145,19 @@ class ClockMap:
         # stamps. In integers: stamps after a hundred days of uptime exceed a float's precision.
         # Written out, since a reconfiguration maps a hundred stamps and more.
         before = after = None
-        rate = self._drift
-        for offset, at in self._upper:
+        bounds = self._bounds
+        rate = bounds.rate
+        for offset, at in bounds.upper:
             drift = (-1 - abs(earliest - at)) // rate
-            if self._slews:
-                drift -= self._slewed_between(earliest, at)
+            if bounds.slews:
+                drift -= bounds.slewed_between(earliest, at)
             moment = earliest - offset + drift
             if before is None or moment > before:
                 before = moment
-        for offset, at in self._lower:
+        for offset, at in bounds.lower:
             drift = (-1 - abs(latest - at)) // rate
-            if self._slews:
-                drift -= self._slewed_between(latest, at)
+            if bounds.slews:
+                drift -= bounds.slewed_between(latest, at)
             moment = latest - offset - drift
             if after is None or moment < after:
                 after = moment
@@ -149,27 +174,20 @@ class ClockMap:
             )
         return Span(before, after)
 
-    def _slewed_between(self, one: int, two: int) -> int:
-        """Return by how many ns the clocks were slewed, at most, between two stamps.
-
-        In which part of the time between two exchanges they were is not known, so all of it counts.
-        """
-        first, last = min(one, two), max(one, two)
-        return sum(slewed for begun, ended, slewed in self._slews if begun < last and ended > first)
-
-    def _notice_drift(self) -> None:
-        """Raise the assumed rate where the last exchange and an earlier one contradict it."""
-        last = self._history[-1]
+    def _rate_of(self, bounds: _Bounds) -> int:
+        """Return the rate of `bounds`, raised where the last exchange contradicts another one."""
+        last, rate = self._history[-1], bounds.rate
         for first in self._history:
             passed = last.at - first.at
             if passed <= 0:
                 continue
-            slewed = self._slewed_between(first.at, last.at)
+            slewed = bounds.slewed_between(first.at, last.at)
             moved = max(last.lower - first.upper, first.lower - last.upper) - slewed
             if moved * DRIFT <= passed + DRIFT:
                 continue
-            self._drift = min(self._drift, max(passed // (_MARGIN * moved), 1))
+            rate = min(rate, max(passed // (_MARGIN * moved), 1))
             self._excess_ppm = max(self._excess_ppm, 1e6 * moved / passed)
+        return rate
 
     def _warn(self) -> None:
         excess, self._excess_ppm = self._excess_ppm, 0.0
@@ -182,7 +200,7 @@ class ClockMap:
         )
 
 
-def _deciding(bounds: Iterable[_Bound], sign: int) -> list[_Bound]:
+def _deciding(bounds: Iterable[_Bound], sign: int) -> tuple[_Bound, ...]:
     """Return the bounds that are the tightest at some time; `sign` is 1 for upper bounds.
 
     By the triangle inequality a bound that is tighter at the time of another one, loosening
@@ -194,7 +212,7 @@ def _deciding(bounds: Iterable[_Bound], sign: int) -> list[_Bound]:
             continue
         found = [each for each in found if not _at_least_as_tight(bound, each, sign)]
         found.append(bound)
-    return found
+    return tuple(found)
 
 
 def _at_least_as_tight(one: _Bound, two: _Bound, sign: int) -> bool:
