@@ -71,7 +71,7 @@ DISTURBANCES = (
         b"                _late()\n                sys.stdout.write(f'{head}",
     ),
 )
-"""What is replaced in the probe's source."""
+"""The line of the probe's source that is replaced."""
 
 STOPPER = """
 import os, random, signal, sys, time

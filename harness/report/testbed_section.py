@@ -27,6 +27,7 @@ from lightrig.testbeds import ServerSpec, Testbed
 
 _GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS, COLLECTIVES, RECOVERY)
 _LAST = (CLOSURE, HARNESS)
+_MOST_NOTES = 3
 
 
 @cache
@@ -60,7 +61,7 @@ def render_testbed(
     parts = [
         f'<h2 class="lr-h2">{text(frame.name)} {mark(frame.simulated)}</h2>',
         f"<p>{text(testbed.about)}</p>" if testbed and testbed.about else "",
-        *(f'<p class="lr-note">{text(note)}</p>' for note in notes or ()),
+        _notes(notes or ()),
         _verdicts(estimates, limits),
         undescribed if testbed is None else "",
         _instruments(frame, testbed),
@@ -69,6 +70,14 @@ def render_testbed(
     ]
     card = f'<section class="lr-card" id="{prefix}">{"".join(parts)}</section>'
     return card, list(answers(frame.name, prefix, estimates, limits))
+
+
+def _notes(notes: Sequence[str]) -> str:
+    """Return the notes of tests, folded where they would hide the answers below them."""
+    lines = "".join(f'<p class="lr-note">{text(note)}</p>' for note in notes)
+    if len(notes) <= _MOST_NOTES:
+        return lines
+    return f"<details><summary>{len(notes):,} notes of tests</summary>{lines}</details>"
 
 
 def _verdicts(estimates: Iterable[Estimate], limits: Limits) -> str:

@@ -50,7 +50,7 @@ class _Slew(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """What stamps are mapped by; as a whole, since replies come while others map stamps.
+    """Bounds by which stamps are mapped; one value, since replies come while others map stamps.
 
     rate: time on the server's clock, in ns, in which it may drift by 1 ns.
     """

@@ -3,9 +3,11 @@
 import html
 import re
 
-from report_runs import MS, context, rows
+import pytest
+from report_runs import MS, Page, context, rows
 
-from lightrig.harness.record import Row
+from lightrig.harness.record import Row, read_journal
+from lightrig.harness.report import sections
 
 
 def answers_of(page):
@@ -76,3 +78,12 @@ def test_headline_quantities_without_limits_come_last(show):
 
 def test_without_rows_and_limits_there_is_no_table(show):
     assert "lr-answers" not in show(described={}).fragment
+
+
+@pytest.mark.parametrize(("count", "folded"), [(3, False), (4, True)])
+def test_many_notes_are_folded(journal, small, count, folded):
+    journal.append_many(context(), rows("small", 3))
+    journal.close({"exit": 0, "notes": {"small": [f"note {n}" for n in range(count)]}})
+    page = Page(sections(read_journal(journal.path), {"small": small}))
+    assert all(f"note {n}" in page.text for n in range(count))
+    assert (f"{count} notes of tests" in page.text) == folded
