@@ -125,8 +125,9 @@ class Fabric:
         a circuit would be changed under too much light, and `LeaseLostError` where another host
         may use the switch by now.
         """
-        self._interlocks.check(switch, after - before, before - after)
+        # A switch that is another's by now is not asked for its light either.
         self.bench.check_lease()
+        self._interlocks.check(switch, after - before, before - after)
         if before != after and switch in self._saved:
             state = self._saved[switch] = self._saved[switch].changing(before, after)
             if (store := self._store(switch)) is not None:
