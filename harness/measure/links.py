@@ -18,6 +18,9 @@ DATAGRAM_PERIOD = 1_000_000
 UNNOTICED = 10_000_000_000
 """Timeout for a port whose carrier loss has not been seen, in ns."""
 
+TRANSIT = 100_000_000
+"""Longest way of a datagram that arrives, in ns: twice what the queues of kernel links hold."""
+
 LINK_TIMEOUT = 60_000_000_000
 """Timeout for links to come up, in ns; the slowest recorded firmware took 25 s."""
 
@@ -137,6 +140,15 @@ class LinkObservation:
 
     def silences(self) -> Mapping[Port, LinkEvent]:
         """Return the ports to which no datagrams come, by what was seen of it."""
+        return self._silences
+
+    def silences_after(self, moment: int) -> Mapping[Port, LinkEvent]:
+        """Return the silences that last for `TRANSIT` ns and more after `moment` (bench's clock).
+
+        A datagram that was sent then and belongs to one of them was lost, not late.
+        """
+        self._bench.clock.sleep(max(moment + TRANSIT - self._bench.clock.now(), 0))
+        self._ask({name: {} for name in self._bench.servers}, 0)
         return self._silences
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:

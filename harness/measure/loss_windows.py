@@ -87,12 +87,13 @@ def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
     """When each port that receives nothing any more lost its link, after `since`.
 
     A silence is a loss where its sender went on: the first datagram that is missing had been
-    sent before the silence was noticed.
+    sent before the socket was empty in that silence, and does not come late either.
     """
     senders = links.senders()
+    silences = dict(links.silences())
     lasts = {
         port: event.last
-        for port, event in links.silences().items()
+        for port, event in silences.items()
         if event.at.latest > since and event.last is not None and event.last.stream in senders
     }
     wanted: defaultdict[Port, list[int]] = defaultdict(list)
@@ -102,9 +103,12 @@ def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
     lost = {}
     for port, last in lasts.items():
         departure = departures.get((senders[last.stream], last.number + 1))
-        if departure is not None and departure.latest <= links.silences()[port].at.latest:
+        if departure is not None and departure.latest <= silences[port].at.latest:
             lost[port] = Span(last.sent.earliest, max(departure.latest, last.sent.earliest))
-    return lost
+    if not lost:
+        return {}
+    lasting = links.silences_after(max(bounds.latest for bounds in lost.values()))
+    return {port: at for port, at in lost.items() if lasting.get(port) is silences[port]}
 
 
 def _window(

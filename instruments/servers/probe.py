@@ -326,7 +326,8 @@ class _Stream:
             self._up = False
             self._down_since = since = self._last_after
             last = None if self._last is None else _named(*self._last)
-            log.add(_Event(self.port, "datagram", False, since, _now(), "udp", last))
+            # Not the time of this line: a sender that pauses may have gone on since.
+            log.add(_Event(self.port, "datagram", False, since, empty_at, "udp", last))
 
 
 def _open_netlink() -> socket.socket | None:

@@ -64,12 +64,16 @@ def test_a_port_that_was_dark_has_its_first_datagram() -> None:
 class Silent:
     """An observation in which A has received nothing since datagram 10 of B."""
 
-    def __init__(self, departure: Span | None, last: Datagram | None) -> None:
+    def __init__(self, departure: Span | None, last: Datagram | None, late: bool = False) -> None:
         self._departure = departure
-        self._last = last
+        self._silence = LinkEvent("fabric0", "datagram", False, ms(4, 15), "udp", last)
+        self._late = late
 
     def silences(self) -> Mapping[Port, LinkEvent]:
-        return {A: LinkEvent("fabric0", "datagram", False, ms(4, 15), "udp", self._last)}
+        return {A: self._silence}
+
+    def silences_after(self, moment: int) -> Mapping[Port, LinkEvent]:
+        return {} if self._late else self.silences()
 
     def senders(self) -> dict[int, Port]:
         return {2: B}
@@ -99,6 +103,8 @@ def test_link_is_lost_where_its_sender_goes_on(
     links: Any = Silent(departure, last)
     assert losses(links, 0) == lost
     assert losses(links, 20 * MS) == {}
+    links = Silent(departure, last, late=True)
+    assert losses(links, 0) == {}
 
 
 # ---------------------------------------------------------------------------- in namespaces

@@ -92,3 +92,16 @@ def test_departures_are_bounded(monkeypatch) -> None:
     stream.sent, stream._departures = 6, [400, 500, 600, 300]
     numbers = [0, 2, 3, 4, 5, 6, 7]
     assert [stream.departure(n) for n in numbers] == [None, None, 300, 400, 500, 600, None]
+
+
+def test_silence_ends_where_the_socket_was_empty_not_where_it_was_declared() -> None:
+    """A probe that is stopped between the two may have a datagram waiting."""
+    stream = object.__new__(probe._Stream)
+    stream.port, stream._up, stream._silence = "fabric0", True, 5_000
+    stream._last, stream._last_stamp, stream._last_after = (7, HERE.bytes, 3, 900), 1_000, 950
+    heard = Heard()
+    stream.listen_for_silence(heard, 5_500)
+    assert heard == []
+    stream.listen_for_silence(heard, 6_001)
+    (event,) = heard
+    assert (event.up, event.earliest, event.latest) == (False, 950, 6_001)
