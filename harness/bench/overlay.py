@@ -1,16 +1,20 @@
 """An overlay network: an address per server that is reachable over the present circuits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from functools import partial
 from ipaddress import IPv4Address
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.planning.routes import Routes, shortest_routes
 from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.routes import Route
+from lightrig.instruments.servers.routes import DEVICE, Route, ServerRoutes
 from lightrig.testbeds import LightrigError, Link
 
 FIRST_ADDRESS = IPv4Address("198.18.0.1")
 """Address of the first server; the range is reserved for benchmarks (RFC 2544)."""
+
+_APART = 256
+"""Distance between the addresses of a server."""
 
 
 class NotRoutedError(LightrigError):
@@ -24,12 +28,16 @@ class Overlay:
     circuit connects few servers directly, and collectives connect all of them. `close` removes
     addresses and routes.
 
+    Args:
+        bench: whose servers forward.
+        devices: of each server, one an address; `follow` leads each address its own way.
+
     Raises:
         NotRoutedError: a server is simulated, without a kernel that could forward.
         InstrumentError: a server refused.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, devices: Sequence[str] = (DEVICE,)) -> None:
         if simulated := sorted(bench.simulated & bench.servers.keys()):
             raise NotRoutedError(
                 f"{', '.join(simulated)} of {bench.testbed.path} are simulated and forward nothing"
@@ -40,14 +48,20 @@ class Overlay:
             for name, server in bench.servers.items()
             if isinstance(server, LinuxServer)
         }
-        self.addresses = {name: str(FIRST_ADDRESS + n) for n, name in enumerate(bench.servers)}
+        self.devices = devices
+        self._addresses = {
+            name: [str(FIRST_ADDRESS + _APART * place + n) for place in range(len(devices))]
+            for n, name in enumerate(bench.servers)
+        }
+        self.addresses = {name: first for name, (first, *_) in self._addresses.items()}
         self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
-        self._opened: list[LinuxServer] = []
+        self._opened: dict[str, ServerRoutes] = {}
         try:
             for name, server in self.servers.items():
                 netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
-                self._opened.append(server)
-                server.routes.open(self.addresses[name], netdevs)
+                routes = self._opened[name] = ServerRoutes(server.commands, devices)
+                first, *more = self._addresses[name]
+                routes.open(first, netdevs, *more)
         except LightrigError:
             self.close()
             raise
@@ -61,30 +75,40 @@ class Overlay:
         self.follow(routes)
         return routes
 
-    def follow(self, routes: Routes) -> None:
-        """Set `routes`; raises `InstrumentError` if a server refuses."""
+    def follow(self, *routes: Routes) -> None:
+        """Set the routes to the addresses of each device, or one for all of them.
+
+        Raises `InstrumentError` if a server refuses.
+        """
+        of_device = routes if len(routes) > 1 else routes * len(self.devices)
         self._bench.clock.parallel(
             *(
-                lambda server=server, name=name: server.routes.set(self._routes_of(name, routes))
-                for name, server in self.servers.items()
+                partial(set_on.set, self._routes_of(n, of_device))
+                for n, set_on in self._opened.items()
             )
         )
 
     def close(self) -> None:
         """Remove routes and addresses, on all servers even if one refuses."""
-        opened, self._opened = self._opened, []
+        opened, self._opened = self._opened, {}
         errors: list[LightrigError] = []
-        for server in opened:
+        for routes in opened.values():
             try:
-                server.routes.close()
+                routes.close()
             except LightrigError as error:
                 errors.append(error)
         if errors:
             raise errors[0]
 
-    def _routes_of(self, name: str, routes: Routes) -> list[Route]:
-        addresses: Mapping[str, str] = self.addresses
+    def _routes_of(self, name: str, of_device: Sequence[Routes]) -> list[Route]:
+        addresses = self._addresses
         return [
-            Route(addresses[sink], addresses[hop.towards], self._netdevs[hop.port])
+            Route(
+                addresses[sink][place],
+                addresses[hop.towards][place],
+                self._netdevs[hop.port],
+                addresses[name][place],
+            )
+            for place, routes in enumerate(of_device)
             for sink, hop in routes[name].items()
         ]

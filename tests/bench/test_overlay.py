@@ -8,6 +8,7 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.bench.overlay import NotRoutedError, Overlay
+from lightrig.harness.planning.routes import shortest_routes
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Testbed, load
 
@@ -65,3 +66,26 @@ def test_simulated_servers_forward_nothing(opus: Testbed) -> None:
 @pytest.fixture
 def opus() -> Testbed:
     return load("testbeds/opus.yaml")
+
+
+def test_each_address_is_led_its_own_way(rings: Bench) -> None:
+    """As the ranks of two rails have it, whose circuits change apart from each other."""
+    fabric, links = Fabric(rings), rings.testbed.links(rings.testbed.plans["ring"])
+    fabric.apply(rings.testbed.plans["ring"])
+    overlay = Overlay(rings, ["lightrig0", "lightrig1"])
+    try:
+        ways = shortest_routes(list(overlay.servers), links)
+        chain = shortest_routes(list(overlay.servers), sorted(links)[1:])
+        overlay.follow(ways, chain)
+        shown = overlay.servers["server0"].commands.run(["ip", "route"]).stdout.splitlines()
+        leaving = {line.split()[0]: line for line in shown if line.startswith("198.18")}
+        for network, hops in (("198.18.0", ways), ("198.18.1", chain)):
+            for sink, hop in hops["server0"].items():
+                netdev = next(
+                    spec.netdev for spec in rings.testbed.nic_ports if spec.port == hop.port
+                )
+                line = leaving[f"{network}.{int(sink[-1]) + 1}"]
+                assert f"dev {netdev}" in line
+                assert line.rstrip().split("src ")[1].split()[0] == f"{network}.1"
+    finally:
+        overlay.close()

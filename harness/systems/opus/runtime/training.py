@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.overlay import Overlay
-from lightrig.harness.planning.routes import Hop, shortest_routes
+from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation
@@ -23,7 +23,6 @@ from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.servers.training import Control, Done, Script, TrainingRank, Wanted
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port
 
@@ -61,8 +60,11 @@ class TrainingJob:
     def __init__(self, fabric: Fabric, job: Job) -> None:
         self.fabric, self.job = fabric, job
         self.on_fabric = FabricRails(fabric, job)
-        self._overlay = Overlay(fabric.bench)
+        # A rank's connections use its own rail: each has an address of every server.
+        self._overlay = Overlay(fabric.bench, [f"lightrig{rail}" for rail in range(job.rails)])
+        self._routes: list[Routes] = []
         self._carriers: Carriers | None = None
+        self._rails: Rails | None = None
         self._ranks: list[TrainingRank] = []
         self._ports = itertools.count(_FIRST_PORT)
         self._folder = tempfile.TemporaryDirectory(prefix="lightrig-")
@@ -158,6 +160,7 @@ class TrainingJob:
             Controller.of(self.job, begun, retries),
             commands=commands,
         )
+        self._rails = rails
         audience = _ControlledRanks(rails, self._ranks, partial(take, begun))
         trained = self._run(script, audience, "gated", audience)
         trained.rails, trained.found = rails, audience.found
@@ -194,7 +197,6 @@ class TrainingJob:
             "WORLD_SIZE": str(len(self._ranks)),
             "MASTER_ADDR": next(iter(self._overlay.addresses.values())),
             "MASTER_PORT": str(next(self._ports)),
-            "GLOO_SOCKET_IFNAME": DEVICE,
         }
         running = [
             rank.train(
@@ -206,6 +208,7 @@ class TrainingJob:
                     **common,
                     "RANK": str(rank.rank),
                     "LOCAL_RANK": str(rank.rank % self.job.rails),
+                    "GLOO_SOCKET_IFNAME": self._overlay.devices[rank.rank % self.job.rails],
                 },
                 "" if control == "none" else store,
                 servers,
@@ -249,14 +252,16 @@ class TrainingJob:
 
     def _ring(self) -> None:
         self._move(self._plan(GIANT_RING))
-        self._overlay.route(self.fabric.links(self._plan(GIANT_RING)))
+        self._routes = [self._rail_routes(rail, GIANT_RING) for rail in range(self.job.rails)]
+        self._overlay.follow(*self._routes)
         self.on_fabric.set(GIANT_RING)
 
     def _take(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
         """Leave the giant ring for `topology`; what the switches hold then."""
         self._move(self._plan(topology))
         self.on_fabric.set(topology)
-        self._overlay.follow(self._hops_by_server())
+        self._routes = [self._hops_by_server(rail) for rail in range(self.job.rails)]
+        self._overlay.follow(*self._routes)
         return self.on_fabric.circuits()
 
     def _apply(self, rewires: Sequence[Rewire]) -> None:
@@ -268,7 +273,7 @@ class TrainingJob:
             switch = self.on_fabric.switches[rewire.rail]
             made |= rewire.add
             if self.on_fabric.wirings[rewire.rail].giant_ring <= self.on_fabric.circuits()[switch]:
-                self._overlay.route(self.fabric.links(self._plan(GIANT_RING)))
+                self._follow_ring(rewire.rail)
         self._await_links(Plan("made", {switch: made}), began)
 
     def _move(self, plan: Plan) -> None:
@@ -291,15 +296,29 @@ class TrainingJob:
             controlled[switch] |= wiring.circuits(topology)
         return Plan(f"topology {topology}", dict(controlled))
 
-    def _hops_by_server(self) -> dict[str, dict[str, Hop]]:
+    def _follow_ring(self, rail: int) -> None:
+        """Lead the traffic of all ranks that `rail` carries over its giant ring."""
+        assert self._rails is not None
+        ring = self._rail_routes(rail, GIANT_RING)
+        for rank, carrier in enumerate(self._rails.controller.carrier):
+            if carrier == rail:
+                self._routes[self.job.rail_of[rank]] = ring
+        self._overlay.follow(*self._routes)
+
+    def _rail_routes(self, rail: int, topology: Topology) -> Routes:
+        """Return the shortest ways over the circuits of one rail."""
+        switch, wiring = self.on_fabric.switches[rail], self.on_fabric.wirings[rail]
+        plan = Plan(f"rail {rail}, {topology}", {switch: wiring.circuits(topology)})
+        return shortest_routes(list(self._overlay.servers), self.fabric.links(plan))
+
+    def _hops_by_server(self, rail: int) -> dict[str, dict[str, Hop]]:
         """The ways of all topologies at once: no two lead to the same neighbour by other ports."""
         dimensions = {group.dimension for group in self.job.groups.values()}
         servers = list(self._overlay.servers)
         hops_by_server: dict[str, dict[str, Hop]] = {server: {} for server in servers}
         for dimension in sorted(dimensions):
             topology = TopologyId.uniform(self.job.stages, dimension)
-            links = self.fabric.links(self._plan(topology))
-            for source, hops in shortest_routes(servers, links).items():
+            for source, hops in self._rail_routes(rail, topology).items():
                 hops_by_server[source] |= hops
         return hops_by_server
 
