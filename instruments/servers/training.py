@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from lightrig.instruments.clock import Clock, Span
@@ -10,6 +11,7 @@ from lightrig.instruments.servers.gloo import LOADING, NoPyTorchError
 from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
 from lightrig.instruments.servers.offset import ClockMap
 from lightrig.instruments.servers.program import Program, ProgramRequest
+from lightrig.instruments.servers.rendezvous import RendezvousStore
 from lightrig.instruments.wire.trace import Trace
 
 TRAINING = Program(
@@ -85,6 +87,7 @@ class TrainingRank:
         self.rank, self.name = rank, server.name
         self._clocks = ClockMap(name=server.name)
         self._listener: RankListener | None = None
+        self._store: RendezvousStore | None = None
         self._run = server.start(TRAINING, Trace(clock), self._clocks, self._on_event)
         self._hello = self._run.submit("hello", {}, LOADING)
 
@@ -103,17 +106,17 @@ class TrainingRank:
         control: Control,
         groups: Mapping[str, Sequence[int]],
         environment: Mapping[str, str],
-        store: str = "",
+        store: RendezvousStore | None = None,
         servers: Sequence[Sequence[int]] = (),
     ) -> "RunningScript":
         """Start `script`.
 
         groups: name and ranks of the groups that the rail carries. servers: the ranks of each,
         whose operations among themselves stay there. environment: variables to add
-        to the server's. store: a file that all ranks can write, for their rendezvous; without one
-        they use the script's.
+        to the server's. store: through which the ranks find each other where `control` is not
+        "none"; one a run.
         """
-        self._listener = listener
+        self._listener, self._store = listener, store
         body = {
             "script": script.source,
             "name": script.name,
@@ -124,7 +127,6 @@ class TrainingRank:
             "ranks": int(environment["WORLD_SIZE"]),
             "groups": {name: list(ranks) for name, ranks in groups.items()},
             "servers": [list(ranks) for ranks in servers],
-            "store": store,
         }
         return RunningScript(self, self._run.submit("train", body, LONGEST), self._clocks)
 
@@ -137,7 +139,14 @@ class TrainingRank:
         """End the program, and what it runs."""
         self._run.close()
 
+    def _stored(self, number: int, result: Any) -> None:
+        self._run.submit("stored", {"number": number, "result": result})
+
     def _on_event(self, event: dict[str, Any], at: int) -> None:
+        if "store" in event and self._store is not None:
+            do, *given = event["do"]
+            self._store.handle(do, given, partial(self._stored, int(event["store"])))
+            return
         listener = self._listener
         if listener is None:
             return

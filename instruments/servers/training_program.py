@@ -6,13 +6,17 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
 
 - `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
 - `train` with `script`, `name`, `argv`, `environment`, `control`, `rank`, `ranks`, `groups`,
-  `servers` (the ranks of each), `store`: run the script to its end; answered by its `failure` (or
-  null) and its `operations`, `[group, index, kind, bytes, asked, began, ended]` of each.
+  `servers` (the ranks of each): run the script to its end; answered by its `failure` (or null) and
+  its `operations`, `[group, index, kind, bytes, asked, began, ended]` of each.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
 (a number) and `printed` (a line of the script's output).
+
+Where PyTorch is wrapped, ranks find each other through a store of the harness, over this
+connection: the event `store` with a `number` and what to `do` is answered by the request `stored`
+with that `number` and its `result`.
 
 Operations of `groups` are the rail's. Those among ranks of one server stay within it, over its
 loopback. Whatever else is collective, such as a loss of all ranks, is small and goes over the
@@ -24,6 +28,7 @@ rendezvous' store, as a front end would carry it; neither waits for circuits.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import importlib
@@ -81,6 +86,9 @@ _COLLECTIVES = {
 
 _FRONT_END_BYTES = 1 << 20
 """Largest tensor that the store carries."""
+
+_STORE_PATIENCE = 300.0
+"""Default timeout of a store's operations, in s, as PyTorch's."""
 
 
 class RefusedError(RuntimeError):
@@ -220,6 +228,82 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
         else:
             gate.done(number)
             future.set_result(result)
+
+
+class Exchanges:
+    """Operations on the harness's store, each of which waits for its result; without PyTorch."""
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._emit = emit
+        self._lock = threading.Lock()
+        self._count = 0
+        self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
+
+    def ask(self, do: str, *given: Any, timeout: float | None = None) -> Any:
+        """Do an operation and return its result; raises `TimeoutError` after `timeout` s."""
+        with self._lock:
+            number = self._count
+            self._count += 1
+            answered = self._waiting[number] = queue.SimpleQueue()
+        self._emit({"store": number, "do": [do, *given]})
+        try:
+            return answered.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError(f"{do} of {given[:1]} was not answered in {timeout:g} s") from None
+        finally:
+            del self._waiting[number]
+
+    def stored(self, number: int, result: Any) -> None:
+        """Take the result of an operation."""
+        if number in self._waiting:
+            self._waiting[number].put(result)
+
+
+def _harness_store(torch: Any, exchanges: Exchanges) -> Any:
+    """Return a store of PyTorch's whose keys and values are the harness's."""
+
+    def packed(value: Any) -> str:
+        return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
+
+    class HarnessStore(torch.distributed.Store):  # type: ignore[misc, name-defined, unused-ignore]
+        """A store over the control connection."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._patience = _STORE_PATIENCE
+
+        def set(self, key: str, value: Any) -> None:
+            exchanges.ask("set", key, packed(value))
+
+        def get(self, key: str) -> bytes:
+            return base64.b64decode(exchanges.ask("get", key, timeout=self._patience))
+
+        def add(self, key: str, amount: int) -> int:
+            return int(exchanges.ask("add", key, amount))
+
+        def wait(self, keys: Sequence[str], timeout: Any = None) -> None:
+            patience = self._patience if timeout is None else timeout.total_seconds()
+            exchanges.ask("wait", list(keys), timeout=patience)
+
+        def check(self, keys: Sequence[str]) -> bool:
+            return bool(exchanges.ask("check", list(keys)))
+
+        def delete_key(self, key: str) -> bool:
+            return bool(exchanges.ask("delete", key))
+
+        def num_keys(self) -> int:
+            return int(exchanges.ask("count"))
+
+        # C++ calls these two by its own names.
+        deleteKey, getNumKeys = delete_key, num_keys  # noqa: N815
+
+        def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+            return base64.b64decode(exchanges.ask("swap", key, packed(expected), packed(desired)))
+
+        def set_timeout(self, timeout: Any) -> None:
+            self._patience = timeout.total_seconds()
+
+    return HarnessStore()
 
 
 class _FrontEnd:
@@ -445,13 +529,16 @@ def _bytes(torch: Any, given: Any) -> int:
 
 
 @contextlib.contextmanager
-def _wrapped(torch: Any, gate: Gate, request: dict[str, Any]) -> Iterator[None]:
+def _wrapped(
+    torch: Any, gate: Gate, exchanges: Exchanges, request: dict[str, Any]
+) -> Iterator[None]:
     """Replace PyTorch's factories of process groups, so that each group passes `gate`."""
     distributed = torch.distributed
     module = distributed.distributed_c10d
     found = {name: getattr(module, name) for name in ("init_process_group", "new_group")}
     accelerated = torch.cuda.is_available()
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stores: list[Any] = []  # PyTorch keeps only their part in C++
     arguments = (torch, gate, started)
     threading.Thread(target=_follow, args=arguments, name="ended", daemon=True).start()
 
@@ -462,10 +549,10 @@ def _wrapped(torch: Any, gate: Gate, request: dict[str, Any]) -> Iterator[None]:
         servers = [frozenset(ranks) for ranks in request["servers"]]
         maker = _backend(torch, gate, inner, started, servers)
         distributed.Backend.register_backend("lightrig", maker, devices=["cpu", "cuda"])
-        if request["store"] and not given and "store" not in more:
-            # Rendezvous over the management network: circuits of the rail may move meanwhile.
-            store = distributed.FileStore(request["store"], request["ranks"])
-            more |= {"store": store, "rank": request["rank"], "world_size": request["ranks"]}
+        if not given and "store" not in more:
+            # Rendezvous over the control connection: circuits of the rail may move meanwhile.
+            stores.append(_harness_store(torch, exchanges))
+            more |= {"store": stores[-1], "rank": request["rank"], "world_size": request["ranks"]}
             more.pop("init_method", None)
         return found["init_process_group"]("lightrig", *given, **more)
 
@@ -498,6 +585,7 @@ class _Worker:
     def __init__(self) -> None:
         self._torch: Any = None
         self._gate: Gate | None = None
+        self._exchanges = Exchanges(self._emit)
         self._writing = threading.Lock()
         # Output of a script or a library must not be taken for a reply: redirect stdout.
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -509,6 +597,9 @@ class _Worker:
             received, request = _now(), json.loads(line)
             if request["do"] == "go" and self._gate is not None:
                 self._gate.go(request["number"], request.get("refused"))
+                self._reply(request["id"], received, "ok", {})
+            elif request["do"] == "stored":
+                self._exchanges.stored(request["number"], request["result"])
                 self._reply(request["id"], received, "ok", {})
             else:
                 arguments = (request, received)
@@ -568,7 +659,7 @@ class _Worker:
         wrapped = contextlib.nullcontext() if control == "none" else None
         with contextlib.redirect_stdout(_Printed(self._emit)):
             try:
-                with wrapped or _wrapped(self._torch, gate, request):
+                with wrapped or _wrapped(self._torch, gate, self._exchanges, request):
                     exec(code, {"__name__": "__main__", "__file__": request["name"]})  # noqa: S102
             except BaseException as error:  # a script may also exit
                 if not isinstance(error, SystemExit) or error.code:

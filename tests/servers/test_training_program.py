@@ -12,6 +12,7 @@ from program_host import Here
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.servers.gloo import NoPyTorchError
 from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.rendezvous import RendezvousStore
 from lightrig.instruments.servers.training import (
     Control,
     RunningScript,
@@ -132,7 +133,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def begin(follower: Follower, tmp_path: Path) -> Callable[..., list[RunningScript]]:
+def begin(follower: Follower) -> Callable[..., list[RunningScript]]:
     clock = SystemClock()
 
     def run(
@@ -151,7 +152,7 @@ def begin(follower: Follower, tmp_path: Path) -> Callable[..., list[RunningScrip
             rank.loaded()
         common = {"WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": "lo"}
         script = Script(source, "script.py", arguments)
-        store = str(tmp_path / f"store{len(list(tmp_path.iterdir()))}")
+        store = RendezvousStore()
         groups = groups or {"data": tuple(range(ranks))}
         return [
             rank.train(

@@ -117,7 +117,7 @@ distributed.__dict__.update(
     ProcessGroup=_ProcessGroup,
     ProcessGroupGloo=_Alone,
     Work=_Work,
-    FileStore=_Store,
+    Store=_Store,
     get_process_group_ranks=lambda group: next(r for g, r in _groups if g is group),
     is_initialized=lambda: bool(_groups),
     destroy_process_group=_groups.clear,

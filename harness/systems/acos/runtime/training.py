@@ -10,13 +10,11 @@ transport.
 
 import itertools
 import queue
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.overlay import Overlay
@@ -24,6 +22,7 @@ from lightrig.harness.planning.routes import Hop, shortest_routes
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
 from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.rendezvous import RendezvousStore
 from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.servers.tcp_queues import unacknowledged
 from lightrig.instruments.servers.training import Done, Script, TrainingRank, Wanted
@@ -102,7 +101,6 @@ class RingTraining:
         self._overlay = Overlay(fabric.bench)
         self._ranks: list[TrainingRank] = []
         self._ports = itertools.count(_FIRST_PORT)
-        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-")
         try:
             for number, server in enumerate(self._overlay.servers.values()):
                 self._ranks.append(TrainingRank(number, server, self._clock))
@@ -140,7 +138,6 @@ class RingTraining:
         for rank in self._ranks:
             rank.close()
         self._overlay.close()
-        self._folder.cleanup()
 
     def _meet(self) -> None:
         plan = self.fabric.plans[MEETING]
@@ -168,6 +165,7 @@ class RingTraining:
             "GLOO_SOCKET_IFNAME": DEVICE,
             "LOCAL_RANK": "0",
         }
+        store = RendezvousStore()
         running = [
             rank.train(
                 script,
@@ -175,7 +173,7 @@ class RingTraining:
                 "gated" if gates is not None else "none",
                 {name: group.ranks for name, group in self.groups.items()},
                 {**common, "RANK": str(rank.rank)},
-                str(Path(self._folder.name) / f"store-{number}") if gates is not None else "",
+                store,
             )
             for rank in self._ranks
         ]

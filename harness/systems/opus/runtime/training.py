@@ -1,13 +1,11 @@
 """A training job on photonic rails: its scripts run on servers, its circuits follow them."""
 
 import itertools
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.overlay import Overlay
@@ -23,6 +21,7 @@ from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
 from lightrig.instruments.clock import Span
+from lightrig.instruments.servers.rendezvous import RendezvousStore
 from lightrig.instruments.servers.training import Control, Done, Script, TrainingRank, Wanted
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port
 
@@ -67,7 +66,6 @@ class TrainingJob:
         self._rails: Rails | None = None
         self._ranks: list[TrainingRank] = []
         self._ports = itertools.count(_FIRST_PORT)
-        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-")
         try:
             self._carriers = Carriers(fabric.bench)
             servers = list(self._overlay.servers.values())
@@ -178,7 +176,6 @@ class TrainingJob:
         if self._carriers is not None:
             self._carriers.close()
         self._overlay.close()
-        self._folder.cleanup()
 
     # ------------------------------------------------------------------------- ranks
 
@@ -192,7 +189,7 @@ class TrainingJob:
         groups = {group.name: group.ranks for group in self.job.groups.values()}
         places = range(0, len(self._ranks), self.job.rails)
         servers = [range(first, first + self.job.rails) for first in places]
-        store = str(Path(self._folder.name) / f"store-{next(self._ports)}")
+        store = RendezvousStore()
         common = {
             "WORLD_SIZE": str(len(self._ranks)),
             "MASTER_ADDR": next(iter(self._overlay.addresses.values())),
@@ -210,7 +207,7 @@ class TrainingJob:
                     "LOCAL_RANK": str(rank.rank % self.job.rails),
                     "GLOO_SOCKET_IFNAME": self._overlay.devices[rank.rank % self.job.rails],
                 },
-                "" if control == "none" else store,
+                store,
                 servers,
             )
             for rank in self._ranks
