@@ -24,6 +24,7 @@ InstrumentKind = Literal[
     "bit_error_tester",
     "climate_chamber",
     "oscilloscope",
+    "polarization_controller",
 ]
 
 
@@ -211,6 +212,8 @@ class SimulatedPorts:
     Once for each `ingress` and each `egress`; `repeatability` each time a circuit is made.
     `polarization` is the difference between the best and the worst polarization, of which one is
     drawn each time; `per_kelvin` and `per_nm` are slopes of each circuit, around 25 °C and 1550 nm.
+    `crosstalk` is by how much less light leaves each dark egress than that of a circuit (mean,
+    3 dB sd); None for none at all.
     """
 
     ingress_db: float = 0.0
@@ -219,6 +222,7 @@ class SimulatedPorts:
     polarization_db: float = 0.0
     per_kelvin_db: float = 0.0
     per_nm_db: float = 0.0
+    crosstalk_db: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,7 @@ class InstrumentPart(Part):
         "bit_error_tester",
         "climate_chamber",
         "oscilloscope",
+        "polarization_controller",
     ]
     model: str
     address: Control

@@ -108,6 +108,7 @@ def _ports(stated: SpreadLossPart | None) -> SimulatedPorts:
         stated.polarization or 0.0,
         stated.per_kelvin or 0.0,
         stated.per_nm or 0.0,
+        stated.crosstalk,
     )
 
 

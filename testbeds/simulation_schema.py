@@ -62,6 +62,12 @@ class SpreadLossPart(Part):
         description="Standard deviation of a circuit's slope around 1550 nm (IEC 61300-3-7)",
         examples=["0.005 dB"],
     )
+    crosstalk: Decibels | None = Field(
+        None,
+        description="By how much less light leaves a dark egress than that of a circuit "
+        "(IEC 61300-3-50); none without it",
+        examples=["55 dB"],
+    )
 
 
 class RingingPart(Part):

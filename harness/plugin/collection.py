@@ -29,6 +29,7 @@ INSTRUMENTS = (
     "bit_error_tester",
     "climate_chamber",
     "oscilloscope",
+    "polarization_controller",
 )
 """Fixtures that are one of a testbed's instruments; each has the name of its kind."""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         LightSource,
         ModuleTelemetry,
         OpticalSwitch,
+        PolarizationController,
         PowerMeter,
         Server,
         SimultaneousLogs,
@@ -240,6 +241,14 @@ def oscilloscope(
 ) -> Iterator[SimultaneousLogs]:
     """An oscilloscope of the testbed, with photodetectors at its channels."""
     yield from _lend(bench, lightrig_instruments, "oscilloscope")
+
+
+@pytest.fixture
+def polarization_controller(
+    bench: Bench, lightrig_instruments: InstrumentSelection
+) -> Iterator[PolarizationController]:
+    """A polarization controller of the testbed; its plates are put back when the test ends."""
+    yield from _lend(bench, lightrig_instruments, "polarization_controller")
 
 
 @pytest.fixture(scope="session")

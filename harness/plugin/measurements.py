@@ -125,6 +125,23 @@ def measure_switching(fabric: Fabric, measure: Recording) -> Callable[..., None]
 
 
 @pytest.fixture
+def measure_switch_optics(fabric: Fabric, measure: Recording) -> Callable[[str], None]:
+    """`measure_switch_optics(quantity)`: by polarization, by wavelength, or crosstalk."""
+    from lightrig.harness.measure import switch_optics
+
+    measurements = {
+        "polarization_dependent_loss": switch_optics.measure_polarization_dependence,
+        "wavelength_dependent_loss": switch_optics.measure_wavelength_dependence,
+        "crosstalk": switch_optics.measure_crosstalk,
+    }
+
+    def measured(quantity: str) -> None:
+        measurements[quantity](fabric, measure)
+
+    return measured
+
+
+@pytest.fixture
 def measure_telemetry(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_telemetry(modules)`: power and temperature of the transceivers of switches."""
     from lightrig.harness.measure.transceivers import measure_telemetry

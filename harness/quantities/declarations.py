@@ -12,6 +12,7 @@ BIT_ERRORS = "Bit errors"
 PATH_CHANGES = "Path changes"
 TRANSCEIVERS = "Transceivers"
 SWITCHING = "Switching times"
+SWITCH_OPTICS = "Switch optics"
 COLLECTIVES = "Collectives"
 RECOVERY = "Traffic under reconfiguration"
 RDMA = "RDMA"
@@ -86,6 +87,47 @@ def _budget(name: str, meaning: str) -> Quantity:
         baseline=None,
         terminal="hidden",
     )
+
+
+_SWITCH_OPTICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (
+        "polarization_dependent_loss",
+        "greatest less least loss of one circuit over all polarizations (IEC 61300-3-2)",
+        ("noise", "controller", "meter"),
+    ),
+    (
+        "wavelength_dependent_loss",
+        "greatest less least loss of one circuit over stated wavelengths (IEC 61300-3-7)",
+        ("noise", "source", "meter"),
+    ),
+    (
+        "crosstalk",
+        "power at a dark egress over that at the egress of a circuit (IEC 61300-3-50)",
+        ("noise", "meter", "linearity", "dark"),
+    ),
+)
+
+
+def _switch_optics() -> Iterator[Quantity]:
+    for name, meaning, components in _SWITCH_OPTICS:
+        yield Quantity(
+            name=name,
+            unit="dB",
+            meaning=meaning,
+            better="lower",
+            section=SWITCH_OPTICS,
+            baseline=Rule(test="interval", minimum=5, direction="up", effect="difference"),
+        )
+        for component in components:
+            yield Quantity(
+                name=f"{name}.budget.{component}",
+                unit="dB",
+                meaning=f"standard uncertainty of the {name.replace('_', ' ')}: {component}",
+                better="lower",
+                section=SWITCH_OPTICS,
+                baseline=None,
+                terminal="hidden",
+            )
 
 
 def _error_ratio(name: str, meaning: str) -> Quantity:
@@ -305,6 +347,7 @@ DECLARED: tuple[Quantity, ...] = (
         section=SWITCHING,
         baseline=Rule(minimum=1, direction="up", effect="difference"),
     ),
+    *_switch_optics(),
     Quantity(
         name="module_power.core",
         unit="W",
@@ -439,6 +482,10 @@ DECLARED: tuple[Quantity, ...] = (
     _closure("closure.latency", "share of the times after the command that contain the true one"),
     _closure("closure.outage_packets", "share of the outages that contain the true one"),
     _closure("closure.switching", "share of the switching times that contain the true one"),
+    *(
+        _closure(f"closure.{name}", f"share of the intervals of {name} that contain the true one")
+        for name, _, _ in _SWITCH_OPTICS
+    ),
     _closure("closure.path_change", "share of the dark times that contain the true one"),
     *(
         _closure(

@@ -27,6 +27,7 @@ KINDS = (
     "bit_error_testers",
     "climate_chambers",
     "oscilloscopes",
+    "polarization_controllers",
 )
 """The driver packages in `lightrig.instruments`, one for each kind of instrument."""
 

@@ -15,6 +15,7 @@ from lightrig.instruments.core.capabilities import (
     FastLog,
     LightSource,
     OpticalSwitch,
+    PolarizationController,
     PowerMeter,
 )
 from lightrig.instruments.core.models import shipped_drivers
@@ -31,6 +32,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "bit_error_tester": (BitErrorTester,),
     "climate_chamber": (ClimateChamber,),
     "oscilloscope": (FastLog,),
+    "polarization_controller": (PolarizationController,),
 }
 SIZES = {
     "agiltron": "1x8",
@@ -93,6 +95,8 @@ class Case:
                 return lambda: driver.attenuation(1)
             case "climate_chamber":
                 return lambda: abs(driver.temperature() - 23) < 20
+            case "polarization_controller":
+                return lambda: driver.half_setting.get(1)
             case "oscilloscope":
                 return lambda: len(driver.log(1, samples=100, period=1_000_000).result().milliwatt)
         return lambda: driver.count(1, duration=1_000_000_000).now().clock_lost

@@ -61,6 +61,10 @@ class Rig:
         """The power in mW that leaves a channel now."""
         return self.field.level(Port("wall", str(channel)))
 
+    def polarization(self, channel: int) -> tuple[float, float, float] | None:
+        """The Stokes parameters of the light that leaves a channel now."""
+        return self.field.polarization(Port("wall", str(channel)))
+
     def left(self, channel: int, start: int, end: int) -> float:
         """Mean power in mW that left a channel between two times."""
         return self.field.arriving(Port("wall", str(channel)), start, end)

@@ -194,6 +194,16 @@ class LightSource(Identified, Protocol):
         """Return whether the light is on."""
 
 
+class PolarizationController(Identified, Protocol):
+    """A controller of the polarization of the light that passes its channels, numbered from 1."""
+
+    def set_polarization(self, channel: int, stokes: tuple[float, float, float]) -> None:
+        """Let light leave with the normalized Stokes parameters s1, s2, s3, and wait for it.
+
+        The fiber behind the controller turns all states alike: their differences are kept.
+        """
+
+
 class Attenuator(Identified, Protocol):
     """A variable attenuator; its channels are numbered from 1."""
 

@@ -45,6 +45,9 @@ LEVEL_DB = 0.05
 STABILITY_DB = 0.005
 """Standard deviation of that difference from one setting to the next."""
 
+FLATNESS_DB_PER_NM = 0.001
+"""Standard deviation of the slope of its power error, around 1550 nm (chosen)."""
+
 _NM = 1e-9
 _SWEEP = "SOURce#[:CHANnel#]:WAVelength:SWEep"
 
@@ -94,6 +97,8 @@ class SimulatedKeysightN7776c(KeysightDevice):
         self._light = context.light
         self._draws = context.chance.stream(f"{self.name}/level")
         self._error_db = LEVEL_DB * self._draws.normal()
+        slope = context.chance.stream(f"{self.name}/flatness").normal()
+        self._slope_db = FLATNESS_DB_PER_NM * slope
         self._in_watt = False
         self._on = False
         self._locked = False
@@ -113,6 +118,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
     def _emit(self) -> None:
         if self._on:
             dbm = self.level + self._error_db + STABILITY_DB * self._draws.normal()
+            dbm += self._slope_db * (self.wavelength / _NM - 1550)
             milliwatt = 10 ** (dbm / 10)
         else:
             milliwatt = 0.0

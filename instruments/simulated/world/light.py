@@ -8,6 +8,9 @@ from lightrig.testbeds import Fiber, Port
 
 _HISTORY_NS = 2_000_000_000
 _TRIMMED_FROM = 32
+Stokes = tuple[float, float, float]
+"""Normalized Stokes parameters s1, s2, s3 of polarized light."""
+
 BENCH_NM = 1550.0
 """Wavelength of bench lasers that were not tuned; that of transceivers does not change."""
 
@@ -77,6 +80,7 @@ class LightField:
         self._listeners: dict[Port, Callable[[int], None]] = {}
         self._faded: dict[Port, tuple[float, float, Port | None]] = {}
         self._detuned: dict[Port, float] = {}
+        self._polarized: dict[Port, Stokes] = {}
 
     def emit(self, source: Port, milliwatt: float, origin: Port | None, at: int) -> None:
         """Launch `milliwatt` of light of `origin` into the fiber at `source` at `at`, which is now.
@@ -188,6 +192,17 @@ class LightField:
         origin = self.origin(sink)
         return 0.0 if origin is None else self._detuned.get(origin, 0.0)
 
+    def polarize(self, sink: Port, stokes: Stokes) -> None:
+        """Let the light that comes to `sink` go on in this polarization; pass it on afterwards."""
+        origin = self.origin(sink)
+        if origin is not None:
+            self._polarized[origin] = stokes
+
+    def polarization(self, sink: Port) -> Stokes | None:
+        """Return the polarization of the light at `sink`; None where nothing controls it."""
+        origin = self.origin(sink)
+        return None if origin is None else self._polarized.get(origin)
+
     def _trace(self, sink: Port) -> LightTrace:
         if sink not in self._arrivals:
             self._arrivals[sink] = LightTrace()
@@ -225,6 +240,10 @@ class Channels:
     def tune(self, channel: int, nm: float, at: int) -> None:
         """Let the instrument's light from `channel` have a wavelength of `nm`, from now, `at`."""
         self._field.tune(self._port(channel), nm, at)
+
+    def polarize(self, channel: int, stokes: Stokes) -> None:
+        """Let the light at `channel` be passed on in this polarization from now on."""
+        self._field.polarize(self._port(channel), stokes)
 
     def pass_on(self, channel: int, milliwatt: float, at: int) -> None:
         """Pass `milliwatt` of the light at `channel` on, from `at`, which is now."""

@@ -8,7 +8,7 @@ from functools import partial
 from lightrig.instruments.clock import Clock, Scheduled, Span
 from lightrig.instruments.simulated.world.ambient import Ambient
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
-from lightrig.instruments.simulated.world.light import LightTrace
+from lightrig.instruments.simulated.world.light import LightTrace, Stokes
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.simulated.world.switching_edges import (
     SUDDEN_FALL,
@@ -29,6 +29,8 @@ _LOSS_C = 25.0
 """Temperature at which a circuit has the loss that was drawn."""
 _WARMED_NS = 10_000_000_000
 """Interval at which losses follow the temperature."""
+_CROSSTALK_SD_DB = 3.0
+"""Spread of crosstalk from pair to pair of ports; chosen, not from a data sheet."""
 _HOUR_NS = 3_600_000_000_000
 
 OnLight = Callable[[int, int | None, int], None]
@@ -55,6 +57,9 @@ class Matrix:
         faults: lab faults at its ports.
         ambient: temperature around it; None for one that stays at 25 °C.
         detuning: wavelength in nm of the light that enters at an ingress, above 1550 nm.
+        polarization: state of the light that enters at an ingress; None where it is unknown.
+        on_leak: called with a dark egress, the power in mW that leaves there, and when.
+        egress_ports: where crosstalk may leave.
     """
 
     def __init__(
@@ -70,6 +75,9 @@ class Matrix:
         faults: PortFaults = PortFaults(),
         ambient: Ambient | None = None,
         detuning: Callable[[int], float] = lambda ingress: 0.0,
+        polarization: Callable[[int], Stokes | None] = lambda ingress: None,
+        on_leak: Callable[[int, float, int], None] = lambda egress, milliwatt, at: None,
+        egress_ports: Iterable[int] = (),
     ) -> None:
         self.name = name
         self.egress_of: dict[int, int] = {}
@@ -94,12 +102,17 @@ class Matrix:
         self._faults = faults
         self._made = chance.stream(f"{name}/made")
         self._made_db: dict[int, float] = {}
+        self._polarized_db: dict[int, float] = {}
         monitor = truth_of.monitor
         self._faithful = not (monitor.offset_db or monitor.drift_db or faults.stuck)
         self._offsets: dict[int, tuple[float, float]] = {}
         self._stuck_at: dict[int, float] = {}
         self._ambient = ambient
         self._detuning = detuning
+        self._polarization = polarization
+        self._on_leak, self._egress_ports = on_leak, tuple(egress_ports)
+        self._leaks: dict[tuple[Circuit, int], float] = {}
+        self._axes: dict[Circuit, Stokes] = {}
         self._slopes: dict[Circuit, tuple[float, float]] = {}
         self._rise, self._fall = rise(truth_of.edge), fall(truth_of.edge)
         self._most_pending = 4 * max(len(self._rise), len(self._fall))
@@ -181,11 +194,30 @@ class Matrix:
         ports = self._truth_of.ports
         if not ports.repeatability_db and not ports.polarization_db:
             return
-        made_db = ports.repeatability_db * self._made.normal()
+        self._made_db[egress] = ports.repeatability_db * self._made.normal()
         if ports.polarization_db:
             # A random polarization projects evenly onto the axis of greatest loss.
-            made_db += ports.polarization_db / 2 * math.erf(self._made.normal() / math.sqrt(2))
-        self._made_db[egress] = made_db
+            self._polarized_db[egress] = (
+                ports.polarization_db / 2 * math.erf(self._made.normal() / math.sqrt(2))
+            )
+
+    def polarization_db(self, circuit: Circuit) -> float:
+        """Return by how much the loss of `circuit` exceeds its mean, by its light's polarization.
+
+        Transmission over all states is 1 + d·s, with the Stokes vector s of the light and the
+        vector d of the circuit; (1 + |d|) / (1 - |d|) is the polarization dependent loss.
+        """
+        stokes, whole = self._polarization(circuit.ingress), self._truth_of.ports.polarization_db
+        if stokes is None or not whole:
+            return self._polarized_db.get(circuit.egress, 0.0)
+        if circuit not in self._axes:
+            draws = self._chance.stream(f"{self.name}/axis/{circuit}")
+            axis = [draws.normal() for _ in range(3)]
+            length = math.hypot(*axis)
+            self._axes[circuit] = axis[0] / length, axis[1] / length, axis[2] / length
+        share = math.tanh(whole * math.log(10) / 20)
+        along = sum(a * s for a, s in zip(self._axes[circuit], stokes, strict=True))
+        return -10 * math.log10(1 + share * along)
 
     def _follow_temperature(self) -> None:
         for ingress in tuple(self.egress_of):
@@ -256,7 +288,7 @@ class Matrix:
         if power is None or not self.shut.isdisjoint(circuit):
             return None
         leaving = power - self.loss(circuit) - self.attenuation(circuit.egress)
-        leaving -= self._made_db.get(circuit.egress, 0.0)
+        leaving -= self._made_db.get(circuit.egress, 0.0) + self.polarization_db(circuit)
         ceiling = self._ceilings.get(circuit.egress)
         return leaving if ceiling is None else min(leaving, ceiling(power))
 
@@ -294,6 +326,28 @@ class Matrix:
         for stage in stages:
             self._truth.note(f"{self.name}.{egress}", stage, up=up, at=Span(at, at))
         self._on_light(egress, ingress, at)
+        if self._truth_of.ports.crosstalk_db is not None:
+            self._leak(at)
+
+    def crosstalk(self, circuit: Circuit, egress: int) -> float:
+        """Return the light at a dark `egress` over that of `circuit`, in dB; the same a seed."""
+        mean = self._truth_of.ports.crosstalk_db
+        if mean is None:
+            return -math.inf
+        if (circuit, egress) not in self._leaks:
+            draw = self._chance.stream(f"{self.name}/crosstalk/{circuit}/{egress}").normal()
+            self._leaks[circuit, egress] = -(mean + _CROSSTALK_SD_DB * draw)
+        return self._leaks[circuit, egress]
+
+    def _leak(self, at: int) -> None:
+        """Let dark egress ports have the crosstalk of all light that leaves."""
+        for egress in self._egress_ports:
+            if egress not in self.ingress_of:
+                milliwatt = sum(
+                    self.level(lit) * 10 ** (self.crosstalk(Circuit(ingress, lit), egress) / 10)
+                    for ingress, lit in self.egress_of.items()
+                )
+                self._on_leak(egress, milliwatt, at)
 
     # ----------------------------------------------------------------------- monitors
 

@@ -139,6 +139,14 @@ class World:
         """Return the true insertion loss of a circuit in dB; for closure only."""
         return self._matrices[switch].loss(circuit)
 
+    def polarization_dependence(self, switch: str) -> float:
+        """Return the true polarization dependent loss of a switch's circuits; for closure only."""
+        return self._testbed.simulation.switches[switch].ports.polarization_db
+
+    def crosstalk(self, switch: str, circuit: Circuit, egress: int) -> float:
+        """Return the true crosstalk of a circuit at a dark egress, in dB; for closure only."""
+        return self._matrices[switch].crosstalk(circuit, egress)
+
     def set_switching_time(self, switch: str, duration: int) -> None:
         """Let every change of a switch take `duration` ns from now on."""
         self._matrices[switch].set_switching_time(duration)
@@ -287,6 +295,10 @@ class World:
             self._faults.at_ports(name),
             self._ambient,
             lambda ingress: light.detuning(ingress_ports[ingress]),
+            lambda ingress: light.polarization(ingress_ports[ingress]),
+            # Without an origin: no receiver takes crosstalk for a link.
+            lambda egress, milliwatt, at: light.emit(egress_ports[egress], milliwatt, None, at),
+            spec.egress_ports,
         )
         for ingress, port in ingress_ports.items():
             light.on_arrival(port, partial(_relight, matrix, ingress))

@@ -1,0 +1,1 @@
+"""Drivers: polarization controllers."""

@@ -1,0 +1,37 @@
+"""Optics of a switch by polarization and wavelength, and its crosstalk."""
+
+import pytest
+
+from lightrig.harness.measure.switch_optics import NoMeterPathError
+
+
+@pytest.fixture
+def measured(measure, measure_switch_optics):
+    """Return a function that measures and judges a quantity; skip where no meter sees any."""
+
+    def measured(quantity):
+        try:
+            measure_switch_optics(quantity)
+        except NoMeterPathError as error:
+            pytest.skip(str(error))
+        measure.judge(quantity)
+
+    return measured
+
+
+@pytest.mark.limits("polarization_dependent_loss")
+def test_polarization_dependent_loss(measured, polarization_controller, power_meter):
+    """Difference of the greatest and the least loss over all polarizations."""
+    measured("polarization_dependent_loss")
+
+
+@pytest.mark.limits("wavelength_dependent_loss")
+def test_wavelength_dependent_loss(measured, light_source, power_meter):
+    """Difference of the greatest and the least loss over wavelengths around 1550 nm."""
+    measured("wavelength_dependent_loss")
+
+
+@pytest.mark.limits("crosstalk")
+def test_crosstalk(measured, light_source, power_meter):
+    """Power at each dark egress over that of the only lit one."""
+    measured("crosstalk")
