@@ -26,6 +26,8 @@ ALL = (
     "railx",
     "acos",
     "opus",
+    "sonic_ocs",
+    "nic_errors",
     "startup",
 )
 

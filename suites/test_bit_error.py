@@ -3,6 +3,7 @@
 import pytest
 
 from lightrig.harness.measure.bit_errors import NoCountersError
+from lightrig.harness.measure.signal_quality import NoDiagnosticsError
 
 TEMPERATURES_C = (-5, 25, 50, 75)
 """Temperatures of InfiniteHBD's test of its transceivers (§5.1)."""
@@ -12,6 +13,16 @@ CHANGES = 4
 
 GATES = 6
 """Number of gates that gives a median an interval."""
+
+
+CMIS_BPS = 200e9
+"""Rate from which on NIC ports take transceivers of the form factors that CMIS is for."""
+
+
+def lacks_cmis(testbed):
+    """The reason for which no NIC port can have a CMIS transceiver, or nothing."""
+    rates = [nic.rate_bps for server in testbed.servers.values() for nic in server.nics.values()]
+    return "" if max(rates, default=0) >= CMIS_BPS else "no NIC of 200 Gb/s or more"
 
 
 def test_as_it_is(measure, bit_error_counter, bit_error_tester, attenuator):
@@ -62,6 +73,34 @@ def test_of_nic_ports(testbed, measure, bring_up, measure_port_errors, nic_ports
         pytest.skip(str(error))
     for quantity in counted:
         measure.judge(quantity)
+
+
+def test_frame_loss_of_nic_ports(testbed, measure, bring_up, measure_frame_loss, nic_ports):
+    """Frame loss ratio, extrapolated from the symbol errors of code words that FEC corrected."""
+    plan = _fullest(testbed)
+    ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
+    bring_up(plan)
+    try:
+        measure_frame_loss([port for port in nic_ports if port in ends])
+    except NoCountersError as error:
+        pytest.skip(str(error))
+    measure.judge("frame_loss_ratio")
+
+
+@pytest.mark.needs(lacks=lacks_cmis)
+def test_signal_quality_of_transceivers(
+    testbed, measure, bring_up, measure_signal_quality, transition, samples, nic_ports
+):
+    """Signal-to-noise ratio and pre-FEC BER of each lane, by the modules, on every new link."""
+    for index in range(min(samples, CHANGES)):
+        plan = transition.before if index % 2 else transition.after
+        ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
+        bring_up(plan)
+        try:
+            measure_signal_quality([port for port in nic_ports if port in ends])
+        except NoDiagnosticsError as error:
+            pytest.skip(str(error))
+    measure.judge("module_signal")
 
 
 def test_of_nic_ports_around_reconfigurations(

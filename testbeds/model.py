@@ -263,7 +263,8 @@ class SimulatedNic:
 
     `loss_detection` from light gone to the link down; `bring_up` from light back to the
     firmware's link; `carrier` from there to the carrier; `resume` from there to traffic. `driver`
-    is the kernel's driver, which decides what is counted and how it is named.
+    is the kernel's driver, which decides what is counted and how it is named. `fec_histogram`:
+    whether mlx5_core counts code words by symbol errors (Linux 6.18).
     """
 
     loss_detection: Distribution[int] = Distribution(1_000_000, 200_000)
@@ -271,6 +272,7 @@ class SimulatedNic:
     carrier: Distribution[int] = Distribution(75_000, 2_000)
     resume: Distribution[int] = Distribution(150_000_000, 20_000_000)
     driver: str = "mlx5_core"
+    fec_histogram: bool = False
 
 
 @dataclass(frozen=True, slots=True)

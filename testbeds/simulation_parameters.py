@@ -153,6 +153,7 @@ def _nic(stated: SimulatedNicPart) -> SimulatedNic:
         _delay(stated.carrier, default.carrier),
         _delay(stated.resume, default.resume),
         stated.driver or default.driver,
+        bool(stated.fec_histogram),
     )
 
 

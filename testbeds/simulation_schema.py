@@ -127,6 +127,9 @@ class SimulatedNicPart(Part):
     driver: Literal["mlx5_core", "bnxt_en", "ice", "ionic"] | None = Field(
         None, description="The kernel's driver, which decides what is counted"
     )
+    fec_histogram: bool | None = Field(
+        None, description="mlx5_core counts code words by symbol errors (Linux 6.18)"
+    )
 
 
 class SimulatedNetworkPart(Part):

@@ -174,6 +174,22 @@ def measure_port_errors(bench: Bench, measure: Recording) -> Callable[..., list[
 
 
 @pytest.fixture
+def measure_frame_loss(bench: Bench, measure: Recording) -> Callable[..., None]:
+    """`measure_frame_loss(ports)`: bounded by the FEC histograms of NIC ports."""
+    from lightrig.harness.measure.bit_errors import measure_frame_loss
+
+    return partial(measure_frame_loss, bench, measure)
+
+
+@pytest.fixture
+def measure_signal_quality(bench: Bench, measure: Recording) -> Callable[..., None]:
+    """`measure_signal_quality(ports)`: what the transceivers of NIC ports measure of each lane."""
+    from lightrig.harness.measure.signal_quality import measure_signal_quality
+
+    return partial(measure_signal_quality, bench, measure)
+
+
+@pytest.fixture
 def measure_errors_around(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., list[str]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from lightrig.harness.quantities.module_signals import module_signals
 from lightrig.harness.quantities.quantity import Combination, Quantity, duration
 from lightrig.testbeds.baselines import Rule
 
@@ -280,6 +281,9 @@ DECLARED: tuple[Quantity, ...] = (
     _error_ratio(
         "nic_error_ratio.codewords_after_fec", "FEC code words that could not be corrected"
     ),
+    _error_ratio(
+        "frame_loss_ratio", "64-octet frames lost behind FEC, by its histogram of symbol errors"
+    ),
     _error_ratio("nic_error_ratio.pattern", "bit errors per bit of a test pattern between ports"),
     Quantity(
         name="sensitivity",
@@ -378,6 +382,7 @@ DECLARED: tuple[Quantity, ...] = (
         title="temperature inside",
         baseline=Rule(minimum=1, direction="up", effect="difference"),
     ),
+    *module_signals(TRANSCEIVERS),
     duration("collective.time", "duration of one operation", COLLECTIVES),
     Quantity(
         name="collective.algorithm_bandwidth",
@@ -494,6 +499,7 @@ DECLARED: tuple[Quantity, ...] = (
         for kind in ("carrier", "datagram")
     ),
     _closure("closure.bit_errors", "share of the counts that agree with the true error ratio"),
+    _closure("closure.frame_loss_ratio", "share of the bounds that hold the true frame loss"),
     _closure("loss.closure", "share of the losses whose interval contains the true one"),
     _closure("loss.path_closure", "share of the path losses whose interval contains the true one"),
     Quantity(

@@ -15,9 +15,10 @@ from lightrig.instruments.servers.commands import Reading
 from lightrig.instruments.servers.nic import Nic
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 
-class CounterGate:
+class CounterGate(Generic[C]):
     """A gate on free-running counters.
 
     Args:
@@ -27,23 +28,21 @@ class CounterGate:
         counted: reads the counters and returns the difference since the opening.
     """
 
-    def __init__(
-        self, began: Span, duration: int, clock: Clock, counted: Callable[[], ErrorCount]
-    ) -> None:
+    def __init__(self, began: Span, duration: int, clock: Clock, counted: Callable[[], C]) -> None:
         self._over = began.latest + duration
         self._clock = clock
         self._counted = counted
 
-    def result(self) -> ErrorCount:
+    def result(self) -> C:
         """Wait for the end of the gate and read the counters."""
         self._clock.sleep(self._over - self._clock.now())
         return self._counted()
 
-    def now(self) -> ErrorCount:
+    def now(self) -> C:
         """Return the count so far."""
         return self._counted()
 
-    def stop(self) -> ErrorCount:
+    def stop(self) -> C:
         """Return the count so far; the counters are free-running."""
         return self._counted()
 
@@ -74,7 +73,7 @@ class PortCounters(ABC, Generic[T]):
         self._after = fec == "after"
         self._clock = clock
 
-    def count(self, *, duration: int) -> CounterGate:
+    def count(self, *, duration: int) -> CounterGate[ErrorCount]:
         """Read the counters now, and again `duration` ns later.
 
         Raises `DeniedError` if the port has no such counters.

@@ -47,7 +47,7 @@ class FecErrors(PortCounters[_Sample]):
 
     unit: ErrorUnit = "bits"
 
-    def count(self, *, duration: int) -> CounterGate:
+    def count(self, *, duration: int) -> CounterGate[ErrorCount]:
         """Read the counters now, and again `duration` ns later.
 
         Raises `DeniedError` if the driver has no FEC counters.

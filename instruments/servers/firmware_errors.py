@@ -19,7 +19,7 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
     Source: mstflint's mlxlink, `-c`.
     """
 
-    def count(self, *, duration: int) -> CounterGate:
+    def count(self, *, duration: int) -> CounterGate[ErrorCount]:
         """Read the counters now, and again `duration` ns later.
 
         Raises `DeniedError` if the firmware has no such counters, or cannot be read: by this tool

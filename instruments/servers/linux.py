@@ -8,6 +8,7 @@ from typing import Any
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import (
     Datagram,
+    Diagnostic,
     FecSide,
     Gap,
     Identity,
@@ -16,9 +17,10 @@ from lightrig.instruments.core.capabilities import (
     Settled,
     Stage,
 )
-from lightrig.instruments.core.errors import GarbledError
-from lightrig.instruments.servers.commands import Commands
+from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError
+from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.fec_errors import FecErrors
+from lightrig.instruments.servers.fec_histogram import FecHistogram
 from lightrig.instruments.servers.firmware_errors import FirmwareErrors
 from lightrig.instruments.servers.nic import NicTools
 from lightrig.instruments.servers.offset import ClockMap
@@ -210,6 +212,20 @@ class LinuxServer:
     def fec_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> FecErrors:
         """Return the standard FEC counters of a NIC port; see `PortErrorCounters`."""
         return FecErrors(port, self.nic, netdev, fec, rate_bps, self._clock)
+
+    def fec_histogram(self, port: str, netdev: str, rate_bps: float) -> FecHistogram:
+        """Return the FEC histogram of a NIC port; see `HasFecHistograms`."""
+        return FecHistogram(port, self.nic, netdev, rate_bps, self._clock)
+
+    def module_diagnostics(self, port: str, netdev: str) -> tuple[tuple[Diagnostic, ...], Span]:
+        """Return what the module of a NIC port measures; see `HasModuleDiagnostics`."""
+        try:
+            return self.nic.diagnostics(netdev)
+        except (ToolFailedError, ToolMissingError) as error:
+            text = f"the memory of its module cannot be read: {str(error).splitlines()[0]}"
+            raise DeniedError(
+                port, code=CANNOT, text=text, command=f"ethtool -m {netdev}"
+            ) from error
 
     def firmware_errors(
         self, port: str, device: str, fec: FecSide, rate_bps: float

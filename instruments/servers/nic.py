@@ -4,9 +4,12 @@ import shlex
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Diagnostic
 from lightrig.instruments.servers.commands import Commands, Reading, ToolFailedError
 from lightrig.instruments.servers.mlxlink_tool import MlxlinkTool
 from lightrig.instruments.servers.tools import (
+    cmis_diagnostics,
     ethtool_counters,
     ethtool_fec,
     ethtool_link,
@@ -57,6 +60,9 @@ class Nic(Protocol):
 
     def module(self, netdev: str) -> Reading[ModuleReading]:
         """The transceiver: its identity, temperature, and bias and light of every lane."""
+
+    def diagnostics(self, netdev: str) -> Reading[tuple[Diagnostic, ...]]:
+        """Signal quality as a CMIS module measures it; none where the module does not."""
 
     def counters(self, netdev: str) -> Reading[dict[str, int]]:
         """All counters of the driver, by its own names; `tools.counters` has what they mean."""
@@ -112,6 +118,30 @@ class NicTools:
         except ToolFailedError:
             pass  # unless --json was the reason, the next command fails as well and is raised
         return self._commands.read(["ethtool", "-m", netdev], ethtool_module.parse)
+
+    def diagnostics(self, netdev: str) -> Reading[tuple[Diagnostic, ...]]:
+        """`ethtool -m IF page N offset N length 128`, of as many pages as the module has."""
+        lower, at = self._half_page(netdev, 0, 0)
+        if not cmis_diagnostics.has_pages(lower):
+            return Reading((), at)
+        upper = cmis_diagnostics.HALF_PAGE
+        advertising, at = self._half_page(netdev, cmis_diagnostics.ADVERTISING_PAGE, upper)
+        if not cmis_diagnostics.has_diagnostics(advertising):
+            return Reading((), at)
+        control, first = self._half_page(netdev, cmis_diagnostics.CONTROL_PAGE, upper)
+        halves = []
+        for descriptors, samples in cmis_diagnostics.pages(control):
+            stated, _ = self._half_page(netdev, descriptors, upper)
+            measured, at = self._half_page(netdev, samples, upper)
+            halves.append((stated, measured))
+        return Reading(cmis_diagnostics.decode(halves), Span(first.earliest, at.latest))
+
+    def _half_page(self, netdev: str, page: int, offset: int) -> Reading[dict[int, int]]:
+        where = {"page": page, "offset": offset, "length": cmis_diagnostics.HALF_PAGE}
+        stated = [text for name, number in where.items() for text in (name, f"{number:#04x}")]
+        return self._commands.read(
+            ["ethtool", "-m", netdev, "hex", "on", *stated], cmis_diagnostics.parse_dump
+        )
 
     def counters(self, netdev: str) -> Reading[dict[str, int]]:
         """`ethtool -S IF`."""

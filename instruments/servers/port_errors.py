@@ -97,7 +97,7 @@ class PatternErrors:
         self._mode = mode
         self._clock = clock
 
-    def count(self, *, duration: int) -> CounterGate:
+    def count(self, *, duration: int) -> CounterGate[ErrorCount]:
         """Clear the counters and let them count for `duration` ns."""
         before = self._clock.now()
         self._mode.clear()

@@ -4,12 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from lightrig.instruments.core.capabilities import Diagnostic
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.servers.tools.sonic_optics import (
-    Diagnostic,
-    parse_database,
-    parse_table,
-)
+from lightrig.instruments.servers.tools.sonic_optics import parse_database, parse_table
 
 SAMPLES = Path(__file__).parent / "samples" / "synthetic"
 TABLE = (SAMPLES / "sonic_transceiver_pm.txt").read_text()

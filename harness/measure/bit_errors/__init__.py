@@ -2,6 +2,7 @@
 
 from lightrig.harness.measure.bit_errors.counting import BitErrors
 from lightrig.harness.measure.bit_errors.curves import Curve
+from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
 from lightrig.harness.measure.bit_errors.light import (
     NoLoopbackPathError,
     Receiver,
@@ -30,6 +31,7 @@ __all__ = [
     "TesterChannel",
     "bit_error_counter",
     "measure_errors_around",
+    "measure_frame_loss",
     "measure_pattern_errors",
     "measure_port_errors",
     "oma",

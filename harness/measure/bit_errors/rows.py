@@ -8,6 +8,7 @@ from lightrig.harness.record import Row, Scalar
 RATIO = "bit_error_ratio"
 OVER_POWER = "bit_error_ratio.over_power"
 OF_NIC = "nic_error_ratio"
+FRAME_LOSS = "frame_loss_ratio"
 ERRORS = "bit_errors"
 VOID = "bit_errors.void"
 SENSITIVITY = "sensitivity"

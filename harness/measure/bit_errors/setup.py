@@ -1,7 +1,7 @@
 """From what a testbed has to what counts bit errors there: a tester's loop, a NIC port, a link."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.bit_errors.counting import (
@@ -17,6 +17,7 @@ from lightrig.harness.measure.climate import await_steady_temperature
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.signal_quality import NoDiagnosticsError, measure_signal_quality
 from lightrig.instruments.core.capabilities import (
     Attenuator,
     BitErrorTester,
@@ -100,8 +101,9 @@ def measure_errors_around(
 ) -> list[str]:
     """Count errors before FEC, change to `plan`, and count again on its links.
 
-    The rows have the condition `moment`, before or after the reconfiguration. Returns the
-    quantities. Raises what `measure_reconfiguration` and `measure_port_errors` raise.
+    Beside the counts the transceivers' own readings are recorded, where they have some. The rows
+    have the condition `moment`, before or after the reconfiguration. Returns the quantities.
+    Raises what `measure_reconfiguration` and `measure_port_errors` raise.
     """
     ports = list(ports)
     quantities: set[str] = set()
@@ -111,6 +113,8 @@ def measure_errors_around(
         recording.conditions["moment"] = f"{moment} the reconfiguration"
         try:
             quantities |= set(measure_port_errors(fabric.bench, recording, ports, "before"))
+            with suppress(NoDiagnosticsError):
+                measure_signal_quality(fabric.bench, recording, ports)
         finally:
             del recording.conditions["moment"]
     return sorted(quantities)

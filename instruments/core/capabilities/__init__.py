@@ -11,8 +11,12 @@ from lightrig.instruments.core.capabilities.bit_errors import (
     ErrorUnit,
     FecCounter,
     FecSide,
+    HasFecHistograms,
+    HistogramCounter,
     PendingCount,
+    PendingHistogram,
     PortErrorCounters,
+    SymbolErrorHistogram,
 )
 from lightrig.instruments.core.capabilities.climate import ClimateChamber
 from lightrig.instruments.core.capabilities.instruments import (
@@ -52,12 +56,14 @@ from lightrig.instruments.core.capabilities.servers import (
     Settled,
     Stage,
 )
+from lightrig.instruments.core.capabilities.transceivers import Diagnostic, HasModuleDiagnostics
 
 __all__ = [
     "Attenuator",
     "BitErrorTester",
     "ClimateChamber",
     "Datagram",
+    "Diagnostic",
     "ErrorCount",
     "ErrorCounter",
     "ErrorUnit",
@@ -68,7 +74,10 @@ __all__ = [
     "FecSide",
     "Gap",
     "HasErrorQueue",
+    "HasFecHistograms",
+    "HasModuleDiagnostics",
     "HasSettings",
+    "HistogramCounter",
     "Identified",
     "Identity",
     "LightSource",
@@ -77,6 +86,7 @@ __all__ = [
     "Operation",
     "OpticalSwitch",
     "PendingCount",
+    "PendingHistogram",
     "PendingLog",
     "PendingLogs",
     "PendingSettlement",
@@ -93,5 +103,6 @@ __all__ = [
     "Settled",
     "SimultaneousLogs",
     "Stage",
+    "SymbolErrorHistogram",
     "Telemetry",
 ]

@@ -94,6 +94,57 @@ class FecCounter(ErrorCounter, Protocol):
         """The unit, once the first gate was opened."""
 
 
+@dataclass(frozen=True, slots=True)
+class SymbolErrorHistogram:
+    """Code words of one gate by their number of symbol errors.
+
+    Attributes:
+        began: between which stamps the gate opened.
+        ended: between which stamps it closed.
+        bins: least and greatest number of symbol errors, and code words.
+        uncorrectable: code words that could not be corrected; they are in no bin.
+        codewords: all code words of the gate.
+        symbols: symbols of a code word, 528 or 544.
+        correctable: symbol errors that the code corrects in one.
+        void: why the counts bound nothing, such as a link that was down; None if they do.
+    """
+
+    began: Span
+    ended: Span
+    bins: tuple[tuple[int, int, int], ...]
+    uncorrectable: int
+    codewords: int
+    symbols: int
+    correctable: int
+    void: str | None = None
+
+
+class PendingHistogram(Protocol):
+    """A gate that is open."""
+
+    def result(self) -> SymbolErrorHistogram:
+        """Wait until the gate has closed and read the counts."""
+
+
+class HistogramCounter(Protocol):
+    """A NIC port whose driver counts code words by their number of symbol errors."""
+
+    @property
+    def name(self) -> str:
+        """Name of the port: `server0.nic0.p0`."""
+
+    def count(self, *, duration: int) -> PendingHistogram:
+        """Open the gate for `duration` ns; raises `DeniedError` where nothing is counted."""
+
+
+@runtime_checkable
+class HasFecHistograms(Protocol):
+    """A server whose NIC ports may count code words by their number of symbol errors."""
+
+    def fec_histogram(self, port: str, netdev: str, rate_bps: float) -> HistogramCounter:
+        """Return a counter that reads the kernel's histogram, for any driver that has one."""
+
+
 @runtime_checkable
 class PortErrorCounters(Protocol):
     """A server whose NIC ports count bit errors."""

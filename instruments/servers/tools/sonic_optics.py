@@ -9,8 +9,8 @@ doc/Command-Reference.md; sonic-net/SONiC, doc/platform/cmis_and_c-cmis_support.
 
 import ast
 import re
-from dataclasses import dataclass
 
+from lightrig.instruments.core.capabilities import Diagnostic
 from lightrig.instruments.servers.tools.output import ToolOutputError, number
 
 TABLE = "show interfaces transceiver pm"
@@ -26,26 +26,6 @@ _KEY = re.compile(
 )
 _NAMES = {"eSNR": "esnr", "Pre-FEC BER": "prefec_ber", "Post-FEC BER": "postfec_ber"}
 _MISSING = ("", "N/A", "None")
-
-
-@dataclass(slots=True)
-class Diagnostic:
-    """One quantity that the module measures itself; None: the module does not tell it.
-
-    Attributes:
-        name: such as `prefec_ber`, `esnr` or `pam4_level_transition`.
-        side: `media` (the fiber), `host` (the switch), or "" where the quantity has none.
-        lane: number of the lane; None for the whole module.
-        current: the latest value; `minimum` to `maximum` are since the switch last asked.
-    """
-
-    name: str
-    side: str = ""
-    lane: int | None = None
-    current: float | None = None
-    minimum: float | None = None
-    average: float | None = None
-    maximum: float | None = None
 
 
 def parse_table(text: str) -> dict[str, tuple[Diagnostic, ...]]:

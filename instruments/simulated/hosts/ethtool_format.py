@@ -99,10 +99,20 @@ def _of_mlx5(port: SimulatedPort) -> dict[str, int]:
 _COUNTS_BITS = ("mlx5_core", "bnxt_en")
 """Drivers that fill in the kernel's count of corrected bits."""
 
+_HAS_HISTOGRAM = ("mlx5_core",)
+"""Drivers that fill in the kernel's histogram, from Linux 6.18 on."""
 
-def fec(port: SimulatedPort, driver: str, *, counted: bool, as_json: bool) -> str:
-    """`ethtool [--json] [-I] --show-fec IF`, with what a driver fills in."""
+
+def fec(
+    port: SimulatedPort, driver: str, *, counted: bool, as_json: bool, histogram: bool = False
+) -> str:
+    """`ethtool [--json] [-I] --show-fec IF`, with what a driver fills in.
+
+    Source of the histogram's form: ethtool's commit "netlink: fec: add errors histogram
+    statistics" (V. Fedorenko, October 2025).
+    """
     port.accrue()
+    histogram = histogram and driver in _HAS_HISTOGRAM
     active = "RS" if port.is_up("firmware") else "None"
     counts = {
         "corrected_blocks": port.corrected_blocks,
@@ -117,7 +127,15 @@ def fec(port: SimulatedPort, driver: str, *, counted: bool, as_json: bool) -> st
             "active": [active],
         }
         if counted:
-            document["statistics"] = {name: {"total": count} for name, count in counts.items()}
+            statistics: dict[str, object] = {
+                name: {"total": count} for name, count in counts.items()
+            }
+            if histogram:
+                statistics["hist"] = [
+                    {"bin_low": errors, "bin_high": errors, "total": count}
+                    for errors, count in enumerate(_histogram(port))
+                ]
+            document["statistics"] = statistics
         return json.dumps([document]) + "\n"
     lines = [
         f"FEC parameters for {port.spec.netdev}:",
@@ -126,7 +144,15 @@ def fec(port: SimulatedPort, driver: str, *, counted: bool, as_json: bool) -> st
     ]
     if counted:
         lines += ["Statistics:", *(f"  {name}: {count}" for name, count in counts.items())]
+    if counted and histogram:
+        lines += [f"  fec_symbols_err_{n}: {count}" for n, count in enumerate(_histogram(port))]
     return _lines(lines)
+
+
+def _histogram(port: SimulatedPort) -> list[int]:
+    """Return code words by their number of symbol errors, from 0 to as many as are corrected."""
+    clean = port.codewords - port.corrected_blocks - port.uncorrectable_blocks
+    return [clean, *port.symbol_error_counts]
 
 
 # ------------------------------------------------------------------------------- module
@@ -187,6 +213,16 @@ def module(port: SimulatedPort) -> str:
             for level, value in zip(_LEVELS, levels[key], strict=True)
         ]
     return _lines(f"\t{key:<{_WIDTH}} : {value}" for key, value in lines)
+
+
+def dump(memory: bytes, offset: int) -> str:
+    """`ethtool -m IF hex on page N offset N length N`, in ethtool's form of any dump."""
+    rows = [
+        f"0x{offset + start:04x}:\t\t"
+        + "".join(f"{each:02x} " for each in memory[start : start + 16])
+        for start in range(0, len(memory), 16)
+    ]
+    return _lines(["Offset\t\tValues", "------\t\t------", *rows])
 
 
 def _identity_lines(port: SimulatedPort) -> list[tuple[str, str]]:

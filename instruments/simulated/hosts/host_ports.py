@@ -114,8 +114,10 @@ class SimulatedPort:
         self.prbs: Prbs | None = None
         self.bits = 0
         self.raw_errors = [0] * spec.lanes
+        self.codewords = 0
         self.corrected_blocks = 0
         self.uncorrectable_blocks = 0
+        self.symbol_error_counts = [0] * self.code[1]
         self.link_downs = 0
         self.carrier_changes = 0
         self.cleared = clock.now()
@@ -124,6 +126,8 @@ class SimulatedPort:
         self._clock = clock
         self._roster = roster
         self._draws = chance.stream(f"{spec.port}/nic")
+        self.diagnostics_draws = chance.stream(f"{spec.port}/nic/diagnostics")
+        self._histogram_draws = chance.stream(f"{spec.port}/nic/histogram")
         normal = self._draws.normal
         self.ber = 10 ** (-8 + 0.5 * normal()) if spec.ber is None else spec.ber
         self.serial = f"SIM-{spec.port.owner}-{spec.port.name}".upper()
@@ -216,10 +220,23 @@ class SimulatedPort:
         symbols, correctable = self.code
         codewords = bits / (symbols * SYMBOL_BITS)
         touched, lost = word_errors(self.ber, symbols, correctable)
-        self.corrected_blocks += min(
-            poisson(self._draws, codewords * (touched - lost)), sum(errors)
-        )
+        corrected = min(poisson(self._draws, codewords * (touched - lost)), sum(errors))
+        self.corrected_blocks += corrected
         self.uncorrectable_blocks += poisson(self._draws, codewords * lost)
+        self.codewords = max(
+            self.codewords + round(codewords), self.corrected_blocks + self.uncorrectable_blocks
+        )
+        self._spread(corrected, touched - lost)
+
+    def _spread(self, corrected: int, share: float) -> None:
+        """Count `corrected` code words by their number of symbol errors, from 1 on."""
+        left = corrected
+        for errors in range(self.code[1], 1, -1):
+            mean = corrected * symbol_error_share(self.ber, self.code[0], errors) / (share or 1.0)
+            drawn = min(poisson(self._histogram_draws, mean), left)
+            self.symbol_error_counts[errors - 1] += drawn
+            left -= drawn
+        self.symbol_error_counts[0] += left
 
     @property
     def corrected_bits(self) -> int:
@@ -235,7 +252,8 @@ class SimulatedPort:
         """Restart the counts of bits and errors."""
         self.accrue()
         self.cleared = self._clock.now()
-        self.bits = self.corrected_blocks = self.uncorrectable_blocks = 0
+        self.bits = self.codewords = self.corrected_blocks = self.uncorrectable_blocks = 0
+        self.symbol_error_counts = [0] * self.code[1]
         self.raw_errors = [0] * self.spec.lanes
         if self.prbs is not None:
             self.prbs.errors = [0] * self.spec.lanes
@@ -314,3 +332,10 @@ def word_errors(ber: float, symbols: int, correctable: int) -> tuple[float, floa
         for errors in range(correctable + 1, most + 1)
     )
     return 1 - none, lost
+
+
+@functools.cache
+def symbol_error_share(ber: float, symbols: int, errors: int) -> float:
+    """Return the probability of a word with exactly `errors` symbol errors."""
+    wrong = -math.expm1(SYMBOL_BITS * math.log1p(-ber)) if ber < 1 else 1.0
+    return math.comb(symbols, errors) * wrong**errors * (1 - wrong) ** (symbols - errors)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.hosts import (
+    cmis_memory,
     ethtool_format,
     ethtool_json_format,
     host_files,
@@ -34,6 +35,9 @@ _OF_THE_SHELL = frozenset({"cat", "grep", "rm", "command", "env"})
 ModuleJson = Literal["none", "repeating", "renamed"]
 """Version of `ethtool --json -m`: before it existed, as first released, as repaired."""
 
+_CMIS_LANES = 8
+_HALF_PAGE = 128
+
 _MS = 1_000_000
 _TOOK = {"module": 60 * _MS, "mlxlink": 350 * _MS, "ethtool": 2 * _MS}
 """Run times in ns; guesses: reading a module's memory is slow, mlxlink slower."""
@@ -56,6 +60,7 @@ class HostSoftware:
     mlxlink_json: bool = True
     driver: str = "mlx5_core"
     kernel: str = "6.8.0"
+    fec_histogram: bool = False
 
 
 _NO_DELAY = Distribution(0)
@@ -168,6 +173,8 @@ class HostTools:
         netdevs = [each for each in arguments if not each.startswith("-")]
         as_json = not {"--json", "-j"}.isdisjoint(options)
         asked = [each for each in options if each not in ("--json", "-j", "-I")]
+        if asked in (["-m"], ["--module-info"]) and len(netdevs) > 1:
+            return ProgramOutcome(self._module_memory(*netdevs), took=_TOOK["module"])
         if len(netdevs) != 1 or len(asked) > 1:
             raise _Failure(
                 1, "ethtool: bad command line argument(s)\nFor more information run ethtool -h\n"
@@ -187,7 +194,11 @@ class HostTools:
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
             case "--show-fec":
                 text = ethtool_format.fec(
-                    port, self._software.driver, counted="-I" in options, as_json=as_json
+                    port,
+                    self._software.driver,
+                    counted="-I" in options,
+                    as_json=as_json,
+                    histogram=self._software.fec_histogram,
                 )
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
             case unknown:
@@ -206,6 +217,18 @@ class HostTools:
             repeating = self._software.module_json == "repeating"
             return ethtool_json_format.module(port, repeating=repeating)
         return ethtool_format.module(port)
+
+    def _module_memory(self, netdev: str, *arguments: str) -> str:
+        """A part of one page; only modules of eight lanes have CMIS and more than page 0."""
+        port = self._by_netdev(netdev)
+        stated = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        page, offset = (int(stated.get(key, "0"), 0) for key in ("page", "offset"))
+        length = int(stated.get("length", "128"), 0)
+        cmis = port.spec.lanes == _CMIS_LANES
+        if port.spec.transceiver is None or (page and (not cmis or offset < _HALF_PAGE)):
+            raise _Failure(1, "netlink error: Input/output error\n")
+        memory = cmis_memory.page(port, page) if cmis else b"\x11" + bytes(2 * _HALF_PAGE - 1)
+        return ethtool_format.dump(memory[offset : offset + length], offset)
 
     # ------------------------------------------------------------------------- mlxlink
 

@@ -43,6 +43,7 @@ from lightrig.testbeds import (
 )
 from lightrig.testbeds.fault_plan import RunningFault
 
+_HISTOGRAM_KERNEL = "6.18.0"
 _DARK = 100_000_000
 _FADING_NS = 20_000_000
 _KERNEL_FOLLOWS = 5.0  # s in which the kernel has switched its links, however busy
@@ -363,7 +364,8 @@ class World:
             for nic in spec.nics.values()
             for port in nic.ports
         ]
-        return HostTools(
+        nic = self._testbed.simulation.nic
+        tools = HostTools(
             spec.name,
             ports,
             self.links,
@@ -374,11 +376,16 @@ class World:
             delay=self._testbed.simulation.network.delay,
             software=HostSoftware(
                 tools=TOOLS - self._faults.missing_tools(spec.name),
-                driver=self._testbed.simulation.nic.driver,
+                driver=nic.driver,
+                kernel=_HISTOGRAM_KERNEL if nic.fec_histogram else HostSoftware().kernel,
+                fec_histogram=nic.fec_histogram,
             ),
             laser=self._set_laser,
             traffic=TrafficTools(spec.name, self.traffic, self._faults.missing_tools(spec.name)),
         )
+        for port in tools.ports:
+            self.truth.note_counter(f"{port.spec.port}.before_fec", partial(getattr, port, "ber"))
+        return tools
 
     def _launching(self, port: Port) -> float:
         return 0.0 if port in self._lasers_off else self._launched.get(port, 0.0)

@@ -1,0 +1,127 @@
+"""A CMIS module's versatile diagnostics (VDM), from hexadecimal dumps of its memory pages.
+
+No version of ethtool decodes these pages; `ethtool -m IF page N offset N length N` dumps them.
+Layout: OIF-CMIS-05.2, 8.2.1 (identifier, memory model), 8.4.9 (byte 142 of page 01h: VDM is
+supported), 8.14 (pages 20h to 2Fh). Types of observables, formats and scales agree with
+sonic-net/sonic-platform-common, `codes/public/cmis.py` and `api/public/cmisVDM.py`.
+
+Statistics (least, average, greatest) are those of the module's present interval: only a host
+that writes to the module can freeze them, and ethtool only reads.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterator
+
+from lightrig.instruments.core.capabilities import Diagnostic
+from lightrig.instruments.servers.tools.output import ToolOutputError
+
+TOOL = "ethtool -m IF page N"
+
+HALF_PAGE = 128
+"""Bytes in each half of a page, which is as much as one command can read."""
+
+ADVERTISING_PAGE, CONTROL_PAGE = 0x01, 0x2F
+_DESCRIPTORS, _SAMPLES = 0x20, 0x24
+_IDENTIFIERS = frozenset((0x18, 0x19, 0x1E))
+"""SFF-8024 identifiers of modules with CMIS: QSFP-DD, OSFP, QSFP."""
+
+_FLAT = 0x80
+_VDM_SUPPORTED = 0x40
+_LINE = re.compile(r"0x([0-9a-f]{4}):?\s+((?:[0-9a-f]{2} ?)+)", re.ASCII)
+
+_MEDIA, _HOST = "media", "host"
+_STATISTICS = ("minimum", "maximum", "average", "current")
+
+
+def _f16(raw: int) -> tuple[float, float]:
+    """Return value and resolution: eleven bits of mantissa, five of exponent, offset -24."""
+    digit = 10.0 ** ((raw >> 11) - 24)
+    return (raw & 0x7FF) * digit, digit
+
+
+def _u16(raw: int) -> tuple[float, float]:
+    """Return value and resolution of a fixed-point number in 1/256."""
+    return raw / 256, 1 / 256
+
+
+_Format = Callable[[int], tuple[float, float]]
+
+
+def _observables() -> Iterator[tuple[int, tuple[str, str, str, _Format]]]:
+    for number, side in enumerate((_MEDIA, _HOST)):
+        yield 5 + number, ("esnr", side, "current", _u16)
+        yield 7 + number, ("pam4_level_transition", side, "current", _u16)
+        for step, statistic in enumerate(_STATISTICS):
+            yield 9 + 2 * step + number, ("prefec_ber", side, statistic, _f16)
+            yield 17 + 2 * step + number, ("errored_frames", side, statistic, _f16)
+
+
+OBSERVABLES = dict(_observables())
+"""Name, side, statistic and format by the type of an observable."""
+
+
+def parse_dump(text: str) -> dict[int, int]:
+    """Parse a hexadecimal dump of one half of a page: bytes by their offset in the page.
+
+    Raises:
+        ToolOutputError: it is something else.
+    """
+    found: dict[int, int] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith(("Offset", "------")):
+            continue
+        match = _LINE.fullmatch(line.strip().lower())
+        if match is None:
+            raise ToolOutputError(TOOL, "`0x0080:  00 00 ...` in every line", line)
+        start = int(match[1], 16)
+        found |= dict(enumerate(bytes.fromhex(match[2]), start))
+    if not found:
+        raise ToolOutputError(TOOL, "a dump of a module's memory", text.strip()[:80])
+    return found
+
+
+def has_pages(lower: dict[int, int]) -> bool:
+    """Whether a module, by the lower half of its page 0, has CMIS and more pages than that."""
+    return lower.get(0) in _IDENTIFIERS and not lower.get(2, _FLAT) & _FLAT
+
+
+def has_diagnostics(advertising: dict[int, int]) -> bool:
+    """Whether a module, by the upper half of its page 01h, has versatile diagnostics."""
+    return bool(advertising.get(142, 0) & _VDM_SUPPORTED)
+
+
+def pages(control: dict[int, int]) -> list[tuple[int, int]]:
+    """Return the pages of descriptors and of their samples, by the upper half of page 2Fh."""
+    groups = (control.get(128, 0) & 0x03) + 1
+    return [(_DESCRIPTORS + group, _SAMPLES + group) for group in range(groups)]
+
+
+def decode(halves: list[tuple[dict[int, int], dict[int, int]]]) -> tuple[Diagnostic, ...]:
+    """Decode descriptors and samples of each group; unknown observables are left out.
+
+    Raises:
+        ToolOutputError: a page has less than 128 bytes.
+    """
+    found: dict[tuple[str, str, int], Diagnostic] = {}
+    for descriptors, samples in halves:
+        stated, measured = _upper(descriptors), _upper(samples)
+        for index in range(0, HALF_PAGE, 2):
+            observable = OBSERVABLES.get(stated[index + 1])
+            if observable is None:
+                continue
+            name, side, statistic, form = observable
+            lane = (stated[index] & 0x0F) + 1
+            (raw,) = struct.unpack(">H", measured[index : index + 2])
+            value, resolution = form(raw)
+            one = found.setdefault((name, side, lane), Diagnostic(name, side, lane))
+            setattr(one, statistic, value)
+            one.resolution = max(one.resolution, resolution)
+    return tuple(found.values())
+
+
+def _upper(half: dict[int, int]) -> bytes:
+    try:
+        return bytes(half[offset] for offset in range(HALF_PAGE, 2 * HALF_PAGE))
+    except KeyError as error:
+        raise ToolOutputError(TOOL, "128 bytes of the upper half", f"none at {error}") from error
