@@ -1,6 +1,6 @@
 """Training jobs on servers: a program on each server runs an unchanged training script."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
@@ -73,6 +73,41 @@ class Script:
     arguments: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LocalBegin:
+    """An operation that a rank began by itself: when it came, and when it began."""
+
+    number: int
+    operation: Wanted
+    asked: Span
+    began: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEnd:
+    """The end of an operation on a rank that decides by itself."""
+
+    number: int
+    at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPhases:
+    """Phases by which a gated rank decides itself about operations that need not ask.
+
+    Attributes:
+        first: group of each operation up to the end of the first step, and whether it asks.
+        then: the same of each later step.
+        ran: called with a rank and what it has begun and ended by itself, in that order, before
+            it asks again and once all that was granted has ended; on a reader thread, so it must
+            not wait. `RankListener.ended` is not called then.
+    """
+
+    first: Sequence[tuple[str, bool]]
+    then: Sequence[tuple[str, bool]]
+    ran: Callable[[int, Sequence[LocalBegin | LocalEnd]], None]
+
+
 class TrainingFailedError(InstrumentError):
     """A rank's script has failed."""
 
@@ -88,6 +123,7 @@ class TrainingRank:
         self._clocks = ClockMap(name=server.name)
         self._listener: RankListener | None = None
         self._store: RendezvousStore | None = None
+        self._phases: LocalPhases | None = None
         self._run = server.start(TRAINING, Trace(clock), self._clocks, self._on_event)
         self._hello = self._run.submit("hello", {}, LOADING)
 
@@ -108,15 +144,17 @@ class TrainingRank:
         environment: Mapping[str, str],
         store: RendezvousStore | None = None,
         servers: Sequence[Sequence[int]] = (),
+        phases: LocalPhases | None = None,
     ) -> "RunningScript":
         """Start `script`.
 
         groups: name and ranks of the groups that the rail carries. servers: the ranks of each,
         whose operations among themselves stay there. environment: variables to add
         to the server's. store: through which the ranks find each other where `control` is not
-        "none"; one a run.
+        "none"; one a run. phases: by which the rank decides itself; without them it asks for each
+        operation.
         """
-        self._listener, self._store = listener, store
+        self._listener, self._store, self._phases = listener, store, phases
         body = {
             "script": script.source,
             "name": script.name,
@@ -127,6 +165,7 @@ class TrainingRank:
             "ranks": int(environment["WORLD_SIZE"]),
             "groups": {name: list(ranks) for name, ranks in groups.items()},
             "servers": [list(ranks) for ranks in servers],
+            "phases": phases and {"first": list(phases.first), "then": list(phases.then)},
         }
         return RunningScript(self, self._run.submit("train", body, LONGEST), self._clocks)
 
@@ -142,11 +181,22 @@ class TrainingRank:
     def _stored(self, number: int, result: Any) -> None:
         self._run.submit("stored", {"number": number, "result": result})
 
+    def _local(self, entry: Sequence[Any]) -> LocalBegin | LocalEnd:
+        here = self._clocks.here
+        match entry:
+            case ["began", number, operation, asked, began]:
+                return LocalBegin(int(number), Wanted(*operation), here(asked), here(began))
+            case [_, number, at]:
+                return LocalEnd(int(number), here(at))
+        raise ValueError(f"a rank that decides itself reported {entry}")
+
     def _on_event(self, event: dict[str, Any], at: int) -> None:
         if "store" in event and self._store is not None:
             do, *given = event["do"]
             self._store.handle(do, given, partial(self._stored, int(event["store"])))
             return
+        if "ran" in event and self._phases is not None:
+            self._phases.ran(self.rank, [self._local(each) for each in event["ran"]])
         listener = self._listener
         if listener is None:
             return

@@ -6,13 +6,20 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
 
 - `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
 - `train` with `script`, `name`, `argv`, `environment`, `control`, `rank`, `ranks`, `groups`,
-  `servers` (the ranks of each): run the script to its end; answered by its `failure` (or null) and
-  its `operations`, `[group, index, kind, bytes, asked, began, ended]` of each.
+  `servers` (the ranks of each), `phases` (or null): run the script to its end; answered by its
+  `failure` (or null) and its `operations`, `[group, index, kind, bytes, asked, began, ended]` of
+  each.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
 (a number) and `printed` (a line of the script's output).
+
+With `phases`, a gated rank decides by itself: `phases` lists, for the operations of the `first`
+step and of each step `then`, the group and whether to ask. An operation that need not ask begins at
+once in what was granted before. Once all that was granted has ended, and before the next `wants`,
+the event `ran` reports what has begun and ended meanwhile, in that order: `["began", number,
+operation, asked, began]` and `["ended", number, stamp]`; there is no `ended` then.
 
 Where PyTorch is wrapped, ranks find each other through a store of the harness, over this
 connection: the event `store` with a `number` and what to `do` is answered by the request `stored`
@@ -106,6 +113,7 @@ class Gate:
         groups: name and ranks of each group whose operations the rail carries.
         emit: sends an event to the harness.
         gated: whether operations wait for permission.
+        phases: by which the rank decides itself about those that need not ask.
     """
 
     def __init__(
@@ -114,6 +122,7 @@ class Gate:
         emit: Callable[[dict[str, Any]], None],
         *,
         gated: bool,
+        phases: dict[str, list[Any]] | None = None,
     ) -> None:
         self._names = {frozenset(ranks): name for name, ranks in groups.items()}
         self._emit, self._gated = emit, gated
@@ -123,6 +132,11 @@ class Gate:
         self._refused: dict[int, str] = {}
         self._joined: tuple[str, int] | None = None
         self._running: Counter[int] = Counter()
+        self._phases = phases if gated else None
+        self._granted = False
+        self._begun = 0
+        self._in_flight: set[int] = set()
+        self._unreported: list[list[Any]] = []
         self.operations: list[list[Any]] = []
 
     def carries(self, ranks: Sequence[int]) -> bool:
@@ -156,14 +170,42 @@ class Gate:
             self._running[number] = 1
             if pair:
                 self._joined = group, number
+            operation = [group, index, kind, size]
+            if self._granted and not self._asks(number, group):
+                self._unreported.append(["began", number, operation, asked, asked])
+                self._begin(number)
+                return number
             allowed = self._waiting[number] = threading.Event()
+            if self._gated:
+                self._report()
+                self._emit({"wants": number, "operation": operation})
         if self._gated:
-            self._emit({"wants": number, "operation": [group, index, kind, size]})
             allowed.wait()
             if number in self._refused:
                 raise RefusedError(self._refused[number])
-            self.operations[number][5] = _now()
+            with self._lock:
+                self.operations[number][5] = _now()
+                self._granted = self._phases is not None
+                self._begin(number)
         return number
+
+    def _begin(self, number: int) -> None:
+        self._in_flight.add(number)
+        self._begun = number + 1
+
+    def _asks(self, position: int, group: str | None = None) -> bool:
+        """Whether the operation at a position must ask: also where another group was profiled."""
+        if self._phases is None:
+            return True
+        first, then = self._phases["first"], self._phases["then"]
+        late = position - len(first)
+        profiled, asks = first[position] if late < 0 else then[late % len(then)]
+        return bool(asks) or group not in (None, profiled)
+
+    def _report(self) -> None:
+        if self._unreported:
+            ran, self._unreported = self._unreported, []
+            self._emit({"ran": ran})
 
     def go(self, number: int, refused: str | None) -> None:
         """Permit the operation of that number, or refuse it."""
@@ -191,8 +233,14 @@ class Gate:
     def _end(self, number: int) -> None:
         joined = self._joined is not None and self._joined[1] == number
         if self._running[number] == 0 and not joined and not self.operations[number][6]:
-            self.operations[number][6] = _now()
-            if self._gated:
+            ended = self.operations[number][6] = _now()
+            self._in_flight.discard(number)
+            if self._phases is not None:
+                self._unreported.append(["ended", number, ended])
+                if not self._in_flight and self._asks(self._begun):
+                    self._granted = False
+                    self._report()
+            elif self._gated:
                 self._emit({"ended": number})
 
 
@@ -651,7 +699,12 @@ class _Worker:
 
     def _train(self, request: dict[str, Any]) -> dict[str, Any]:
         control = request["control"]
-        self._gate = gate = Gate(request["groups"], self._emit, gated=control == "gated")
+        self._gate = gate = Gate(
+            request["groups"],
+            self._emit,
+            gated=control == "gated",
+            phases=request.get("phases"),
+        )
         os.environ.update(request["environment"])
         sys.argv = [request["name"], *request["argv"]]
         code = compile(request["script"], request["name"], "exec")

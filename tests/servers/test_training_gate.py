@@ -129,3 +129,54 @@ def test_watched_rank_sends_no_events() -> None:
     assert rank.events == []
     *_, asked, began, ended = rank.gate.operations[number]
     assert asked == began <= ended
+
+
+PHASES = {
+    "first": [["data", True], ["data", False], ["pipeline", True]],
+    "then": [["data", True], ["data", False], ["pipeline", True]],
+}
+
+
+@pytest.fixture
+def deciding(free: Rank) -> Rank:
+    """A rank that knows its phases: two collectives, one send, and again."""
+    permit = free.gate._emit
+    free.gate = Gate(GROUPS, permit, gated=True, phases=PHASES)
+    return free
+
+
+def test_a_rank_decides_itself_within_a_phase(deciding: Rank) -> None:
+    """It says nothing until its phase is over, and then all that has run."""
+    gate = deciding.gate
+    first, second = (gate.begin("allreduce", (0, 1), 4) for _ in range(2))
+    gate.done(first)
+    assert [next(iter(event)) for event in deciding.events] == ["wants"]
+    gate.done(second)
+    (ran,) = (event["ran"] for event in deciding.events if "ran" in event)
+    assert [entry[:2] for entry in ran] == [["began", 1], ["ended", 0], ["ended", 1]]
+    assert ran[0][2] == ["data", 1, "allreduce", 4]
+    sent = gate.begin("send", (0, 2), 4)
+    gate.waited_for(sent)
+    gate.done(sent)
+    assert [event["wants"] for event in deciding.events if "wants" in event] == [0, 2]
+    assert deciding.events[-1]["ran"][0][:2] == ["ended", 2]
+    assert deciding.ended() == []
+
+
+def test_a_rank_that_asks_ahead_of_an_end_reports_what_has_begun(deciding: Rank) -> None:
+    gate = deciding.gate
+    first, second = (gate.begin("allreduce", (0, 1), 4) for _ in range(2))
+    gate.begin("send", (0, 2), 4)
+    assert [next(iter(event)) for event in deciding.events] == ["wants", "ran", "wants"]
+    assert [entry[:2] for entry in deciding.events[1]["ran"]] == [["began", second]]
+    gate.done(first)
+    assert len(deciding.events) == 3
+    gate.done(second)
+    assert len(deciding.events) == 3  # the send was granted meanwhile, and goes on
+
+
+def test_an_operation_of_another_group_than_profiled_asks(deciding: Rank) -> None:
+    gate = deciding.gate
+    gate.begin("allreduce", (0, 1), 4)
+    gate.begin("send", (0, 2), 4)
+    assert [event["wants"] for event in deciding.events if "wants" in event] == [0, 1]

@@ -81,11 +81,18 @@ class Wait:
 
 @dataclass
 class Journal:
-    """Events of a run, for an auditor and for the record."""
+    """Events of a run, for an auditor and for the record.
+
+    Operations that ranks begin by themselves are heard of late: `sort` brings them to their place.
+    """
 
     events: list[RunEvent] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
+
+    def sort(self) -> None:
+        """Bring the events into the order in which they happened."""
+        self.events.sort(key=lambda event: event.at)
 
 
 class Rails:
@@ -194,13 +201,24 @@ class Rails:
         """The rank begins with `operation`; raises `RailsLostError`."""
         if operation.network == "rail":
             with self._lock:
-                self._start(rank, operation, self._came[rank])
+                self._start(rank, operation, self._came[rank], self.clock.now())
 
-    def after(self, rank: int, operation: Operation) -> None:
-        """`operation` has ended on this rank."""
+    def began(self, rank: int, operation: Operation, asked: int, began: int) -> None:
+        """The rank has begun with `operation` by itself, in what it was granted before, then.
+
+        Raises `OpusError` if it must not have, `ScheduleError` for one that was not profiled.
+        """
+        with self._lock:
+            self._shims[rank], _, sent = self._shims[rank].pre_comm(operation)
+            self._deliver(sent)
+            self._start(rank, operation, asked, began)
+
+    def after(self, rank: int, operation: Operation, ended: int | None = None) -> None:
+        """`operation` has ended on this rank: now, or then."""
         with self._lock:
             if operation.purpose == "data":
-                self._note(Ended(self.clock.now(), rank, str(operation)))
+                at = self.clock.now() if ended is None else ended
+                self._note(Ended(at, rank, str(operation)))
             self._shims[rank], sent = self._shims[rank].post_comm(operation)
             self._deliver(sent)
 
@@ -212,8 +230,8 @@ class Rails:
     def _settled(self, rank: int) -> bool:
         return self._shims[rank].may_start or self._shims[rank].failed
 
-    def _start(self, rank: int, operation: Operation, came: int) -> None:
-        shim, now = self._shims[rank], self.clock.now()
+    def _start(self, rank: int, operation: Operation, came: int, now: int) -> None:
+        shim = self._shims[rank]
         if shim.failed:
             raise RailsLostError(f"rank {rank} cannot run {operation}: {shim.notice}")
         assert shim.rail is not None

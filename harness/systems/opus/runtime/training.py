@@ -22,7 +22,16 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.rendezvous import RendezvousStore
-from lightrig.instruments.servers.training import Control, Done, Script, TrainingRank, Wanted
+from lightrig.instruments.servers.training import (
+    Control,
+    Done,
+    LocalBegin,
+    LocalEnd,
+    LocalPhases,
+    Script,
+    TrainingRank,
+    Wanted,
+)
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port
 
 _FIRST_PORT = 27_300  # below those that Linux gives to connections
@@ -160,7 +169,9 @@ class TrainingJob:
         )
         self._rails = rails
         audience = _ControlledRanks(rails, self._ranks, partial(take, begun))
-        trained = self._run(script, audience, "gated", audience)
+        phases = [_local_phases(table, audience.ran) for table in tables]
+        trained = self._run(script, audience, "gated", audience, phases)
+        rails.journal.sort()
         trained.rails, trained.found = rails, audience.found
         return trained
 
@@ -185,6 +196,7 @@ class TrainingJob:
         audience: "_Audience",
         control: Control,
         controlled: "_ControlledRanks | None" = None,
+        phases: Sequence[LocalPhases] = (),
     ) -> Trained:
         groups = {group.name: group.ranks for group in self.job.groups.values()}
         places = range(0, len(self._ranks), self.job.rails)
@@ -209,6 +221,7 @@ class TrainingJob:
                 },
                 store,
                 servers,
+                phases[rank.rank] if phases else None,
             )
             for rank in self._ranks
         ]
@@ -356,6 +369,7 @@ class _ControlledRanks(_Audience):
         self.rails, self._ranks, self._take = rails, ranks, take
         self.found: Mapping[str, frozenset[Circuit]] = {}
         self._running: dict[tuple[int, int], Operation] = {}
+        self._granted: dict[int, int] = {}
         self._first: list[tuple[int, int, Wanted]] = []
         self._all_waiting = rails.clock.event()
         self._lost = self._begun = False
@@ -391,9 +405,28 @@ class _ControlledRanks(_Audience):
         """Report the end of an operation to the rails."""
         self.rails.after(rank, self._running.pop((rank, number)))
 
-    def _announce(self, rank: int, number: int, wanted: Wanted) -> None:
+    def ran(self, rank: int, entries: Sequence[LocalBegin | LocalEnd]) -> None:
+        """Tell the rails what a rank has begun and ended by itself.
+
+        Clocks of servers are mapped with a width; no stamp is before the grant, nor after now.
+        """
+        for entry in entries:
+            if isinstance(entry, LocalBegin):
+                operation = self._operation(entry.operation)
+                self._running[rank, entry.number] = operation
+                granted = self._granted[rank]
+                times = max(entry.asked.earliest, granted), max(entry.began.earliest, granted)
+                self.rails.began(rank, operation, *times)
+            else:
+                ended = min(entry.at.latest, self.rails.clock.now())
+                self.rails.after(rank, self._running.pop((rank, entry.number)), ended)
+
+    def _operation(self, wanted: Wanted) -> Operation:
         dimension = self.rails.job.groups[wanted.group].dimension
-        operation = Operation(wanted.group, wanted.index, dimension)
+        return Operation(wanted.group, wanted.index, dimension)
+
+    def _announce(self, rank: int, number: int, wanted: Wanted) -> None:
+        operation = self._operation(wanted)
         self._running[rank, number] = operation
         try:
             self.rails.announce(rank, operation, partial(self._begin, rank, number))
@@ -401,9 +434,23 @@ class _ControlledRanks(_Audience):
             self._ranks[rank].go(number, str(error))
 
     def _begin(self, rank: int, number: int) -> None:
-        refused = None
+        refused, self._granted[rank] = None, self.rails.clock.now()
         try:
             self.rails.begin(rank, self._running[rank, number])
         except RailsLostError as error:
             refused = str(error)
         self._ranks[rank].go(number, refused)
+
+
+def _local_phases(
+    table: PhaseTable, ran: Callable[[int, Sequence[LocalBegin | LocalEnd]], None]
+) -> LocalPhases:
+    """Return by which a rank's program decides: the group at each position, and who asks."""
+
+    def at(position: int) -> tuple[str, bool]:
+        operation = table.at(position)
+        assert operation is not None
+        return operation.group, table.asks(position)
+
+    first, step = len(table.before) + len(table.operations), len(table.operations)
+    return LocalPhases([*map(at, range(first))], [*map(at, range(first, first + step))], ran)
