@@ -94,7 +94,7 @@ _COLLECTIVES = {
 _FRONT_END_BYTES = 1 << 20
 """Largest tensor that the store carries."""
 
-_STORE_PATIENCE = 300.0
+_STORE_TIMEOUT = 300.0
 """Default timeout of a store's operations, in s, as PyTorch's."""
 
 
@@ -318,20 +318,20 @@ def _harness_store(torch: Any, exchanges: Exchanges) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self._patience = _STORE_PATIENCE
+            self._timeout = _STORE_TIMEOUT
 
         def set(self, key: str, value: Any) -> None:
             exchanges.ask("set", key, packed(value))
 
         def get(self, key: str) -> bytes:
-            return base64.b64decode(exchanges.ask("get", key, timeout=self._patience))
+            return base64.b64decode(exchanges.ask("get", key, timeout=self._timeout))
 
         def add(self, key: str, amount: int) -> int:
             return int(exchanges.ask("add", key, amount))
 
         def wait(self, keys: Sequence[str], timeout: Any = None) -> None:
-            patience = self._patience if timeout is None else timeout.total_seconds()
-            exchanges.ask("wait", list(keys), timeout=patience)
+            limit = self._timeout if timeout is None else timeout.total_seconds()
+            exchanges.ask("wait", list(keys), timeout=limit)
 
         def check(self, keys: Sequence[str]) -> bool:
             return bool(exchanges.ask("check", list(keys)))
@@ -349,7 +349,7 @@ def _harness_store(torch: Any, exchanges: Exchanges) -> Any:
             return base64.b64decode(exchanges.ask("swap", key, packed(expected), packed(desired)))
 
         def set_timeout(self, timeout: Any) -> None:
-            self._patience = timeout.total_seconds()
+            self._timeout = timeout.total_seconds()
 
     return HarnessStore()
 
