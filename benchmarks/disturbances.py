@@ -11,7 +11,6 @@ the time, and takes requests and gives replies late by up to 20 ms, each drawn b
 datagrams and light are compared with the moments at which the kernel switched its links.
 """
 
-import base64
 import contextlib
 import os
 import random
@@ -20,10 +19,8 @@ import subprocess
 import sys
 import time
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
@@ -41,39 +38,50 @@ from lightrig.testbeds import load
 EVENTS = 1000
 SECONDS = 900
 
-CLOCK = b"_now = time.monotonic_ns\n"
-DISTURBED_CLOCK = b"""
-import random as _random
-_draws = _random.Random(os.getpid())  # each probe its own
+DISTURBED_CLOCK = """
+import os, random, time, uuid
+
+_draws = random.Random(os.getpid())  # each probe its own
 _PERIOD, _LASTING = 3_000_000_000, 1_000_000_000
 _AHEAD = _draws.randrange(-_PERIOD, _PERIOD)
 _PPM = _draws.choice((-1, 1)) * _draws.choice((200, 500, 1000, 5000))
 
 
-def _now():
+def now():
     real = time.monotonic_ns()
     whole, part = divmod(real + _AHEAD, _PERIOD)
     return real + _AHEAD + (whole * _LASTING + min(part, _LASTING)) * _PPM // 1_000_000
 
 
-def _late():
+def late():
     if _draws.random() < 0.3:
         time.sleep(0.02 * _draws.random())
 
+
+def slewed():
+    return now() - time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+
+def boot_id():
+    return str(uuid.uuid4())
 """
-DISTURBANCES = (
-    (CLOCK, DISTURBED_CLOCK),
-    (b'_read_text("/proc/sys/kernel/random/boot_id") or ""', b"str(uuid.uuid4())"),
-    (
-        b"            self._take(line, _now())\n",
-        b"            _late()\n            self._take(line, _now())\n",
+LATE = "from lightrig.instruments.servers.programs.server_clock import late\n"
+DISTURBANCES = {
+    "probe": (
+        (
+            "            self._take(line, now())\n",
+            "            late()\n            self._take(line, now())\n",
+        ),
+        ("import uuid\n", "import uuid\n" + LATE),
     ),
-    (
-        b"                sys.stdout.write(f'{head}",
-        b"                _late()\n                sys.stdout.write(f'{head}",
+    "replies": (
+        ("            self._out.write(", "            late()\n            self._out.write("),
+        ("import threading\n", "import threading\n" + LATE),
     ),
-)
-"""The line of the probe's source that is replaced."""
+}
+"""Lines of modules of the probe that are replaced; its clock is replaced whole."""
+
+SOURCES = Program.sources
 
 STOPPER = """
 import os, random, signal, sys, time
@@ -119,14 +127,21 @@ while os.getppid() == harness:
 """
 
 
-def disturbed(self: Program) -> str:
-    """Return the source of a program as its first line of input; that of the probe disturbed."""
-    source = resources.files("lightrig.instruments.servers").joinpath(self.file).read_bytes()
-    if self.file == "probe.py":
-        for usual, instead in DISTURBANCES:
-            assert source.count(usual) == 1, usual
-            source = source.replace(usual, instead)
-    return base64.b64encode(zlib.compress(source)).decode()
+def disturbed(self: Program) -> list[tuple[str, str]]:
+    """Return the modules of a program; those of the probe disturbed."""
+    modules = SOURCES(self)
+    return [disturb(*module) for module in modules] if self.modules[-1] == "probe" else modules
+
+
+def disturb(module: str, source: str) -> tuple[str, str]:
+    """Return a module's name and its source with the disturbances."""
+    name = module.rpartition(".")[2]
+    if name == "server_clock":
+        return module, DISTURBED_CLOCK
+    for usual, instead in DISTURBANCES.get(name, ()):
+        assert source.count(usual) == 1, usual
+        source = source.replace(usual, instead)
+    return module, source
 
 
 @contextlib.contextmanager
@@ -147,7 +162,7 @@ def stops(seed: int) -> Iterator[Counter[str]]:
 
 
 def main(count: int = EVENTS, seed: int = 1) -> None:
-    Program.packed = disturbed  # type: ignore[method-assign]
+    Program.sources = disturbed  # type: ignore[method-assign]
     warnings.simplefilter("ignore", ClockDriftWarning)
     testbed = load(Path(__file__).parents[1] / "testbeds" / "namespaces.yaml")
     bench = bind(testbed, "simulated", seed=seed)

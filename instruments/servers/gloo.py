@@ -20,7 +20,13 @@ from lightrig.instruments.servers.rank_programs import (
 from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.wire.trace import Trace
 
-GLOO = Program("lightrig-gloo", "the collective's program", 1, "gloo_program.py", "PyTorch")
+GLOO = Program(
+    "lightrig-gloo",
+    "the collective's program",
+    1,
+    ("server_clock", "replies", "gloo_program"),
+    "PyTorch",
+)
 
 LOADING = 180_000_000_000
 """Time allowed for loading PyTorch, in ns; many servers may be one machine."""

@@ -30,7 +30,13 @@ from lightrig.instruments.servers.routes import ServerRoutes
 from lightrig.instruments.wire.shell import ForwardingShell, LocalShell, Shell
 from lightrig.instruments.wire.trace import Trace
 
-PROBE = Program("lightrig-probe", "the probe", 1, "probe.py", "a python3 of 3.8 or newer")
+PROBE = Program(
+    "lightrig-probe",
+    "the probe",
+    1,
+    ("server_clock", "replies", "probe"),
+    "a python3 of 3.8 or newer",
+)
 
 UDP_PORT = 47_000
 

@@ -44,7 +44,13 @@ from lightrig.instruments.wire.shell import ForwardingShell, LineListener, end_o
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.errors import LightrigError
 
-MPI = Program("lightrig-mpi", "the rank's program", 1, "mpi_program.py", "mpich and mpi4py")
+MPI = Program(
+    "lightrig-mpi",
+    "the rank's program",
+    1,
+    ("server_clock", "replies", "gloo_program", "mpi_program"),
+    "mpich and mpi4py",
+)
 
 STARTING = 30_000_000_000
 """Time allowed for all ranks to start, in ns."""

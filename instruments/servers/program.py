@@ -28,6 +28,8 @@ from lightrig.instruments.servers.offset import ClockMap
 from lightrig.instruments.wire.shell import Shell
 from lightrig.instruments.wire.trace import Trace
 
+_PROGRAMS = "lightrig.instruments.servers.programs"
+
 GRACE = 10_000_000_000
 """Time allowed for a reply, in ns, beyond the duration of the request."""
 
@@ -40,29 +42,39 @@ class Program:
         name: shown by `ps` on the server.
         called: its name in errors, such as "the probe".
         version: version of its protocol; it refuses to start as another one.
-        file: its source file in `instruments.servers`.
+        modules: of `instruments.servers.programs`, in the order of their imports; the last one's
+            `main` is the program.
         needs: its requirements, for the error if it does not reply.
     """
 
     name: str
     called: str
     version: int
-    file: str
+    modules: tuple[str, ...]
     needs: str
 
     @property
     def bootstrap(self) -> str:
-        """Python code that runs the program in the first line of its input."""
+        """Python code that runs the modules in the first line of its input."""
+        # One line, for launchers that pass their arguments line by line.
         return (
-            "import base64,sys,zlib;"
-            "exec(compile(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())),"
-            f"{self.name!r},'exec'))"
+            "import base64,json,sys,types,zlib;"
+            "[exec(compile(s,n,'exec'),sys.modules.setdefault(n,types.ModuleType(n)).__dict__) "
+            "for n,s in json.loads(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())))]"
+            f";sys.exit(sys.modules['{_PROGRAMS}.{self.modules[-1]}'].main())"
         )
 
+    def sources(self) -> list[tuple[str, str]]:
+        """Return the full name and the source of each module."""
+        folder = resources.files(_PROGRAMS)
+        return [
+            (f"{_PROGRAMS}.{name}", folder.joinpath(f"{name}.py").read_text(encoding="utf-8"))
+            for name in self.modules
+        ]
+
     def packed(self) -> str:
-        """Return the program as that line."""
-        source = resources.files("lightrig.instruments.servers").joinpath(self.file).read_bytes()
-        return base64.b64encode(zlib.compress(source)).decode()
+        """Return the modules as that line."""
+        return base64.b64encode(zlib.compress(json.dumps(self.sources()).encode())).decode()
 
 
 class ProgramRun:

@@ -15,7 +15,11 @@ from lightrig.instruments.servers.rendezvous import RendezvousStore
 from lightrig.instruments.wire.trace import Trace
 
 TRAINING = Program(
-    "lightrig-training", "the training's program", 1, "training_program.py", "PyTorch"
+    "lightrig-training",
+    "the training's program",
+    1,
+    ("server_clock", "replies", "training_program"),
+    "PyTorch",
 )
 
 Control: TypeAlias = Literal["none", "watched", "gated"]

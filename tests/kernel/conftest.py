@@ -1,37 +1,29 @@
 """Servers that are namespaces, links among them, and probes on them."""
 
-import base64
 import contextlib
 import json
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers import probe as probe_module
+from lightrig.instruments.servers.linux import PROBE
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 
 SERVERS = ("a", "b", "c")
 NETDEVS = ("fabric0", "fabric1")
-BOOTSTRAP = (
-    "import base64,sys,zlib;exec(compile(zlib.decompress(base64.b64decode("
-    'sys.stdin.buffer.readline())),"lightrig-probe","exec"))'
-)
 
 
 class Probe:
     """The least that can talk to a probe."""
 
     def __init__(self, prefix: Callable[[list[str]], list[str]] = list) -> None:
-        argv = prefix([sys.executable, "-u", "-c", BOOTSTRAP, "lightrig-probe", "1"])
+        argv = prefix([sys.executable, "-u", "-c", PROBE.bootstrap, "lightrig-probe", "1"])
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        source = Path(probe_module.__file__).read_bytes()
-        self.write(base64.b64encode(zlib.compress(source)) + b"\n")
+        self.write(PROBE.packed().encode() + b"\n")
         self.number = 0
 
     def write(self, line: bytes) -> None:

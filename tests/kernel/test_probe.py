@@ -11,7 +11,7 @@ from real_time import until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers import probe as probe_module
+from lightrig.instruments.servers.linux import PROBE
 from lightrig.instruments.simulated.namespaces.kernel_links import CarrierChange, KernelLinks
 
 Start = Callable[..., Any]
@@ -204,7 +204,8 @@ def test_the_end_of_stdin_ends_it(links: KernelLinks, start_probe: Start) -> Non
 
 def test_another_version_is_refused() -> None:
     tried = subprocess.run(
-        [sys.executable, probe_module.__file__, "lightrig-probe", "2"],
+        [sys.executable, "-c", PROBE.bootstrap, "lightrig-probe", "2"],
+        input=PROBE.packed(),
         capture_output=True,
         text=True,
         check=False,

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from lightrig.instruments.servers import probe
+from lightrig.instruments.servers.programs import probe
 
 HERE, THERE = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -23,36 +23,23 @@ nanoseconds of the server's CLOCK_MONOTONIC.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import queue
 import sys
 import threading
-import time  # noqa: TID251 - runs on a server without Lightrig
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+
+from lightrig.instruments.servers.programs.replies import Replies, load_torch
+from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
 __all__ = ["Worker", "main"]
 
 _VERSION = 1
 _PATTERN = 251
 _BYTES = 4
-
-_now = time.monotonic_ns
-
-
-def _slewed() -> int:
-    """Return by how many ns NTP has slewed this clock, from an arbitrary beginning."""
-    width, slewed = 1 << 62, 0
-    for _ in range(3):  # an interrupt between the readings would look like a slew
-        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        now = _now()
-        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        if after - before < width:
-            width, slewed = after - before, now - (before + after) // 2
-    return slewed
 
 
 def _either(module: Any, *names: str) -> Any:
@@ -203,7 +190,7 @@ class Worker:
         self._groups: list[Any] = []
         self._left: list[Any] = []
         self._stopping = threading.Event()
-        self._writing = threading.Lock()
+        self._replies = Replies(sys.stdout)
         self._turn = threading.Lock()
         self._jobs: queue.Queue[tuple[Any, int, dict[str, Any]] | None] = queue.Queue()
         self._looping: tuple[Any, int, dict[str, Any]] | None = None
@@ -220,13 +207,13 @@ class Worker:
         """Answer requests until stdin ends."""
         threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
         for line in iter(sys.stdin.buffer.readline, b""):
-            received, request = _now(), json.loads(line)
+            received, request = now(), json.loads(line)
             if request["do"] == "stop":
                 self._stopping.set()
-                self._reply(request["id"], received, "ok", {})
+                self._replies.reply(request["id"], received, {})
             elif request["do"] == "abandon":
                 self._abandon()
-                self._reply(request["id"], received, "ok", {})
+                self._replies.reply(request["id"], received, {})
             else:
                 if request["do"] == "loop":
                     # Here, not when the loop starts: `stop` may come before that.
@@ -240,19 +227,22 @@ class Worker:
     def _work(self, jobs: queue.Queue[Any]) -> None:
         while (job := jobs.get()) is not None and jobs is self._jobs:
             number, received, request = job
+            content, failure = {}, None
             try:
                 verb = self._verbs.get(request["do"])
                 if verb is None:
                     raise ValueError(f"there is no request {request['do']!r}")
-                word, content = "ok", verb(request)
+                content = verb(request)
             except Exception as error:  # of any type: the harness gets it
-                text = str(error) or type(error).__name__
-                word, content = "error", {"kind": type(error).__name__, "text": text}
+                failure = error
             with self._turn:
                 if jobs is not self._jobs:
                     return  # abandoned, and replied to already
                 self._looping = None
-                self._reply(number, received, word, content)
+                if failure is None:
+                    self._replies.reply(number, received, content)
+                else:
+                    self._replies.fail(number, received, failure)
 
     def _abandon(self) -> None:
         """Abandon the thread that is in an operation, and go on with a new one.
@@ -268,35 +258,22 @@ class Worker:
                 number, received, seen = self._looping
                 operations = list(seen["operations"])
                 content = {**seen, "operations": operations, "failure": "abandoned"}
-                self._reply(number, received, "ok", content)
+                self._replies.reply(number, received, content)
                 self._looping = None
         threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
-
-    def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
-        with self._writing:
-            answer = {"id": number, "at": [received, _now()], "slewed": _slewed(), word: content}
-            try:
-                sys.stdout.write(json.dumps(answer) + "\n")
-                sys.stdout.flush()
-            except BrokenPipeError:
-                os._exit(0)
 
     # ---------------------------------------------------------------------- requests
 
     def _hello(self) -> dict[str, Any]:
         if self._torch is None:
-            # Imported here, so that a server without it can reply with the reason.
             try:
-                torch = importlib.import_module("torch")
+                torch = load_torch()
             except ImportError as error:
                 return {"torch": None, "why": str(error)}
             if not torch.distributed.is_gloo_available():
                 raise ImportError("this PyTorch has no Gloo")
-            torch.set_num_threads(1)
             self._torch = torch
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        return {"torch": str(self._torch.__version__), "boot": boot, "pid": os.getpid()}
+        return {"torch": str(self._torch.__version__), "boot": boot_id(), "pid": os.getpid()}
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
         self._leave()
@@ -357,9 +334,9 @@ class Worker:
             task.prepare()
             # Without it the time of one rank's check would count as another's operation.
             self._barrier()
-            began = _now()
+            began = now()
             task.operate()
-            times.append(_now() - began)
+            times.append(now() - began)
             wrong += task.wrong()
         return {"times": times, "wrong": wrong}
 
@@ -369,13 +346,13 @@ class Worker:
         task = self._round(request)
         while True:
             task.prepare(last=self._stopping.is_set())
-            began = _now()
+            began = now()
             try:
                 task.operate()
             except RuntimeError as error:
                 seen["failure"] = str(error)
                 break
-            seen["operations"].append((began, _now()))
+            seen["operations"].append((began, now()))
             seen["wrong"] += task.wrong()
             if task.over():
                 break

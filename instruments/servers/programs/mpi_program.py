@@ -12,14 +12,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time  # noqa: TID251 - this runs alone in a namespace, without a bench
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.instruments.servers.gloo_program import Worker
+from lightrig.instruments.servers.programs.gloo_program import Worker
+from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
 __all__ = ["main"]
 
@@ -59,9 +60,9 @@ class _Group:
 
     def wait(self, *requests: Any, period: float = _PROGRESS_PERIOD) -> None:
         """Wait for `requests`, polled every `period` s; raises `OperationTimeoutError`."""
-        deadline = time.monotonic_ns() + self._timeout_ns
+        deadline = now() + self._timeout_ns
         while not self.mpi.Request.Testall(requests):
-            if time.monotonic_ns() > deadline:
+            if now() > deadline:
                 raise OperationTimeoutError(
                     f"an operation was not complete after {self._timeout_ns / 1e9:g} s"
                 )
@@ -194,9 +195,7 @@ class _MpiWorker(Worker):
         self._mpi = importlib.import_module("mpi4py.MPI")
         first_line = self._mpi.Get_library_version().partition("\n")[0]
         version = first_line.replace("Version:", " ")
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        return {"mpi": " ".join(version.split()), "boot": boot, "pid": os.getpid()}
+        return {"mpi": " ".join(version.split()), "boot": boot_id(), "pid": os.getpid()}
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
         # Requests run on one thread; it changes only with `abandon`, after which MPI is not used.

@@ -30,6 +30,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from lightrig.instruments.servers.programs.replies import Replies
+from lightrig.instruments.servers.programs.server_clock import boot_id, now
+
 __all__ = ["main"]
 
 _VERSION = 1
@@ -52,20 +55,6 @@ _LARGEST_IN_BUFFER = 4352  # what a small datagram may take there: a page and it
 _MAGIC = b"LRP1"
 # magic, sender's token, boot id, sequence, send ns, previous send ns; then "host\0port"
 _DATAGRAM = struct.Struct("!4sI16sQQQ")
-
-_now = time.monotonic_ns
-
-
-def _slewed() -> int:
-    """Return by how many ns NTP has slewed this clock, from an arbitrary beginning."""
-    width, slewed = 1 << 62, 0
-    for _ in range(3):  # an interrupt between the readings would look like a slew
-        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        now = _now()
-        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        if after - before < width:
-            width, slewed = after - before, now - (before + after) // 2
-    return slewed
 
 
 class _Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
@@ -148,13 +137,13 @@ class _Log:
         self, wanted: set[tuple[str, str]], timeout_ns: int
     ) -> tuple[set[tuple[str, str]], list[_Event], list[_Gap]]:
         """Wait for "up" of each wanted port and stage; return those missing, events and gaps."""
-        deadline = _now() + timeout_ns
+        deadline = now() + timeout_ns
         with self._changed:
             while True:
                 if self._failure is not None:
                     raise self._failure
                 seen = {(e.port, e.stage) for e in self._events if e.up and e.source != "netlink"}
-                left = deadline - _now()
+                left = deadline - now()
                 if wanted <= seen or left <= 0:
                     events = sorted(self._events, key=lambda event: event.latest)
                     gaps, self._gaps = self._gaps, []
@@ -170,7 +159,7 @@ class _Sensor:
         self.port, self.stage = port, stage
         self._path, self._up_byte = path, up_byte
         self._descriptor: int | None = None
-        self._seen = _now()
+        self._seen = now()
         self.up = self._read()
 
     def _read(self) -> bool:
@@ -189,10 +178,10 @@ class _Sensor:
             raise
 
     def sample(self, log: _Log) -> None:
-        before = _now()  # the old value was certain only up to the last read's start
+        before = now()  # the old value was certain only up to the last read's start
         up = self._read()
         if up != self.up:
-            log.add(_Event(self.port, self.stage, up, self._seen, _now(), "sysfs"))
+            log.add(_Event(self.port, self.stage, up, self._seen, now(), "sysfs"))
             self.up = up
         self._seen = before
 
@@ -246,7 +235,7 @@ class _Stream:
         self._departures = array.array("q", bytes(8 * _DEPARTURES_STORED))
         self._up = False
         self._last_sent = 0
-        self._last_stamp = self._down_since = self._empty_at = _now()
+        self._last_stamp = self._down_since = self._empty_at = now()
         self._last_after = self._empty_at
         self._unread = 0
         self._last: tuple[int, bytes, int, int] | None = None
@@ -264,13 +253,13 @@ class _Stream:
             raise
 
     def send(self) -> None:
-        now, number = _now(), self.sent + 1
-        head = _DATAGRAM.pack(_MAGIC, self.token, self._boot, number, now, self._last_sent or now)
-        self._last_sent = now
+        at, number = now(), self.sent + 1
+        head = _DATAGRAM.pack(_MAGIC, self.token, self._boot, number, at, self._last_sent or at)
+        self._last_sent = at
         # Without link, address or buffer space the datagram is lost, like one on the fiber.
         with contextlib.suppress(OSError):
             self.socket.sendto(head + self._names, self._target)
-        self._departures[number % _DEPARTURES_STORED] = _now()
+        self._departures[number % _DEPARTURES_STORED] = now()
         self.sent = number
 
     def departure(self, number: int) -> int | None:
@@ -285,7 +274,7 @@ class _Stream:
         except OSError:
             # Nothing to read after a bad checksum, or the device went down.
             return
-        now = _now()
+        at = now()
         if len(data) < _DATAGRAM.size:
             return
         _, token, boot, sequence, sent, previous = _DATAGRAM.unpack_from(data)
@@ -295,9 +284,9 @@ class _Stream:
         consecutive = last is not None and last[0] == token and last[2] == sequence - 1
         if last is not None and not consecutive:
             backlog = self._unread > self._capacity
-            log.add_gap(_Gap(self.port, last, (token, boot, sequence, previous), now, backlog))
+            log.add_gap(_Gap(self.port, last, (token, boot, sequence, previous), at, backlog))
         self._last = (token, boot, sequence, sent)
-        self._last_stamp, self._last_after = now, self._empty_at
+        self._last_stamp, self._last_after = at, self._empty_at
         if self._up:
             return
         self._up = True
@@ -312,7 +301,7 @@ class _Stream:
         else:
             # Another clock: the harness, which knows both clocks, tightens the bound.
             lost = (str(uuid.UUID(bytes=boot)), previous)
-        log.add(_Event(self.port, "datagram", True, earliest, now, source, lost))
+        log.add(_Event(self.port, "datagram", True, earliest, at, source, lost))
 
     def listen_for_silence(self, log: _Log, empty_at: int) -> None:
         """Declare the stage down after silence; the socket was empty at `empty_at`.
@@ -358,12 +347,12 @@ class _Netlink:
         except OSError:
             # ENOBUFS: messages were lost. The next one has the present state.
             return
-        now = _now()
+        at = now()
         for index, up in self._carriers(data):
             port = self._ports.get(index)
             if port is not None and self._up[port] != up:
                 self._up[port] = up
-                log.add(_Event(port, "carrier", up, None, now, "netlink"))
+                log.add(_Event(port, "carrier", up, None, at, "netlink"))
 
     @staticmethod
     def _carriers(data: bytes) -> Iterator[tuple[int, bool]]:
@@ -483,25 +472,25 @@ class _Watch:
         if self._netlink is not None:
             receivers[self._netlink.socket] = self._netlink
         sockets = list(receivers)
-        next_send = _now()
+        next_send = now()
         while not self._stop.is_set():
-            now = _now()
+            at = now()
             if not self._streams:
                 wait = _IDLE_NS
             else:
-                if now >= next_send:
+                if at >= next_send:
                     for stream in self._streams:
                         stream.send()
                     # A late sender does not catch up: the period is a minimum distance.
-                    next_send = max(next_send + self._datagram_period_ns, now)
-                    now = _now()
-                wait = max(0, next_send - now)
+                    next_send = max(next_send + self._datagram_period_ns, at)
+                    at = now()
+                wait = max(0, next_send - at)
             readable, _, _ = select.select(sockets, [], [], wait / 1e9)
             for sock in readable:
                 receivers[sock].receive(self.log)
             for stream in self._streams:
                 if stream.socket not in readable:
-                    stream.listen_for_silence(self.log, now)
+                    stream.listen_for_silence(self.log, at)
 
 
 def _read_text(path: str) -> str | None:
@@ -542,9 +531,9 @@ class _Probe:
     """Replies to the requests of one harness."""
 
     def __init__(self) -> None:
-        self._boot = _read_text("/proc/sys/kernel/random/boot_id") or ""
+        self._boot = boot_id()
         self._watch: _Watch | None = None
-        self._writing = threading.Lock()
+        self._replies = Replies(sys.stdout)
         self._verbs = {
             "hello": self._hello,
             "ports": self._ports,
@@ -556,7 +545,7 @@ class _Probe:
     def serve(self) -> None:
         """Reply to requests until stdin ends."""
         for line in iter(sys.stdin.buffer.readline, b""):
-            self._take(line, _now())
+            self._take(line, now())
         if self._watch is not None:
             self._watch.close()
 
@@ -577,25 +566,11 @@ class _Probe:
             handler = self._verbs.get(verb) if isinstance(verb, str) else None
             if handler is None:
                 raise _Refused("unknown_request", f"there is no request {verb!r}")
-            self._reply(number, received, "ok", handler(request))
+            self._replies.reply(number, received, handler(request))
         except _Refused as error:
-            self._refuse(number, received, error)
+            self._replies.refuse(number, received, error.kind, str(error))
         except OSError as error:
-            self._refuse(number, received, _Refused("os_error", str(error)))
-
-    def _refuse(self, number: Any, received: int, error: _Refused) -> None:
-        self._reply(number, received, "error", {"kind": error.kind, "text": str(error)})
-
-    def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
-        text, identity = json.dumps(content), json.dumps(number)
-        with self._writing:
-            head = f'{{"id":{identity},"at":[{received},{_now()}],"slewed":{_slewed()},'
-            try:
-                sys.stdout.write(f'{head}"{word}":{text}}}\n')
-                sys.stdout.flush()
-            except BrokenPipeError:
-                # The harness has ended; a normal exit would fail to flush again.
-                os._exit(0)
+            self._replies.refuse(number, received, "os_error", str(error))
 
     def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
         netlink = _open_netlink()
@@ -680,7 +655,7 @@ class _Probe:
         try:
             missing, events, gaps = watch.log.settle(wanted, timeout_ns)
         except _Refused as error:
-            self._refuse(number, received, error)
+            self._replies.refuse(number, received, error.kind, str(error))
             return
         content = {
             "settled": not missing,
@@ -689,7 +664,7 @@ class _Probe:
             "gaps": [gap.fields() for gap in gaps],
             "datagrams": watch.counts(),
         }
-        self._reply(number, received, "ok", content)
+        self._replies.reply(number, received, content)
 
 
 def main() -> int:

@@ -38,36 +38,23 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import importlib
 import io
 import json
 import os
 import queue
 import sys
 import threading
-import time  # noqa: TID251 - runs on a server without Lightrig
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lightrig.instruments.servers.programs.replies import Replies, load_torch
+from lightrig.instruments.servers.programs.server_clock import boot_id, now
+
 __all__ = ["Gate", "main"]
 
 _VERSION = 1
-
-_now = time.monotonic_ns
-
-
-def _slewed() -> int:
-    """Return by how many ns NTP has slewed this clock, from an arbitrary beginning."""
-    width, slewed = 1 << 62, 0
-    for _ in range(3):  # an interrupt between the readings would look like a slew
-        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        now = _now()
-        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        if after - before < width:
-            width, slewed = after - before, now - (before + after) // 2
-    return slewed
 
 
 _COLLECTIVES = {
@@ -165,7 +152,7 @@ class Gate:
             number = len(self.operations)
             index = self._counts[group]
             self._counts[group] += 1
-            asked = _now()
+            asked = now()
             self.operations.append([group, index, kind, size, asked, asked, 0])
             self._running[number] = 1
             if pair:
@@ -184,7 +171,7 @@ class Gate:
             if number in self._refused:
                 raise RefusedError(self._refused[number])
             with self._lock:
-                self.operations[number][5] = _now()
+                self.operations[number][5] = now()
                 self._granted = self._phases is not None
                 self._begin(number)
         return number
@@ -233,7 +220,7 @@ class Gate:
     def _end(self, number: int) -> None:
         joined = self._joined is not None and self._joined[1] == number
         if self._running[number] == 0 and not joined and not self.operations[number][6]:
-            ended = self.operations[number][6] = _now()
+            ended = self.operations[number][6] = now()
             self._in_flight.discard(number)
             if self._phases is not None:
                 self._unreported.append(["ended", number, ended])
@@ -633,22 +620,21 @@ class _Worker:
     def __init__(self) -> None:
         self._torch: Any = None
         self._gate: Gate | None = None
-        self._exchanges = Exchanges(self._emit)
-        self._writing = threading.Lock()
         # Output of a script or a library must not be taken for a reply: redirect stdout.
-        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        self._replies = Replies(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+        self._exchanges = Exchanges(self._replies.event)
         os.dup2(2, 1)
 
     def serve(self) -> None:
         """Answer requests until stdin ends."""
         for line in iter(sys.stdin.buffer.readline, b""):
-            received, request = _now(), json.loads(line)
+            received, request = now(), json.loads(line)
             if request["do"] == "go" and self._gate is not None:
                 self._gate.go(request["number"], request.get("refused"))
-                self._reply(request["id"], received, "ok", {})
+                self._replies.reply(request["id"], received, {})
             elif request["do"] == "stored":
                 self._exchanges.stored(request["number"], request["result"])
-                self._reply(request["id"], received, "ok", {})
+                self._replies.reply(request["id"], received, {})
             else:
                 arguments = (request, received)
                 threading.Thread(target=self._answer, args=arguments, daemon=True).start()
@@ -661,47 +647,25 @@ class _Worker:
             verb = verbs.get(request["do"])
             if verb is None:
                 raise ValueError(f"there is no request {request['do']!r} now")
-            self._reply(request["id"], received, "ok", verb(request))
+            self._replies.reply(request["id"], received, verb(request))
         except Exception as error:  # of any type: the harness gets it
-            text = str(error) or type(error).__name__
-            content = {"kind": type(error).__name__, "text": text}
-            self._reply(request["id"], received, "error", content)
-
-    def _reply(self, number: Any, received: int, word: str, content: Any) -> None:
-        answer = {"id": number, "at": [received, _now()], "slewed": _slewed(), word: content}
-        self._write(answer)
-
-    def _emit(self, content: dict[str, Any]) -> None:
-        at = _now()
-        self._write({"event": content, "at": [at, at]})
-
-    def _write(self, line: dict[str, Any]) -> None:
-        with self._writing:
-            try:
-                self._out.write(json.dumps(line) + "\n")
-                self._out.flush()
-            except BrokenPipeError:
-                os._exit(0)
+            self._replies.fail(request["id"], received, error)
 
     # ---------------------------------------------------------------------- requests
 
     def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
         if self._torch is None:
-            # Imported here, so that a server without it can reply with the reason.
             try:
-                torch = importlib.import_module("torch")
+                self._torch = load_torch()
             except ImportError as error:
                 return {"torch": None, "why": str(error)}
-            torch.set_num_threads(1)
-            self._torch = torch
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return {"torch": str(self._torch.__version__), "boot": file.read().strip()}
+        return {"torch": str(self._torch.__version__), "boot": boot_id()}
 
     def _train(self, request: dict[str, Any]) -> dict[str, Any]:
         control = request["control"]
         self._gate = gate = Gate(
             request["groups"],
-            self._emit,
+            self._replies.event,
             gated=control == "gated",
             phases=request.get("phases"),
         )
@@ -710,7 +674,7 @@ class _Worker:
         code = compile(request["script"], request["name"], "exec")
         failure = None
         wrapped = contextlib.nullcontext() if control == "none" else None
-        with contextlib.redirect_stdout(_Printed(self._emit)):
+        with contextlib.redirect_stdout(_Printed(self._replies.event)):
             try:
                 with wrapped or _wrapped(self._torch, gate, self._exchanges, request):
                     exec(code, {"__name__": "__main__", "__file__": request["name"]})  # noqa: S102
