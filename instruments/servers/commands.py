@@ -172,7 +172,9 @@ class Commands:
         self.trace.sent(text)
         before = self.clock.now()
         output = _Output(self.clock)
+        self.clock.delay_write()
         channel = self._shell.start(full, output)
+        self.clock.delay_write(written=True)
         return Started(self, text, Span(before, self.clock.now()), channel, output)
 
     def _run(self, command: Sequence[str], timeout_ns: int) -> CommandResult:

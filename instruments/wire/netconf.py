@@ -164,6 +164,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
             self._pending[pending.tag] = pending
         rpc = kind(session, pending)
         before = pending.since = self._clock.now()
+        self._clock.delay_write()
         try:
             rpc.request(*arguments, **options)
         except Exception as error:
@@ -172,6 +173,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
             problem = "closed the session while an rpc was written"
             because = ("because", str(error) or type(error).__name__)
             raise self._error(DisconnectedError, problem, pending, because) from error
+        self._clock.delay_write(written=True)
         pending.sent = Span(before, self._clock.now())
         return pending
 

@@ -122,6 +122,28 @@ def test_acknowledgements_of_every_switch_hold_the_truth(
     assert list(unclosed(rig.rows)) == []
 
 
+@pytest.mark.parametrize("switch", ["polatis, NETCONF", "polatis, RESTCONF", "sonic-ocs"])
+def test_the_time_of_a_command_has_a_width_on_every_wire(
+    simulated: Callable[..., Bench], switch: str
+) -> None:
+    model, address, options, shape = SWITCHES[switch]
+    text = SWITCH.format(model=model, address=address, options=options, **shape)
+    assert text.count("simulation:") == 1
+    delay = "simulation:\n  network: {write: {mean: 300 us, sd: 100 us}}"
+    rig = Rig(simulated(text.replace("simulation:", delay)))
+    for name, laser in rig.bench.instruments.items():
+        if name.startswith("laser"):
+            assert isinstance(laser, LightSource)
+            laser.set_emission(1, on=True)
+    rig.bring_up("one")
+    rig.change("two", "one")
+    assert rig.closures("latency") == [1.0, 1.0]
+    assert rig.closures("acknowledged") == [1.0, 1.0]
+    lengths = [row.upper - row.lower for row in rig.rows if row.quantity == "acknowledged"]
+    assert min(lengths) >= 200_000
+    assert list(unclosed(rig.rows)) == []
+
+
 SWITCHES_AT_ONCE = """
 name: three
 switches:
