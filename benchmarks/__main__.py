@@ -21,6 +21,7 @@ ALL = (
     "flows",
     "bit_errors",
     "insertion_loss",
+    "loss_coverage",
     "infinitehbd",
     "mixnet",
     "railx",
