@@ -15,7 +15,7 @@ from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
+from lightrig.harness.systems.opus.planning.steps import pair, phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Wiring
 from lightrig.harness.systems.opus.runtime import (
@@ -152,6 +152,33 @@ def test_stages_without_a_common_port_change_side_by_side(
     assert [len(rewires) for rewires in switches.done] == [1, 1]
     held = {"ocs0": rails.wirings[0].circuits(TopologyId("0000"))}
     assert audit(rails.journal.events, held) == []
+
+
+def test_neighbouring_stages_without_a_link_change_side_by_side(clock: VirtualClock) -> None:
+    """Stage 0 leaves the pipeline; 10 ms later stages 1 and 2 enter it, beside it."""
+    job = Job.grid("side by side", 4, [2])
+    sent = {rank: Operation(pair(job, rank, 3 - job.stage_of[rank]), 0, 0) for rank in range(2, 6)}
+    wanted = {rank: one_ring(job, rank) for rank in range(2)} | sent
+    shims = [
+        Shim(rank, stage, PhaseTable((wanted.get(rank, one_ring(job, rank)),), 1), "default")
+        for rank, stage in enumerate(job.stage_of)
+    ]
+    begun = TopologyId("0111")
+    switches, wiring = Switches(clock), Wiring.of(job, 0, attachments(job, 0))
+    rails = Rails(
+        clock, job, shims, [wiring], switches.apply, ["ocs0"], Controller.of(job, begun), commands=2
+    )
+
+    def change(rank: int) -> None:
+        clock.sleep(10 * MS if rank in sent else 0)
+        rails.before(rank, wanted[rank])
+        rails.after(rank, wanted[rank])
+
+    rails.run([partial(change, rank) for rank in wanted])
+    waits = {job.stage_of[wait.rank]: wait.length for wait in rails.journal.waits}
+    assert waits == {0: 51 * MS, 1: 51 * MS, 2: 51 * MS}
+    assert audit(rails.journal.events, {"ocs0": wiring.circuits(begun)}) == []
+    assert rails.controller.rails[0].topology == TopologyId("1001")
 
 
 def test_neighbouring_stages_change_one_after_the_other(clock: VirtualClock) -> None:

@@ -85,10 +85,29 @@ class RailStatus:
         """The change of that version, while it is under way."""
         return next((each for each in self.changes if each.version == version), None)
 
-    def touches(self, stages: frozenset[int]) -> bool:
-        """Whether one of `stages` is changing, or neighbours one that is: they share a link."""
-        return not isinstance(self.topology, GiantRing) and any(
-            not stages.isdisjoint(self.topology.beside(change.stages)) for change in self.changes
+    @property
+    def target(self) -> TopologyId:
+        """The topology once all changes under way are made, on a rail that is no giant ring."""
+        assert not isinstance(self.topology, GiantRing)
+        digits = {stage: digit for change in self.changes for stage, digit in change.digits}
+        return self.topology.with_stages(digits)
+
+    def touches(self, wanted: TopologyId) -> bool:
+        """Whether a change to `wanted` would touch a port of a change under way.
+
+        That is so for a stage that is changing, and for one that has a link with a changing
+        neighbour: as the topology is, as it will be, or once the neighbour alone has changed.
+        """
+        if isinstance(self.topology, GiantRing):
+            return False
+        now, before = self.topology, self.target
+        changing = now.changed(before)
+        changed = before.changed(wanted)
+        after = wanted
+        return any(
+            stage in changing or any(each.joins(stage, near) for each in (now, before, after))
+            for stage in changed
+            for near in now.beside(frozenset({stage})) & changing
         )
 
     def without(self, change: Change) -> tuple[Change, ...]:
@@ -114,7 +133,7 @@ class Controller:
     - every rank of each stage whose digit changes has asked for what that digit will be, and
     - no rank that will lose a link by it still holds what it was granted.
     Stages that are ready together change together, and a stage need not wait for a change of
-    others unless it neighbours one of them: only neighbours share a link, and so a port.
+    others unless it shares a port with one of them, as neighbours do that have a link.
     `receive` grants; `due` and `change` begin changes, so that the caller may wait for requests
     that are about to arrive and need not spend a switching time of their own.
 
@@ -314,14 +333,13 @@ class Controller:
             return None
         assert not isinstance(status.topology, GiantRing)
         # One change for all that are ready: a switch moves many ports in the time of one.
-        target = status.topology
+        before = target = status.target
         for barrier in self.ready():
             if self.carrier[barrier.asked[0].rank] == rail:
                 merged = target.with_stages(self._wanted(barrier))
-                changed = status.topology.changed(merged)
-                if not status.touches(changed) and self._may_change(rail, status.topology, merged):
+                if not status.touches(merged) and self._may_change(rail, before, merged):
                     target = merged
-        changed = status.topology.changed(target)
+        changed = before.changed(target)
         digits = frozenset((stage, target[stage]) for stage in changed)
         return Change(status.version + 1, 1, digits) if digits else None
 
@@ -365,7 +383,9 @@ class Controller:
         return Granted(ask.rank, ask.turn, rail, self.rails[rail].topology)
 
     def _program(self, rail: int, change: Change) -> Program:
-        topology = _reached(self.rails[rail].topology, change)
+        # With the digits of all changes under way: a stage has no link with one that is leaving.
+        status = self.rails[rail]
+        topology = GIANT_RING if change.is_ring else status.target.with_stages(dict(change.digits))
         stages = change.stages or frozenset(range(self.job.stages))
         return Program(rail, self.job.name, change.version, change.attempt, topology, stages)
 

@@ -69,7 +69,7 @@ class Program:
     """The controller wants the `stages` of a rail to be as in `topology`, and no others moved.
 
     `attempt` counts from 1 for each `version`. Changes of different stages may be under way
-    together, and the digits of those in `topology` do not count.
+    together; `topology` is that of all of them.
     """
 
     rail: int

@@ -49,6 +49,10 @@ class TopologyId:
             raise OpusError(f"topologies {self} and {target} are of different jobs")
         return frozenset(stage for stage in range(len(self)) if self[stage] != target[stage])
 
+    def joins(self, stage: int, neighbour: int) -> bool:
+        """Whether two neighbouring stages have links with each other."""
+        return self[stage] == self[neighbour] == ASYMMETRIC
+
     def beside(self, stages: frozenset[int]) -> frozenset[int]:
         """These stages and their neighbours."""
         count = len(self)
