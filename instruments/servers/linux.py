@@ -34,7 +34,7 @@ PROBE = Program(
     "lightrig-probe",
     "the probe",
     1,
-    ("server_clock", "replies", "probe"),
+    ("server_clock", "replies", "kernel_stamps", "probe"),
     "a python3 of 3.8 or newer",
 )
 

@@ -30,6 +30,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps
 from lightrig.instruments.servers.programs.replies import Replies
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
@@ -224,6 +225,8 @@ def _enlarge_buffer(sock: socket.socket) -> int:
 class _Stream:
     """The numbered datagrams that one port sends and receives."""
 
+    stamps: KernelStamps | None = None
+
     def __init__(self, port: str, boot: bytes, udp_port: int, period_ns: int) -> None:
         self.port = port
         self.sent = self.received = self.idle = 0
@@ -247,6 +250,7 @@ class _Stream:
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
             self._capacity = _enlarge_buffer(self.socket) // _LARGEST_IN_BUFFER
             _attach_filter(self.socket, self.token)
+            self.stamps = KernelStamps(self.socket, port)
             self.socket.bind(("", udp_port))
         except OSError:
             self.socket.close()
@@ -270,11 +274,13 @@ class _Stream:
 
     def receive(self, log: _Log) -> None:
         try:
-            data = self.socket.recv(2048)
+            if self.stamps is None:
+                data, at = self.socket.recv(2048), now()
+            else:
+                data, at = self.stamps.receive(self.socket)
         except OSError:
             # Nothing to read after a bad checksum, or the device went down.
             return
-        at = now()
         if len(data) < _DATAGRAM.size:
             return
         _, token, boot, sequence, sent, previous = _DATAGRAM.unpack_from(data)
@@ -311,6 +317,8 @@ class _Stream:
         socket had been empty for the last time.
         """
         self._empty_at, self._unread = empty_at, 0
+        if self.stamps is not None:
+            self.stamps.emptied()
         if self._up and empty_at - self._last_stamp > self._silence:
             self._up = False
             self._down_since = since = self._last_after
@@ -450,6 +458,8 @@ class _Watch:
             sensor.close()
         for stream in self._streams:
             stream.socket.close()
+            if stream.stamps is not None:
+                stream.stamps.close()
         if self._netlink is not None:
             self._netlink.socket.close()
 
