@@ -115,7 +115,7 @@ def _text(value: float, unit: str, n: int) -> str:
     scale, name = {"ns": (1e6, "ms"), "bit/s": (1e6, "Mbit/s"), "share": (0.01, "%")}.get(
         unit, (1.0, unit)
     )
-    return f"{value / scale:.4g} {name} ({n})"
+    return f"{value / scale:.4g} {name}".removesuffix(" 1") + f" ({n})"
 
 
 def _samples() -> str:

@@ -94,6 +94,11 @@ def test_a_lab_without_faults_has_no_problems(tmp_path: Path, monitors: str) -> 
     assert problems(findings) == []
     checks = {finding.check for finding in findings.found}
     assert {"identity", "round trip", "clock", "tools", "light", "NIC", "size"} <= checks
+    unconfirmed = {f.subject: f for f in findings.found if f.check == "unconfirmed"}
+    assert unconfirmed["ocs"].grade == "note"
+    assert "code of a denial for a port in use (SRCN)" in unconfirmed["ocs"].text
+    assert "layout of a DENY block" not in unconfirmed["ocs"].text  # PyPolatis confirms it
+    assert "error for a port without monitor" not in unconfirmed["ocs"].text  # of another wire
 
 
 @pytest.mark.parametrize(

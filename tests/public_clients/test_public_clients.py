@@ -1,8 +1,8 @@
 """Programs with other people's drivers run unchanged against `lightrig serve`.
 
 They run in an environment of their own, `.clients`, which `make clients` makes; PyMeasure's
-drivers are in tests/instruments/test_public_drivers.py. LabExT has no package to install: its
-commands are replayed in tests/instruments/test_foreign_commands.py.
+drivers are in tests/instruments/test_public_drivers.py. LabExT reaches its meter over HiSLIP, as a
+program for VISA does by default.
 """
 
 import json
@@ -24,6 +24,8 @@ switches:
   ocs: {model: polatis, address: "netconf://ocs.invalid", login: env:CLIENTS_LOGIN, size: 8x8}
 instruments:
   meter: {kind: power_meter, model: thorlabs-pm100d, address: "scpi://meter.invalid", channels: 1}
+  multiport: {kind: power_meter, model: keysight-n7745a, channels: 4,
+              address: "visa://TCPIP::multiport.invalid::hislip0::INSTR"}
 """
 
 pytestmark = [
@@ -55,7 +57,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 def run(served: dict[str, Any]) -> Callable[[str, str], Any]:
     def run_program(program: str, instrument: str) -> Any:
         told = served[instrument]
-        host, _, port = told["address"].partition("://")[2].rpartition(":")
+        address = told["address"].partition("://")[2]
+        visa = re.fullmatch(r"TCPIP::(.*)::hislip0,(\d+)::INSTR", address)
+        host, port = visa.groups() if visa else address.rsplit(":", 1)
         arguments = (host, port, told["user"], told["password"])
         ended = subprocess.run(
             [str(PYTHON), str(HERE / "programs" / program), *arguments],
@@ -86,6 +90,15 @@ def test_instrumentkit_reads_a_thorlabs_meter(run):
     assert told["averaging"] == 10
     assert told["configuration"] == "power"
     assert abs(told["flux"]) < 1e-8
+
+
+def test_labext_reads_and_logs_a_keysight_multiport_meter(run):
+    told = run("labext_n7744a.py", "multiport")
+    assert told["identity"].startswith("Keysight Technologies,N7744A,SIM-multiport,")
+    assert (told["unit"], told["wavelength"], told["autogain"]) == ("dBm", 1310, True)
+    assert told["averaging"] == pytest.approx(1e-3)
+    assert told["power"] == float("inf")  # what LabExT makes of a reading without light, in dBm
+    assert told["logged"] == 100
 
 
 def test_scrapli_makes_and_deletes_a_circuit(run):

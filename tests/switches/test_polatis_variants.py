@@ -26,6 +26,7 @@ from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DeniedError, GarbledError, UnreachableError
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, SshServer
+from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial
 from lightrig.instruments.switches.polatis import Polatis
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
 from lightrig.testbeds import Circuit
@@ -107,6 +108,23 @@ def test_thresholds_states_and_reverse_monitors(real, type_in):
     state = line.ask("rtrv-state-pmon::17:123:LOS;\n")[1].strip('"')
     assert state == "17:CONT&TRIGGERED"
     assert line.ask("rtrv-state-pmon::18:123:;\n")[1].strip('"') == "18:OFF"
+
+
+@pytest.mark.parametrize("code", ["IICM", "PIUI"])
+def test_a_unit_that_knows_no_monitors_has_none(virtual, code):
+    """PyPolatis takes IICM for a function that the unit lacks, other codes for errors."""
+    rig = virtual()
+    switch = rig.driver()
+
+    def deny(_):
+        raise Tl1Denial(code, "Not supported")
+
+    rig.peer._handlers["RTRV-EQPT"] = deny
+    if code == "IICM":
+        assert switch.monitored() == frozenset()
+    else:
+        with pytest.raises(DeniedError, match=code):
+            switch.monitored()
 
 
 def test_a_programmed_shutter_blocks_and_opens(real, type_in):

@@ -121,8 +121,16 @@ class PolatisTl1(ReroutingSession):
         return PatchOperation(steps, self._clock)
 
     def monitored(self) -> frozenset[int]:
-        """Return the ports that the switch lists as having a power monitor."""
-        lines = self._command("RTRV-EQPT", "PMON", "", "", "PARAMETER=CONFIG").lines
+        """Return the ports that the switch lists as having a power monitor.
+
+        None where it knows no monitors: PyPolatis reads IICM as "not supported on this switch".
+        """
+        try:
+            lines = self._command("RTRV-EQPT", "PMON", "", "", "PARAMETER=CONFIG").lines
+        except DeniedError as error:
+            if error.code == "IICM":
+                return frozenset()
+            raise
         ports = [re.search(r"PORT=(\d+)", line) for line in lines]
         if None in ports:
             raise self._garbled(repr(lines), "list of monitors")
