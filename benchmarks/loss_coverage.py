@@ -123,13 +123,13 @@ def deviations(text: str, given: Mapping[str, str], benches: int) -> list[list[f
                     ]
                 )
                 inside = [abs(error) <= 1 for _, error in normalized_errors(losses, bench)]
-                _held.append(float(np.mean(inside)))
+                _coverages.append(float(np.mean(inside)))
             finally:
                 bench.close()
     return found
 
 
-_held: list[float] = []
+_coverages: list[float] = []
 
 
 def main(benches: int = BENCHES, *names: str) -> None:
@@ -138,12 +138,12 @@ def main(benches: int = BENCHES, *names: str) -> None:
     for name, (text, given) in CASES.items():
         if names and name not in names:
             continue
-        _held.clear()
+        _coverages.clear()
         found = deviations(text, given, benches)
         every = np.concatenate(found)
-        error = float(np.std(_held, ddof=1)) / math.sqrt(len(_held))
+        error = float(np.std(_coverages, ddof=1)) / math.sqrt(len(_coverages))
         print(
-            f"| {name} | {benches} | {len(every):,} | {np.mean(_held):.1%} ± {error:.1%} | "
+            f"| {name} | {benches} | {len(every):,} | {np.mean(_coverages):.1%} ± {error:.1%} | "
             f"{np.mean(every):+.2f} | {np.sqrt(np.mean(every**2)):.2f} |",
             flush=True,
         )
