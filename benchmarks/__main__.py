@@ -24,6 +24,7 @@ ALL = (
     "loss_coverage",
     "infinitehbd",
     "mixnet",
+    "mixnet_training",
     "railx",
     "acos",
     "opus",

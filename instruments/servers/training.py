@@ -112,6 +112,25 @@ class LocalPhases:
     ran: Callable[[int, Sequence[LocalBegin | LocalEnd]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptModule:
+    """A module that a script may import, and which talks to the harness while the script runs.
+
+    Attributes:
+        name: by which the script imports it.
+        source: code that defines `connect` and `receive` (see training_program.py) and what the
+            script calls.
+        settings: JSON for `connect`.
+        on_message: called with a rank, what its module emitted, and when on the bench's clock;
+            on a reader thread, so it must not wait.
+    """
+
+    name: str
+    source: str
+    settings: Mapping[str, Any]
+    on_message: Callable[[int, Any, Span], None]
+
+
 class TrainingFailedError(InstrumentError):
     """A rank's script has failed."""
 
@@ -128,6 +147,7 @@ class TrainingRank:
         self._listener: RankListener | None = None
         self._store: RendezvousStore | None = None
         self._phases: LocalPhases | None = None
+        self._module: ScriptModule | None = None
         self._run = server.start(TRAINING, Trace(clock), self._clocks, self._on_event)
         self._hello = self._run.submit("hello", {}, LOADING)
 
@@ -149,6 +169,7 @@ class TrainingRank:
         store: RendezvousStore | None = None,
         servers: Sequence[Sequence[int]] = (),
         phases: LocalPhases | None = None,
+        module: ScriptModule | None = None,
     ) -> "RunningScript":
         """Start `script`.
 
@@ -156,9 +177,10 @@ class TrainingRank:
         whose operations among themselves stay there. environment: variables to add
         to the server's. store: through which the ranks find each other where `control` is not
         "none"; one a run. phases: by which the rank decides itself; without them it asks for each
-        operation.
+        operation. module: which the script may import.
         """
         self._listener, self._store, self._phases = listener, store, phases
+        self._module = module
         body = {
             "script": script.source,
             "name": script.name,
@@ -170,6 +192,8 @@ class TrainingRank:
             "groups": {name: list(ranks) for name, ranks in groups.items()},
             "servers": [list(ranks) for ranks in servers],
             "phases": phases and {"first": list(phases.first), "then": list(phases.then)},
+            "module": module
+            and {"name": module.name, "source": module.source, "settings": dict(module.settings)},
         }
         return RunningScript(self, self._run.submit("train", body, LONGEST), self._clocks)
 
@@ -177,6 +201,10 @@ class TrainingRank:
         """Permit an announced operation, or refuse it."""
         body = {"number": number} | ({"refused": refused} if refused is not None else {})
         self._run.submit("go", body)
+
+    def tell(self, message: Any) -> None:
+        """Hand a message, as JSON, to the module that the script imports."""
+        self._run.submit("tell", {"message": message})
 
     def close(self) -> None:
         """End the program, and what it runs."""
@@ -210,6 +238,8 @@ class TrainingRank:
             listener.ended(self.rank, int(event["ended"]))
         elif "printed" in event:
             listener.printed(self.rank, str(event["printed"]), self._clocks.here(at))
+        elif "message" in event and self._module is not None:
+            self._module.on_message(self.rank, event["message"], self._clocks.here(at))
 
 
 class RunningScript:

@@ -5,6 +5,7 @@ from lightrig.testbeds.baselines import Rule
 
 EXCHANGE = "All-to-all"
 FAILOVER = "Failover"
+TRAINING = "Training of experts"
 
 QUANTITIES = (
     Quantity(
@@ -47,5 +48,64 @@ QUANTITIES = (
         "from the failure until the first collective operation that began after it is done",
         FAILOVER,
         title="first collective",
+    ),
+    duration("experts.step", "time of a training step", TRAINING),
+    duration(
+        "experts.exchanges",
+        "time of all all-to-alls of a step, each from the last rank's beginning to its last end",
+        TRAINING,
+        title="all-to-alls",
+    ),
+    duration(
+        "experts.waited",
+        "time that the all-to-alls of a step wait for circuits",
+        TRAINING,
+        title="waited for circuits",
+    ),
+    Quantity(
+        name="experts.optical",
+        unit="share",
+        meaning="share of the bytes between ranks that take circuits",
+        combine="none",
+        section=TRAINING,
+        title="on circuits",
+        baseline=None,
+    ),
+    Quantity(
+        name="experts.changes",
+        unit="1",
+        meaning="changes of circuits in a step that move any",
+        combine="none",
+        section=TRAINING,
+        title="changes",
+        baseline=None,
+    ),
+    Quantity(
+        name="experts.loss_off",
+        unit="1",
+        meaning="greatest difference of a step's losses from those on a packet switch",
+        better="lower",
+        combine="worst",
+        section=TRAINING,
+        title="losses off",
+        baseline=None,
+    ),
+    Quantity(
+        name="experts.exchange_speedup",
+        unit="1",
+        meaning="time of a step's all-to-alls over one network by that over circuits that follow",
+        better="higher",
+        section=TRAINING,
+        title="speedup of all-to-alls",
+        baseline=Rule(minimum=1),
+    ),
+    Quantity(
+        name="experts.step_speedup",
+        unit="1",
+        meaning="time of a step over one network by that over circuits that follow",
+        better="higher",
+        section=TRAINING,
+        title="speedup of steps",
+        baseline=Rule(minimum=1),
     ),
 )

@@ -10,6 +10,11 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
   `failure` (or null) and its `operations`, `[group, index, kind, bytes, asked, began, ended]` of
   each.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
+- `tell` with `message`: hand it to the module that scripts may import.
+
+`module` of `train`, or null, is one more module that the script may import: its `name`, `source`
+and `settings`. It defines `connect(emit, settings)`, called before the script begins, and
+`receive(message)`, called on another thread; what it emits becomes the event `message`.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
@@ -45,6 +50,7 @@ import queue
 import sys
 import threading
 import traceback
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -620,6 +626,7 @@ class _Worker:
     def __init__(self) -> None:
         self._torch: Any = None
         self._gate: Gate | None = None
+        self._module: Any = None
         # Output of a script or a library must not be taken for a reply: redirect stdout.
         self._replies = Replies(os.fdopen(os.dup(1), "w", encoding="utf-8"))
         self._exchanges = Exchanges(self._replies.event)
@@ -634,6 +641,9 @@ class _Worker:
                 self._replies.reply(request["id"], received, {})
             elif request["do"] == "stored":
                 self._exchanges.stored(request["number"], request["result"])
+                self._replies.reply(request["id"], received, {})
+            elif request["do"] == "tell" and self._module is not None:
+                self._module.receive(request["message"])
                 self._replies.reply(request["id"], received, {})
             else:
                 arguments = (request, received)
@@ -674,6 +684,8 @@ class _Worker:
         code = compile(request["script"], request["name"], "exec")
         failure = None
         wrapped = contextlib.nullcontext() if control == "none" else None
+        module = request.get("module")
+        self._module = self._connected(module) if module else None
         with contextlib.redirect_stdout(_Printed(self._replies.event)):
             try:
                 with wrapped or _wrapped(self._torch, gate, self._exchanges, request):
@@ -685,7 +697,18 @@ class _Worker:
         if self._torch.distributed.is_initialized():
             with contextlib.suppress(Exception):
                 self._torch.distributed.destroy_process_group()
+        if module:
+            sys.modules.pop(module["name"], None)
         return {"failure": failure, "operations": gate.operations}
+
+    def _connected(self, described: dict[str, Any]) -> Any:
+        module: Any = types.ModuleType(described["name"])
+        exec(compile(described["source"], described["name"], "exec"), vars(module))  # noqa: S102
+        module.connect(
+            lambda message: self._replies.event({"message": message}), described["settings"]
+        )
+        sys.modules[described["name"]] = module
+        return module
 
 
 def main() -> int:

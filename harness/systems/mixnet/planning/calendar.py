@@ -81,6 +81,16 @@ def calendar(
         yield change(layer, "combine gradient", "gate", window, False)
 
 
+def exchanges(layers: int) -> Iterator[tuple[int, Phase]]:
+    """Yield the all-to-alls of one iteration in their order, each with its layer."""
+    for layer in range(layers):
+        yield layer, "dispatch"
+        yield layer, "combine"
+    for layer in reversed(range(layers)):
+        yield layer, "combine gradient"
+        yield layer, "dispatch gradient"
+
+
 def waiting(changes: Iterator[Reconfiguration]) -> int:
     """Return the time that training waits for all of them, in ns."""
     return sum(each.blocked for each in changes)

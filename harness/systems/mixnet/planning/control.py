@@ -1,0 +1,220 @@
+"""Control of a region's circuits while a mixture of experts trains, as a state machine.
+
+Gates announce how many rows each rank sends to each; ranks announce all-to-alls and their ends. The
+calendar says which all-to-alls get circuits of their own, and what of the gates is known then. A
+change begins once every rank has ended the all-to-all before, so that none runs over circuits
+that move, and the next all-to-all begins once it is made. The caller has the wire.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lightrig.harness.systems.mixnet.planning.calendar import (
+    FirstExchange,
+    Knowledge,
+    LayerTimes,
+    Phase,
+    Reconfiguration,
+    calendar,
+    exchanges,
+)
+from lightrig.harness.systems.mixnet.planning.copilot import Copilot
+from lightrig.harness.systems.mixnet.planning.demand import (
+    DemandError,
+    Matrix,
+    dispatched,
+    pair_demand,
+)
+
+
+class OutOfOrderError(DemandError):
+    """A rank announced another all-to-all than the calendar's next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueChange:
+    """Circuits that are to be changed now.
+
+    Attributes:
+        step: the iteration, from 0.
+        layer, before: the all-to-all that they serve first.
+        knows: where their demand comes from.
+        demand: of pairs of ranks, above the diagonal, in rows.
+    """
+
+    step: int
+    layer: int
+    before: Phase
+    knows: Knowledge
+    demand: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """An all-to-all that a rank may begin, and the rows from each rank to each."""
+
+    rank: int
+    step: int
+    layer: int
+    phase: Phase
+    traffic: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Copilot's load of a layer's experts beside the actual one, in shares."""
+
+    step: int
+    layer: int
+    predicted: Matrix
+    actual: Matrix
+    before: Matrix
+    """Load of the layer before: what to expect if nothing changed."""
+
+
+@dataclass
+class CircuitControl:
+    """The calendar's changes for `ranks` ranks, one expert and one server each.
+
+    first: strategy for the first all-to-all of a layer; None for circuits that never change.
+    """
+
+    ranks: int
+    layers: int
+    first: FirstExchange | None
+    predictions: list[Prediction] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._order = list(exchanges(self.layers))
+        unknown = LayerTimes(0, 0, 0, 0)  # only the order of changes is used
+        changes = calendar(self.layers, unknown, 0, self.first) if self.first else ()
+        self._changes: dict[tuple[int, Phase], Reconfiguration] = {
+            (each.layer, each.before): each for each in changes
+        }
+        self._given: dict[tuple[int, int], dict[int, Sequence[int]]] = {}
+        self._gates = [0] * self.ranks
+        self._announced = [0] * self.ranks
+        self._ended = [0] * self.ranks
+        self._permitted = [0] * self.ranks
+        self._changed = 0
+        self._copilots = [Copilot() for _ in range(self.layers - 1)]
+        self._expected: dict[tuple[int, int], Matrix] = {}
+
+    def gate(self, rank: int, layer: int, given: Sequence[int]) -> dict[int, list[int]]:
+        """Take what a rank's gate sends to each rank.
+
+        Return what comes from each rank, by rank, once the gates of all are known; else nothing.
+        """
+        step, expected = divmod(self._gates[rank], self.layers)
+        if layer != expected or len(given) != self.ranks:
+            raise OutOfOrderError(
+                f"rank {rank} announced a gate of layer {layer} for {len(given)} ranks, expected "
+                f"layer {expected} of {self.layers} for {self.ranks} ranks"
+            )
+        self._gates[rank] += 1
+        known = self._given.setdefault((step, layer), {})
+        known[rank] = given
+        if len(known) < self.ranks:
+            return {}
+        self._learn(step, layer)
+        sent = self.sent(step, layer)
+        return {rank: sent[:, rank].astype(int).tolist() for rank in range(self.ranks)}
+
+    def wants(self, rank: int, layer: int, phase: str) -> None:
+        """Take an all-to-all that a rank wants to begin; raises `OutOfOrderError`."""
+        _, expected = self._place(self._announced[rank])
+        if (layer, phase) != expected:
+            raise OutOfOrderError(
+                f"rank {rank} announced {phase} of layer {layer}, expected {expected[1]} of layer "
+                f"{expected[0]}"
+            )
+        self._announced[rank] += 1
+
+    def ended(self, rank: int) -> None:
+        """Note that the all-to-all that `rank` was permitted last has ended on it."""
+        self._ended[rank] += 1
+
+    def due(self) -> DueChange | None:
+        """Return the change of circuits that can be made now, if there is one."""
+        number = self._next
+        if number < self._changed:
+            return None
+        step, (layer, phase) = self._place(number)
+        change = self._changes.get((layer, phase))
+        if change is None:
+            return None
+        demand = self._demand(step, change)
+        if demand is None:
+            return None
+        return DueChange(step, layer, phase, change.knows, demand)
+
+    def changed(self) -> None:
+        """Note that the circuits of `due` are in place."""
+        self._changed = self._next + 1
+
+    def permitted(self) -> list[Permitted]:
+        """Return the ranks that wait and may begin, each once."""
+        number = self._next
+        step, (layer, phase) = self._place(number)
+        if (layer, phase) in self._changes and self._changed <= number:
+            return []
+        found = []
+        for rank in range(self.ranks):
+            if self._permitted[rank] == number < self._announced[rank]:
+                self._permitted[rank] += 1
+                found.append(Permitted(rank, step, layer, phase, self.traffic(step, layer, phase)))
+        return found
+
+    def sent(self, step: int, layer: int) -> Matrix:
+        """Rows that the gates of a layer send from each rank to each."""
+        known = self._given[step, layer]
+        return np.array([known[rank] for rank in range(self.ranks)], dtype=float)
+
+    def traffic(self, step: int, layer: int, phase: Phase) -> Matrix:
+        """Rows that a layer's all-to-all carries from each rank to each."""
+        sent = self.sent(step, layer)
+        return sent if phase in ("dispatch", "combine gradient") else sent.T
+
+    @property
+    def _next(self) -> int:
+        """The number of the all-to-all that not every rank has ended."""
+        return min(self._ended)
+
+    def _place(self, number: int) -> tuple[int, tuple[int, Phase]]:
+        step, place = divmod(number, len(self._order))
+        return step, self._order[place]
+
+    def _demand(self, step: int, change: Reconfiguration) -> Matrix | None:
+        if change.knows == "predicted":
+            expected = self._expected.get((step, change.layer))
+            if expected is None:
+                return None
+            rows = float(self.sent(step, change.layer - 1).sum()) / self.ranks
+            return pair_demand(dispatched(round(rows), expected, self.ranks))
+        if len(self._given.get((step, change.layer), {})) < self.ranks:
+            return None
+        return pair_demand(_between(self.sent(step, change.layer)))
+
+    def _learn(self, step: int, layer: int) -> None:
+        """Note a layer's load: predict the next layer's from it, and let Copilot learn."""
+        load = self._load(step, layer)
+        if layer:
+            before = self._load(step, layer - 1)
+            expected = self._expected[step, layer]
+            self.predictions.append(Prediction(step, layer, expected, load, before))
+            self._copilots[layer - 1].record(before, load)
+        if layer + 1 < self.layers:
+            self._expected[step, layer + 1] = self._copilots[layer].predict(load)
+
+    def _load(self, step: int, layer: int) -> Matrix:
+        rows = self.sent(step, layer).sum(axis=0)
+        shares: Matrix = rows / rows.sum()
+        return shares
+
+
+def _between(sent: Matrix) -> Matrix:
+    """Rows between ranks: what stays on a rank is no demand."""
+    between: Matrix = sent * (1 - np.eye(len(sent)))
+    return between

@@ -1,0 +1,413 @@
+"""A training script whose all-to-alls run over circuits that follow its gates (MixNet §5, B.2).
+
+The script's module `mixnet` announces gates and all-to-alls; the regional controller changes the
+circuits between them, behind the experts' computation and the backward pass. Packets leave a
+circuit before it moves. Attention's gradients are reduced over packet NICs alone, on a lane of
+their own, at any time.
+"""
+
+import itertools
+import queue
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from lightrig.harness.bench import Fabric
+from lightrig.harness.bench.lanes import Lanes
+from lightrig.harness.measure.links import await_carriers
+from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange, Knowledge, Phase
+from lightrig.harness.systems.mixnet.planning.control import (
+    CircuitControl,
+    DueChange,
+    Permitted,
+    Prediction,
+)
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
+from lightrig.harness.systems.mixnet.planning.demand import Matrix
+from lightrig.harness.systems.mixnet.planning.lanes import (
+    exchange_time,
+    lane_routes,
+    lane_shares,
+    routing_in,
+)
+from lightrig.harness.systems.mixnet.planning.region import Region
+from lightrig.harness.systems.mixnet.planning.routing import Routing
+from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
+from lightrig.instruments.clock import Span
+from lightrig.instruments.servers.training import (
+    Script,
+    ScriptModule,
+    TrainingFailedError,
+    TrainingRank,
+    Wanted,
+)
+from lightrig.testbeds import LightrigError, Plan
+
+_FIRST_PORT = 27_800  # below those that Linux gives to connections
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExchange:
+    """One all-to-all of a step.
+
+    Attributes:
+        traffic: bytes from each rank to each.
+        plan: the circuits that it ran over.
+        optical: share of its bytes between ranks that took circuits.
+        began: when the last rank began it, in ns.
+        ended: when the last rank had ended it, in ns.
+        waited: how long the last rank to announce it waited for its circuits, in ns.
+        predicted: its duration by the model of flows, in ns.
+    """
+
+    step: int
+    layer: int
+    phase: Phase
+    traffic: Matrix
+    plan: Plan
+    optical: float
+    began: int
+    ended: int
+    waited: int
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitChange:
+    """One change of circuits.
+
+    Attributes:
+        before: the all-to-all that it served first.
+        knows: where its demand came from.
+        moved: circuits that were made.
+        began, done: when the controller began it, and when packets took the new circuits, in ns.
+    """
+
+    step: int
+    layer: int
+    before: Phase
+    knows: Knowledge
+    moved: int
+    began: int
+    done: int
+
+
+@dataclass(frozen=True)
+class TrainedExperts:
+    """A script that has run: what each rank printed and when, its all-to-alls and changes."""
+
+    printed: Mapping[int, Sequence[tuple[Span, str]]]
+    exchanges: Sequence[TrainingExchange]
+    changes: Sequence[CircuitChange]
+    predictions: Sequence[Prediction]
+
+    def losses(self) -> list[tuple[int, str]]:
+        """Return the lines with a step's loss that each rank has printed."""
+        return [
+            (rank, line)
+            for rank, lines in sorted(self.printed.items())
+            for _, line in lines
+            if line.startswith("step ")
+        ]
+
+    def step_times(self) -> list[int]:
+        """Return the time of each step after the first, in ns, by the last rank's loss."""
+        ends: defaultdict[str, int] = defaultdict(int)
+        for _, lines in sorted(self.printed.items()):
+            for at, line in lines:
+                if line.startswith("step "):
+                    name = line.split()[1]
+                    ends[name] = max(ends[name], (at.earliest + at.latest) // 2)
+        moments = [ends[name] for name in sorted(ends, key=int)]
+        return [after - before for before, after in itertools.pairwise(moments)]
+
+
+class ExpertTraining:
+    """One rank on each server of a fabric of namespaces, ready to run scripts until closed.
+
+    Raises:
+        NotRoutedError: a server is no namespace.
+        NoPyTorchError: a server has none.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric, self.clock = fabric, fabric.bench.clock
+        self._testbed = fabric.testbed
+        self.region = Region.of(fabric.testbed)
+        self._width = max(len(server.ports) for server in self.region.servers)
+        self._lanes = Lanes(fabric.bench, self._width + 1)
+        self._ranks: list[TrainingRank] = []
+        self._ports = itertools.count(_FIRST_PORT)
+        try:
+            for number, server in enumerate(self._lanes.servers.values()):
+                self._ranks.append(TrainingRank(number, server, self.clock))
+            (self.pytorch,) = {rank.loaded() for rank in self._ranks}
+        except BaseException:
+            self.close()
+            raise
+
+    def train(
+        self, script: Script, layers: int, plan: Plan, first: FirstExchange | None = None
+    ) -> TrainedExperts:
+        """Run `script`, whose gates are of `layers` layers, beginning with the circuits of `plan`.
+
+        first: strategy for the first all-to-all of a layer; None: the circuits never change.
+
+        Raises:
+            TrainingFailedError: the script failed.
+            LinksDownError: a circuit's ports got no carrier.
+            InstrumentError: a switch or server refused.
+        """
+        return _Run(self, script, layers, plan, first).result()
+
+    def close(self) -> None:
+        """End all programs, and leave the servers as they were found."""
+        for rank in self._ranks:
+            rank.close()
+        self._lanes.close()
+
+    # ------------------------------------------------------------------------- for a run
+
+    def begin(self, script: Script, module: ScriptModule, listener: "_Printed") -> list[Any]:
+        """Start the script on all ranks."""
+        packets = self._width
+        common = {
+            "WORLD_SIZE": str(len(self._ranks)),
+            "MASTER_ADDR": next(iter(self._lanes.addresses.values()))[packets],
+            "MASTER_PORT": str(next(self._ports)),
+            "GLOO_SOCKET_IFNAME": self._lanes.devices[packets],
+            "LOCAL_RANK": "0",
+        }
+        return [
+            rank.train(
+                *(script, listener, "none", {}, {**common, "RANK": str(rank.rank)}),
+                module=module,
+            )
+            for rank in self._ranks
+        ]
+
+    @property
+    def lane_devices(self) -> list[str]:
+        """The devices of the lanes that follow the circuits."""
+        return self._lanes.devices[: self._width]
+
+    def tell(self, rank: int, message: Any) -> None:
+        """Answer a rank."""
+        self._ranks[rank].tell(message)
+
+    def abandon(self) -> None:
+        """End all ranks: others would wait for one that failed."""
+        for rank in self._ranks:
+            rank.close()
+
+    def bring_in(self, plan: Plan, present: Plan | None) -> tuple[Routing, int]:
+        """Change from the circuits of `present` to those of `plan`; return routes, circuits made.
+
+        First packets leave the circuits that are to move.
+        """
+        if present is not None:
+            unmoved = {name: each & plan.circuits[name] for name, each in present.circuits.items()}
+            self._route(self._routing(Plan(f"{present.name} and {plan.name}", unmoved)))
+        transition = self._fabric.prepare(plan)
+        transition.apply()
+        routing = self._routing(plan)
+        used = {port for link in routing.links for port in (link.a, link.b)}
+        used |= {port for server in routing.region.servers for port in server.packet}
+        await_carriers(self._fabric.bench, self._lanes.dark, used)
+        self._route(routing)
+        return routing, transition.moved
+
+    def plan_for(self, due: DueChange, present: Plan) -> Plan:
+        """Plan circuits for a demand."""
+        name = f"step {due.step}, layer {due.layer}, {due.before}"
+        return plan_testbed(self._testbed, due.demand, name, present)
+
+    def shares(self, routing: Routing, rows: Matrix) -> tuple[Matrix, float]:
+        """Return each lane's rows, lanes x ranks x ranks, and the share of them on circuits."""
+        names = list(self._testbed.servers)
+        lanes = np.array(lane_shares(routing, names, rows, self._width))
+        between = rows * (1 - np.eye(len(rows)))
+        optical = sum(
+            between[a, b]
+            for a, b in np.argwhere(between > 0).tolist()
+            if all(hop.medium == "optical" for hop in routing.route(a, b))
+        )
+        return lanes, float(optical / max(between.sum(), 1))
+
+    def predicted(self, plan: Plan, routing: Routing, lanes: Matrix, size: int) -> float:
+        """Return the duration of an all-to-all by the model of flows, in ns."""
+        names = list(self._testbed.servers)
+        shares = tuple(tuple(map(tuple, lane)) for lane in (lanes * size).tolist())
+        return exchange_time(self._testbed, plan, routing, names, shares, TCP)
+
+    def _routing(self, plan: Plan) -> Routing:
+        return routing_in(self._testbed, plan, self.region)
+
+    def _route(self, routing: Routing) -> None:
+        packets = lane_routes(Routing(routing.region, ()), 1)
+        self._lanes.route([*lane_routes(routing, self._width), *packets])
+
+
+class _Printed:
+    """Keeps what ranks print."""
+
+    def __init__(self) -> None:
+        self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
+
+    def wants(self, rank: int, number: int, operation: Wanted) -> None:
+        """Do nothing: the script's operations are not controlled."""
+
+    def ended(self, rank: int, number: int) -> None:
+        """Do nothing: the script's operations are not controlled."""
+
+    def printed(self, rank: int, line: str, at: Span) -> None:
+        """Keep a line."""
+        self.lines[rank].append((at, line))
+
+
+class _Run:
+    """One script: the controller's loop over what ranks announce."""
+
+    def __init__(
+        self,
+        training: ExpertTraining,
+        script: Script,
+        layers: int,
+        plan: Plan,
+        first: FirstExchange | None,
+    ) -> None:
+        self._training, self._script, self._plan = training, script, plan
+        self._clock = training.clock
+        ranks = len(training.region.servers)
+        self._control = CircuitControl(ranks, layers, first)
+        self._messages: queue.SimpleQueue[tuple[int, Any, int]] = queue.SimpleQueue()
+        self._listener = _Printed()
+        self._changes: list[CircuitChange] = []
+        self._exchanges: list[TrainingExchange] = []
+        self._asked: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._running: dict[int, tuple[Permitted, int, dict[str, int]]] = {}
+
+    def result(self) -> TrainedExperts:
+        """Run it to its end."""
+        training = self._training
+        self._routing, _ = training.bring_in(self._plan, None)
+        module = ScriptModule(
+            "mixnet",
+            resources.files(__package__).joinpath("script_module.py").read_text("utf-8"),
+            {"lanes": training.lane_devices},
+            lambda rank, message, at: self._messages.put((rank, message, at.latest)),
+        )
+        running = training.begin(self._script, module, self._listener)
+        failed: list[LightrigError] = []
+
+        def follow(rank: int) -> None:
+            try:
+                running[rank].result()
+            except LightrigError as error:
+                failed.append(error)
+                training.abandon()
+            finally:
+                self._messages.put((rank, None, 0))
+
+        def control() -> None:
+            try:
+                self._loop(len(running))
+            except BaseException:
+                training.abandon()
+                raise
+
+        self._clock.parallel(control, *(partial(follow, rank) for rank in range(len(running))))
+        if failed:
+            raise next((e for e in failed if isinstance(e, TrainingFailedError)), failed[0])
+        return TrainedExperts(
+            {rank: list(lines) for rank, lines in self._listener.lines.items()},
+            self._exchanges,
+            self._changes,
+            self._control.predictions,
+        )
+
+    def _loop(self, left: int) -> None:
+        while left:
+            rank, message, at = self._messages.get()
+            if message is None:
+                left -= 1
+                continue
+            self._take(rank, message, at)
+            if self._messages.empty():
+                self._advance()
+
+    def _take(self, rank: int, message: Any, at: int) -> None:
+        control, tell = self._control, self._training.tell
+        if "gate" in message:
+            for to, taken in control.gate(rank, message["gate"], message["given"]).items():
+                tell(to, {"taken": taken})
+        elif "wants" in message:
+            control.wants(rank, *message["wants"])
+            self._asked[rank], self._sizes[rank] = at, message["size"]
+        else:
+            control.ended(rank)
+            self._finish(rank, message)
+
+    def _advance(self) -> None:
+        if (due := self._control.due()) is not None:
+            self._change(due)
+        for permitted in self._control.permitted():
+            self._permit(permitted)
+
+    def _change(self, due: DueChange) -> None:
+        began = self._clock.now()
+        plan, moved = self._training.plan_for(due, self._plan), 0
+        if plan.circuits != self._plan.circuits:
+            self._routing, moved = self._training.bring_in(plan, self._plan)
+            self._plan = plan
+        self._control.changed()
+        self._changes.append(
+            CircuitChange(
+                *(due.step, due.layer, due.before, due.knows, moved, began, self._clock.now())
+            )
+        )
+
+    def _permit(self, one: Permitted) -> None:
+        lanes, _ = self._training.shares(self._routing, one.traffic)
+        message = [
+            [number, lane[one.rank].tolist(), lane[:, one.rank].tolist()]
+            for number, lane in enumerate(lanes)
+            if lane.any()
+        ]
+        self._running[one.rank] = one, self._clock.now() - self._asked[one.rank], {}
+        self._training.tell(one.rank, {"lanes": message})
+
+    def _finish(self, rank: int, message: Any) -> None:
+        one, waited, _ = self._running[rank]
+        self._running[rank] = one, waited, {"began": message["began"], "over": message["over"]}
+        ranks = len(self._training.region.servers)
+        same = [
+            each
+            for each in self._running.values()
+            if each[2]
+            and (each[0].step, each[0].layer, each[0].phase) == (one.step, one.layer, one.phase)
+        ]
+        if len(same) < ranks:
+            return
+        lanes, optical = self._training.shares(self._routing, one.traffic)
+        size = self._sizes[rank]
+        self._exchanges.append(
+            TrainingExchange(
+                step=one.step,
+                layer=one.layer,
+                phase=one.phase,
+                traffic=one.traffic * size,
+                plan=self._plan,
+                optical=optical,
+                began=max(each[2]["began"] for each in same),
+                ended=max(each[2]["over"] for each in same),
+                waited=min(each[1] for each in same),
+                predicted=self._training.predicted(self._plan, self._routing, lanes, size),
+            )
+        )

@@ -1,0 +1,96 @@
+"""When circuits change while a mixture of experts trains, and which all-to-alls may run."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar, exchanges
+from lightrig.harness.systems.mixnet.planning.control import CircuitControl, OutOfOrderError
+
+RANKS, LAYERS = 3, 2
+GIVEN = [[1, 5, 0], [2, 0, 7], [0, 3, 4]]
+
+
+def gates(control, layer, given=GIVEN):
+    answers = {}
+    for rank, each in enumerate(given):
+        answers |= control.gate(rank, layer, each)
+    return answers
+
+
+def run(control, layer, phase):
+    """Let every rank run an all-to-all; return what they were permitted."""
+    for rank in range(control.ranks):
+        control.wants(rank, layer, phase)
+    found = control.permitted()
+    for rank in range(control.ranks):
+        control.ended(rank)
+    return found
+
+
+def test_a_gate_is_answered_once_all_have_announced_theirs():
+    control = CircuitControl(RANKS, LAYERS, None)
+    assert control.gate(0, 0, GIVEN[0]) == {}
+    assert control.gate(2, 0, GIVEN[2]) == {}
+    assert control.gate(1, 0, GIVEN[1]) == {0: [1, 2, 0], 1: [5, 0, 3], 2: [0, 7, 4]}
+
+
+def test_an_all_to_all_waits_for_its_circuits_and_a_change_for_all_ranks():
+    control = CircuitControl(RANKS, LAYERS, "predict")
+    gates(control, 0)
+    assert control.due() is None  # the first all-to-all takes the circuits that are there
+    for rank in range(RANKS):
+        control.wants(rank, 0, "dispatch")
+    assert [one.rank for one in control.permitted()] == [0, 1, 2]
+    control.ended(0)
+    control.wants(0, 0, "combine")
+    control.ended(1)
+    assert (control.due(), control.permitted()) == (None, [])
+    control.ended(2)
+    due = control.due()
+    assert (due.layer, due.before, due.knows) == (0, "combine", "gate")
+    np.testing.assert_array_equal(due.demand, [[0, 7, 0], [0, 0, 10], [0, 0, 0]])
+    assert control.permitted() == []
+    control.changed()
+    assert [one.rank for one in control.permitted()] == [0]
+    assert control.due() is None
+
+
+def test_the_gradients_go_the_way_back():
+    control = CircuitControl(RANKS, 1, None)
+    gates(control, 0)
+    found = {phase: run(control, 0, phase)[0].traffic for _, phase in exchanges(1)}
+    np.testing.assert_array_equal(found["dispatch"], GIVEN)
+    np.testing.assert_array_equal(found["combine"], np.transpose(GIVEN))
+    np.testing.assert_array_equal(found["combine gradient"], GIVEN)
+    np.testing.assert_array_equal(found["dispatch gradient"], np.transpose(GIVEN))
+
+
+def test_an_all_to_all_out_of_order_is_named():
+    control = CircuitControl(RANKS, LAYERS, "block")
+    gates(control, 0)
+    with pytest.raises(OutOfOrderError, match="rank 1 announced combine of layer 0, expected disp"):
+        control.wants(1, 0, "combine")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(["block", "predict", "reuse", None]), st.integers(1, 3), st.randoms())
+def test_changes_are_the_calendars_and_copilot_learns(first, layers, random):
+    control, made = CircuitControl(RANKS, layers, first), []
+    for _ in range(3):
+        for layer, phase in exchanges(layers):
+            early = control.due()
+            if early is not None and early.knows != "gate":
+                made.append((early.step, early.layer, early.before))
+                control.changed()
+            if phase == "dispatch":
+                gates(control, layer, [[random.randint(1, 9) for _ in range(3)] for _ in range(3)])
+            due = control.due()
+            if due is not None:
+                made.append((due.step, due.layer, due.before))
+                control.changed()
+            assert len(run(control, layer, phase)) == RANKS
+    planned = list(calendar(layers, LayerTimes(0, 0, 0, 0), 0, first)) if first else []
+    assert made == [(step, one.layer, one.before) for step in range(3) for one in planned]
+    assert len(control.predictions) == 3 * (layers - 1)
