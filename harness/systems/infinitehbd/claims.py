@@ -7,6 +7,7 @@ from functools import cache, partial
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly, over_draws
+from lightrig.harness.systems.infinitehbd.claims_mechanisms import MECHANISMS
 from lightrig.harness.systems.infinitehbd.planning.architectures import (
     Architecture,
     Cubes,
@@ -353,6 +354,7 @@ _COLUMNS: Mapping[str, Callable[[Interconnect], float]] = {
 }
 
 COMPUTED: Registry = {
+    **MECHANISMS,
     "faulty-nodes": _faulty_mean,
     "faulty-nodes-p99": _faulty_p99,
     "waste-2-hop": partial(_waste, _LINE_2),

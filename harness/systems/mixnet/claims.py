@@ -1,16 +1,23 @@
 """Figures of MixNet's paper that arithmetic answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
+from lightrig.harness.systems.mixnet.claims_mechanisms import MECHANISMS
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
 from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
 from lightrig.harness.systems.mixnet.planning.gating import Gating
 from lightrig.harness.systems.mixnet.planning.released import ITERATION_TIMES
 from lightrig.harness.systems.mixnet.planning.topology import plan_links, plan_links_as_printed
+
+Network: TypeAlias = Literal["topoopt", "fat_tree", "rail_optimized"]
+MIXTRAL = ("Mixtral 8x22B", "Mixtral 8x7B")
 
 _SWITCH_PORTS = 500
 """Switching time of the paper's millisecond switch (§4.2), in ns."""
@@ -80,9 +87,12 @@ def _greatest_speedup() -> Computed:
     return exactly(ratio, f"{_RELEASED}; {model} at {rate} Gbit/s")
 
 
-def _cost_efficiency(rate: int) -> Computed:
-    """Performance per dollar against a fat tree: quotient of times, times quotient of costs."""
-    found = [rates[rate].fat_tree * _cost(rate) for rates in ITERATION_TIMES.values()]
+def _cost_efficiency(rate: int, of: Network = "fat_tree") -> Computed:
+    """Performance per dollar against a network: quotient of times, times quotient of costs.
+
+    A rail-optimised network has a fat tree's parts in another order, and its price.
+    """
+    found = [getattr(rates[rate], of) * _cost(rate) for rates in ITERATION_TIMES.values()]
     return Computed(
         float(np.mean(found)),
         min(found),
@@ -90,6 +100,68 @@ def _cost_efficiency(rate: int) -> Computed:
         len(found),
         f"{_RELEASED}, four models from least to most, times Table 4's quotient of costs",
     )
+
+
+def _efficiency_of(model: str, rate: int) -> Computed:
+    value = ITERATION_TIMES[model][rate].fat_tree * _cost(rate)
+    return exactly(value, f"{_RELEASED}, times Table 4's quotient of costs")
+
+
+def _pareto() -> Computed:
+    """Share of models and rates at which no other network is as fast and as cheap."""
+    best = [
+        against.topoopt > 1 and (_cost(rate) > 1 or min(against[1:]) > 1)
+        for rates in ITERATION_TIMES.values()
+        for rate, against in rates.items()
+    ]
+    return exactly(
+        float(np.mean(best)),
+        f"{_RELEASED}, four models at four rates; TopoOpt is slower in all, and dearer networks "
+        "cannot dominate",
+    )
+
+
+def _slowest(models: Sequence[str], of: Network) -> Computed:
+    """The longest iteration of MixNet over another network's."""
+    ratio, model, rate = max(
+        (1 / getattr(against, of), model, rate)
+        for model in models
+        for rate, against in ITERATION_TIMES[model].items()
+    )
+    return exactly(ratio, f"{_RELEASED}; {model} at {rate} Gbit/s")
+
+
+def _narrowing() -> Computed:
+    """Share of steps to a higher rate at which TopoOpt comes nearer."""
+    nearer = [
+        slow.topoopt > fast.topoopt
+        for model in MIXTRAL
+        for slow, fast in pairwise(ITERATION_TIMES[model].values())
+    ]
+    return exactly(float(np.mean(nearer)), f"{_RELEASED}, two models, three steps each")
+
+
+def _larger_gap() -> Computed:
+    """Share of comparisons in which more experts are further from a fat tree."""
+    qwen = ITERATION_TIMES["Qwen-MoE"]
+    further = [
+        qwen[rate].fat_tree < ITERATION_TIMES[model][rate].fat_tree
+        for model in MIXTRAL
+        for rate in qwen
+    ]
+    narrower = [slow.fat_tree < fast.fat_tree for slow, fast in pairwise(qwen.values())]
+    return exactly(
+        float(np.mean(further + narrower)),
+        f"{_RELEASED}: Qwen-MoE against both Mixtral models at each rate, and at rising rates",
+    )
+
+
+def _copper(rate: int) -> Computed:
+    """Quotient of costs where NICs reach the first switch by cables without transceivers."""
+    prices = PRICES[rate]
+    saved = 2 * prices.transceiver
+    fat_tree, mixnet = fat_tree_cost(prices) - 8 * saved, mixnet_cost(prices) - 2 * saved
+    return exactly(fat_tree / mixnet, "Table 4's prices; the cables' are not printed and left out")
 
 
 def _nic_price() -> Computed:
@@ -130,6 +202,22 @@ COMPUTED: Mapping[str, Callable[[], Computed]] = {
     "speedup-most": _greatest_speedup,
     "cost-efficiency-100": lambda: _cost_efficiency(100),
     "cost-efficiency-400": lambda: _cost_efficiency(400),
+    "cost-efficiency-200": lambda: _cost_efficiency(200),
+    "cost-efficiency-800": lambda: _cost_efficiency(800),
+    **{
+        f"cost-efficiency-rail-{rate}": partial(_cost_efficiency, rate, "rail_optimized")
+        for rate in PRICES
+    },
+    "cost-efficiency-400-8x7b": lambda: _efficiency_of("Mixtral 8x7B", 400),
+    "cost-efficiency-400-8x22b": lambda: _efficiency_of("Mixtral 8x22B", 400),
+    "cost-efficiency-100-8x7b": lambda: _efficiency_of("Mixtral 8x7B", 100),
+    "pareto": _pareto,
+    "comparable-mixtral": lambda: _slowest(MIXTRAL, "fat_tree"),
+    "comparable-qwen": lambda: _slowest(["Qwen-MoE"], "fat_tree"),
+    "narrowing": _narrowing,
+    "more-experts": _larger_gap,
+    "copper-400": lambda: _copper(400),
+    **MECHANISMS,
     "reconfigurations-per-layer": _changes,
     "blocked": _blocked,
 }

@@ -32,6 +32,10 @@ DIFFER = {
     "waste-2-hop-side-by-side",
     "waste-tpuv4-side-by-side",
     "waste-tpuv4-cubes-side-by-side",
+    "waste-nvl-reserved-64",
+    "waste-below-nvl-72",
+    "lowest-power-per-bandwidth",
+    "limiting-size",
 }
 """Figures that do not follow from what the paper states."""
 MODEL_DIFFERS = {
@@ -43,6 +47,8 @@ MODEL_DIFFERS = {
     *(f"mfu-moe-experts-{percent}" for percent in (0, 10, 20, 30)),
 }
 """Shares of FLOPs that the authors' simulator gives and a plain model does not."""
+READING_DIFFERS = {"lowest-aggregate"}
+"""Cost without faults, which the paper does not define."""
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +66,13 @@ def test_all_that_is_computed_answers_a_claim_and_is_never_called_measured(check
 
 def test_arithmetic_on_printed_numbers_is_no_agreement(checked):
     printed = [one for one in checked.values() if one.kind == "printed"]
-    assert len(printed) == 50
+    assert len(printed) == 63
     assert {one.verdict for one in printed} == {"reproduces", "known erratum"}
 
 
 def test_differing_claims_are_known_and_explained(checked):
     differ = {name for name, one in checked.items() if one.outcome == "differs"}
-    assert differ == DIFFER | MODEL_DIFFERS
+    assert differ == DIFFER | MODEL_DIFFERS | READING_DIFFERS
     for name in differ:
         assert checked[name].claim.erratum or checked[name].claim.note
     assert {name for name in differ if checked[name].claim.erratum} == DIFFER

@@ -16,12 +16,18 @@ def test_everything_that_is_computed_answers_a_claim():
 
 
 @pytest.mark.parametrize("name", sorted(COMPUTED))
-def test_only_the_two_failures_are_not_as_printed(name):
+def test_only_known_errata_are_not_as_printed(name):
     found = COMPUTED[name]()
     ours = Estimate(found.value, found.lower, found.upper, found.n)
     outcome, _ = compare(CLAIMS[name].figure, ours, CLAIMS[name].tolerance)
     # Some generated exchanges leave a server without a circuit: 21 to 24 links.
-    expected = {"dual-nic-failure": "differs", "circuits": "cannot tell"}
+    expected = {
+        "dual-nic-failure": "differs",
+        "circuits": "cannot tell",
+        # By the authors' released table.
+        "comparable-qwen": "differs",
+        "cost-efficiency-100-8x7b": "differs",
+    }
     assert outcome == expected.get(name, "agrees")
     assert found.note
 
