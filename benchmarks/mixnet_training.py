@@ -1,6 +1,6 @@
 """A mixture of experts trained over circuits that follow its gates, gate by gate.
 
-    python -m benchmarks.mixnet_training [--gates 8] [--steps 7] [--first predict]
+    python -m benchmarks.mixnet_training [--gates 1 2 ...] [--steps 7] [--first predict]
 
 On testbeds/mixnet6.yaml, six namespaces: real packets, a simulated switch, examples/train_moe.py.
 Of each gate (a seed of the script) the times of a step and of its all-to-alls over uniform circuits
@@ -59,7 +59,7 @@ class Gate:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.mixnet_training")
-    parser.add_argument("--gates", type=int, default=8)
+    parser.add_argument("--gates", type=int, nargs="+", default=list(range(1, 9)))
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--first", choices=get_args(FirstExchange), default="predict")
     options = parser.parse_args(arguments)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         print(f"{training.pytorch}, first all-to-all of a layer: {options.first}")
         print("  ".join(name.rjust(width) for name, width in HEAD), flush=True)
         gates = []
-        for number in range(1, options.gates + 1):
+        for number in options.gates:
             gates.append(_gate(training, fabric, number, options.steps, options.first))
             print(_line(gates[-1]), flush=True)
         _summary(gates)
