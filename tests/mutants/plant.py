@@ -1,12 +1,16 @@
 """Plant bugs one at a time in a copy of the tree, and report which of them the tests notice.
 
 `make mutants` runs it; `python tests/mutants/plant.py --only closure --jobs 3` a part of it. The
-bugs stand in mutants.yaml beside this file. Exit 0 where every bug without a reason to survive
-is killed, and every bug with one survives; else 1.
+bugs stand in mutants.yaml beside this file. With `--outcomes FILE` each outcome is added to a file,
+and a bug is not tried again whose outcome is there of the same code and tests: so a run that was
+interrupted goes on. Exit 0 where every bug without a reason to survive is killed, and every bug
+with one survives; else 1.
 """
 
 import argparse
 import contextlib
+import hashlib
+import json
 import os
 import queue
 import shutil
@@ -51,6 +55,15 @@ class Bug:
                 "expected it once: the code has changed, so plant the bug anew"
             )
         return text.replace(self.old, self.new)
+
+    def version(self, root: Path = ROOT) -> str:
+        """Return what tells this bug in this code, with these tests, from all others."""
+        digest = hashlib.sha256(repr((self.name, self.old, self.new, self.tests)).encode())
+        for name in (self.file, *(test.partition("::")[0] for test in self.tests)):
+            path = root / name
+            for each in [path] if path.is_file() else sorted(path.glob("*.py")):
+                digest.update(each.read_bytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -160,6 +173,29 @@ def try_all(chosen: Iterable[Bug], jobs: int) -> Iterator[Outcome]:
         yield from pool.map(run, chosen)
 
 
+def remembered(chosen: Iterable[Bug], path: Path | None) -> dict[str, Outcome]:
+    """Return the outcomes of `chosen` in a file, by name, that hold for the present code."""
+    if path is None or not path.exists():
+        return {}
+    stored = [json.loads(line) for line in path.read_text().splitlines()]
+    known = {one["version"]: one for one in stored if one["state"] != "error"}
+    found = {bug.name: (bug, known.get(bug.version())) for bug in chosen}
+    return {
+        name: Outcome(bug, one["state"], one["seconds"], "")
+        for name, (bug, one) in found.items()
+        if one is not None
+    }
+
+
+def remember(outcome: Outcome, path: Path | None) -> None:
+    """Add an outcome to a file."""
+    if path is not None:
+        stored = {"version": outcome.bug.version(), "name": outcome.bug.name}
+        stored |= {"state": outcome.state, "seconds": round(outcome.seconds, 1)}
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(stored) + "\n")
+
+
 def report(outcomes: Sequence[Outcome]) -> str:
     """Return numbers, and a sentence on each bug that did not end as its entry says."""
     killed = sum(one.state == "killed" for one in outcomes)
@@ -179,11 +215,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="bugs whose name contains this")
     parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 2) // 2, 1))
+    parser.add_argument("--outcomes", type=Path, help="file of outcomes, to go on with")
     asked = parser.parse_args()
     chosen = [bug for bug in bugs() if asked.only in bug.name]
-    outcomes = list(try_all(chosen, asked.jobs))
-    print(report(outcomes))
-    return 0 if all(one.expected for one in outcomes) else 1
+    outcomes = remembered(chosen, asked.outcomes)
+    for outcome in try_all((bug for bug in chosen if bug.name not in outcomes), asked.jobs):
+        remember(outcome, asked.outcomes)
+        outcomes[outcome.bug.name] = outcome
+    outcomes = {bug.name: outcomes[bug.name] for bug in chosen}
+    print(report(list(outcomes.values())))
+    return 0 if all(one.expected for one in outcomes.values()) else 1
 
 
 if __name__ == "__main__":

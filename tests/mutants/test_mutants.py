@@ -1,7 +1,7 @@
 """The list of bugs is of the code that there is, and its runner tells killed from alive."""
 
 import pytest
-from mutants.plant import ROOT, Bug, Outcome, bugs, report, try_bug
+from mutants.plant import ROOT, Bug, Outcome, bugs, remember, remembered, report, try_bug
 
 BUGS = bugs()
 
@@ -52,3 +52,15 @@ def test_the_report_counts_and_names():
         "killed, and was not to be: two in b.py",
     ]
     assert [one.expected for one in outcomes] == [True, False, True, False]
+
+
+def test_an_outcome_is_remembered_until_the_code_changes(tmp_path):
+    bug = next(bug for bug in BUGS if bug.survives is None)
+    path = tmp_path / "outcomes.jsonl"
+    assert remembered([bug], path) == {}
+    remember(Outcome(bug, "error", 2.0, "x"), path)
+    assert remembered([bug], path) == {}
+    remember(Outcome(bug, "killed", 2.0, "x"), path)
+    assert remembered([bug], path)[bug.name].state == "killed"
+    other = Bug(bug.name, bug.file, bug.old, bug.new + " ", bug.tests)
+    assert remembered([other], path) == {}
