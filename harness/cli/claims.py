@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
-from lightrig.harness.cli.terminal import out
+from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ def claims(
         str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL.")
     ] = "results",
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that compute studies; the answer is the same.")
+    ] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers compute.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a paper's published values with those measured or computed here.
@@ -41,6 +47,7 @@ def claims(
     """
     from lightrig.harness.claims import check_claims, load_published, published_files, write_claims
     from lightrig.harness.record import Results
+    from lightrig.harness.sweeps import Engine, computed_on
 
     files = {system: Path(system)} if system.endswith((".yaml", ".yml")) else published_files()
     if system not in files:
@@ -54,7 +61,14 @@ def claims(
     except LightrigError as error:
         give_up(str(error), BAD_INPUT)
     try:
-        checked = check_claims(published, Results(results))
+        with err.status("computing") as shown:
+            engine = Engine(
+                processes,
+                scheduler,
+                lambda done, of: shown.update(f"computing: {done:,} of {of:,} points of a study"),
+            )
+            with computed_on(engine):
+                checked = check_claims(published, Results(results))
         if html is not None:
             write_claims(html, published, checked)
     except (LightrigError, OSError) as error:

@@ -29,7 +29,7 @@ from lightrig.harness.systems.infinitehbd.planning.model_flops import (
     best,
 )
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
-from lightrig.harness.systems.infinitehbd.planning.replay import DRAWS, clusters, mean_waste
+from lightrig.harness.systems.infinitehbd.planning.replay import DRAWS, clusters, mean_wastes
 from lightrig.harness.systems.infinitehbd.planning.theory import (
     MODEL_USE,
     PcieFraming,
@@ -121,7 +121,7 @@ def _drawn(*, apart: bool = True) -> tuple[States, ...]:
 
 @cache
 def _wastes(architecture: Architecture, *, apart: bool = True) -> tuple[float, ...]:
-    return tuple(mean_waste(found, architecture, 4, TP) for found in _drawn(apart=apart))
+    return tuple(mean_wastes(_drawn(apart=apart), architecture, 4, TP))
 
 
 def _waste(architecture: Architecture, note: str = _UNSAID) -> Computed:

@@ -1,9 +1,10 @@
 """Replay of a fault trace on an architecture: waste, largest job, waiting time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from lightrig.harness.sweeps import sweep
 from lightrig.harness.systems.infinitehbd.planning.architectures import Architecture, waste
 from lightrig.harness.systems.infinitehbd.planning.trace import (
     Random,
@@ -42,7 +43,26 @@ def cluster(
 
 def clusters(draws: int = DRAWS, *, gpus: int = 4, apart: bool = True) -> Iterator[States]:
     """Drawn clusters, the same ones each time."""
-    return (cluster(np.random.default_rng(seed), gpus=gpus, apart=apart) for seed in range(draws))
+    points = [(seed, gpus, apart) for seed in range(draws)]
+    return iter(sweep(_cluster_of_seed, points))
+
+
+def _cluster_of_seed(point: tuple[int, int, bool], _random: np.random.Generator) -> States:
+    seed, gpus, apart = point
+    return cluster(np.random.default_rng(seed), gpus=gpus, apart=apart)
+
+
+def mean_wastes(
+    found: Sequence[States], architecture: Architecture, gpus: int, group: int
+) -> list[float]:
+    """Return `mean_waste` of each cluster: the trace replayed on each."""
+    return sweep(_mean_waste_of, [(one, architecture, gpus, group) for one in found])
+
+
+def _mean_waste_of(
+    point: tuple[States, Architecture, int, int], _random: np.random.Generator
+) -> float:
+    return mean_waste(*point)
 
 
 def mean_waste(found: States, architecture: Architecture, gpus: int, group: int) -> float:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lightrig.harness.sweeps import sweep
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
 from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import Axis, line_setting
@@ -102,13 +103,14 @@ def availability(side: int, fault_rate: float, draws: int, seed: int) -> npt.NDA
     100 samples a rate were drawn.
     """
     draw = np.random.default_rng(seed)
-    shares = np.empty(draws)
-    for index in range(draws):
-        failed = np.argwhere(draw.random((side, side)) < fault_rate)
-        shares[index] = (
-            largest_job(side, ((int(row), int(column)) for row, column in failed)).size / side**2
-        )
-    return shares
+    failed = [np.argwhere(draw.random((side, side)) < fault_rate) for _ in range(draws)]
+    drawn = [(side, [(int(row), int(column)) for row, column in one]) for one in failed]
+    return np.array(sweep(_share_of_one_job, drawn, batch=25))
+
+
+def _share_of_one_job(drawn: tuple[int, list[Node]], _random: np.random.Generator) -> float:
+    side, faults = drawn
+    return largest_job(side, faults).size / side**2
 
 
 def pack(rows: int, columns: int, faults: Iterable[Node]) -> list[Allocation]:
