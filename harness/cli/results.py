@@ -1,4 +1,4 @@
-"""`lightrig results`: what was measured, listed, queried, compared, recovered and exported."""
+"""`lightrig results`: runs listed, queried, compared, recovered, exported and pruned."""
 
 # Data frames and plots take a second to import: only the commands that need them pay it.
 # ruff: noqa: PLC0415
@@ -6,6 +6,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,7 +32,7 @@ T = TypeVar("T")
 _CHANGED = frozenset(("changed", "guard broken"))
 
 results = typer.Typer(
-    help="What was measured: list, query, compare, recover and export runs.",
+    help="What was measured: list, query, compare, recover, export and prune runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -269,6 +270,38 @@ def _left_out(damage: Sequence[str]) -> str | None:
         return None
     more = f"; and {len(damage) - 3:,} more" if len(damage) > 3 else ""
     return f"{len(damage):,} damaged lines are left out: {'; '.join(damage[:3])}{more}"
+
+
+@results.command(epilog="Example: lightrig results prune --before 2026-01-01 --keep-rows --yes")
+def prune(
+    before: Annotated[
+        datetime, typer.Option(formats=["%Y-%m-%d"], help="Nights before this date.")
+    ],
+    testbed: Pattern = "*",
+    keep_rows: Annotated[
+        bool, typer.Option("--keep-rows", help="Keep rows for trends; remove journals, reports.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without, only show.")] = False,
+    place: Place = "results",
+    as_json: AsJson = False,
+) -> None:
+    """Remove the runs of old nights; shows what would go unless --yes is given.
+
+    What was killed and not recovered stays. Exit 0, or 3 if something cannot be read or removed.
+    """
+    from lightrig.harness.record.retention import find_prunable
+    from lightrig.harness.record.retention import prune as remove
+
+    found = _asked(lambda: find_prunable(place, f"{before:%F}", testbed, keep_rows=keep_rows))
+    if yes:
+        _asked(lambda: remove(place, found))
+    if as_json:
+        print_json([{"run": one.run, "night": one.night, "bytes": one.size} for one in found])
+        return
+    size = sum(one.size for one in found) / 1e6
+    nights = f", {found[0].night} to {found[-1].night}" if found else ""
+    done = "removed" if yes else "to be removed with --yes"
+    out.print(f"{len(found):,} runs{nights}, {size:,.1f} MB {done}", markup=False, soft_wrap=True)
 
 
 def _asked(question: Callable[[], T]) -> T:

@@ -5,10 +5,11 @@ A place is a folder of this machine, a shared one, or any URL that fsspec reads.
 
 import os
 import re
+import shutil
 import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,25 @@ class Place:
             draft = f"{folder}/.{last}.{uuid.uuid4().hex}.tmp"
             self._fs.put_file(str(file), draft)
             self._fs.mv(draft, target)
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        with self._errors_named():
+            return int(self._fs.size(self.path(name)))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is removed already."""
+        with self._errors_named(), suppress(FileNotFoundError):
+            self._fs.rm_file(self.path(name))
+
+    def remove_empty(self, below: str) -> None:
+        """Remove the folder `below` with all folders in it, where folders exist and none has files.
+
+        Hidden files, which writers leave that were killed, go with it.
+        """
+        folder = self.folder
+        if folder is not None and not self.files(below):
+            shutil.rmtree(folder / below, ignore_errors=True)
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
