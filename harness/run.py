@@ -1,6 +1,7 @@
 """One run: its name, its folder, its journal, and what becomes of them at the end."""
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from lightrig.harness.record.journal_reading import PartReader, parts_of
 from lightrig.harness.record.places import Place
 from lightrig.instruments.clock import SystemClock, wall_time
 
+_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[A-Za-z0-9._-]+")
+
 
 class Run:
     """One session's measurements, stored in `results/runs/<name>` from the first row on.
@@ -34,12 +37,19 @@ class Run:
         header: what the journal says of the run besides its name and night. The files that
             `testbeds` names are copied into the run's folder.
         location: where `publish` brings the run, a path or URL.
+        name: of the run, YYYYMMDD-HHMMSS-...; the run counts for the night of that date. By
+            default it is made of the time now.
 
-    Raises `RecordError` for what cannot be written, or for a location that cannot be.
+    Raises `RecordError` for what cannot be written, for a location that cannot be, and for a
+    name of another form.
     """
 
     def __init__(
-        self, results: Path, header: Mapping[str, Any], location: str | None = None
+        self,
+        results: Path,
+        header: Mapping[str, Any],
+        location: str | None = None,
+        name: str | None = None,
     ) -> None:
         if location is not None:
             Place(location)  # a night is not measured first and then brought nowhere
@@ -47,13 +57,13 @@ class Run:
         self._clock = SystemClock()
         self._began = self._clock.now()
         self._location = location
-        self.name = f"{now:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+        self.name = name or f"{now:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+        self.night = night_of(self.name)
         self.folder = results / "runs" / self.name
         try:
             self.folder.mkdir(parents=True)
         except OSError as error:
             raise RecordError(f"{self.folder}: {error.strerror}") from error
-        self.night = f"{now:%F}"
         self._parts: dict[Path, PartReader] = {}
         self._journal = Journal(
             self.folder / "journal.jsonl",
@@ -119,6 +129,13 @@ class Run:
         """
         if self._location is not None:
             publish(self.folder, self._location)
+
+
+def night_of(name: str) -> str:
+    """Return the date, YYYY-MM-DD, that a run of this name counts for; raises `RecordError`."""
+    if not _NAME.fullmatch(name):
+        raise RecordError(f"found {name!r} as a run's name, expected YYYYMMDD-HHMMSS-NAME")
+    return f"{name[:4]}-{name[4:6]}-{name[6:8]}"
 
 
 def context_of(bench: Bench, test: str, conditions: Mapping[str, Scalar]) -> Context:

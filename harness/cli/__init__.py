@@ -35,6 +35,7 @@ COMMANDS = {
     "apply": Command("Set a plan on the hardware.", "testbeds/mine.yaml crossed"),
     "restore": Command("Restore the circuits after a run that was killed.", "testbeds/mine.yaml"),
     "reference": Command("Take the references of insertion losses.", "testbeds/mine.yaml"),
+    "night": Command("Measure testbeds on the hosts that reach them.", "lab.yaml"),
     "report": Command("Draw the pages of runs, or the trend over nights.", ""),
     "results": Command("List, query, compare, export and recover runs.", "list"),
     "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),

@@ -91,6 +91,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PLACE",
         help="path or URL of a lab's data set that the run is copied to at its end",
     )
+    group.addoption(
+        "--run-name",
+        default=None,
+        metavar="NAME",
+        help="name of the run, YYYYMMDD-HHMMSS-NAME, which counts for the night of that date; "
+        "by default made of the time",
+    )
     # Another plugin may have taken the short name; see docs/events.md.
     for name in ("--json", "--lightrig-json"):
         try:

@@ -38,9 +38,13 @@ class ObservedRun(Run):
     notes: tuple[Note, ...] = ()
 
     def __init__(
-        self, results: Path, header: Mapping[str, Any], location: str | None = None
+        self,
+        results: Path,
+        header: Mapping[str, Any],
+        location: str | None = None,
+        name: str | None = None,
     ) -> None:
-        super().__init__(results, header, location)
+        super().__init__(results, header, location, name)
         self.report_notes: dict[str, list[str]] = {}
         self.failures_to_restore: list[str] = []
 

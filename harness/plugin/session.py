@@ -75,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 "testbeds": {t.name: str(t.path) for t in testbeds},
             },
             config.getoption("publish"),
+            config.getoption("run_name"),
         )
     except RecordError as error:
         raise pytest.UsageError(str(error)) from error

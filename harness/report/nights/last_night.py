@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lightrig.harness.night.outcomes import not_run
 from lightrig.harness.record import RecordError, Results, RunFacts, read_journal
 from lightrig.harness.report.markup import mark, text
 
@@ -45,6 +46,7 @@ class LastNight:
         unfinished: state of each run that did not end by itself, by name.
         reported: the runs whose report can be linked.
         simulated: whether anything simulated took part.
+        not_run: night and reason, where a night over several hosts did not measure it since.
     """
 
     testbed: str
@@ -56,6 +58,7 @@ class LastNight:
     unfinished: Mapping[str, str]
     reported: frozenset[str]
     simulated: bool
+    not_run: tuple[str, str] | None = None
 
 
 def last_nights(results: str | Path) -> list[LastNight]:
@@ -68,7 +71,13 @@ def last_nights(results: str | Path) -> list[LastNight]:
     for facts in Results(results).runs():
         for testbed in facts.testbeds:
             by_testbed.setdefault(testbed, {}).setdefault(facts.night, []).append(facts)
+    missed = not_run(results)
     found = [_last_night(Path(results), name, nights) for name, nights in by_testbed.items()]
+    found = [replace(one, not_run=missed.pop(one.testbed, None)) for one in found]
+    found += [
+        LastNight(name, missed[name][0], {}, (), None, (), {}, frozenset(), False, missed[name])
+        for name in missed
+    ]
     return sorted(found, key=lambda one: (-sum(e.failed for e in one.problems), one.testbed))
 
 
@@ -151,7 +160,14 @@ def _article(one: LastNight, newest: str) -> str:
         )
         if (count := one.counts.get(outcome, 0))
     )  # fmt: skip
-    late = f"<p>It was not measured on {text(newest)}.</p>" if one.night < newest else ""
+    late = ""
+    if one.not_run is not None:
+        night, reason = one.not_run
+        late = (
+            f'<p class="lr-warn" role="alert">It was not run on {text(night)}: {text(reason)}</p>'
+        )
+    elif one.night < newest:
+        late = f"<p>It was not measured on {text(newest)}.</p>"
     for run, state in one.unfinished.items():
         late += f'<p class="lr-warn" role="alert">{_link(one, run)}: {text(state)}</p>'
     items = [_problem(one, each) for each in one.problems]

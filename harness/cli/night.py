@@ -1,0 +1,183 @@
+"""`lightrig night`: testbeds measured on the hosts that reach them, one page of all."""
+
+# Dask and the drawing of pages take a second to import: only what needs them pays that.
+# ruff: noqa: PLC0415
+
+import asyncio
+import logging
+import signal
+import socket
+import tempfile
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.night import job_arrays
+from lightrig.harness.night.measuring import Task, measure, tasks
+from lightrig.harness.night.outcomes import TestbedNight, collect
+from lightrig.harness.record import RecordError
+from lightrig.harness.record.places import Place
+from lightrig.instruments.clock import wall_time
+from lightrig.testbeds import LightrigError, format_duration
+from lightrig.testbeds.lab_hosts import LabHosts, load_hosts
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+PAGE = "nights.html"
+_EXTRA = "a night over several hosts needs Dask: pip install 'lightrig[dask]'"
+
+
+def night(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Hosts and their testbeds.")],
+    worker: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Be the worker of this host.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="With --worker: the scheduler.")
+    ] = None,
+    job_array: Annotated[
+        Literal["slurm", "kubernetes"] | None,
+        typer.Option(help="Print job files for a batch system instead."),
+    ] = None,
+    testbed: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Measure this one here: an array's element.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--night", metavar="NIGHT", help="The night's name.")
+    ] = None,
+    collected: Annotated[
+        str | None, typer.Option("--collect", metavar="NIGHT", help="Collect a job array's night.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure every testbed on a host that reaches it, and draw the page of all nights.
+
+    A testbed whose worker is lost is measured again, or reported as not run. Exit 0 if all were
+    measured and no test failed, 1 if one failed, 2 for a wrong file, 3 if a testbed was not run.
+    """
+    lab = _loaded(file)
+    name = name or f"{wall_time():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:4]}"
+    if worker is not None:
+        _work(lab, worker, scheduler)
+        return
+    try:
+        wanted = tasks(lab, name)
+        if job_array is not None:
+            names = {task.file: task.testbed for task in wanted}
+            print(
+                job_arrays.slurm(lab, names)
+                if job_array == "slurm"
+                else job_arrays.kubernetes(lab, names, name),
+                end="",
+            )
+        elif testbed is not None:
+            _report(lab, [_one(lab, wanted, testbed)], as_json, page=False)
+        elif collected is not None:
+            _report(
+                lab, collect(collected, [task.testbed for task in wanted], lab.results), as_json
+            )
+        else:
+            _report(lab, _distributed(lab, name, wanted), as_json)
+    except RecordError as error:
+        give_up(str(error), LAB_ERROR)
+    except (LightrigError, OSError) as error:
+        give_up(str(error), BAD_INPUT)
+
+
+def _loaded(file: Path) -> LabHosts:
+    try:
+        return load_hosts(file)
+    except LightrigError as error:
+        give_up(str(error), BAD_INPUT)
+    except OSError as error:
+        give_up(f"{file}: {error.strerror}", BAD_INPUT)
+
+
+def _work(lab: LabHosts, name: str, scheduler: str | None) -> None:
+    host = lab.host(name)
+    if host is None:
+        give_up(f"{lab.path} has no host {name!r}", BAD_INPUT)
+    if scheduler is None:
+        give_up("--worker needs --scheduler, the address that lightrig night printed", BAD_INPUT)
+    try:
+        from lightrig.harness.night.coordinator import work
+    except ImportError:
+        give_up(_EXTRA, BAD_INPUT)
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever coordinates ends the night
+    asyncio.run(work(lab, host, scheduler))
+
+
+def _one(lab: LabHosts, wanted: list[Task], testbed: str) -> TestbedNight:
+    task = next((task for task in wanted if task.testbed == testbed), None)
+    if task is None:
+        known = ", ".join(task.testbed for task in wanted)
+        give_up(f"{lab.path} has no testbed {testbed!r}; it has {known}", BAD_INPUT)
+    return measure(lab, task, socket.gethostname())
+
+
+def _distributed(lab: LabHosts, name: str, wanted: list[Task]) -> list[TestbedNight]:
+    try:
+        from lightrig.harness.night.coordinator import run_night
+    except ImportError:
+        give_up(_EXTRA, BAD_INPUT)
+    from rich.progress import Progress
+
+    with Progress(console=err, disable=not err.is_terminal) as progress:
+        bars: dict[str, TaskID] = {
+            task.testbed: progress.add_task(task.testbed, total=None) for task in wanted
+        }
+
+        def follow(testbed: str, host: str, done: int, of: int) -> None:
+            label = f"{testbed} on {host}"
+            progress.update(bars[testbed], description=label, completed=done, total=of or None)
+
+        return run_night(lab, name, follow, lambda line: err.print(line, markup=False))
+
+
+def _report(lab: LabHosts, found: list[TestbedNight], as_json: bool, *, page: bool = True) -> None:
+    drawn = _page(lab.results) if page else None
+    if as_json:
+        print_json({"testbeds": [asdict(one) for one in found], "page": drawn})
+    else:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for head in ("testbed", "state", "host", "rows", "passed", "failed", "inconclusive",
+                     "attempts", "took", "reason"):  # fmt: skip
+            table.add_column(head, overflow="fold")
+        for one in found:
+            took = "" if one.duration_s is None else format_duration(int(one.duration_s * 1e9))
+            counts = (one.rows, one.passed, one.failed, one.inconclusive, one.attempts)
+            shown = (one.testbed, one.state, one.host, *map(str, counts), took, one.reason)
+            table.add_row(*shown)
+        # What is piped has no width to be folded into.
+        (out if out.is_terminal else Console(width=10_000)).print(table)
+        if drawn:
+            out.print(f"nights   {drawn}", markup=False, soft_wrap=True)
+    if any(one.state != "measured" for one in found):
+        raise typer.Exit(LAB_ERROR)
+    if any(one.failed for one in found):
+        raise typer.Exit(NO)
+
+
+def _page(results: str) -> str | None:
+    """Draw the page of all nights beside the results; None where there is no row yet."""
+    from lightrig.harness.report.nights import write_nights
+
+    place = Place(results)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, PAGE)
+        try:
+            write_nights(results, file)
+        except RecordError as error:
+            err.print(str(error), markup=False)
+            return None
+        place.put(file, PAGE)
+    return place.path(PAGE)

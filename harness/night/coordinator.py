@@ -1,0 +1,223 @@
+"""A night distributed by Dask: one task a testbed, one resource a testbed on each host.
+
+Dask places a task where its testbed is a resource, and places it again when the worker is lost.
+Leases of instruments keep two attempts from using one testbed at once, where a worker that
+seemed lost still measures.
+"""
+
+import shlex
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask
+import distributed
+
+from lightrig.harness.night.measuring import Task, measure, tasks
+from lightrig.harness.night.outcomes import TestbedNight, store, with_attempts
+from lightrig.testbeds.lab_hosts import LabHost, LabHosts, load_hosts
+
+_UNPLACED = (distributed.scheduler.NoValidWorkerError, distributed.scheduler.NoWorkerError)
+_TOPIC = "lightrig-night"
+_POLL_S = 0.5
+_END_S = 20
+
+Follow = Callable[[str, str, int, int], None]
+"""Called as a night goes on: testbed, host, number of tests that have ended, number of all."""
+
+
+def resources(host: LabHost) -> dict[str, float]:
+    """Return what a host's worker offers: each of its testbeds, once."""
+    return dict.fromkeys(host.testbeds, 1.0)
+
+
+def run_night(
+    lab: LabHosts, night: str, follow: Follow, announce: Callable[[str], None]
+) -> list[TestbedNight]:
+    """Measure all testbeds on the hosts that reach them, and store how each ended.
+
+    announce: called with the scheduler's address, then with each worker that ends too early.
+    After Ctrl-C the testbeds that are being measured are restored, and nothing more begins.
+    Raises `TestbedError` for a testbed's file, `RecordError` for results that cannot be written.
+    """
+    wanted = tasks(lab, night)
+    at = urlsplit(lab.scheduler)
+    settings = {
+        "distributed.scheduler.allowed-failures": lab.attempts - 1,
+        "distributed.scheduler.no-workers-timeout": f"{lab.wait_ns} ns",
+        # A host that joins late takes over what waits at others that reach the same testbeds.
+        "distributed.scheduler.work-stealing": True,
+        "distributed.scheduler.unknown-task-duration": "600 s",
+        "distributed.admin.tick.limit": "1 h",
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=0,
+            host=at.hostname,
+            scheduler_port=at.port or 0,
+            dashboard_address=None,
+            silence_logs="CRITICAL",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        announce(f"scheduler {cluster.scheduler_address}")
+        with _workers(lab, cluster.scheduler_address, announce) as watch:
+            found = _distribute(client, lab, wanted, follow, watch)
+    for outcome in found:
+        if outcome.state == "not run" or outcome.attempts > 1:
+            store(outcome, night, lab.results)
+    return found
+
+
+def _distribute(
+    client: Any, lab: LabHosts, wanted: Sequence[Task], follow: Follow, watch: Callable[[], None]
+) -> list[TestbedNight]:
+    night = wanted[0].night
+    hosts: dict[str, list[str]] = defaultdict(list)
+
+    def heard(event: tuple[float, Mapping[str, Any]]) -> None:
+        message = event[1]
+        if "begun" in message:
+            hosts[message["testbed"]].append(message["begun"])
+        else:
+            follow(message["testbed"], message["host"], message["done"], message["of"])
+
+    client.subscribe_topic(_TOPIC, heard)
+    futures = {
+        client.submit(
+            _measure_on_worker,
+            *(str(lab.path), task),
+            key=f"{night}-{task.testbed}",
+            resources={task.file: 1},
+            pure=False,
+        ): task
+        for task in wanted
+    }
+    pending = set(futures)
+    try:
+        pending = _until_done(pending, watch)
+    except KeyboardInterrupt:
+        distributed.Event(night, client=client).set()
+        _until_done(pending, lambda: None)
+    return [_ended(future, task, hosts[task.testbed]) for future, task in futures.items()]
+
+
+def _until_done(pending: set[Any], watch: Callable[[], None]) -> set[Any]:
+    while pending:
+        with suppress(distributed.TimeoutError):
+            pending = distributed.wait(pending, _POLL_S, "FIRST_COMPLETED").not_done
+        watch()
+    return pending
+
+
+def _ended(future: Any, task: Task, hosts: Sequence[str]) -> TestbedNight:
+    if future.status == "finished":
+        return with_attempts(future.result(), hosts)
+    error = future.exception()
+    if isinstance(error, distributed.scheduler.KilledWorker):
+        reason = f"each worker that began it was lost: {', '.join(hosts) or 'before it said so'}"
+    elif isinstance(error, _UNPLACED):
+        reason = "no host that reaches it has a worker"
+        if hosts:
+            reason += f" any more; it was begun on {', '.join(hosts)}"
+    else:
+        reason = str(error) or repr(error)
+    return with_attempts(TestbedNight(task.testbed, "not run", reason=reason), hosts)
+
+
+# ---------------------------------------------------------------------------- on the worker's side
+
+
+def _measure_on_worker(file: str, task: Task) -> TestbedNight:
+    """Measure a testbed, on the host that this worker is."""
+    worker = distributed.get_worker()
+    host = str(worker.name)
+    worker.log_event(_TOPIC, {"testbed": task.testbed, "begun": host})
+    stop = distributed.Event(task.night, client=distributed.get_client())
+
+    def progress(done: int, of: int) -> None:
+        worker.log_event(_TOPIC, {"testbed": task.testbed, "host": host, "done": done, "of": of})
+
+    return measure(load_hosts(Path(file)), task, host, stop.is_set, progress)
+
+
+async def work(lab: LabHosts, host: LabHost, scheduler: str) -> None:
+    """Be the worker of `host` until the scheduler at that address ends."""
+    with dask.config.set({"distributed.worker.daemon": False}):
+        async with distributed.Worker(
+            scheduler,
+            name=host.name,
+            nthreads=host.parallel,
+            resources=resources(host),
+            memory_limit=0,
+            dashboard=False,
+        ) as worker:
+            await worker.finished()
+
+
+# ------------------------------------------------------------------------------- starting workers
+
+
+@contextmanager
+def _workers(
+    lab: LabHosts, scheduler: str, announce: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
+    """Start the workers of hosts that say how; the function yielded starts those again that ended.
+
+    A host's worker is started as often as a testbed is begun.
+    """
+    running = {host.name: _start(lab, host, scheduler) for host in lab.hosts if host.start}
+    starts = dict.fromkeys(running, 1)
+
+    def watch() -> None:
+        for host in lab.hosts:
+            process = running.get(host.name)
+            if process is None or process.poll() is None:
+                continue
+            announce(f"the worker of {host.name} ended with {process.returncode}")
+            if starts[host.name] < lab.attempts:
+                starts[host.name] += 1
+                running[host.name] = _start(lab, host, scheduler)
+            else:
+                del running[host.name]
+
+    try:
+        yield watch
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            try:
+                process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _start(lab: LabHosts, host: LabHost, scheduler: str) -> "subprocess.Popen[bytes]":
+    arguments = ["night", str(lab.path), "--worker", host.name, "--scheduler", scheduler]
+    return subprocess.Popen(start_command(str(host.start), arguments), stdin=subprocess.DEVNULL)
+
+
+def start_command(template: str, arguments: Sequence[str]) -> list[str]:
+    """Return a host's command with lightrig and its arguments in their place.
+
+    A word that is {command} alone becomes as many words as it stands for; within a word, such as
+    the remote command of ssh, it is quoted for a shell.
+    """
+    lightrig = [sys.executable, "-c", "from lightrig.harness.cli import main; main()", *arguments]
+    places = {"{command}": lightrig, "{arguments}": list(arguments)}
+    command: list[str] = []
+    for part in shlex.split(template):
+        if part in places:
+            command += places[part]
+            continue
+        for place, meaning in places.items():
+            part = part.replace(place, shlex.join(meaning))  # noqa: PLW2901
+        command.append(part)
+    return command
