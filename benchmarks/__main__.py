@@ -31,6 +31,9 @@ ALL = (
     "sonic_ocs",
     "nic_errors",
     "startup",
+    "many_instruments",
+    "results_at_size",
+    "nights_over_hosts",
 )
 
 for name in sys.argv[1:] or ALL:

@@ -1,0 +1,114 @@
+"""Figures of benchmarks, and the page of them.
+
+    python -m benchmarks.figures [--page docs/benchmarks.md] [NAME ...]
+
+runs benchmarks that give figures, all or those named, and writes the page. Figures of benchmarks
+that are not run stay as they were measured last: `docs/benchmarks.json` beside the page has them.
+"""
+
+import datetime
+import inspect
+import json
+import os
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+
+BENCHMARKS = ("reconfigurations", "many_instruments", "results_at_size", "nights_over_hosts")
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+_HEAD = """# Benchmarks
+
+Written by `python -m benchmarks.figures`; do not edit. Each figure was measured on the machine and
+at the load that its line names: a load above the number of processors means that other work shared
+them, and times are then upper bounds. A peer is measured in the same run, on the same work. All
+instruments are simulated.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure.
+
+    spread: the interval, or the extremes, and of how many samples. peer: what it is compared with.
+    limit: what it must not exceed; empty where none is stated.
+    """
+
+    benchmark: str
+    name: str
+    value: str
+    spread: str
+    peer: str
+    limit: str
+    measured: str
+    machine: str
+
+
+measured_now: list[Figure] = []
+
+
+def figure(name: str, value: str, spread: str = "", *, peer: str = "", limit: str = "") -> None:
+    """Print a figure, and note it for the page."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    benchmark = Path(frame.f_back.f_code.co_filename).stem
+    shown = "; ".join(
+        filter(None, (spread, f"peer {peer}" if peer else "", limit and f"limit {limit}"))
+    )
+    print(f"  {name}: {value}" + (f" ({shown})" if shown else ""), flush=True)
+    machine = f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.0f}"
+    today = f"{datetime.datetime.now(datetime.UTC):%F}"
+    measured_now.append(Figure(benchmark, name, value, spread, peer, limit, today, machine))
+    if path := os.environ.get("LIGHTRIG_FIGURES"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(measured_now[-1])) + "\n")
+
+
+def write(page: Path, figures: list[Figure]) -> None:
+    """Write the page, with the figures of benchmarks that are not among `figures` as before."""
+    stored = page.with_suffix(".json")
+    earlier = [Figure(**one) for one in json.loads(stored.read_text())] if stored.exists() else []
+    new = {one.benchmark for one in figures}
+    every = sorted(
+        [*(one for one in earlier if one.benchmark not in new), *figures],
+        key=lambda one: one.benchmark,
+    )
+    stored.write_text(json.dumps([asdict(one) for one in every], indent=1) + "\n")
+    lines = [_HEAD, f"Python {platform.python_version()} on {platform.system()}."]
+    for benchmark in dict.fromkeys(one.benchmark for one in every):
+        lines += ["", f"## `python -m benchmarks {benchmark}`", ""]
+        lines += [
+            "| figure | value | spread | peer | limit | measured |",
+            "|---|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {one.name} | {one.value} | {one.spread} | {one.peer} | {one.limit} | "
+            f"{one.measured}, {one.machine} |"
+            for one in every
+            if one.benchmark == benchmark
+        ]
+    page.write_text("\n".join(lines) + "\n")
+
+
+def main(arguments: list[str]) -> None:
+    page = PAGE
+    if "--page" in arguments:
+        place = arguments.index("--page")
+        page = Path(arguments[place + 1])
+        del arguments[place : place + 2]
+    if "--from" in arguments:  # figures that were noted in a file while benchmarks ran
+        lines = Path(arguments[arguments.index("--from") + 1]).read_text().splitlines()
+        write(page, [Figure(**json.loads(line)) for line in lines])
+        return
+    for name in arguments or BENCHMARKS:
+        print(f"== {name}", flush=True)
+        import_module(f"benchmarks.{name}").main()
+    # This module may have been loaded by two names: as the program, and by the benchmarks.
+    write(page, import_module("benchmarks.figures").measured_now)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
