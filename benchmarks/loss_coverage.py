@@ -56,8 +56,8 @@ instruments:
                    channels: 4}
 fibers:
   - laser[1-2] -> trx.[1-2]
-  - {fiber: "trx.[3,4] -> meter1.[1-2]", loss: 0.4 dB}
-  - {fiber: "trx.[6,7] -> meterCOUNT.[CHANNELS]", loss: 0.4 dB}
+  - {fiber: "trx.[3,4] -> meter1.[1-2]", loss: 0.4 dB, uncertainty: FIBER}
+  - {fiber: "trx.[6,7] -> meterCOUNT.[CHANNELS]", loss: 0.4 dB, uncertainty: FIBER}
 plans:
   one: {circuits: {trx: ["1>3", "2>6"]}}
   two: {circuits: {trx: ["1>4", "2>7"]}}
@@ -67,7 +67,6 @@ simulation:
       acknowledge: {mean: 75 us}
       settle: {mean: 70 us}
       loss: {mean: 3.3 dB, sd: 0.3 dB, repeatability: REPEATABILITY}
-CONNECTORS
   references: {uncertainty: REFERENCE}
 """
 USUAL = {
@@ -78,7 +77,7 @@ USUAL = {
     "REFERENCE": "0.04 dB",
     "COUNT": "1",
     "CHANNELS": "3-4",
-    "CONNECTORS": "",
+    "FIBER": "0 dB",
 }
 EXACT = USUAL | {
     "REPEATABILITY": "0 dB",
@@ -97,9 +96,10 @@ CASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "reference alone": (POLATIS, EXACT | {"REFERENCE": "0.04 dB"}),
     "reference of one meter alone": (METERS, EXACT | {"REFERENCE": "0.04 dB"}),
     "source alone": (METERS, EXACT),
+    "fiber alone": (METERS, EXACT | {"FIBER": "0.1 dB"}),
     "two meters alone": (METERS, EXACT | TWO),
 }
-"""Testbed and its parameters. With connectors in the fibers, losses are those of the whole path."""
+"""Testbed and its parameters."""
 
 
 def deviations(text: str, given: Mapping[str, str], benches: int) -> list[list[float]]:

@@ -20,11 +20,15 @@ class NoLightPathError(CablingError):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Fiber:
-    """One fiber, in the direction of its light; `loss_db` includes its connectors."""
+    """One fiber, in the direction of its light; `loss_db` includes its connectors.
+
+    `uncertainty_db`: standard uncertainty of that loss.
+    """
 
     source: Port
     sink: Port
     loss_db: float = 0.0
+    uncertainty_db: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.sink}"

@@ -199,6 +199,12 @@ class FiberPart(Part):
 
     fiber: str = Field(examples=["server[0-3].nic0 -> ocs.[1-4]"])
     loss: Decibels = Field(description="The loss of each of these fibers")
+    uncertainty: Decibels | None = Field(
+        None,
+        description="Standard uncertainty (k = 1) of that loss, with its connectors: it is in "
+        "losses that are measured through the fiber; 0 without it",
+        examples=["0.1 dB"],
+    )
 
 
 FiberLine = Annotated[

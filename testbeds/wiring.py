@@ -129,6 +129,7 @@ class _Line:
     left: Side
     right: Side
     loss_db: float
+    uncertainty_db: float
 
 
 class _Wirer:
@@ -145,8 +146,9 @@ class _Wirer:
                 keys: Keys = ("fibers", index)
                 if isinstance(stated, FiberPart):
                     keys, text, loss = (*keys, "fiber"), stated.fiber, float(stated.loss)
+                    uncertainty = float(stated.uncertainty or 0.0)
                 else:
-                    text, loss = stated, 0.0
+                    text, loss, uncertainty = stated, 0.0, 0.0
                 sides = split(text)
                 if sides is None:
                     self._findings.add(keys, f"found {text[:60]!r}, expected e.g. {EXAMPLE}")
@@ -154,7 +156,7 @@ class _Wirer:
                 left, arrow, right = sides
                 bare = arrow == "<->" and {left.text, right.text} & {*self._parts.switches}
                 if bool(bare) == (pass_over == self._bare):
-                    pass_over(_Line(index, keys, left, right, loss), arrow)
+                    pass_over(_Line(index, keys, left, right, loss, uncertainty), arrow)
         self._fibers.sort(key=lambda item: item[0])
         return Wiring(tuple(fiber for _, fiber in self._fibers), self._stated)
 
@@ -248,7 +250,7 @@ class _Wirer:
             else:
                 self._used[direction][port] = line.keys
         if sound:
-            fiber = Fiber(source, sink, line.loss_db)
+            fiber = Fiber(source, sink, line.loss_db, line.uncertainty_db)
             self._fibers.append((line.index, fiber))
             self._stated[fiber] = line.keys
 

@@ -235,6 +235,8 @@ DECLARED: tuple[Quantity, ...] = (
     _budget("polarization", "polarization dependence of the power meter"),
     _budget("meter_calibration", "calibration of the power meter"),
     _budget("source", "stability of the light source"),
+    _budget("fiber", "stated loss of the fiber to a power meter, with its connectors"),
+    _budget("drift", "drift since the reference was taken"),
     _budget("module", "accuracy of transceiver readings"),
     _budget("reference", "stored reference"),
     _budget("combined", "all contributions combined"),

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import hypothesis.strategies as st
+import lossy_lab
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,6 +140,22 @@ def test_a_pair_that_was_plugged_directly_has_the_error_of_one_connection(tmp_pa
         Circuit(2, 7): pytest.approx(one, rel=1e-3),  # the first channel of its meter
         Circuit(2, 8): pytest.approx(3 * one, rel=1e-3),
     }
+
+
+def test_a_fiber_of_uncertain_loss_is_in_the_losses_behind_it(tmp_path, monkeypatch):
+    stated = '{first}.[1-2]", loss: 0.4 dB}}'
+    assert stated in lossy_lab.METER
+    uncertain = stated.replace("}}", ", uncertainty: 0.2 dB}}")
+    monkeypatch.setattr(lossy_lab, "METER", lossy_lab.METER.replace(stated, uncertain))
+    with metered(tmp_path) as bench:
+        losses = measured(bench)
+        errors = dict(normalized_errors(losses, bench))
+    for circuit, loss in losses.losses.items():
+        found = [part.standard for part in loss.budget.components if part.name == "fiber"]
+        assert found == ([0.2] if circuit.egress < 7 else [])
+        assert loss.budget.expanded > 0.39 or circuit.egress >= 7
+    # The simulated fibers lose what is drawn, and not what is stated.
+    assert max(abs(errors[Circuit(1, n)]) for n in (4, 5)) > 0.1
 
 
 def monitors(folder, seed):

@@ -185,6 +185,7 @@ class _Builder:
             launched[n], planes[n] = self._launch(source, wavelength)
         observers: list[Observer] = []
         at: dict[int, Port] = {}
+        cabling = self._bench.testbed.cabling
         for name, ports in channels.items():
             meter: PowerMeter = self._bench.instruments[name]  # type: ignore[assignment]
             observers.append(Channels(meter, ports, wavelength))
@@ -193,8 +194,11 @@ class _Builder:
                 plane = self._offset(
                     Port(name, str(channel)), name, wavelength, lost_db=self._fiber_db(n)
                 )
-                stability = Component("source", SOURCE_DB)
-                planes[n] = replace(plane, components=(*plane.components, stability))
+                further = [Component("source", SOURCE_DB)]
+                fiber = cabling.fiber_from(Port(self._name, str(n)))
+                if fiber is not None and fiber.uncertainty_db:
+                    further.append(Component("fiber", fiber.uncertainty_db))
+                planes[n] = replace(plane, components=(*plane.components, *further))
         egress = tuple(n for ports in channels.values() for n in ports.values())
         return Chain(
             *(self._name, "meter", tuple(ingress), tuple(sorted(egress)), tuple(observers)),

@@ -244,7 +244,11 @@ class World:
         return injector
 
     def _connected(self, fiber: Fiber) -> Fiber:
-        """Return `fiber` with the loss of its connectors, drawn once."""
+        """Return `fiber` with the true loss of itself and of its connectors, drawn once."""
+        if fiber.uncertainty_db:
+            draw = self._chance.stream(f"{fiber.source}/fiber").normal()
+            true_db = max(fiber.loss_db + fiber.uncertainty_db * draw, 0.0)
+            fiber = replace(fiber, loss_db=true_db)
         kind = self._testbed.simulation.connectors
         if not kind.mean and not kind.sd:
             return fiber
