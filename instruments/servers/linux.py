@@ -34,7 +34,15 @@ PROBE = Program(
     "lightrig-probe",
     "the probe",
     1,
-    ("server_clock", "replies", "kernel_stamps", "probe"),
+    (
+        "server_clock",
+        "replies",
+        "kernel_stamps",
+        "probe_events",
+        "probe_links",
+        "probe_datagrams",
+        "probe",
+    ),
     "a python3 of 3.8 or newer",
 )
 

@@ -5,26 +5,26 @@ import uuid
 
 import pytest
 
-from lightrig.instruments.servers.programs import probe
+from lightrig.instruments.servers.programs import probe_datagrams, probe_events
 
 HERE, THERE = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-class Heard(list[probe._Event]):
+class Heard(list[probe_events.Event]):
     def __init__(self) -> None:
-        self.gaps: list[probe._Gap] = []
+        self.gaps: list[probe_events.Gap] = []
 
-    def add(self, event: probe._Event) -> None:
+    def add(self, event: probe_events.Event) -> None:
         self.append(event)
 
-    def add_gap(self, gap: probe._Gap) -> None:
+    def add_gap(self, gap: probe_events.Gap) -> None:
         self.gaps.append(gap)
 
 
 def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None, unread: int = 0) -> Heard:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with ours, theirs:
-        stream = object.__new__(probe._Stream)
+        stream = object.__new__(probe_datagrams.DatagramStream)
         stream.port, stream.socket, stream._boot = "fabric0", ours, HERE.bytes
         stream._up, stream._down_since = False, 100
         stream._last = last and (last[0], boot.bytes, last[1], 1_000)
@@ -32,7 +32,9 @@ def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None, unread: i
         stream._empty_at, stream._unread, stream._capacity = 100, unread, 500
         sent, previous = 5_000, 4_000
         theirs.send(
-            probe._DATAGRAM.pack(probe._MAGIC, 7, boot.bytes, sequence, sent, previous)
+            probe_datagrams.DATAGRAM.pack(
+                probe_datagrams.MAGIC, 7, boot.bytes, sequence, sent, previous
+            )
             + b"host\0port"
         )
         heard = Heard()
@@ -40,7 +42,7 @@ def hear(boot: uuid.UUID, sequence: int, last: tuple[int, int] | None, unread: i
     return heard
 
 
-def receive(boot: uuid.UUID, sequence: int, last: tuple[int, int]) -> probe._Event:
+def receive(boot: uuid.UUID, sequence: int, last: tuple[int, int]) -> probe_events.Event:
     (event,) = hear(boot, sequence, last)
     return event
 
@@ -87,8 +89,8 @@ def test_neither_the_next_number_nor_the_first_datagram_is_a_gap(last) -> None:
 
 
 def test_departures_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(probe, "_DEPARTURES_STORED", 4)
-    stream = object.__new__(probe._Stream)
+    monkeypatch.setattr(probe_datagrams, "_DEPARTURES_STORED", 4)
+    stream = object.__new__(probe_datagrams.DatagramStream)
     stream.sent, stream._departures = 6, [400, 500, 600, 300]
     numbers = [0, 2, 3, 4, 5, 6, 7]
     assert [stream.departure(n) for n in numbers] == [None, None, 300, 400, 500, 600, None]
@@ -96,7 +98,7 @@ def test_departures_are_bounded(monkeypatch) -> None:
 
 def test_silence_ends_where_the_socket_was_empty_not_where_it_was_declared() -> None:
     """A probe that is stopped between the two may have a datagram waiting."""
-    stream = object.__new__(probe._Stream)
+    stream = object.__new__(probe_datagrams.DatagramStream)
     stream.port, stream._up, stream._silence = "fabric0", True, 5_000
     stream._last, stream._last_stamp, stream._last_after = (7, HERE.bytes, 3, 900), 1_000, 950
     heard = Heard()

@@ -1,0 +1,174 @@
+"""Numbered datagrams that the ports of servers send each other: the evidence of outages."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import os
+import platform
+import socket
+import struct
+import uuid
+
+from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps
+from lightrig.instruments.servers.programs.probe_events import (
+    Event,
+    EventLog,
+    Gap,
+    stamped_datagram,
+)
+from lightrig.instruments.servers.programs.server_clock import now
+
+__all__ = ["DATAGRAM", "MAGIC", "DatagramStream"]
+
+_SILENCE_PERIODS, _SILENCE_NS = 5, 5_000_000
+_DEPARTURES_STORED = 1 << 16
+
+_SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
+_SO_ATTACH_FILTER = 26
+_SO_RCVBUFFORCE = 33
+_RECEIVE_BUFFER = 4 << 20
+_LARGEST_IN_BUFFER = 4352  # what a small datagram may take there: a page and its descriptor
+
+MAGIC = b"LRP1"
+
+DATAGRAM = struct.Struct("!4sI16sQQQ")
+"""Magic, sender's token, boot id, number, send time, previous send time; "host\\0port" follows."""
+
+
+def _attach_filter(sock: socket.socket, token: int) -> None:
+    """Attach a BPF filter: only datagrams of probes, and not the copies of our broadcasts."""
+    udp_header = 8
+    program = b"".join(
+        struct.pack("=HBBI", *instruction)
+        for instruction in (
+            (0x20, 0, 0, udp_header),  # load the magic
+            (0x15, 0, 3, int.from_bytes(MAGIC, "big")),
+            (0x20, 0, 0, udp_header + 4),  # load the token
+            (0x15, 1, 0, token),
+            (0x06, 0, 0, 0xFFFF),  # accept
+            (0x06, 0, 0, 0),  # drop
+        )
+    )
+    buffer = ctypes.create_string_buffer(program, len(program))
+    description = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, description)
+
+
+def _enlarge_buffer(sock: socket.socket) -> int:
+    """Enlarge the receive buffer, so that a pause of this program loses nothing; return its size.
+
+    Beyond the system's limit only where the program may.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    with contextlib.suppress(PermissionError):
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+class DatagramStream:
+    """The numbered datagrams that one port sends and receives."""
+
+    stamps: KernelStamps | None = None
+
+    def __init__(self, port: str, boot: bytes, udp_port: int, period_ns: int) -> None:
+        self.port = port
+        self.sent = self.received = self.idle = 0
+        self._boot = boot
+        self._names = f"{platform.node()}\0{port}".encode()
+        self._target = ("255.255.255.255", udp_port)
+        self._silence = max(_SILENCE_PERIODS * period_ns, _SILENCE_NS)
+        self.token = int.from_bytes(os.urandom(4), "big")
+        self._departures = array.array("q", bytes(8 * _DEPARTURES_STORED))
+        self._up = False
+        self._last_sent = 0
+        self._last_stamp = self._down_since = self._empty_at = now()
+        self._last_after = self._empty_at
+        self._unread = 0
+        self._last: tuple[int, bytes, int, int] | None = None
+        self.socket = socket.socket(
+            socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        )
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
+            self._capacity = _enlarge_buffer(self.socket) // _LARGEST_IN_BUFFER
+            _attach_filter(self.socket, self.token)
+            self.stamps = KernelStamps(self.socket, port)
+            self.socket.bind(("", udp_port))
+        except OSError:
+            self.socket.close()
+            raise
+
+    def send(self) -> None:
+        """Send the next datagram, and note when."""
+        at, number = now(), self.sent + 1
+        head = DATAGRAM.pack(MAGIC, self.token, self._boot, number, at, self._last_sent or at)
+        self._last_sent = at
+        # Without link, address or buffer space the datagram is lost, like one on the fiber.
+        with contextlib.suppress(OSError):
+            self.socket.sendto(head + self._names, self._target)
+        self._departures[number % _DEPARTURES_STORED] = now()
+        self.sent = number
+
+    def departure(self, number: int) -> int | None:
+        """Return the send time of a datagram by number; None if it is not stored (any more)."""
+        if not max(0, self.sent - _DEPARTURES_STORED) < number <= self.sent:
+            return None
+        return self._departures[number % _DEPARTURES_STORED] or None
+
+    def receive(self, log: EventLog) -> None:
+        """Read one datagram; log a gap before it, and that the stage is up."""
+        try:
+            if self.stamps is None:
+                data, at = self.socket.recv(2048), now()
+            else:
+                data, at = self.stamps.receive(self.socket)
+        except OSError:
+            # Nothing to read after a bad checksum, or the device went down.
+            return
+        if len(data) < DATAGRAM.size:
+            return
+        _, token, boot, sequence, sent, previous = DATAGRAM.unpack_from(data)
+        self.received += 1
+        self._unread += 1
+        last = self._last
+        consecutive = last is not None and last[0] == token and last[2] == sequence - 1
+        if last is not None and not consecutive:
+            backlog = self._unread > self._capacity
+            log.add_gap(Gap(self.port, last, (token, boot, sequence, previous), at, backlog))
+        self._last = (token, boot, sequence, sent)
+        self._last_stamp, self._last_after = at, self._empty_at
+        if self._up:
+            return
+        self._up = True
+        earliest, source, lost = self._down_since, "udp", None
+        if consecutive:
+            # No number is missing: the sender paused, and the link may have been up all along.
+            self.idle += 1
+            source = "idle"
+        elif boot == self._boot:
+            # Same clock: its predecessor was lost, so the link was still down when that was sent.
+            earliest = max(earliest, previous)
+        else:
+            # Another clock: the harness, which knows both clocks, tightens the bound.
+            lost = (str(uuid.UUID(bytes=boot)), previous)
+        log.add(Event(self.port, "datagram", True, earliest, at, source, lost))
+
+    def listen_for_silence(self, log: EventLog, empty_at: int) -> None:
+        """Declare the stage down after silence; the socket was empty at `empty_at`.
+
+        Measured from `empty_at` and not from now: a datagram that came since is not silence.
+        The last one may have waited for a reader that was not scheduled: it came after the
+        socket had been empty for the last time.
+        """
+        self._empty_at, self._unread = empty_at, 0
+        if self.stamps is not None:
+            self.stamps.emptied()
+        if self._up and empty_at - self._last_stamp > self._silence:
+            self._up = False
+            self._down_since = since = self._last_after
+            last = None if self._last is None else stamped_datagram(*self._last)
+            # Not the time of this line: a sender that pauses may have gone on since.
+            log.add(Event(self.port, "datagram", False, since, empty_at, "udp", last))

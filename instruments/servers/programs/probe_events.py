@@ -1,0 +1,117 @@
+"""Events that a probe has observed, until the harness takes them."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import Any, NamedTuple
+
+from lightrig.instruments.servers.programs.server_clock import now
+
+__all__ = ["Event", "EventLog", "Gap", "Refused", "stamped_datagram"]
+
+
+class Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
+    """A request that gets an error reply."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Event(NamedTuple):
+    """A change of a port's stage between `earliest` and `latest`; sent as a JSON list.
+
+    `datagram` is evidence by its sender's clock. Before an up event: boot id and send time of a
+    datagram that did not arrive. Before a down event: token, boot id, number and send time of the
+    last one that did.
+    """
+
+    port: str
+    stage: str
+    up: bool
+    earliest: int | None
+    latest: int
+    source: str
+    datagram: tuple[Any, ...] | None = None
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the JSON list of docs/probe.md."""
+        return self[:6] if self.datagram is None else tuple(self)
+
+
+class Gap(NamedTuple):
+    """A loss of datagrams between two that a port received; sent as a JSON list.
+
+    `last` is the last one before the gap: its sender's token and boot id, its number and its send
+    time on its sender's clock. `first` is the first one after it, with the send time of its
+    predecessor instead. `received` is the time of reception of `first`, on this server's clock.
+    `backlog` says that the port's receive buffer may have been full: what is missing may have
+    arrived.
+    """
+
+    port: str
+    last: tuple[int, bytes, int, int]
+    first: tuple[int, bytes, int, int]
+    received: int
+    backlog: bool = False
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the JSON list of docs/probe.md."""
+        return (
+            self.port,
+            stamped_datagram(*self.last),
+            stamped_datagram(*self.first),
+            self.received,
+            self.backlog,
+        )
+
+
+def stamped_datagram(token: int, boot: bytes, *numbers: int) -> tuple[Any, ...]:
+    """Return a datagram's token, boot id and numbers as the protocol writes them."""
+    return token, str(uuid.UUID(bytes=boot)), *numbers
+
+
+class EventLog:
+    """Events since the last reply to `settle`."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._events: list[Event] = []
+        self._gaps: list[Gap] = []
+        self._failure: Refused | None = None
+
+    def add(self, event: Event) -> None:
+        """Add an event, and wake requests that wait for it."""
+        with self._changed:
+            self._events.append(event)
+            self._changed.notify_all()
+
+    def add_gap(self, gap: Gap) -> None:
+        """Add a gap of datagrams; no request waits for one."""
+        with self._changed:
+            self._gaps.append(gap)
+
+    def fail(self, failure: Refused) -> None:
+        """Fail all present and later requests with the reason why watching ended."""
+        with self._changed:
+            self._failure = failure
+            self._changed.notify_all()
+
+    def settle(
+        self, wanted: set[tuple[str, str]], timeout_ns: int
+    ) -> tuple[set[tuple[str, str]], list[Event], list[Gap]]:
+        """Wait for "up" of each wanted port and stage; return those missing, events and gaps."""
+        deadline = now() + timeout_ns
+        with self._changed:
+            while True:
+                if self._failure is not None:
+                    raise self._failure
+                seen = {(e.port, e.stage) for e in self._events if e.up and e.source != "netlink"}
+                left = deadline - now()
+                if wanted <= seen or left <= 0:
+                    events = sorted(self._events, key=lambda event: event.latest)
+                    gaps, self._gaps = self._gaps, []
+                    self._events.clear()
+                    return wanted - seen, events, gaps
+                self._changed.wait(left / 1e9)

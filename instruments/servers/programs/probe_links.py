@@ -1,0 +1,131 @@
+"""Carriers and firmware states of a server's ports: read from sysfs, announced by netlink."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from lightrig.instruments.servers.programs.probe_events import Event, EventLog
+from lightrig.instruments.servers.programs.server_clock import now
+
+__all__ = ["NET", "RDMA", "LinkMessages", "Sensor", "describe_port", "open_netlink"]
+
+NET = "/sys/class/net"
+RDMA = "/sys/class/infiniband"
+
+_RTMGRP_LINK, _RTM_NEWLINK, _IFF_LOWER_UP = 1, 16, 0x10000
+
+
+class Sensor:
+    """A sysfs file whose first byte shows whether a stage of a port is up."""
+
+    def __init__(self, port: str, stage: str, path: str, up_byte: bytes) -> None:
+        self.port, self.stage = port, stage
+        self._path, self._up_byte = path, up_byte
+        self._descriptor: int | None = None
+        self._seen = now()
+        self.up = self._read()
+
+    def _read(self) -> bool:
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._descriptor, 1, 0) == self._up_byte
+        except OSError as error:
+            # EINVAL: the device is administratively down. ENODEV, ENOENT: it was removed, and a
+            # new one may appear under the same name.
+            if error.errno == errno.EINVAL:
+                return False
+            if error.errno in (errno.ENODEV, errno.ENOENT):
+                self.close()
+                return False
+            raise
+
+    def sample(self, log: EventLog) -> None:
+        """Read the file, and log a change since it was last read."""
+        before = now()  # the old value was certain only up to the last read's start
+        up = self._read()
+        if up != self.up:
+            log.add(Event(self.port, self.stage, up, self._seen, now(), "sysfs"))
+            self.up = up
+        self._seen = before
+
+    def close(self) -> None:
+        """Close the file; it is opened again when it is read."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def open_netlink() -> socket.socket | None:
+    """Open a netlink socket for link changes; None if the kernel has none."""
+    if not hasattr(socket, "AF_NETLINK"):
+        return None
+    try:
+        sock = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0
+        )
+    except OSError:
+        return None
+    sock.bind((0, _RTMGRP_LINK))
+    return sock
+
+
+class LinkMessages:
+    """Carrier changes as announced by the kernel: late and rate-limited, so a cross-check."""
+
+    def __init__(self, sock: socket.socket, carriers: dict[str, bool]) -> None:
+        self.socket = sock
+        self._ports = {socket.if_nametoindex(port): port for port in carriers}
+        self._up = dict(carriers)
+
+    def receive(self, log: EventLog) -> None:
+        """Read one message, and log the carriers that it announces."""
+        try:
+            data = self.socket.recv(65536)
+        except OSError:
+            # ENOBUFS: messages were lost. The next one has the present state.
+            return
+        at = now()
+        for index, up in self._carriers(data):
+            port = self._ports.get(index)
+            if port is not None and self._up[port] != up:
+                self._up[port] = up
+                log.add(Event(port, "carrier", up, None, at, "netlink"))
+
+    @staticmethod
+    def _carriers(data: bytes) -> Iterator[tuple[int, bool]]:
+        offset = 0
+        while offset + 32 <= len(data):
+            length, kind = struct.unpack_from("=IH", data, offset)
+            if kind == _RTM_NEWLINK:
+                index, flags = struct.unpack_from("=iI", data, offset + 20)
+                yield index, bool(flags & _IFF_LOWER_UP)
+            offset += max(16, (length + 3) & ~3)
+
+
+def _read_text(path: str) -> str | None:
+    """Read a sysfs or proc file; None if the kernel has no value."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def describe_port(port: str) -> dict[str, Any]:
+    """Return what `ports` replies about a network device."""
+    base = f"{NET}/{port}"
+    carrier, speed = _read_text(f"{base}/carrier"), int(_read_text(f"{base}/speed") or -1)
+    driver = f"{base}/device/driver"
+    return {
+        "carrier": None if carrier is None else carrier == "1",
+        "carrier_changes": int(_read_text(f"{base}/carrier_changes") or 0),
+        "speed_mbps": speed if speed > 0 else None,
+        "driver": os.path.basename(os.readlink(driver)) if os.path.islink(driver) else None,
+        "mac": _read_text(f"{base}/address"),
+    }
