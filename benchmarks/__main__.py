@@ -30,6 +30,7 @@ ALL = (
     "opus",
     "sonic_ocs",
     "nic_errors",
+    "claim_counts",
     "startup",
     "many_instruments",
     "results_at_size",
