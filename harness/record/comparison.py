@@ -70,8 +70,16 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     rules that cannot be read.
     """
     results.declare_quantities()
-    first, second = results.find(before), results.find(after)
-    was, has = (_samples(results.frame(run=one.run, quantity=quantity)) for one in (first, second))
+    runs = results.runs()
+    first, second = results.find(before, runs), results.find(after, runs)
+    was, has = (
+        _joined(
+            _measured(results, one, testbed, quantity)
+            for testbed, rows in one.testbeds.items()
+            if rows
+        )
+        for one in (first, second)
+    )
     common = [case for case in has if case in was]
     rules = {
         testbed: _rules(results, second, testbed) for testbed in sorted({c.testbed for c in common})
@@ -80,7 +88,7 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     for testbed, stated in rules.items():
         rules_here = {case: rule_of(case, stated) for case in common if case.testbed == testbed}
         most = max((rule.nights for rule in rules_here.values() if rule), default=0)
-        nights = _nights_before(results, second, testbed, quantity, most) if most else []
+        nights = _nights_before(results, runs, second, testbed, quantity, most) if most else []
         judged = {
             case: ([night[case] for night in nights if case in night], has[case], rule)
             for case, rule in rules_here.items()
@@ -186,22 +194,31 @@ def _rules(results: Results, run: RunFacts, testbed: str) -> Baselines:
         return load_baselines(path, names_in_files())
 
 
+def _measured(
+    results: Results, run: RunFacts, testbed: str, quantity: str
+) -> Mapping[Case, Samples]:
+    """Return the samples of one run on one testbed."""
+    found = results.frame(run=run.run, night=run.night, testbed=testbed, quantity=quantity)
+    return _samples(found)
+
+
 def _nights_before(
-    results: Results, run: RunFacts, testbed: str, quantity: str, most: int
+    results: Results,
+    every: Sequence[RunFacts],
+    run: RunFacts,
+    testbed: str,
+    quantity: str,
+    most: int,
 ) -> list[Mapping[Case, Samples]]:
     """Return the samples of the nights before `run`, the oldest first.
 
     Some nights measured less than others, so half as many again as the `most` that a rule looks
     at are read.
     """
-    runs = [one for one in results.runs() if one.night < run.night and one.testbeds.get(testbed)]
+    runs = [one for one in every if one.night < run.night and one.testbeds.get(testbed)]
     nights = sorted({one.night for one in runs})[-(most * 3 // 2) :]
     return [
-        _joined(
-            _samples(results.frame(run=one.run, testbed=testbed, quantity=quantity))
-            for one in runs
-            if one.night == night
-        )
+        _joined(_measured(results, one, testbed, quantity) for one in runs if one.night == night)
         for night in nights
     ]
 
