@@ -21,11 +21,14 @@ from lightrig.harness.systems.opus.measurements.training import (
     changes,
     control,
     losses,
+    mean_less,
+    mean_of,
     reconfigurations,
     rows,
     shifts,
     step_times,
     timeline,
+    waits_by_step,
 )
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
@@ -40,6 +43,9 @@ pytestmark = [pytest.mark.of_system("opus"), pytest.mark.of_testbed("rails4")]
 
 MS = 1_000_000
 SCRIPT = Path(__file__).parents[2] / "examples" / "train_llama.py"
+OVERLAPPED = Path(__file__).parents[2] / "examples" / "train_overlapped.py"
+HIDDEN = 100 * MS
+"""Switching time that the windows of that script, of 200 ms, can hide."""
 MODES = ("default", "provisioning")
 SWITCHING = {20 * MS: 4, 100 * MS: 4, 300 * MS: 2, 1000 * MS: 2}
 """Steps to measure, by the switching time in ns."""
@@ -220,6 +226,36 @@ def test_waits_by_switching(job, tables, bench, record, mode):
         whole = sum(span.latest for span in step_times(trained))
         assert sum(one.waited for one in found) <= sum(bounds) + 0.1 * whole
     bench.world.set_switching_time(switch, min(SWITCHING))
+
+
+def test_provisioning_hides_what_overlaps(job, bench, measure):
+    """A script that computes between its phases waits less a step if circuits are provisioned.
+
+    Both waits and their difference have intervals of 95 %, over steps (Opus §4.2).
+    """
+    (switch,) = bench.switches
+    source = OVERLAPPED.read_text("utf-8")
+
+    def overlapped(steps: int) -> Script:
+        return Script(source, OVERLAPPED.name, ("--steps", str(steps)))
+
+    phases, waited = job.profile(overlapped(4))[0], {}
+    bench.world.set_switching_time(switch, HIDDEN)
+    try:
+        for mode in MODES:
+            trained = job.train(overlapped(STEPS), phases, mode)
+            assert not violations(job, trained)
+            waited[mode] = waits_by_step(trained, phases)
+            found, at = mean_of(waited[mode]), job.fabric.bench.clock.now()
+            about = {"mode": mode, "switching_ns": HIDDEN, "script": OVERLAPPED.name, "n": found.n}
+            values = (round(one) for one in (found.value, found.lower, found.upper))
+            measure.record([Row("job", "opus.waited_a_step", *values, "ns", at, about)])
+            measure.note(f"{mode}: the phases of a step wait {found}")
+    finally:
+        bench.world.set_switching_time(switch, min(SWITCHING))
+    saved = mean_less(waited["default"], waited["provisioning"])
+    measure.note(f"provisioning saves {saved} a step at {HIDDEN / 1e6:g} ms of switching")
+    assert saved.lower > 0, str(saved)
 
 
 def test_control_at_no_switching(job, tables, record):

@@ -59,6 +59,11 @@ QUANTITIES = (
     ),
     duration("opus.wait", "wait of one operation of one rank for its topology", CONTROL),
     duration("opus.waited", "wait of the first operation of a phase for its circuits", CONTROL),
+    duration(
+        "opus.waited_a_step",
+        "mean over steps of what the phases of a step wait for their circuits",
+        CONTROL,
+    ),
     Quantity(
         name="opus.wait_bound",
         unit="ns",

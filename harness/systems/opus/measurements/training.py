@@ -4,6 +4,9 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+
+from scipy import stats
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
@@ -137,6 +140,53 @@ def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
             flows.append((came - max(before), start - came))
         found.append(Shift(phases[0][number][0].dimension, tuple(flows)))
     return found
+
+
+def waits_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
+    """Return what the first operations of the phases of each whole step waited, summed up, in ns.
+
+    The phases of the first step are left out: its first one waits for no circuit.
+    """
+    waited, each = [one.waited for one in shifts(trained, tables)], tables[0].shifts
+    begin = each - 1
+    return [sum(waited[at : at + each]) for at in range(begin, len(waited) - each + 1, each)]
+
+
+@dataclass(frozen=True, slots=True)
+class MeanEstimate:
+    """A mean, or a difference of two, in ns, with its interval of 95 % by Student's or Welch's t.
+
+    n: the samples that it rests on, of the smaller set.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    n: int
+
+    def __str__(self) -> str:
+        value, lower, upper = (each / 1e6 for each in (self.value, self.lower, self.upper))
+        return f"{value:.1f} ms (95 % interval {lower:.1f} … {upper:.1f}, n = {self.n})"
+
+
+def mean_of(values: Sequence[int]) -> MeanEstimate:
+    """Return the mean of values in ns; raises `ValueError` for fewer than two."""
+    if len(values) < 2:
+        raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
+    interval = stats.ttest_1samp(values, 0).confidence_interval()
+    return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
+
+
+def mean_less(values: Sequence[int], less: Sequence[int]) -> MeanEstimate:
+    """Return by how much the mean of `less` is below that of `values`, in ns.
+
+    Raises `ValueError` for fewer than two of either.
+    """
+    n = min(len(values), len(less))
+    if n < 2:
+        raise ValueError(f"found {n} values, expected at least 2 for an interval")
+    interval = stats.ttest_ind(values, less, equal_var=False).confidence_interval()
+    return MeanEstimate(fmean(values) - fmean(less), interval.low, interval.high, n)
 
 
 def control(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
