@@ -1,6 +1,7 @@
 """The quantities of the generic measurements, in the order in which they are shown."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lightrig.harness.quantities.module_signals import module_signals
 from lightrig.harness.quantities.quantity import Combination, Quantity, duration
@@ -12,6 +13,7 @@ INSERTION_LOSS = "Insertion loss"
 BIT_ERRORS = "Bit errors"
 PATH_CHANGES = "Path changes"
 TRANSCEIVERS = "Transceivers"
+SIGNAL_QUALITY = "Signal quality of NIC ports"
 SWITCHING = "Switching times"
 SWITCH_OPTICS = "Switch optics"
 COLLECTIVES = "Collectives"
@@ -283,8 +285,11 @@ DECLARED: tuple[Quantity, ...] = (
     _error_ratio(
         "nic_error_ratio.codewords_after_fec", "FEC code words that could not be corrected"
     ),
-    _error_ratio(
-        "frame_loss_ratio", "64-octet frames lost behind FEC, by its histogram of symbol errors"
+    replace(
+        _error_ratio(
+            "frame_loss_ratio", "64-octet frames lost behind FEC, by its histogram of symbol errors"
+        ),
+        section=SIGNAL_QUALITY,
     ),
     _error_ratio("nic_error_ratio.pattern", "bit errors per bit of a test pattern between ports"),
     Quantity(
@@ -384,7 +389,7 @@ DECLARED: tuple[Quantity, ...] = (
         title="temperature inside",
         baseline=Rule(minimum=1, direction="up", effect="difference"),
     ),
-    *module_signals(TRANSCEIVERS),
+    *module_signals(SIGNAL_QUALITY),
     duration("collective.time", "duration of one operation", COLLECTIVES),
     Quantity(
         name="collective.algorithm_bandwidth",

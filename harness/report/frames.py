@@ -15,7 +15,12 @@ from lightrig.harness.record import Context, RecordError, Row, RunRecord, Scalar
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-COUNTERS = frozenset(("event", "n", "repetition", "sample"))
+COUNTERS = frozenset(
+    (
+        *("event", "n", "repetition", "sample"),
+        *("codewords", "lost", "most_symbol_errors", "extrapolated_from"),
+    )
+)
 """Conditions that number what was measured; they set nothing."""
 _HIDDEN = {"before", "after", "clock", "testbed"}
 _REDUCTIONS: Mapping[Reduction, tuple[np.ufunc, float]] = {

@@ -70,8 +70,9 @@ def _closures(data: SectionData) -> Iterator[_Closure]:
             events += contained.size
             if (contained < series.count).any():
                 missed.append(test.label)
-            seen = test.series.get(name.partition(".")[2])
-            if seen is not None:
+            measured = name.partition(".")[2]
+            seen = test.series.get(measured)
+            if seen is not None and quantity_of(measured, "ns").unit == "ns":
                 widths.extend((seen.upper - seen.lower).tolist())
         yield _Closure(
             quantity_of(name, "1").title,
