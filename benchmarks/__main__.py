@@ -18,6 +18,7 @@ ALL = (
     "error_rates",
     "report",
     "nights",
+    "first_mornings",
     "flows",
     "bit_errors",
     "insertion_loss",

@@ -43,10 +43,16 @@ class Fault:
     """Quantity and subject."""
 
 
-def plant(root: Path, seed: int, nights: int = 90) -> tuple[list[Fault], int]:
-    """Write the data set below `root`/rows; return the injected faults and the number of rows."""
+def plant(
+    root: Path, seed: int, nights: int = 90, at: int | None = None
+) -> tuple[list[Fault], int]:
+    """Write the data set below `root`/rows; return the injected faults and the number of rows.
+
+    at: the night, from 0, on which all faults begin; with `nights` there is none. By default each
+    has a night of its own, at least fifteen from either end.
+    """
     random = np.random.default_rng(seed)
-    faults = _faults(random, nights)
+    faults = _faults(random, nights, at)
     count = 0
     for testbed in TESTBEDS:
         lab = _Lab(testbed, np.random.default_rng([seed, TESTBEDS.index(testbed)]), faults)
@@ -57,8 +63,9 @@ def plant(root: Path, seed: int, nights: int = 90) -> tuple[list[Fault], int]:
     return faults, count
 
 
-def _faults(random: np.random.Generator, nights: int) -> list[Fault]:
-    at = [FIRST_NIGHT + datetime.timedelta(int(n)) for n in random.integers(15, nights - 15, 3)]
+def _faults(random: np.random.Generator, nights: int, night: int | None) -> list[Fault]:
+    drawn = random.integers(15, nights - 15, 3) if night is None else [night] * 3
+    at = [FIRST_NIGHT + datetime.timedelta(int(n)) for n in drawn]
     where = random.choice(len(TESTBEDS), 3, replace=False)
     server = f"server{random.integers(4)}."
     slow = [port for port in PORTS if port.startswith(server)]
@@ -87,7 +94,7 @@ def _faults(random: np.random.Generator, nights: int) -> list[Fault]:
 def _missing(random: np.random.Generator, nights: int, faults: Iterable[Fault]) -> set[int]:
     """A few nights on which nothing ran; a fault shows on its own night."""
     taken = {(fault.night - FIRST_NIGHT).days for fault in faults}
-    return {int(n) for n in random.integers(1, nights - 1, 4)} - taken
+    return {int(n) for n in random.integers(1, nights - 1, nights // 20)} - taken
 
 
 class _Lab:

@@ -5,18 +5,18 @@ plots are drawn from rows in our report; pytest-html alone gets them finished. T
 turns, and the least of each variant's times counts: other work on the machine only adds to them.
 """
 
-import importlib.util
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
+from playwright.sync_api import sync_playwright
 
 from lightrig.harness.report.figures import Distribution, distribution_plot
 
@@ -134,8 +134,8 @@ def _plot() -> str:
 
 def _ready(pages: dict[str, Path]) -> dict[str, float]:
     """Seconds from asking for each page until it has drawn its tests; median of three."""
-    module = _browser()
-    if module.program() is None:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
         print("no chromium on this machine: nothing is opened")
         return {}
     seen = (
@@ -143,27 +143,22 @@ def _ready(pages: dict[str, Path]) -> dict[str, float]:
     )
     drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
     found = {}
-    with module.Browser() as browser:
-        for variant, page in pages.items():
+    with sync_playwright() as playwright:
+        arguments = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        for variant, path in pages.items():
             times = []
             for _ in range(3):
+                page = browser.new_page()
                 start = time.perf_counter()
-                browser.open(page)
-                browser.wait_for(f"!!({seen})", 60)
-                browser.evaluate(drawn)
+                page.goto(path.resolve().as_uri())
+                page.wait_for_function(f"!!({seen})", timeout=60_000)
+                page.evaluate(drawn)
                 times.append(time.perf_counter() - start)
+                page.close()
             found[variant] = statistics.median(times)
+        browser.close()
     return found
-
-
-def _browser() -> ModuleType:
-    path = Path(__file__).parents[1] / "tests" / "browser" / "browser.py"
-    spec = importlib.util.spec_from_file_location("browser", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 if __name__ == "__main__":

@@ -20,6 +20,9 @@ from lightrig.testbeds import format_share
 SIMULATED = '<span class="lr-sim">simulated</span>'
 """The one mark of everything that no hardware made."""
 
+_IN_CONTEXT = ";</span> <span>simulated"
+"""The same as the last part of a number's context."""
+
 LEGEND = "proves the harness, says nothing about a device"
 
 SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
@@ -55,6 +58,16 @@ def test_link(nodeid: str) -> str:
 def mark(simulated: bool) -> str:
     """Return the simulated mark, or nothing."""
     return SIMULATED if simulated else ""
+
+
+def without_marks(markup: str) -> str:
+    """Return a table without the simulated marks of its numbers and tests.
+
+    For a part of the page whose title bears the mark for all that is in it.
+    """
+    for marked in (f"<br>{SIMULATED}", SIMULATED, _IN_CONTEXT):
+        markup = markup.replace(marked, "")
+    return markup
 
 
 # --------------------------------------------------------------------------------- values

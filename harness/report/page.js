@@ -160,6 +160,8 @@
   }
 
   function follow() {
+    // A link into a folded section opens it.
+    find(location.hash.slice(1))?.closest("details")?.setAttribute("open", "");
     const wanted = /^#test=(.*)$/.exec(location.hash);
     if (!wanted) return;
     const name = decodeURIComponent(wanted[1]);

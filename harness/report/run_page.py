@@ -154,15 +154,17 @@ def sections(
     run = run or collect(record)
     measured = {frame.name: frame for frame in run.testbeds}
     notes = (record.summary or {}).get("notes", {})
-    cards, found = [], []
+    cards, found, contents = [], [], []
     for name, prefix in _prefixes(testbeds, run).items():
         frame = measured.get(name, TestbedFrame(name, ()))
-        card, answers = render_testbed(frame, testbeds.get(name), prefix, notes.get(name))
+        card, answers, entry = render_testbed(frame, testbeds.get(name), prefix, notes.get(name))
         cards.append(card)
+        contents.append(entry)
         found += answers
     plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
     head = _header(record, run)
-    body = f"{render_answers(found)}{head}{''.join(cards)}"
+    listed = f'<nav class="lr-contents" aria-label="Contents"><ul>{"".join(contents)}</ul></nav>'
+    body = f"{render_answers(found)}{listed}{head}{''.join(cards)}"
     return f'{style(plans)}<div class="lr-report">{_warnings(record, run)}{body}</div>'
 
 

@@ -11,6 +11,7 @@ sections in the same way:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
@@ -19,7 +20,9 @@ from lightrig.harness.quantities import all_quantities, in_section
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.markup import (
+    SIGNS,
     Value,
+    chip,
     heading,
     legend,
     line_key,
@@ -31,6 +34,7 @@ from lightrig.harness.report.markup import (
     test_link,
     text,
     verdict_mark,
+    without_marks,
 )
 from lightrig.harness.statistics import NotEnough, Verdict
 from lightrig.testbeds import Limit
@@ -236,8 +240,30 @@ def sentence(title: str) -> str:
 # ------------------------------------------------------------------------------ rendering
 
 
-def render(section: Section, data: SectionData) -> str:
-    """Return the section as HTML; empty where none of its parts has content."""
+_MOST_UNFOLDED = 8
+"""Most tests of a testbed whose sections are all unfolded, with a mark at each number."""
+
+
+def _is_short(frame: TestbedFrame) -> bool:
+    return len(frame.tests) <= _MOST_UNFOLDED
+
+
+def _under_one_mark(frame: TestbedFrame) -> bool:
+    """Whether the title of a section bears the simulated mark for all its tables."""
+    return not _is_short(frame) and all(test.simulated for test in frame.tests)
+
+
+def section_id(prefix: str, section: Section) -> str:
+    """Return the id of a section of the testbed whose ids begin with `prefix`."""
+    return f"{prefix}-{'-'.join(section.title.lower().split())}"
+
+
+def render(section: Section, data: SectionData, anchor: str) -> str:
+    """Return the section as HTML with the id `anchor`; empty where no part has content.
+
+    Of a testbed with many tests it is folded unless a limit fails or nearly does: the answers at
+    the top of the page and the contents lead to it.
+    """
     drawn = [_part(part, data) for part in section.parts]
     shown = any(
         markup
@@ -246,8 +272,14 @@ def render(section: Section, data: SectionData) -> str:
     )
     if not shown:
         return ""
-    title = f'<h3 class="lr-h3">{text(section.title)} {mark(data.frame.simulated)}</h3>'
-    return title + "".join(drawn)
+    verdicts: Counter[str] = Counter(one.verdict.outcome for one in data.each() if one.verdict)
+    chips = " ".join(chip(outcome, verdicts[outcome]) for outcome in SIGNS if verdicts[outcome])
+    unfolded = " open" if _is_short(data.frame) or verdicts["fail"] or verdicts["marginal"] else ""
+    return (
+        f'<details class="lr-section" id="{anchor}"{unfolded}><summary>'
+        f'<h3 class="lr-h3">{text(section.title)} {mark(data.frame.simulated)}</h3> {chips}'
+        f"</summary>{''.join(drawn)}</details>"
+    )
 
 
 def _part(part: Part, data: SectionData) -> str:
@@ -275,7 +307,10 @@ def _table(part: Table[Any], data: SectionData) -> str:
     marked = data.frame.having(part.quantity) if part.quantity else data.frame.tests
     simulated = any(test.simulated for test in marked)
     head = (column.title for column in columns)
-    return heading(part.title, simulated, about) + table(head, rows, part.title)
+    body = table(head, rows, part.title)
+    if _under_one_mark(data.frame):
+        return heading(part.title, False, about) + without_marks(body)
+    return heading(part.title, simulated, about) + body
 
 
 def _group(group: Group, width: int) -> str:
@@ -357,9 +392,10 @@ def _caption(figure: Figure) -> str:
 
 
 def _test_legend(frame: TestbedFrame) -> str:
+    each = not _under_one_mark(frame)
     items = "".join(
         f'<li title="{text(test.name)}">{line_key(index)} <span>{text(test.label)} '
-        f"{mark(test.simulated)}</span></li>"
+        f"{mark(each and test.simulated)}</span></li>"
         for index, test in enumerate(frame.tests)
     )
     return f'<ul class="lr-legend">{items}</ul>'

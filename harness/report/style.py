@@ -27,6 +27,10 @@ _SECTIONS = """
  border-radius:8px;padding:14px 18px;margin:0 0 18px}
 .lr-h2{font-size:22px;margin:0 0 2px}.lr-h3{font-size:17px;margin:26px 0 4px;
  border-top:1px solid var(--lr-line);padding-top:12px}
+.lr-section>summary{cursor:pointer;border-top:1px solid var(--lr-line);padding:10px 0 4px}
+.lr-section>summary .lr-h3{display:inline;border:0;margin:0;padding:0}
+.lr-section>summary:hover{background:var(--lr-soft)}
+.lr-contents ul{list-style:none;padding:0;margin:0 0 14px}.lr-contents li{padding:1px 0}
 .lr-h4{font-size:14px;margin:12px 0 2px}
 .lr-about,.lr-with,.lr-few,.lr-facts dt{color:var(--lr-muted)}
 .lr-report .lr-about{color:var(--lr-muted);max-width:75ch}

@@ -18,7 +18,7 @@ from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
 from lightrig.harness.report.markup import SIGNS, chip, heading, mark, row, table, text
 from lightrig.harness.report.quantity_section import undeclared_sections
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
-from lightrig.harness.report.sections import Limits, Section, render
+from lightrig.harness.report.sections import Limits, Section, render, section_id
 from lightrig.harness.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
@@ -39,8 +39,8 @@ def _declared() -> tuple[Section, ...]:
 
 def render_testbed(
     frame: TestbedFrame, testbed: Testbed | None, prefix: str, notes: Sequence[str] | None = None
-) -> tuple[str, list[Answer]]:
-    """Return one testbed as a part of the page, and its answers for the first table.
+) -> tuple[str, list[Answer], str]:
+    """Return one testbed as a part of the page, its answers, and its entry of the contents.
 
     Args:
         frame: its tests with their rows.
@@ -52,7 +52,12 @@ def render_testbed(
     titles = frozenset(section.title for section in (*_declared(), *_LAST))
     shown = (*_declared(), *undeclared_sections(frame, titles), *_LAST)
     data = [section.data(frame, limits) for section in shown]
-    sections = "".join(render(section, each) for section, each in zip(shown, data, strict=True))
+    rendered = {
+        (section.title, section_id(prefix, section)): markup
+        for section, each in zip(shown, data, strict=True)
+        if (markup := render(section, each, section_id(prefix, section)))
+    }
+    sections = "".join(rendered.values())
     estimates = [one for each in data for one in each.each()]
     undescribed = (
         '<p class="lr-warn">No description of this testbed was given: its limits and its '
@@ -69,7 +74,15 @@ def render_testbed(
         sections if frame.tests else "<p>No rows in this run.</p>",
     ]
     card = f'<section class="lr-card" id="{prefix}">{"".join(parts)}</section>'
-    return card, list(answers(frame.name, prefix, estimates, limits))
+    links = ((text(title), anchor) for title, anchor in rendered)
+    entry = _contents(frame.name, prefix, links)
+    return card, list(answers(frame.name, prefix, estimates, limits)), entry
+
+
+def _contents(name: str, prefix: str, sections: Iterable[tuple[str, str]]) -> str:
+    """Return a testbed's entry of the contents: links to it and to its sections."""
+    links = " · ".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in sections)
+    return f'<li><a href="#{prefix}"><b>{text(name)}</b></a> {links}</li>'
 
 
 def _notes(notes: Sequence[str]) -> str:

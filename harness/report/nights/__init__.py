@@ -6,6 +6,7 @@ from pathlib import Path
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.nights.last_night import last_nights
+from lightrig.harness.report.nights.last_night_departures import find_series_departures
 from lightrig.harness.report.nights.nights_page import nights_page
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Lab, read
@@ -33,6 +34,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         descriptions = source.descriptions(connection)
         events_of_labs = events(connection, descriptions, history.first)
     found = find_series_changes(history.labs)
+    departures = find_series_departures(history.labs)
     boards = [
         Board(
             index,
@@ -40,6 +42,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
             lab,
             events_of_labs.get((lab.testbed, lab.simulated), ()),
             tuple(found[index]),
+            tuple(departures[index]),
             _limits(lab, descriptions),
             frozenset(run for runs in lab.runs for run in runs if source.reported(run)),
         )

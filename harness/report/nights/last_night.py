@@ -7,12 +7,9 @@ from pathlib import Path
 
 from lightrig.harness.night.outcomes import not_run
 from lightrig.harness.record import RecordError, Results, RunFacts, read_journal
-from lightrig.harness.report.markup import mark, text
 
 FAILED = frozenset(("failed", "error", "xpassed"))
 INCONCLUSIVE = "inconclusive"
-_MOST = 12
-"""Most tests of one testbed that are listed unfolded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,70 +132,3 @@ def _reasons(results: Path, run: str) -> Mapping[str, str]:
     except (RecordError, OSError):
         return {}
     return {test.nodeid: str(test.details.get("why", "")) for test in record.tests}
-
-
-# ------------------------------------------------------------------------------------- markup
-
-
-def section(found: Sequence[LastNight]) -> str:
-    """Return the last night of all testbeds as the page's first section."""
-    if not found:
-        return ""
-    newest = max(one.night for one in found)
-    return (
-        '<section class="lr-head" id="last-night"><h2 class="lr-h2">Last night</h2>'
-        f"{''.join(_article(one, newest) for one in found)}</section>"
-    )
-
-
-def _article(one: LastNight, newest: str) -> str:
-    verdicts = "".join(
-        f'<span class="lr-verdict lr-{kind}">{count:,} {outcome}</span> '
-        for outcome, kind in (
-            ("failed", "fail"), ("error", "fail"), ("xpassed", "fail"), (INCONCLUSIVE, "not"),
-            ("passed", "pass"), ("skipped", "not"), ("xfailed", "not"),
-        )
-        if (count := one.counts.get(outcome, 0))
-    )  # fmt: skip
-    late = ""
-    if one.not_run is not None:
-        night, reason = one.not_run
-        late = (
-            f'<p class="lr-warn" role="alert">It was not run on {text(night)}: {text(reason)}</p>'
-        )
-    elif one.night < newest:
-        late = f"<p>It was not measured on {text(newest)}.</p>"
-    for run, state in one.unfinished.items():
-        late += f'<p class="lr-warn" role="alert">{_link(one, run)}: {text(state)}</p>'
-    items = [_problem(one, each) for each in one.problems]
-    listed = f'<ul class="ln-problems">{"".join(items[:_MOST])}</ul>' if items else ""
-    if len(items) > _MOST:
-        listed += (
-            f"<details><summary>{len(items) - _MOST:,} more</summary>"
-            f'<ul class="ln-problems">{"".join(items[_MOST:])}</ul></details>'
-        )
-    mended = ", ".join(map(text, one.mended))
-    return (
-        f'<article><h3 class="ln-when"><time>{text(one.night)}</time> '
-        f"{text(one.testbed)} {mark(one.simulated)} {verdicts}</h3>{late}{listed}"
-        + (f"<p>Passed again since the night before: {mended}</p>" if mended else "")
-        + "</article>"
-    )
-
-
-def _problem(one: LastNight, each: Ended) -> str:
-    kind = "fail" if each.failed else "not"
-    is_new = one.known is not None and one.known.get(each.nodeid) != each.outcome
-    new = '<b class="ln-by">new</b> ' if is_new else ""
-    reason = f'<p class="ln-reason">{text(each.reason)}</p>' if each.reason else ""
-    return (
-        f'<li><span class="lr-verdict lr-{kind}">{text(each.outcome)}</span> {new}'
-        f"{_link(one, each.run, each.nodeid)}{reason}</li>"
-    )
-
-
-def _link(one: LastNight, run: str, label: str | None = None) -> str:
-    shown = text(label or run)
-    if run not in one.reported:
-        return shown
-    return f'<a href="runs/{text(run)}/report.html">{shown}</a>'

@@ -14,7 +14,8 @@ import numpy as np
 from lightrig.harness.report.markup import text
 from lightrig.harness.report.nights.changes_summary import summary
 from lightrig.harness.report.nights.lab_section import anchor, count, fold, lab_section
-from lightrig.harness.report.nights.last_night import LastNight, section
+from lightrig.harness.report.nights.last_night import LastNight
+from lightrig.harness.report.nights.last_night_section import section
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import MEDIAN_NEEDS, History, Numbers
 from lightrig.harness.report.nights.trend_figures import LEFT, RIGHT, WIDTH, layers, letters
@@ -37,6 +38,7 @@ _STYLE = """
 .ln-by{color:var(--lr-s1);font-weight:600;white-space:nowrap}
 .ln-when{font-size:15px;margin:14px 0 4px;border-top:1px solid var(--lr-grid);padding-top:10px}
 .ln-problems{list-style:none;padding:0}.ln-problems li{margin:6px 0;overflow-wrap:anywhere}
+.ln-apart{margin:6px 0 2px}
 .ln-reason{margin:2px 0 0;white-space:pre-line}
 .ln-group ul{margin:.2em 0 .5em;padding-left:1.3em}
 .ln-events{list-style:none;padding:0;margin:4px 0 8px}
@@ -100,7 +102,7 @@ def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNi
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Nights</title>'
         f'{style(0)}{page_style(_STYLE)}</head><body class="lr-page"><header class="lr-title">'
         f'<h1>Nights</h1><p>{text(about)}</p></header><main class="lr-report">'
-        f"{section(last)}{summary(boards)}{_legend()}{_controls(boards)}{cards}</main>"
+        f"{section(last, boards)}{summary(boards)}{_legend()}{_controls(boards)}{cards}</main>"
         f'<script id="ln-data" type="application/json">{_script_data(history, boards)}</script>'
         f"<script>{_script()}</script></body></html>\n"
     )

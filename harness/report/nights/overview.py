@@ -8,6 +8,7 @@ import numpy as np
 
 from lightrig.harness.quantities import all_quantities, quantity_of
 from lightrig.harness.report.frames import natural
+from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
 from lightrig.harness.report.nights.series import History, Lab, Series
 from lightrig.harness.report.nights.series_changes import (
     ChangeGroup,
@@ -47,7 +48,8 @@ class Quantity:
 class Board:
     """One lab.
 
-    index: its number on the page. reported: its runs whose report exists and can be linked.
+    index: its number on the page. departures: of its last night. reported: its runs whose
+    report exists and can be linked.
     """
 
     index: int
@@ -55,6 +57,7 @@ class Board:
     lab: Lab
     events: tuple[Event, ...]
     moved: tuple[SeriesChange, ...]
+    departures: tuple[SeriesDeparture, ...]
     limits: Mapping[str, Limit]
     reported: frozenset[str]
 

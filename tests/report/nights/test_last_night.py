@@ -1,6 +1,7 @@
 """The first section of the nights page: outcomes of the last night, and what is new in them."""
 
 import pytest
+from planted_nights import Grown, write_nights_of
 
 from lightrig.harness.record import Context, Journal, Results, Row, TestOutcome
 from lightrig.harness.record.recovery import settle
@@ -110,3 +111,14 @@ def test_results_without_a_journal_still_show_outcomes(night, tmp_path):
     (found,) = last_nights(tmp_path)
     assert [(one.nodeid, one.reason) for one in found.problems] == [(LOSS, "")]
     assert Results(tmp_path).runs()
+
+
+def test_a_departure_is_on_the_page_the_first_morning(tmp_path):
+    still = [Grown("carrier_up", f"p{n}", 3e9, 2e7, 8e7, "ns") for n in range(6)]
+    slow = Grown("carrier_up", "slow", 3e9, 2e7, 8e7, "ns", change=8e8, at=9)
+    write_nights_of(tmp_path, "bench", [*still, slow], nights=10, firmware_at=9)
+    shown = top(tmp_path)
+    assert shown.count("<li>") == 1
+    assert ">slow</a>" in shown
+    assert "+800 ms" in shown or "+79" in shown or "+8" in shown
+    assert "firmware 22.39 → 22.41" in shown

@@ -1,0 +1,48 @@
+"""Series of which the last night lies apart from the nights before, the first morning after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lightrig.harness.report.nights.series import Lab, Series
+from lightrig.harness.report.nights.series_changes import ERROR
+from lightrig.harness.statistics.departures import Departure, find_departures
+
+_INTERVAL_OF_SD = 3.92
+"""Width of a 95 % interval in standard uncertainties."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesDeparture:
+    """A series and the departure of its last night."""
+
+    series: Series
+    departure: Departure
+
+
+def find_series_departures(labs: Sequence[Lab]) -> list[list[SeriesDeparture]]:
+    """Return, for each lab, the series whose level departs on the lab's last night.
+
+    All series of the page share the error (Bonferroni): where nothing changed, the probability of
+    any departure on a page is `ERROR`.
+    """
+    tried = sum(len(lab.series) for lab in labs)
+    return [list(_departures(lab, ERROR / max(tried, 1))) for lab in labs]
+
+
+def _departures(lab: Lab, error: float) -> Iterator[SeriesDeparture]:
+    last = max(night for night, runs in enumerate(lab.runs) if runs)
+    families: dict[tuple[str, str, str], list[Series]] = {}
+    for one in lab.series:
+        if np.isfinite(one.level[last]):
+            families.setdefault((one.quantity, one.test, one.case), []).append(one)
+    for family in families.values():
+        levels = [one.level[np.isfinite(one.level)] for one in family]
+        widths = [float(one.upper[last] - one.lower[last]) for one in family]
+        uncertainties = [width / _INTERVAL_OF_SD for width in widths]
+        for one, found in zip(family, find_departures(levels, uncertainties, error), strict=True):
+            if found is not None:
+                yield SeriesDeparture(one, found)

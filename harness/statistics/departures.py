@@ -1,0 +1,154 @@
+"""Last night against the nights before it: is one level farther off than nights are?
+
+A change of level shows in `harness.statistics.changes` from its third night on. A departure needs
+one night, and nights before that lie close together. Series of one family, such as the losses of
+a switch's circuits, scatter alike: what their nights show together makes up for few nights.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from lightrig.harness.statistics.nights import expect
+from lightrig.harness.statistics.samples import Samples
+
+MOST_BEFORE = 20
+"""Latest nights before that are looked at."""
+FEWEST_BEFORE = 3
+"""Least number of nights before; so few find only departures of many times their scatter."""
+FEWEST_SERIES = 5
+"""Least number of series whose scatters are worth comparing with each other."""
+
+_ROUNDING = 1e-9
+"""Nights that differ by less, of their own size, are copies of each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A level that lies apart from the nights before.
+
+    before: the level that they led to expect. level: that of the night. Both in the unit of the
+    levels. p: the probability of a miss this large, on either side, if nothing changed.
+    nights: number of nights before.
+    """
+
+    before: float
+    level: float
+    p: float
+    nights: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Miss:
+    """Miss of one series' last level; `spread` is of such misses, with `df` degrees of freedom.
+
+    floor: least spread that is believed, since a level has an uncertainty of its own.
+    """
+
+    expected: float
+    miss: float
+    spread: float
+    floor: float
+    df: int
+
+    @property
+    def is_of_copies(self) -> bool:
+        """Whether the nights before agree to the last digit."""
+        return self.spread <= _ROUNDING * (1 + abs(self.expected))
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the level is the expected one to the last digit."""
+        return self.miss <= _ROUNDING * (1 + abs(self.expected))
+
+
+def find_departures(
+    family: Sequence[Samples], uncertainties: Sequence[float], error: float
+) -> list[Departure | None]:
+    """Return, for each series of a family, the departure of its last level, if there is one.
+
+    Args:
+        family: levels of the nights with data of each series, oldest first, in one unit; they are
+            compared by ratio if all are positive, else by difference.
+        uncertainties: standard uncertainty of each last level, in the same unit.
+        error: probability of a departure of one series where nothing changed.
+
+    A miss is divided by the spread of the series' misses before (`nights.expect`), which is
+    raised by those of the family: Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, a t
+    statistic whose degrees of freedom grow with the likeness of the spreads. The error holds for
+    nights that scatter normally, also about a drift. Nights that agree to the last digit say
+    nothing of how far nights lie apart: beside n of them another has p = 1 / (n + 1).
+    """
+    ratio = all(levels.size == 0 or levels.min() > 0 for levels in family)
+    misses = [
+        _miss_of(levels, uncertainty, ratio)
+        for levels, uncertainty in zip(family, uncertainties, strict=True)
+    ]
+    scattered = [one for one in misses if one is not None and not one.is_of_copies]
+    prior_df, prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
+    found: list[Departure | None] = []
+    for levels, one in zip(family, misses, strict=True):
+        p = 1.0 if one is None or one.is_none else _p(one, prior_df, prior)
+        if one is None or p > error:
+            found.append(None)
+            continue
+        before = math.exp(one.expected) if ratio else one.expected
+        found.append(Departure(before, float(levels[-1]), p, one.df + 1))
+    return found
+
+
+def _miss_of(levels: Samples, uncertainty: float, ratio: bool) -> _Miss | None:
+    if levels.size <= FEWEST_BEFORE or not math.isfinite(uncertainty):
+        return None
+    levels = levels[-MOST_BEFORE - 1 :]
+    values = np.log(levels) if ratio else levels
+    floor = uncertainty / float(levels[-1]) if ratio else uncertainty
+    expected = expect(values[:-1].tolist())
+    return _Miss(
+        expected.value,
+        abs(float(values[-1]) - expected.value),
+        expected.misses.spread,
+        floor * expected.growth,
+        expected.misses.df,
+    )
+
+
+def _p(one: _Miss, prior_df: float, prior: float) -> float:
+    if one.is_of_copies:
+        return 1 / (one.df + 2)
+    df = prior_df + one.df
+    spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
+    # Never less than its own: a noisy series of a quiet family keeps its scatter.
+    least = max(spread, one.spread, one.floor)
+    return 2 * float(scipy.special.stdtr(df, -one.miss / least))
+
+
+def _prior(spreads: Sequence[float], dfs: Sequence[int]) -> tuple[float, float]:
+    """Return degrees of freedom and spread that the family lends to each series.
+
+    By the moments of the logarithms of the variances (Smyth 2004, section 6.2).
+    """
+    if len(spreads) < FEWEST_SERIES:
+        return 0.0, 0.0
+    half = np.array(dfs) / 2
+    logs = 2 * np.log(spreads) - scipy.special.digamma(half) + np.log(half)
+    excess = float(logs.var(ddof=1) - scipy.special.polygamma(1, half).mean())
+    # Where they are as alike as chance allows, the family counts as one series of all its nights.
+    df = float(sum(dfs)) if excess <= 0 else 2 * _trigamma_inverse(excess)
+    shift = float(scipy.special.digamma(df / 2) - math.log(df / 2))
+    return df, math.exp((float(logs.mean()) + shift) / 2)
+
+
+def _trigamma_inverse(value: float) -> float:
+    """Return x with trigamma(x) = `value`, by Newton's method (Smyth 2004, appendix)."""
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(scipy.special.polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(scipy.special.polygamma(2, x))
+        x += step
+        if -step < 1e-8 * x:
+            break
+    return x
