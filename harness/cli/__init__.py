@@ -22,6 +22,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "init": Command("Write a first testbed file from a few answers.", "mine.yaml"),
     "check": Command("Check a testbed file; locate every error.", "testbeds/mine.yaml"),
     "doctor": Command("Compare the lab with its testbed file.", "testbeds/mine.yaml"),
     "serve": Command(

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.cli.watching import metrics, watch
 from lightrig.testbeds import LightrigError, format_duration
 
 if TYPE_CHECKING:
@@ -32,9 +33,14 @@ T = TypeVar("T")
 _CHANGED = frozenset(("changed", "guard broken"))
 
 results = typer.Typer(
-    help="What was measured: list, query, compare, recover, export and prune runs.",
+    help="What was measured: list, watch, query, compare, recover, export and prune runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
+)
+
+results.command("watch", epilog="Example: lightrig results watch --page results/live.html")(watch)
+results.command("metrics", epilog="Example: lightrig results metrics --output lightrig.prom")(
+    metrics
 )
 
 Place = Annotated[
