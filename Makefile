@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install night test test-long clients test-clients fuzz mutants hashes install-verified audit lint bench clean
+.PHONY: install docs night test test-long clients test-clients fuzz mutants hashes install-verified audit lint bench clean
 
 install: $(READY)
 
@@ -88,6 +88,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation's site in build/site; a warning, such as of a dead link, is an error.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,130 @@
+"""Every command in the pages of the documentation exists, with each of its options.
+
+What a person types in the tutorial is run, in order, by the test marked `long`; the commands of
+the README are run by `test_readme_commands`.
+"""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from lightrig import testbeds
+from lightrig.harness.cli import COMMANDS
+from lightrig.harness.cli.app import application
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+LINE = re.compile(r"^(?: {4,12}|\$ |ExecStart\w*=/srv/lightrig/\.venv/bin/|.*run: (?:\.venv/bin/)?)"
+                  r"((?:lightrig|pytest|make|pip|python -m \w+) .*)$")  # fmt: skip
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+
+
+def commands_of(page):
+    """Return each command of a page, without its comment."""
+    text = re.sub(
+        r"```(?:python|json).*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    found = (LINE.match(line) for line in text.splitlines())
+    lines = [re.split(r"\s(?:#|\||&&|>)\s?|;", one[1])[0].strip() for one in found if one]
+    return [*lines, *re.findall(r"`(pip install [^`]+)`", text)]
+
+
+COMMANDS_OF_PAGES = [
+    pytest.param(command, id=f"{page.stem}-{command[:60]}")
+    for page in PAGES
+    for command in dict.fromkeys(commands_of(page))
+]
+
+
+@pytest.fixture(scope="module")
+def pytest_options():
+    printed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", printed))
+
+
+def test_there_are_commands_of_each_kind():
+    programs = {shlex.split(one.values[0])[0] for one in COMMANDS_OF_PAGES}
+    assert {"lightrig", "pytest", "make", "pip"} <= programs
+    assert len(COMMANDS_OF_PAGES) >= 40
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_PAGES)
+def test_a_command_exists_with_its_options(command, pytest_options):
+    program, *words = shlex.split(command)
+    if program == "python":
+        module, words = words[1], words[2:]
+        program = module if module == "pytest" else program
+        assert importlib.util.find_spec(module) is not None
+    options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    if program == "lightrig":
+        assert words[0] in COMMANDS
+        found = typer.main.get_command(application(words[0])).commands[words[0]]
+        for word in words[1:]:
+            found = getattr(found, "commands", {}).get(word, found)
+        known = {name for parameter in found.params for name in parameter.opts}
+        known |= {name for parameter in found.params for name in parameter.secondary_opts}
+        assert set(options) <= known | {"--help"}
+    elif program == "pytest":
+        assert {each for each in options if each not in {"-m"}} <= pytest_options | {
+            "-k",
+            "-q",
+            "-s",
+        }
+    elif program == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for word in (word for word in words if word.isidentifier() or "-" in word):
+            assert re.search(rf"^{re.escape(word)}:", makefile, re.MULTILINE), word
+    elif program == "pip":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras = [each for word in words for each in re.findall(r"^lightrig\[(.*)\]", word)]
+        assert set(",".join(extras).split(",")) - {""} <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_link_is_dead(page):
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    made = {"commands.md", "testbed-files.md", "pytest.md", "python.md"}
+    dead = [
+        link
+        for link in links
+        if not (page.parent / link).exists()
+        and not (Path(link).parent.name == "reference" and Path(link).name in made)
+    ]
+    assert dead == []
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES if page.name not in navigation] == []
+
+
+@pytest.mark.long
+def test_the_tutorial_is_run_in_its_order(tmp_path):
+    environment = {**os.environ, "LIGHTRIG_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
+    for command in commands_of(TUTORIAL):
+        program, *words = shlex.split(command)
+        if program not in {"lightrig", "pytest"}:
+            continue
+        few = ["--samples", "2"] if program == "pytest" else []
+        ended = subprocess.run(
+            [Path(sys.executable).with_name(program), *words, *few],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+    assert testbeds.load(tmp_path / "mine.yaml").plans
+    assert (tmp_path / "results" / "nights.html").is_file()
