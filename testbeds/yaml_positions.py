@@ -24,6 +24,9 @@ MOST_DIGITS = 40
 _BARE_DASH = re.compile(r"^( *)-(?=[A-Za-z_\"'\[])(.*?) *(?:#.*)?$", re.MULTILINE)
 """A list item whose dash has no space after it: its indent and its text."""
 
+MOST_NESTED = 200
+"""Largest depth of brackets; the parser's time grows with the square of it."""
+
 MOST_VALUES = 100_000
 """Largest number of values of a file with aliases expanded."""
 
@@ -76,10 +79,13 @@ def read(path: Path) -> Located:
         column = error.start - error.object.rfind(b"\n", 0, error.start)
         message = f"found the byte 0x{error.object[error.start]:02x}, expected text in UTF-8"
         raise TestbedError([Problem(file, line, column, message)]) from None
+    too_deep = TestbedError([Problem(file, 1, 1, "is nested too deeply to be read")])
+    if _nested(text) > MOST_NESTED:
+        raise too_deep
     try:
         root = YAML(typ="rt").compose(text)
     except RecursionError:
-        raise TestbedError([Problem(file, 1, 1, "is nested too deeply to be read")]) from None
+        raise too_deep from None
     except (YAMLError, ValueError, NotImplementedError) as error:
         # ruamel lets a few errors escape: ValueError from an impossible escape in a string,
         # NotImplementedError from a comment before a list item without a space after its dash.
@@ -89,6 +95,15 @@ def read(path: Path) -> Located:
     reader = _Reader(file)
     data = reader.plain(root, ())
     return Located(file, data, reader.values, reader.keys, tuple(reader.problems))
+
+
+def _nested(text: str) -> int:
+    """Return the greatest number of brackets that are open at one place, those in strings too."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth = depth + 1 if bracket in "[{" else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _syntax(file: str, text: str, error: Exception) -> Problem:

@@ -22,6 +22,7 @@ from typing import Protocol
 from lightrig.harness.bench.lab_folder import explained, file_mode, file_name, open_folder
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.json_text import from_json
 
 _LONGEST_RECORD = 4096
 _UNKNOWN = "an unknown process"
@@ -79,7 +80,7 @@ def owner_text(owner: Mapping[str, str]) -> str:
 def parse_owner(data: bytes) -> Mapping[str, str]:
     """Return the owner in a record; empty for a record that cannot be read."""
     try:
-        found = json.loads(data)
+        found = from_json(data)
     except ValueError:
         return {}
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}

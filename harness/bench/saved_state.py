@@ -18,6 +18,7 @@ from lightrig.harness.bench.lab_folder import explained, file_name, open_folder,
 from lightrig.harness.bench.lease import this_owner
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import Circuit, LightrigError
+from lightrig.testbeds.json_text import from_json
 
 VERSION = 1
 SUFFIX = ".found.json"
@@ -206,12 +207,12 @@ class SavedStates:
 
     def _read(self, path: Path) -> SavedState | None:
         try:
-            return _parsed(json.loads(path.read_text(encoding="utf-8")))
+            return _parsed(from_json(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise SavedStateError(f"{path}: {error.strerror}") from error
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise SavedStateError(
                 f"{path} is damaged: {error}\n"
                 "  meaning   what the instrument held before a killed run is not known here\n"

@@ -26,6 +26,7 @@ from typing import Any
 from lightrig.harness.bench.lab_folder import explained, file_mode, file_name, open_folder
 from lightrig.harness.bench.lease import Claim, LeaseConflictError, LeaseLostError, owner_text
 from lightrig.instruments.clock import boot_time
+from lightrig.testbeds.json_text import from_json
 
 SECOND = 1_000_000_000
 TERM = 30 * SECOND
@@ -47,7 +48,7 @@ class _Record:
     @property
     def fields(self) -> Mapping[str, Any]:
         try:
-            found = json.loads(self.data)
+            found = from_json(self.data)
         except ValueError:  # being written at this moment
             return {}
         return found if isinstance(found, dict) else {}
@@ -260,7 +261,7 @@ class _SharedClaim:
             if self._following.exists():
                 return f"{self._following.name} is newer"
             # Opened anew, an NFS client asks the server for it; a missing name it may remember.
-            if "superseded" in json.loads(self._path.read_bytes()):
+            if "superseded" in from_json(self._path.read_bytes()):
                 return "its record says that another host has taken over"
         except FileNotFoundError:
             return "its record was removed"

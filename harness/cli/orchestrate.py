@@ -25,6 +25,7 @@ from lightrig.harness.cli.common import (
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.systems.registry import Orchestrator, System, installed_systems
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.json_text import from_json
 
 HOST = "127.0.0.1"
 FIRST_PORT = 17900
@@ -104,13 +105,13 @@ def _command(system: System) -> Any:
 def _ask(port: int, text: str) -> None:
     """Send one request to the service at `port` and print its answer."""
     try:
-        request = json.dumps(json.loads(text))
+        request = json.dumps(from_json(text))
     except ValueError as error:
         give_up(f"{text!r} is no JSON: {error}", BAD_INPUT)
     try:
         with socket.create_connection((HOST, port), timeout=_TIMEOUT_S) as opened:
             opened.sendall(request.encode() + b"\n")
-            answer = json.loads(opened.makefile("rb").readline())
+            answer = from_json(opened.makefile("rb").readline())
     except (OSError, ValueError) as error:
         give_up(f"{HOST}:{port}: {error}; does `lightrig orchestrate` run there?", LAB_ERROR)
     print_json(answer)
@@ -136,7 +137,7 @@ class _Connection(socketserver.StreamRequestHandler):
         """Answer each line until the other end closes."""
         for line in self.rfile:
             try:
-                answer: object = self.server.running.request(json.loads(line))
+                answer: object = self.server.running.request(from_json(line))
             except (LightrigError, ValueError, AttributeError, TypeError) as error:
                 answer = {"error": str(error)}
             self.wfile.write(json.dumps(answer).encode() + b"\n")

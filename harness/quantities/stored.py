@@ -10,6 +10,7 @@ from typing import Any
 from lightrig.harness.quantities.quantity import Quantity, QuantityDeclarationError
 from lightrig.harness.quantities.registry import declare_stored, declared_elsewhere
 from lightrig.testbeds.baselines import Guard, Rule, RuleError
+from lightrig.testbeds.json_text import from_json
 
 SCHEMA = 1
 
@@ -33,7 +34,7 @@ def declare_from(name: str, text: str | bytes) -> None:
     name: of the file, for the message. Raises `StoredQuantitiesError`.
     """
     try:
-        document = json.loads(text)
+        document = from_json(text)
         if document["schema"] != SCHEMA:
             raise StoredQuantitiesError(
                 f"{name}: found schema {document['schema']}, expected {SCHEMA}; read it with the "

@@ -27,6 +27,7 @@ from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.row import RecordError, RowError, TestOutcome
 from lightrig.testbeds import Testbed, TestbedError, load
 from lightrig.testbeds.baselines import baselines_path
+from lightrig.testbeds.json_text import from_json
 from lightrig.testbeds.yaml_positions import read
 
 # ------------------------------------------------------------------------------------------- facts
@@ -154,7 +155,7 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
 def parse_facts(name: str, text: bytes) -> RunFacts:
     """Read a `run.json`; raises `RecordError` with `name` if it is none."""
     try:
-        document = json.loads(text)
+        document = from_json(text)
         if document["schema"] != FACTS_SCHEMA:
             raise RecordError(
                 f"{name}: found schema {document['schema']}, expected {FACTS_SCHEMA}; "

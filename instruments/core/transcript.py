@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.json_text import from_json
 
 FORMAT = "lightrig trace"
 VERSION = 1
@@ -73,9 +74,9 @@ def printed(stdout: str, stderr: str, status: int) -> bytes:
 def read_printed(answer: bytes) -> tuple[str, str, int]:
     """Decode the result of `printed`; raises `TranscriptError`."""
     try:
-        found = json.loads(answer)
+        found = from_json(answer)
         return str(found["stdout"]), str(found["stderr"]), int(found["status"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise TranscriptError(f"{answer[:80]!r} is no output of a program") from error
 
 
@@ -103,14 +104,14 @@ def read(path: Path) -> Transcript:
         if not text.strip():
             continue
         try:
-            line = json.loads(text)
+            line = from_json(text)
             if number == 1:
                 about |= _header(line)
             elif "about" in line:
                 about |= line["about"]
             else:
                 pieces.append(_piece(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
             if number == len(lines) and number > 1:
                 break
             raise TranscriptError(f"{path}:{number}: no line of a trace: {error}") from error

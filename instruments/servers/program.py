@@ -27,6 +27,7 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.servers.offset import ClockMap
 from lightrig.instruments.wire.shell import Shell
 from lightrig.instruments.wire.trace import Trace
+from lightrig.testbeds.json_text import from_json
 
 _PROGRAMS = "lightrig.instruments.servers.programs"
 
@@ -150,7 +151,7 @@ class ProgramRun:
         received = self._clock.now()
         self._trace.received(text)
         try:
-            answer = json.loads(text)
+            answer = from_json(text)
             there = (int(answer["at"][0]), int(answer["at"][1]))
             slewed = answer.get("slewed")
             if self._on_event is not None and "event" in answer:
@@ -159,7 +160,7 @@ class ProgramRun:
             number = int(answer["id"])
             if "ok" not in answer and "error" not in answer:
                 raise KeyError("ok")
-        except (ValueError, KeyError, TypeError, IndexError):
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError):
             self._trace.remarked(f"not an answer of {self.program.called}")
             return
         with self._lock:

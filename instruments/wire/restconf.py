@@ -234,7 +234,7 @@ class RestconfSession:
             raise self._refused(response, shown)
         try:
             content = response.json() if body.strip() else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter: nested too deeply
             raise self._queries.failed(
                 GarbledError,
                 "answered something that is no JSON",
@@ -292,6 +292,6 @@ def _error_text(response: httpx.Response) -> str:
     try:
         errors = response.json()["ietf-restconf:errors"]["error"]
         texts = [f"{e.get('error-tag', '')} {e.get('error-message', '')}".strip() for e in errors]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         texts = [response.text[:_LONGEST_TEXT].strip()]
     return "; ".join(filter(None, texts)) or response.reason_phrase

@@ -60,7 +60,7 @@ _READERS = (
     _Reader("perftest", r"^\s*#bytes\s", ("test_info", "results"), perftest.parse),
     _Reader("rdma link", r"^link \S+/\d+ ", ("physical_state", "state"), rdma_link.parse),
     _Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
-    _Reader("/sys/class/infiniband", r"^\S*\w+_?\d+/ports/\d+/", (), infiniband_sysfs.parse),
+    _Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
     _Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
     _Reader(sonic_optics.DATABASE, r"^\{'\w+': '", (), sonic_optics.parse_database),
     _Reader(

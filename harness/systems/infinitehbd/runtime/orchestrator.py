@@ -27,6 +27,7 @@ from lightrig.harness.systems.infinitehbd.planning.managers import (
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits
 from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError
 from lightrig.testbeds import LightrigError, Plan, Testbed
+from lightrig.testbeds.json_text import from_json
 
 Connect = Callable[[int], Fabric]
 """Opens the modules of one node; raises `LightrigError` where they do not answer."""
@@ -175,7 +176,7 @@ class Orchestrator:
             except FileNotFoundError:
                 return Cluster(wiring)
         try:
-            cluster = Cluster.of_document(json.loads(text))
+            cluster = Cluster.of_document(from_json(text))
         except ValueError as error:
             raise InfiniteHbdError(f"{self._state} is no state of a cluster: {error}") from error
         if cluster.wiring != wiring:

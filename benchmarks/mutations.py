@@ -1,0 +1,183 @@
+"""Random mutations of files, replies and parser inputs: each ends in a value or a typed error.
+
+`MUTATIONS` inputs (default 10,000,000) are given to the targets of `benchmarks.mutation_targets`,
+each of which has the same processor time: parsers see millions and files thousands. Inputs are
+drawn from `MUTATIONS_SEED`, the target and its corpus alone. What gives an outcome that its target
+had not before (another error, or another kind of value) is kept for later mutations in
+`MUTATIONS_CORPUS` (default `.mutations`), which later runs start from.
+
+An exception that its target does not declare, or an input that takes more than five seconds of
+processor time, is written into the corpus' folder `crashes`. Put such a file below
+tests/fuzz_corpus/TARGET, where `tests/record/test_fuzz_corpus.py` tries it again for good.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import re
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.mutation_targets import Target, targets
+
+BATCH_S = 0.5
+"""Processor time of one turn of a target."""
+TOO_LONG_S = 5.0
+MOST_SAVED = 300
+LONGEST = 1 << 16
+
+_TOKENS = (
+    b"", b"\0", b"\n", b"\r\n", b" ", b"\t", b"-", b"-1", b"0", b"1e999", b"nan", b"inf",
+    b"9" * 30, b"9" * 5000, b"\xff", b"\xc3\x28", "\u0660".encode(), b"null", b"true", b"[", b"]",
+    b"{", b"}", b'"', b"'", b":", b",", b";", b"<", b">", b"&", b"#", b"%", b"*", b"..", b"[0-9]",
+    b"#9999999999", b"[" * 3000, b"1_0", b"0x10", b"\\", b"\x1b[0m", b"\xef\xbb\xbf", b"{}", b"()",
+)  # fmt: skip
+
+
+def mutated(dice: random.Random, seeds: list[bytes]) -> bytes:
+    """Return one of `seeds`, changed at one to four places."""
+    data = bytearray(dice.choice(seeds))
+    for _ in range(dice.choice((1, 1, 1, 2, 4))):
+        at = dice.randrange(len(data) + 1)
+        kind = dice.randrange(9)
+        if kind == 0 and data:
+            data[at % len(data)] = dice.randrange(256)
+        elif kind == 1 and data:
+            data[at % len(data)] ^= 1 << dice.randrange(8)
+        elif kind == 2:
+            data[at:at] = dice.choice(_TOKENS)
+        elif kind == 3:
+            del data[at : at + dice.choice((1, 2, 8, 64))]
+        elif kind == 4:
+            data[at : at + dice.choice((1, 4))] = dice.choice(_TOKENS)
+        elif kind == 5:
+            length = dice.choice((1, 8, 40))
+            data[at:at] = data[at : at + length] * dice.choice((1, 2))
+        elif kind == 6:
+            second = dice.choice(seeds)
+            start = dice.randrange(len(second) + 1)
+            data[at:] = second[start:] if dice.random() < 0.5 else second[start : start + 30]
+        elif kind == 7:
+            digits = [m.start() for m in re.finditer(rb"[0-9]", data[:4096])]
+            if digits:
+                data[dice.choice(digits)] = dice.choice(b"0123456789.-eE")
+        else:
+            lines = data.split(b"\n")
+            one, two = dice.randrange(len(lines)), dice.randrange(len(lines))
+            lines[one], lines[two] = lines[two], lines[one]
+            data = bytearray(b"\n".join(lines))
+    return bytes(data[:LONGEST])
+
+
+@dataclass
+class Progress:
+    """What became of one target's inputs."""
+
+    inputs: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    crashes: dict[str, bytes] = field(default_factory=dict)
+    seconds: float = 0.0
+    batches: int = 0
+    longest: float = 0.0
+
+
+def attempt(target: Target, data: bytes) -> tuple[str, str]:
+    """Try one input; return the kind of its outcome, and the traceback of a crash."""
+    try:
+        value = target.run(data)
+    except target.errors as error:
+        text = re.sub(r"[0-9]+|'[^']*'|\"[^\"]*\"", "*", str(error))[:40]
+        return f"{type(error).__name__}: {text}", ""
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [f for f in frames if "/benchmarks/" not in f.filename]
+        place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
+        mine = next((f for f in reversed(ours) if "/lightrig/" in f.filename), None)
+        inside = f" from {Path(mine.filename).name}:{mine.lineno}" if mine else ""
+        return "CRASH", f"{type(error).__name__} at {place}{inside}: {str(error)[:120]}"
+    return f"value {type(value).__name__}", ""
+
+
+def turn(target: Target, progress: Progress, seed: str, corpus: Path, seconds: float) -> None:
+    """Mutate for `seconds` of processor time."""
+    folder = corpus / target.name
+    dice = random.Random(f"{seed} {target.name} {progress.batches}")
+    progress.batches += 1
+    seeds = target.corpus
+    began = time.process_time()
+    while (now := time.process_time()) - began < seconds:
+        for _ in range(target.at_once):
+            data = mutated(dice, seeds)
+            outcome, crash = attempt(target, data)
+            progress.inputs += 1
+            if crash and crash not in progress.crashes:
+                progress.crashes[crash] = data
+                write(corpus / "crashes" / target.name, data)
+            if outcome not in progress.outcomes and len(progress.outcomes) < MOST_SAVED:
+                seeds.append(data)
+                write(folder, data)
+            if outcome in progress.outcomes or len(progress.outcomes) < MOST_SAVED:
+                progress.outcomes[outcome] += 1
+        took = (time.process_time() - now) / target.at_once
+        progress.longest = max(progress.longest, took)
+        if took > TOO_LONG_S:
+            progress.crashes[f"took {took:.1f} s"] = data
+            write(corpus / "crashes" / target.name, data)
+    progress.seconds += time.process_time() - began
+
+
+def write(folder: Path, data: bytes) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+
+
+def main(report: Callable[[str], object] = print) -> bool:
+    """Mutate until the number is reached; returns whether each input ended as declared."""
+    wanted = int(os.environ.get("MUTATIONS", "10000000"))
+    seed = os.environ.get("MUTATIONS_SEED", "1")
+    corpus = Path(os.environ.get("MUTATIONS_CORPUS", ".mutations"))
+    only = os.environ.get("MUTATIONS_TARGETS", "").split()
+    chosen = [each for each in targets() if not only or each.name in only]
+    for target in chosen:
+        with contextlib.suppress(FileNotFoundError):
+            for path in sorted((corpus / target.name).iterdir()):
+                target.corpus.append(path.read_bytes())
+    found = {target.name: Progress() for target in chosen}
+    done, rounds = 0, 0
+    with contextlib.suppress(KeyboardInterrupt):  # the table is of what was tried until then
+        while done < wanted:
+            for target in chosen:
+                turn(target, found[target.name], seed, corpus, BATCH_S)
+            rounds += 1
+            done = sum(each.inputs for each in found.values())
+            if rounds % 20 == 0:
+                crashes = sum(len(each.crashes) for each in found.values())
+                report(json.dumps({"inputs": done, "crashes": crashes}))
+                sys.stdout.flush()
+    done = sum(each.inputs for each in found.values())
+    titles = ("inputs", "1/CPU s", "values", "typed", "kinds", "worst ms", "crashes")
+    report(f"{'target':<28}" + "".join(f"{title:>12}" for title in titles))
+    for name, each in found.items():
+        values = sum(n for kind, n in each.outcomes.items() if kind.startswith("value"))
+        crashed = each.outcomes["CRASH"]
+        rate = each.inputs / each.seconds if each.seconds else 0
+        typed = each.inputs - values - crashed
+        numbers = [each.inputs, rate, values, typed, len(each.outcomes), each.longest * 1e3]
+        cells = "".join(f"{number:>12,.0f}" for number in (*numbers, crashed))
+        report(f"{name:<28}{cells}")
+    for name, each in found.items():
+        for crash in each.crashes:
+            report(f"  {name}: {crash}")
+    report(f"all {done:,} inputs, seed {seed}")
+    return not any(each.crashes for each in found.values())
+
+
+if __name__ == "__main__":
+    sys.exit(not main())

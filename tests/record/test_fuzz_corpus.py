@@ -1,0 +1,32 @@
+"""Inputs that once crashed a reader, or took it seconds, are read or refused by a typed error."""
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutation_targets import CORPUS, Target, targets
+
+INPUTS = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+MOST_SECONDS = 1.0
+"""Of processor time; the slowest took 10 s and takes milliseconds now."""
+
+
+@pytest.fixture(scope="module")
+def by_name() -> Mapping[str, Target]:
+    return {target.name: target for target in targets()}
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_former_crash_ends_as_declared(path: Path, by_name: Mapping[str, Target]) -> None:
+    target, data = by_name[path.parent.name], path.read_bytes()
+    began = time.process_time()
+    with contextlib.suppress(*target.errors):
+        target.run(data)
+    assert time.process_time() - began < MOST_SECONDS
+
+
+def test_each_kept_input_belongs_to_a_target(by_name: Mapping[str, Target]) -> None:
+    assert {path.parent.name for path in INPUTS} <= by_name.keys()
