@@ -38,6 +38,9 @@ SHIELD = pytest.StashKey[EndShield]()
 SHOWN = pytest.StashKey[bool]()
 """Whether the terminal shows already where the results are."""
 
+_HYPOTHESIS = "_hypothesis_pytestplugin"
+"""Module of Hypothesis's plugin."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the testbeds and begin the run."""
@@ -148,10 +151,11 @@ class _Ends:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
-    """End the journal, before the report is made from it; make one if none exists.
+    """Restore the laboratory, end the journal, then let the report be made from it.
 
-    After a Ctrl-C, and with `-x`, the fixtures still stand here: pytest takes them down in
-    this hook, after us, and only then are the switches put back.
+    After a Ctrl-C, and with `-x`, the fixtures still stand here. Pytest would take them down in
+    this hook too, but after the data set is written: seconds on a busy machine, in which whoever
+    terminated the run may kill it, with the switches not yet put back.
     """
     gc.unfreeze()
     run = session.config.stash.get(RUN, None)
@@ -159,6 +163,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         return (yield)
     session.config.stash[SHIELD].begin()
     session.config.stash[FINISHED] = True
+    failure = _take_down(session)
     _fail_inconclusive(session)
     try:
         run.close(_summary(session, run))
@@ -166,15 +171,41 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         if UNRECORDED not in session.config.stash:
             print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-    except Exception as error:  # whatever it is, the switches come next
+    except Exception as error:  # whatever it is, the report comes next
         print(f"lightrig: the record is incomplete: {error!r}", file=sys.stderr)
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+    _leave_out_hypothesis(session.config)
     try:
-        return (yield)
+        result = yield
+        if failure is not None:
+            raise failure
+        return result
     finally:
         if run.failures_to_restore:
             session.exitstatus = NOT_AS_FOUND
         _leave(session.config, run, int(session.exitstatus))
+
+
+def _take_down(session: pytest.Session) -> BaseException | None:
+    """Take down what fixtures still stand; return what failed, for the end of the hook."""
+    try:
+        session._setupstate.teardown_exact(None)  # noqa: SLF001 - what pytest does next, earlier
+    except BaseException as error:  # raised later: the record comes first
+        return error
+    return None
+
+
+def _leave_out_hypothesis(config: pytest.Config) -> None:
+    """Unregister Hypothesis's plugin from a run that has not used it.
+
+    Its summary would import all of Hypothesis: most of what a terminated run does after the
+    signal, a minute on a machine that is busy.
+    """
+    if "hypothesis" in sys.modules:
+        return
+    for plugin in config.pluginmanager.get_plugins():
+        if getattr(plugin, "__name__", "") == _HYPOTHESIS:
+            config.pluginmanager.unregister(plugin)
 
 
 def _fail_inconclusive(session: pytest.Session) -> None:

@@ -14,7 +14,16 @@ Start = Callable[..., Any]
 
 # Each hook below comes after the first signal; the last one when Python itself ends.
 SIGNALS_AT_EVERY_STAGE = """
-import atexit, os, pytest, signal
+import atexit, os, pytest, signal, sys
+from lightrig.harness.plugin.observed import ObservedRun
+
+close = ObservedRun.close
+
+def closing(self, *summary):
+    print("data set begun")
+    close(self, *summary)
+
+ObservedRun.close = closing
 
 def again():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -26,11 +35,15 @@ def pytest_keyboard_interrupt(): again()
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(): again()
 
+def pytest_configure(config):
+    print("hypothesis plugin:", "_hypothesis_pytestplugin" in sys.modules)
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(): again()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure():
+    print("hypothesis loaded:", "hypothesis" in sys.modules)
     again()
     atexit.register(again)
 
@@ -48,10 +61,19 @@ def test_repeated_signals_do_not_change_the_exit_status(start: Start, tmp_path: 
         "import os, signal\ndef test_it(bench, interrupted): os.kill(os.getpid(), signal.SIGTERM)\n"
     )
     testbed = ROOT / "testbeds" / "opus.yaml"
-    ended = start(tmp_path, "--testbed", testbed, "--instruments", "simulated", "-s").end()
+    with_hypothesis = (
+        "-p",
+        "_hypothesis_pytestplugin",
+    )  # as where it is installed and not left out
+    options = ("--testbed", testbed, "--instruments", "simulated", "-s", *with_hypothesis)
+    ended = start(tmp_path, *options).end()
     assert ended.code == 2, ended.output
     assert "terminated by SIGTERM" in ended.output
-    assert "taken down" in ended.output
+    # Whoever has terminated it may kill it soon: the lab comes before the data set, and nothing
+    # is loaded that the run has not used.
+    assert 0 <= ended.output.find("taken down") < ended.output.find("data set begun")
+    assert "hypothesis plugin: True" in ended.output
+    assert "hypothesis loaded: False" in ended.output
     assert "journal  " in ended.output
 
 
