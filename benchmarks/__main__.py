@@ -12,6 +12,8 @@ ALL = (
     "fault_plans",
     "faulty_suites",
     "kills",
+    "suite_kills",
+    "mutations",
     "orchestrations",
     "disturbances",
     "gates",

@@ -1,12 +1,14 @@
 """Races for one instrument: never two holders, and never a lease that nobody can take.
 
-Three kinds, of `RACES` rounds each (default 1,000): two accounts (the second is `nobody`, where
+Four kinds, of `RACES` rounds each (default 1,000): two accounts (the second is `nobody`, where
 this runs as root), two names of the testbed, two hosts that share a folder, each with a machine
-folder of its own. In a round both begin at one moment; a winner stays for up to 2 ms, in which it
-writes its number into a file and reads it back: another number there is a second holder. Some of
-the winners are killed while they hold (a fifth; between hosts, where others wait for a term of 1 s
-then, one in twenty), and another process shows that the lease is free again. "Lost in time" are
-holders that were not run by a busy machine for most of a term and stopped by themselves.
+folder of its own, and the same as two network namespaces, each with a mount of its own at the
+machine folder and a boot id of its own, where this machine can make them. In a round both begin
+at one moment; a winner stays for up to 2 ms, in which it writes its number into a file and reads it
+back: another number there is a second holder. Some of the winners are killed while they hold (a
+fifth; between hosts, where others wait for a term of 1 s then, one in twenty), and another process,
+on the other host, shows that the lease is free again. "Lost in time" are holders that were not run
+by a busy machine for most of a term and stopped by themselves.
 """
 
 import json
@@ -29,18 +31,69 @@ from lightrig.harness.bench.lease import (
     MachineLocks,
 )
 from lightrig.harness.bench.shared_lease import SECOND, SharedFolder
+from lightrig.instruments.namespaces import agent, namespaces
 
-KINDS = ("accounts", "names", "hosts")
+KINDS = ("accounts", "names", "hosts", "namespaces")
 SECOND_ACCOUNT = 65534
 STAY_S = 0.002
 TERM = SECOND
 KEY = "Polatis N-VST serial 21877"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Hosts:
+    """Two hosts as namespaces: the folder `root` is common, its `machine` and the boot id are not.
+
+    Raises `NamespaceError` where they cannot be made.
+    """
+
+    def __init__(self, root: Path) -> None:
+        (root / "machine").mkdir()
+        self._made = namespaces.Namespaces(["host 0", "host 1"])
+        self._spaces: list[list[tuple[int, int]]] = []
+        for side in (0, 1):
+            pid = self._made.pid(f"host {side}")
+            kinds = {"net": agent.CLONE_NEWNET, "mnt": agent.CLONE_NEWNS}
+            self._spaces.append(
+                [
+                    (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind)
+                    for name, kind in kinds.items()
+                ]
+            )
+            boot = root / f"boot{side}"
+            boot.write_text(f"boot of host {side}\n")
+            child = os.fork()
+            if not child:
+                status = 1
+                try:
+                    self.enter(side)
+                    agent.mount("none", str(root / "machine"), "tmpfs", 0)
+                    agent.mount(str(boot), BOOT_ID, None, MS_BIND)
+                    status = 0
+                finally:
+                    os._exit(status)
+            if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+                raise namespaces.NamespaceError("a host's folders cannot be mounted")
+
+    def enter(self, side: int) -> None:
+        """Move this process, which has one thread, onto a host."""
+        for descriptor, kind in self._spaces[side]:
+            agent.setns(descriptor, kind)
+
+    def close(self) -> None:
+        """End both hosts."""
+        self._made.close()
+
+
+MS_BIND = 0x1000
 
 
 def claimants(kind: str, side: int, root: Path) -> list[Claimant]:
     """Return where a side claims the instrument."""
-    if kind != "hosts":
+    if kind in ("accounts", "names"):
         return [MachineLocks(root / "machine")]
+    if kind == "namespaces":
+        return [MachineLocks(root / "machine"), SharedFolder(root / "shared", TERM)]
     shared = SharedFolder(root / "shared", TERM, machine=f"host {side}")
     return [MachineLocks(root / f"machine{side}"), shared]
 
@@ -84,17 +137,19 @@ def _say(pipe: int, text: str) -> None:
     os.write(pipe, text.encode())
 
 
-def race(kind: str, root: Path, dice: random.Random) -> tuple[str, ...]:
-    """Let two processes race; returns what became of each."""
+def race(kind: str, root: Path, dice: random.Random, hosts: Hosts | None) -> tuple[str, ...]:
+    """Let two processes race, on `hosts`; returns what became of each."""
     start = time.monotonic() + 0.01
     children = []
     for side in (0, 1):
-        dies = dice.random() < (0.05 if kind == "hosts" else 0.2)
+        dies = dice.random() < (0.2 if kind in ("accounts", "names") else 0.05)
         read, write = os.pipe()
         child = os.fork()
         if not child:
             try:
                 say = partial(_say, write)
+                if hosts is not None:
+                    hosts.enter(side)
                 contend(kind, side, root, start, dies, say)
             finally:
                 os._exit(0)
@@ -108,14 +163,16 @@ def race(kind: str, root: Path, dice: random.Random) -> tuple[str, ...]:
     return tuple(found)
 
 
-def free_again(kind: str, root: Path) -> bool:
-    """Whether a third process can take the lease, within three terms."""
+def free_again(kind: str, root: Path, hosts: Hosts | None, side: int) -> bool:
+    """Whether a third process, on a host, can take the lease within three terms."""
     child = os.fork()
     if not child:
+        if hosts is not None:
+            hosts.enter(side)
         ends = time.monotonic() + 3 * TERM / SECOND + 1
         while time.monotonic() < ends:
             try:
-                Lease(claimants(kind, 0, root), "a third").take("ocs", [KEY])
+                Lease(claimants(kind, side, root), "a third").take("ocs", [KEY])
             except LeaseConflictError:
                 time.sleep(0.01)
             else:
@@ -133,8 +190,9 @@ def races(kind: str, rounds: int) -> dict[str, int]:
         root.chmod(0o777)
         (root / "inside").write_text("")
         (root / "inside").chmod(0o666)
+        hosts = Hosts(root) if kind == "namespaces" else None
         for _ in range(rounds):
-            outcomes = race(kind, root, dice)
+            outcomes = race(kind, root, dice, hosts)
             found["races"] += 1
             found["two holders"] += "TWO HOLDERS" in outcomes or "crashed" in outcomes
             winners = sum(each.startswith("held") for each in outcomes)
@@ -143,7 +201,11 @@ def races(kind: str, rounds: int) -> dict[str, int]:
             found["killed while holding"] += sum("killed" in each for each in outcomes)
             found["nobody"] += winners == 0
             if any("killed" in each for each in outcomes) or not winners:
-                found["stuck"] += not free_again(kind, root)
+                # From the other host, which cannot see that the holder's process has ended.
+                side = int(hosts is not None and "killed" in outcomes[0])
+                found["stuck"] += not free_again(kind, root, hosts, side)
+        if hosts is not None:
+            hosts.close()
     return dict(found)
 
 
@@ -151,10 +213,14 @@ def main(report: Callable[[str], object] = print) -> bool:
     """Run all kinds; returns whether no race had two holders or a stuck lease."""
     rounds = int(os.environ.get("RACES", "1000"))
     good = True
+    missing = namespaces.available()
     for kind in os.environ.get("RACE_KINDS", " ".join(KINDS)).split():
+        if kind == "namespaces" and missing:
+            report(f"{kind:<10} left out: {missing}")
+            continue
         found = races(kind, rounds)
         good &= not found["two holders"] and not found["stuck"]
-        report(f"{kind:<9} {json.dumps(found)}")
+        report(f"{kind:<10} {json.dumps(found)}")
         sys.stdout.flush()
     return good
 

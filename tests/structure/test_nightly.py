@@ -1,0 +1,60 @@
+"""The nightly workflow: every command of it exists, and its page shows how each has ended."""
+
+import importlib.util
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+SUMMARIZE = ROOT / ".github" / "summarize"
+EXPRESSION = re.compile(r"\$\{\{ *matrix\.(\w+) *\}\}")
+
+
+def commands() -> list[str]:
+    """Return every command of the workflow, for each value of its matrix."""
+    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "nightly.yml")
+    found = []
+    for job in workflow["jobs"].values():
+        matrix: dict[str, Any] = job.get("strategy", {}).get("matrix", {})
+        for step in job["steps"]:
+            command = step.get("run", "")
+            names = set(EXPRESSION.findall(command))
+            assert len(names) <= 1
+            values = matrix[names.pop()] if names else [""]
+            found += [EXPRESSION.sub(value, command) for value in values]
+    return [command for command in found if command]
+
+
+def test_every_command_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    several = commands()
+    assert len(several) > 12
+    for command in several:
+        made = re.findall(r"\bmake ([a-z-]+)", command)
+        modules = re.findall(r"-m (benchmarks\.\w+)", command)
+        files = re.findall(r"(?:^|\s)((?:tests|\.github)/[\w./]+)", command)
+        assert made or modules or files or "pip install" in command, command
+        assert targets >= set(made)
+        assert all(importlib.util.find_spec(module) for module in modules), command
+        assert all((ROOT / file).exists() for file in files), command
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_page_shows_how_a_command_has_ended(tmp_path: Path, status: int) -> None:
+    page = tmp_path / "page.md"
+    ended = subprocess.run(
+        [SUMMARIZE, "kills", "2", "sh", "-c", f"seq 5; echo end >&2; exit {status}"],
+        env={**os.environ, "GITHUB_STEP_SUMMARY": str(page)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == status
+    assert "1\n2\n" in ended.stdout
+    word = "passed" if status == 0 else "failed with status 3"
+    assert page.read_text() == f"## kills: {word}\n```\n5\nend\n```\n"
