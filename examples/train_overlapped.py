@@ -35,7 +35,7 @@ def main():
     parser.add_argument("--compute", type=float, default=0.2, help="seconds between the phases")
     options = parser.parse_args()
 
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    dist.init_process_group("gloo")
     rank = dist.get_rank()
     stage, replica = divmod(rank, REPLICAS)
     data = [dist.new_group([0, 1]), dist.new_group([2, 3])][stage]

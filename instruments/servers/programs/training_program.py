@@ -256,13 +256,21 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
     An entry is its work, its number, its future and the future's result. One thread waits for all:
     so the stamp of an end does not depend on when the script waits for it.
     """
+    streams: dict[Any, Any] = {}
     while (each := started.get()) is not None:
         work, number, future, result = each
         try:
-            work.wait()
             if torch.cuda.is_available():
-                # NCCL's wait only blocks the stream; synchronise to see the end here.
-                torch.cuda.current_stream(_device(torch, result)).synchronize()
+                # NCCL's wait only blocks the stream that is current. One of our own ends with the
+                # operation; the script's would end with the computation queued behind it.
+                device = _device(torch, result)
+                if device not in streams:
+                    streams[device] = torch.cuda.Stream(device)
+                with torch.cuda.stream(streams[device]):
+                    work.wait()
+                streams[device].synchronize()
+            else:
+                work.wait()
         except Exception as error:  # of any type: the script gets it
             gate.done(number)
             future.set_exception(error)
