@@ -3,12 +3,15 @@
 import pytest
 from mutants.plant import ROOT, Bug, Outcome, bugs, remember, remembered, report, try_bug
 
-BUGS = bugs()
+
+@pytest.fixture(scope="module")
+def listed():
+    return bugs()
 
 
-def test_every_bug_can_be_planted_and_has_tests():
-    assert len({bug.name for bug in BUGS}) == len(BUGS)
-    for bug in BUGS:
+def test_every_bug_can_be_planted_and_has_tests(listed):
+    assert len({bug.name for bug in listed}) == len(listed)
+    for bug in listed:
         sound = (ROOT / bug.file).read_text()
         assert bug.mutate(sound) != sound
         assert bug.tests
@@ -54,8 +57,8 @@ def test_the_report_counts_and_names():
     assert [one.expected for one in outcomes] == [True, False, True, False]
 
 
-def test_an_outcome_is_remembered_until_the_code_changes(tmp_path):
-    bug = next(bug for bug in BUGS if bug.survives is None)
+def test_an_outcome_is_remembered_until_the_code_changes(tmp_path, listed):
+    bug = next(bug for bug in listed if bug.survives is None)
     path = tmp_path / "outcomes.jsonl"
     assert remembered([bug], path) == {}
     remember(Outcome(bug, "error", 2.0, "x"), path)

@@ -1,13 +1,17 @@
 """The ready-made plots draw what the frame holds, and say where it is simulated."""
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
 
 from lightrig.harness.report.plots import PlotError, bit_error_curve, latency, loss_matrix
 
-mpl.use("Agg")
+
+@pytest.fixture(autouse=True)
+def without_a_screen():
+    import matplotlib as mpl  # slow to import: not where tests are only collected
+
+    mpl.use("Agg")
 
 
 def frame(quantity, unit, subjects, values, **more):
