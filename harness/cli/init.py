@@ -30,7 +30,7 @@ servers:
   server[0-{last_server}]:
     address: "{server_address}"
     nics:
-      nic0: {{ports: {ports}, netdev: "{netdev}", rate: {rate}, transceiver: optics}}
+      nic0: {{ports: {ports}, netdev: "{netdev}", {rdma}rate: {rate}, transceiver: optics}}
 
 transceivers:
   # From the data sheet: a circuit whose light is too weak or too strong is refused before it is
@@ -60,7 +60,7 @@ limits:
 class _Answers:
     """What is known of a lab.
 
-    servers: an even number. size: such as "16x16". login: "" where none is needed.
+    servers: an even number. size: such as "16x16". login, rdma: "" where there is none.
     """
 
     name: str
@@ -73,6 +73,7 @@ class _Answers:
     ports: int
     server_address: str
     netdev: str
+    rdma: str
     rate: str
 
 
@@ -88,6 +89,7 @@ def init(
     ports: Annotated[int | None, typer.Option(min=1, help="Switched ports of a server.")] = None,
     server_address: Annotated[str | None, typer.Option(help="With {name} or {n}.")] = None,
     netdev: Annotated[str | None, typer.Option(help="Interface, with {p} for the port.")] = None,
+    rdma: Annotated[str | None, typer.Option(help="RDMA device; '' for none.")] = None,
     rate: Annotated[str | None, typer.Option(help="Rate of a port, such as 100G.")] = None,
     defaults: Annotated[bool, typer.Option("--defaults", help="Ask nothing.")] = False,
     probe: Annotated[bool, typer.Option(help="Contact what was named.")] = True,
@@ -122,6 +124,7 @@ def init(
         ports=_number(asked(_text(ports), "Switched NIC ports of each server", "2"), "ports"),
         server_address=asked(server_address, "Address of a server", "ssh://bench@{name}.invalid"),
         netdev=asked(netdev, "Interface of a port", "ens1f{p}"),
+        rdma=asked(rdma, "RDMA device of a port", "mlx5_{p}"),
         rate=asked(rate, "Rate of a port", "100G"),
     )
     _check_size(answers)
@@ -187,7 +190,11 @@ def _document(file: Path, answers: _Answers) -> str:
         crossed = f"  crossed:\n    - {near} <-> {far}\n"
     return TEMPLATE.format(
         file=file.name,
-        **{**vars(answers), "login": f"login: {answers.login}, " if answers.login else ""},
+        **{
+            **vars(answers),
+            "login": f"login: {answers.login}, " if answers.login else "",
+            "rdma": f'rdma: "{answers.rdma}", ' if answers.rdma else "",
+        },
         last_server=answers.servers - 1,
         all_ports=all_ports,
         first_half=_servers(range(half)),

@@ -31,8 +31,13 @@ def run(*arguments):
 
 @pytest.mark.parametrize(
     ("options", "links"),
-    [((), [2, 2]), (("--servers", 4, "--ports", 1), [2, 2]), (("--ports", 1), [1])],
-    ids=["defaults", "four servers of one port", "two servers of one port"],
+    [
+        ((), [2, 2]),
+        (("--servers", 4, "--ports", 1), [2, 2]),
+        (("--ports", 1), [1]),
+        (("--rdma", ""), [2, 2]),
+    ],
+    ids=["defaults", "four servers of one port", "two servers of one port", "no RDMA"],
 )
 def test_what_is_written_is_right(tmp_path, options, links):
     file = tmp_path / "mine.yaml"
@@ -80,11 +85,11 @@ def test_a_person_is_asked_and_the_switch_is_probed(tmp_path):
     assert serving.stdout is not None
     try:
         address = json.loads(serving.stdout.readline())[0]["address"]
-        answers = ["polatis", "rack", address, "env:OCS_LOGIN", "16x16", "2", "2", "", "", ""]
+        answers = ["polatis", "rack", address, "env:OCS_LOGIN", "16x16", "2", "2", "", "", "", ""]
         printed, code = on_terminal([*LIGHTRIG, "init", "mine.yaml"], answers, tmp_path, clean)
     finally:
         serving.terminate()
-        serving.wait(timeout=60)
+        serving.communicate(timeout=60)
     assert re.search(r"ocs: answers as .*Polatis.*SIM", printed, re.IGNORECASE), printed
     assert "server0: does not answer" in printed
     assert "lightrig doctor mine.yaml" in printed
