@@ -27,13 +27,16 @@ Numbers: TypeAlias = npt.NDArray[Any]
 MEDIAN_NEEDS = samples_needed(0.5, CONFIDENCE)
 """With fewer samples a median has no interval."""
 
+_ROWS_AT_ONCE = 2_000_000
+"""Rows whose samples are held in memory together: some 700 MB; a testbed alone may have more."""
+
 _KEY = ("testbed", "simulated", "quantity", "subject", "test", "held", "unit")
 _CELLS = """
 SELECT testbed, simulated, quantity, subject, test, held, unit, night,
     list_sort(list(coalesce(lower, if(unit = 'ns', 0, value)))) AS lower,
     list_sort(list(coalesce(upper, if(unit = 'ns', 'inf'::DOUBLE, value)))) AS upper,
     median(value) AS level
-FROM recent JOIN cases USING (conditions)
+FROM recent JOIN cases USING (conditions) WHERE testbed IN ({testbeds})
 GROUP BY ALL ORDER BY testbed, simulated, quantity, subject, test, held, unit, night
 """
 
@@ -120,9 +123,27 @@ def read(connection: duckdb.DuckDBPyConnection, last: int = 90) -> History | Non
     for testbed, simulated, night, run in found:
         nights = by_lab.setdefault((testbed, simulated), [[] for _ in range(count)])
         nights[(night - first).days].append(run)
-    series = _series(connection.sql(_CELLS).to_arrow_table(), first, count)
+    series: dict[tuple[str, bool], list[Series]] = {}
+    for testbeds in _batches(connection):
+        quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in testbeds)
+        cells = connection.sql(_CELLS.format(testbeds=quoted))
+        series |= _series(cells.to_arrow_table(), first, count)
     labs = [Lab(*lab, tuple(series[lab]), tuple(map(tuple, runs))) for lab, runs in by_lab.items()]
     return History(first, count, tuple(labs))
+
+
+def _batches(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
+    """Return the testbeds of the view `recent`, in parts of few enough rows for the memory."""
+    counted = connection.sql("SELECT testbed, count(*) FROM recent GROUP BY 1 ORDER BY 1")
+    batches: list[list[str]] = []
+    rows = _ROWS_AT_ONCE
+    for testbed, count in counted.fetchall():
+        if rows + count > _ROWS_AT_ONCE:
+            batches.append([])
+            rows = 0
+        batches[-1].append(testbed)
+        rows += count
+    return batches
 
 
 def _case_conditions(conditions: str) -> str:
