@@ -35,7 +35,7 @@ QUANTITIES = ("insertion_loss", "reconfiguration.signal_recovered", "outage", "b
 UNITS = ("dB", "ns", "ns", "1")
 EVENT_SUBJECTS = 32
 FREE_BYTES = 25e9
-REPETITIONS = 5
+REPETITIONS = int(os.environ.get("LIGHTRIG_REPETITIONS", "5"))
 INGESTED = 100_000
 LIMITS_S = {"nights page, series of 90 nights": 60.0, "results compare, two runs": 10.0}
 

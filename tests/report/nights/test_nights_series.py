@@ -133,3 +133,17 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
     bad.write_bytes(b"PAR1 not at all PAR1")
     with pytest.raises(RecordError, match=r"bad\.parquet"):
         write_nights(tmp_path, tmp_path / "nights.html")
+
+
+def test_testbeds_that_are_read_in_parts_give_the_same_series(tmp_path, history_of, monkeypatch):
+    for number, testbed in enumerate(("a", "it's b", "c")):
+        row = in_db("server0", 1.5 + number)
+        measured(tmp_path, row, run=f"r{number}", testbed=testbed)
+
+    def levels():
+        return [(lab.testbed, lab.series[0].level.tolist()) for lab in history_of(tmp_path).labs]
+
+    together = levels()
+    monkeypatch.setattr("lightrig.harness.report.nights.series._ROWS_AT_ONCE", 1)
+    assert levels() == together
+    assert [testbed for testbed, _ in together] == ["a", "c", "it's b"]
