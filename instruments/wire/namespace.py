@@ -1,10 +1,12 @@
 """Programs inside a network namespace of this machine."""
 
 import contextlib
+import io
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import cast
 
 from lightrig.instruments.namespaces.namespaces import enter_command
 from lightrig.instruments.wire.shell import LONGEST_STDERR, LineListener, end_of_stderr
@@ -49,7 +51,8 @@ class ProcessChannel:
         assert process.stderr is not None
         self._process = process
         self._input = process.stdin
-        self._output = process.stdout
+        # Without a buffer a line is read byte by byte: a reply of many events took seconds.
+        self._output = io.BufferedReader(cast("io.RawIOBase", process.stdout))
         self._stderr_pipe = process.stderr
         self._listener = listener
         self._stderr = b""

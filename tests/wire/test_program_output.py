@@ -1,0 +1,39 @@
+"""Output of programs in namespaces: long replies cost little."""
+
+import subprocess
+import sys
+import threading
+import time
+
+from lightrig.instruments.wire.namespace import ProcessChannel
+
+LENGTH = 4 << 20
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.lines: list[int] = []
+        self.over = threading.Event()
+
+    def line(self, text: str) -> None:
+        self.lines.append(len(text))
+
+    def ended(self, reason: str) -> None:
+        self.over.set()
+
+
+def test_a_long_reply_is_not_read_byte_by_byte() -> None:
+    listener, began = Listener(), time.process_time()
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"print('x' * {LENGTH}); print('y')"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    channel = ProcessChannel(process, listener)
+    assert listener.over.wait(60)
+    channel.close()
+    assert listener.lines == [LENGTH, 1]
+    # Each byte by itself takes more than a second of the processor.
+    assert time.process_time() - began < 0.6
