@@ -6,6 +6,7 @@ rows says so in the title.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,11 +42,11 @@ def latency(frame: pd.DataFrame, axes: Axes | None = None) -> Axes:
 def loss_matrix(frame: pd.DataFrame, axes: Axes | None = None) -> Axes:
     """Draw the median insertion loss in dB of each circuit, ingress by egress.
 
-    Subjects are circuits such as "ocs.3>19"; of several switches give one.
+    Subjects are circuits such as "ocs 3>19"; of several switches give one.
     """
     losses = frame[(frame["quantity"] == "insertion_loss") & frame["subject"].str.contains(">")]
     median = _checked(losses, "insertion_loss of circuits").groupby("subject")["value"].median()
-    ends = [subject.rpartition(".")[2].split(">") for subject in median.index]
+    ends = [re.split(r"[ .]", subject)[-1].split(">") for subject in median.index]
     ingress, egress = (sorted({end[side] for end in ends}, key=natural) for side in (0, 1))
     matrix = np.full((len(ingress), len(egress)), np.nan)
     for (start, end), value in zip(ends, median, strict=True):

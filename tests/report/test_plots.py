@@ -30,7 +30,7 @@ def test_latency_is_a_distribution_in_milliseconds():
 
 
 def test_a_loss_matrix_leaves_unmeasured_circuits_out():
-    axes = loss_matrix(frame("insertion_loss", "dB", ["ocs.2>17", "ocs.10>18"], [1.0, 2.0]))
+    axes = loss_matrix(frame("insertion_loss", "dB", ["ocs 2>17", "ocs 10>18"], [1.0, 2.0]))
     shown = np.ma.filled(axes.images[0].get_array(), np.nan)
     assert np.array_equal(shown, [[1.0, np.nan], [np.nan, 2.0]], equal_nan=True)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["2", "10"]
