@@ -195,7 +195,7 @@ def p99(values: list[float]) -> str:
     """Return the nearest-rank p99, or how many samples it needs."""
     if len(values) < 100:
         return f"not enough data: 100 needed; greatest of {len(values)} {max(values):.2f} ms"
-    return f"{sorted(values)[int(0.99 * len(values))]:8.2f} ms"
+    return f"{sorted(values)[int(0.99 * len(values))]:.1f} ms"
 
 
 def descriptors() -> int:
