@@ -37,7 +37,6 @@ PROBE = Program(
     (
         "server_clock",
         "replies",
-        "kernel_stamps",
         "probe_events",
         "probe_links",
         "probe_datagrams",

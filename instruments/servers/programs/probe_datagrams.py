@@ -11,7 +11,6 @@ import socket
 import struct
 import uuid
 
-from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps
 from lightrig.instruments.servers.programs.probe_events import (
     Event,
     EventLog,
@@ -70,8 +69,6 @@ def _enlarge_buffer(sock: socket.socket) -> int:
 class DatagramStream:
     """The numbered datagrams that one port sends and receives."""
 
-    stamps: KernelStamps | None = None
-
     def __init__(self, port: str, boot: bytes, udp_port: int, period_ns: int) -> None:
         self.port = port
         self.sent = self.received = self.idle = 0
@@ -95,7 +92,6 @@ class DatagramStream:
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
             self._capacity = _enlarge_buffer(self.socket) // _LARGEST_IN_BUFFER
             _attach_filter(self.socket, self.token)
-            self.stamps = KernelStamps(self.socket, port)
             self.socket.bind(("", udp_port))
         except OSError:
             self.socket.close()
@@ -121,10 +117,7 @@ class DatagramStream:
     def receive(self, log: EventLog) -> None:
         """Read one datagram; log a gap before it, and that the stage is up."""
         try:
-            if self.stamps is None:
-                data, at = self.socket.recv(2048), now()
-            else:
-                data, at = self.stamps.receive(self.socket)
+            data, at = self.socket.recv(2048), now()
         except OSError:
             # Nothing to read after a bad checksum, or the device went down.
             return
@@ -164,8 +157,6 @@ class DatagramStream:
         socket had been empty for the last time.
         """
         self._empty_at, self._unread = empty_at, 0
-        if self.stamps is not None:
-            self.stamps.emptied()
         if self._up and empty_at - self._last_stamp > self._silence:
             self._up = False
             self._down_since = since = self._last_after
