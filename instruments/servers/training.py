@@ -18,7 +18,14 @@ TRAINING = Program(
     "lightrig-training",
     "the training's program",
     1,
-    ("server_clock", "replies", "training_program"),
+    (
+        "server_clock",
+        "replies",
+        "training_gate",
+        "training_store",
+        "training_groups",
+        "training_program",
+    ),
     "PyTorch",
 )
 

@@ -1,0 +1,158 @@
+"""Permission of a rank's operations: which wait, and for what; without PyTorch."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lightrig.instruments.servers.programs.server_clock import now
+
+__all__ = ["Gate", "RefusedError"]
+
+
+class RefusedError(RuntimeError):
+    """An operation must not run: no rail carries it, or it was not expected."""
+
+
+class Gate:
+    """Counts a rank's operations and holds them back until they are permitted; without PyTorch.
+
+    Sends and receives between two ranks that a script starts before it waits for one of them are
+    joined into one operation: a pipeline stage that sends and receives at once would otherwise
+    deadlock, waiting for permission to receive before it could wait for its send.
+
+    Args:
+        groups: name and ranks of each group whose operations the rail carries.
+        emit: sends an event to the harness.
+        gated: whether operations wait for permission.
+        phases: by which the rank decides itself about those that need not ask.
+    """
+
+    def __init__(
+        self,
+        groups: dict[str, Sequence[int]],
+        emit: Callable[[dict[str, Any]], None],
+        *,
+        gated: bool,
+        phases: dict[str, list[Any]] | None = None,
+    ) -> None:
+        self._names = {frozenset(ranks): name for name, ranks in groups.items()}
+        self._emit, self._gated = emit, gated
+        self._lock = threading.RLock()
+        self._counts: Counter[str] = Counter()
+        self._waiting: dict[int, threading.Event] = {}
+        self._refused: dict[int, str] = {}
+        self._joined: tuple[str, int] | None = None
+        self._running: Counter[int] = Counter()
+        self._phases = phases if gated else None
+        self._granted = False
+        self._begun = 0
+        self._in_flight: set[int] = set()
+        self._unreported: list[list[Any]] = []
+        self.operations: list[list[Any]] = []
+
+    def carries(self, ranks: Sequence[int]) -> bool:
+        """Whether operations among `ranks` are the rail's."""
+        return frozenset(ranks) in self._names
+
+    def begin(self, kind: str, ranks: Sequence[int], size: int) -> int:
+        """Wait until an operation of `size` bytes among `ranks` may run; return its number.
+
+        Raises `RefusedError`.
+        """
+        group = self._names.get(frozenset(ranks))
+        if group is None:
+            raise RefusedError(
+                f"{kind} among ranks {sorted(ranks)}: the rail carries "
+                + ", ".join(f"{name} {sorted(each)}" for each, name in self._names.items())
+            )
+        pair = kind in ("send", "recv")
+        with self._lock:
+            if self._joined is not None and pair and self._joined[0] == group:
+                number = self._joined[1]
+                self._running[number] += 1
+                self.operations[number][3] += size
+                return number
+            self._leave_joined()
+            number = len(self.operations)
+            index = self._counts[group]
+            self._counts[group] += 1
+            asked = now()
+            self.operations.append([group, index, kind, size, asked, asked, 0])
+            self._running[number] = 1
+            if pair:
+                self._joined = group, number
+            operation = [group, index, kind, size]
+            if self._granted and not self._asks(number, group):
+                self._unreported.append(["began", number, operation, asked, asked])
+                self._begin(number)
+                return number
+            allowed = self._waiting[number] = threading.Event()
+            if self._gated:
+                self._report()
+                self._emit({"wants": number, "operation": operation})
+        if self._gated:
+            allowed.wait()
+            if number in self._refused:
+                raise RefusedError(self._refused[number])
+            with self._lock:
+                self.operations[number][5] = now()
+                self._granted = self._phases is not None
+                self._begin(number)
+        return number
+
+    def _begin(self, number: int) -> None:
+        self._in_flight.add(number)
+        self._begun = number + 1
+
+    def _asks(self, position: int, group: str | None = None) -> bool:
+        """Whether the operation at a position must ask: also where another group was profiled."""
+        if self._phases is None:
+            return True
+        first, then = self._phases["first"], self._phases["then"]
+        late = position - len(first)
+        profiled, asks = first[position] if late < 0 else then[late % len(then)]
+        return bool(asks) or group not in (None, profiled)
+
+    def _report(self) -> None:
+        if self._unreported:
+            ran, self._unreported = self._unreported, []
+            self._emit({"ran": ran})
+
+    def go(self, number: int, refused: str | None) -> None:
+        """Permit the operation of that number, or refuse it."""
+        if refused is not None:
+            self._refused[number] = refused
+        self._waiting[number].set()
+
+    def waited_for(self, number: int) -> None:
+        """Note that the script waits for it: later sends and receives are another operation."""
+        with self._lock:
+            if self._joined is not None and self._joined[1] == number:
+                self._leave_joined()
+
+    def done(self, number: int) -> None:
+        """Note that a part of an operation has ended on this rank."""
+        with self._lock:
+            self._running[number] -= 1
+            self._end(number)
+
+    def _leave_joined(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            self._end(joined[1])
+
+    def _end(self, number: int) -> None:
+        joined = self._joined is not None and self._joined[1] == number
+        if self._running[number] == 0 and not joined and not self.operations[number][6]:
+            ended = self.operations[number][6] = now()
+            self._in_flight.discard(number)
+            if self._phases is not None:
+                self._unreported.append(["ended", number, ended])
+                if not self._in_flight and self._asks(self._begun):
+                    self._granted = False
+                    self._report()
+            elif self._gated:
+                self._emit({"ended": number})
