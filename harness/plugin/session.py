@@ -176,10 +176,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
     _leave_out_hypothesis(session.config)
     try:
-        result = yield
+        # As where pytest takes them down itself: no other plugin's end follows, and the report is
+        # made from the journal, which knows what was not run.
         if failure is not None:
             raise failure
-        return result
+        return (yield)
     finally:
         if run.failures_to_restore:
             session.exitstatus = NOT_AS_FOUND
@@ -187,7 +188,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
 
 
 def _take_down(session: pytest.Session) -> BaseException | None:
-    """Take down what fixtures still stand; return what failed, for the end of the hook."""
+    """Take down what fixtures still stand; return what failed."""
     try:
         session._setupstate.teardown_exact(None)  # noqa: SLF001 - what pytest does next, earlier
     except BaseException as error:  # raised later: the record comes first

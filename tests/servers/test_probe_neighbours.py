@@ -100,10 +100,10 @@ def test_silence_ends_where_the_socket_was_empty_not_where_it_was_declared() -> 
     """A probe that is stopped between the two may have a datagram waiting."""
     stream = object.__new__(probe_datagrams.DatagramStream)
     stream.port, stream._up, stream._silence = "fabric0", True, 5_000
-    stream._last, stream._last_stamp, stream._last_after = (7, HERE.bytes, 3, 900), 1_000, 950
+    stream._last, stream._last_stamp, stream._last_after = (7, HERE.bytes, 3, 300), 1_000, 400
     heard = Heard()
     stream.listen_for_silence(heard, 5_500)
     assert heard == []
     stream.listen_for_silence(heard, 6_001)
     (event,) = heard
-    assert (event.up, event.earliest, event.latest) == (False, 950, 6_001)
+    assert (event.up, event.earliest, event.latest) == (False, 400, 6_001)
