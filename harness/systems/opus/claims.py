@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
+from lightrig.harness.systems.opus.claims_mechanisms import MECHANISMS
 from lightrig.harness.systems.opus.planning.costs import GB200, H200, Parts, advantage
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
 from lightrig.harness.systems.opus.planning.phases import parse_phase_table, steady
@@ -106,6 +107,20 @@ def _flat() -> Computed:
     return exactly(seconds["100"] / seconds["0"], note)
 
 
+def _estimate() -> Computed:
+    """T_native + N T_reconfig over the archived step time of configuration 1, up to 1 s."""
+    seconds = step_seconds(f"{_CONFIG_1}_baseline.csv")
+    sweep = {int(each): took for each, took in seconds.items() if each != "native"}
+    ratios = {
+        each: (seconds["native"] + 6 * each / 1000) / took
+        for each, took in sweep.items()
+        if each <= 1000
+    }
+    worst = max(ratios, key=lambda each: abs(ratios[each] - 1))
+    note = f"From the archived table, the farthest of {len(ratios)} switching times: {worst} ms."
+    return exactly(ratios[worst], note)
+
+
 def _degree(*, at_once: bool) -> Computed:
     """Ring neighbours of a rank in a job of three dimensions: of all rings, or of the largest."""
     job = Job.grid("three dimensions", 3, [3, 3])
@@ -161,6 +176,8 @@ _CONFIG_2 = "llama3_8b_64gpu_config2"
 _CONFIG_3 = "deepseek_v3_16b_16gpu_config3_baseline.csv"
 
 COMPUTED: Registry = {
+    **MECHANISMS,
+    "estimate": _estimate,
     "windows": _windows,
     "shifts": _shifts,
     "step-time-config-1": partial(_against_native, f"{_CONFIG_1}_baseline.csv", "50"),

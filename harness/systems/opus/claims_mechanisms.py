@@ -1,0 +1,330 @@
+"""Further figures of Opus: of its mechanisms, and of what its authors recorded beside them."""
+
+import ast
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from functools import cache, partial
+from itertools import combinations, product
+from math import log2
+from pathlib import Path
+
+from lightrig.flows.closed_forms import all_to_all_on_ring
+from lightrig.harness.claims.computed import Computed, Registry, exactly
+from lightrig.harness.systems.opus.planning.auditor import Rewiring, Rule, Violation, audit
+from lightrig.harness.systems.opus.planning.costs import H200, packet_switch_ports
+from lightrig.harness.systems.opus.planning.messages import Program, Rewire
+from lightrig.harness.systems.opus.planning.operations import (
+    ASYMMETRIC,
+    Job,
+    Operation,
+    neighbours,
+)
+from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
+from lightrig.harness.systems.opus.planning.shim import Mode, Shim
+from lightrig.harness.systems.opus.planning.step_time import exposed, window_count
+from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
+from lightrig.harness.systems.opus.planning.topology import TopologyId
+from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachments, Wiring
+from lightrig.harness.systems.opus.runtime.emulation import emulate
+from lightrig.harness.systems.opus.runtime.rails import Rails
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.testbeds import Circuit
+
+MS = 1_000_000
+OPERATIONS = Path(__file__).parents[3] / "testbeds/opus/recordings/llama_debug_5s.txt"
+WINDOW = 10 * MS
+SWITCHING = (0, 5 * MS, 10 * MS, 20 * MS, 100 * MS, 1000 * MS)
+MODES: tuple[Mode, ...] = ("default", "provisioning")
+STAGES = (2, 4, 8, 16)
+EXAMPLE = Job.grid("example", 3, [2, 2])
+"""The job of Fig. 8: PP 3, DP 2, CP 2."""
+
+
+def _attached(job: Job, first: int = 1) -> Attachments:
+    """Two ports of a rail's switch for each rank, from `first` on."""
+    return {
+        rank: (Attachment(port, 1000 + port), Attachment(port + 1, 1001 + port))
+        for rank, port in zip(job.ranks(0), range(first, 1000, 2), strict=False)
+    }
+
+
+def _algorithm_degree() -> Computed:
+    note = "Partners of a rank in recursive doubling over 8 ranks, with which a tree has fewer."
+    return exactly(log2(8), note)
+
+
+def _ring_steps() -> Computed:
+    note = "Steps of a ring all-reduce over those of recursive doubling, 8 ranks: 14 to 3."
+    return exactly(2 * (8 - 1) / log2(8), note)
+
+
+@cache
+def _logged() -> tuple[tuple[bool, datetime, datetime], ...]:
+    """The archived operations of a rank: whether of the pipeline, first and last moment.
+
+    Backend 1 is the pipeline, 2 data parallelism. An operation of 5 s or more waited for its
+    circuits; it begins to send 5 s after it was called.
+    """
+    found = []
+    for line in OPERATIONS.read_text("utf-8").splitlines():
+        operation = ast.literal_eval(line)
+        if operation["backend"] in (1, 2) and operation["finish_time"] != "n/a":
+            begun, ended = (
+                datetime.strptime(operation[key], "%H:%M:%S.%f") for key in ("time", "finish_time")
+            )
+            waited = timedelta(seconds=5 if operation["duration_ms"] >= 5000 else 0)
+            found.append((operation["backend"] == 1, begun + waited, ended))
+    return tuple(found)
+
+
+def _overlaps() -> Computed:
+    """Pairs of operations of the pipeline and of data parallelism that overlap."""
+    operations = _logged()
+    count = sum(
+        a[0] != b[0] and a[1] < b[2] and b[1] < a[2] for a, b in combinations(operations, 2)
+    )
+    note = (
+        f"Of {len(operations)} archived operations of one rank, without the 5 s that circuits "
+        "take there; three are called 4 to 8 ms before one of the other parallelism has ended."
+    )
+    return exactly(count, note)
+
+
+def _most_windows(microbatches: int | None = None) -> dict[int, float]:
+    """The most phases of a rank over the bound, by stages; as many microbatches, or as given."""
+    found = {}
+    for stages in STAGES:
+        count = microbatches or stages
+        tables = phase_tables(Job.grid("windows", stages, [2]), 1, microbatches=count)
+        bound = window_count(
+            stages,
+            stages,
+            count,
+            mixed_with_fsdp=False,
+            mixed_with_pipeline=False,
+            two_symmetric=False,
+        )
+        found[stages] = max(table.shifts for table in tables) / bound
+    return found
+
+
+def _window_bound() -> Computed:
+    more = _most_windows(32)
+    note = (
+        "Phases of a rank in 1F1B with FSDP over 4 (PP - 1) + 4, as many microbatches as stages; "
+        f"with 32, each gathering parameters anew, {max(more.values()):.3g} at PP {STAGES[0]}."
+    )
+    return exactly(max(_most_windows().values()), note)
+
+
+def _group_count() -> Computed:
+    """Share of grids of three dimensions with as many groups as printed."""
+    grids = list(product((2, 3, 4), repeat=3))
+    same = 0
+    for stages, first, second in grids:
+        groups = Job.grid("grid", stages, [first, second]).groups.values()
+        symmetric = sum(group.dimension != ASYMMETRIC for group in groups)
+        pairs = sum(group.dimension == ASYMMETRIC for group in groups)
+        pipelines = pairs // len(neighbours(stages))
+        same += symmetric + pipelines == stages * first + first * second + second * stages
+    note = f"{len(grids)} grids of the planner; a pipeline is one group, of pairs of stages."
+    return exactly(same / len(grids), note)
+
+
+def _stored() -> Computed:
+    """Circuits stored for each rank and dimension: the most of many jobs."""
+    most = 0.0
+    for stages, widths in product((2, 3, 4, 8), ([2], [2, 2], [4, 2], [2, 2, 2])):
+        job = Job.grid("stored", stages, widths)
+        wiring = Wiring.of(job, 0, _attached(job))
+        count = sum(map(len, wiring.of_group.values()))
+        most = max(most, count / (len(job.stage_of) * (len(widths) + 1)))
+    example = Wiring.of(EXAMPLE, 0, _attached(EXAMPLE))
+    circuits = sum(map(len, example.of_group.values()))
+    note = (
+        f"Circuits a rank and dimension, the most of 16 jobs; {circuits} for PP 3, DP 2 and CP 2, "
+        f"where all {3**3} topologies with 2 circuits a rank would be {3**3 * 2 * 12}."
+    )
+    return exactly(most, note)
+
+
+def _programmed() -> Computed:
+    """Circuits that an event moves, over N_rank / P_asym: at PP 16 against PP 4."""
+    most = {}
+    for stages in (4, 16):
+        job = Job.grid("event", stages, [4])
+        wiring = Wiring.of(job, 0, _attached(job))
+        data, pipeline = (TopologyId.uniform(stages, digit) for digit in (1, 0))
+        moved = []
+        for stage in range(stages - 1):
+            ends = data.with_stages({stage: 0, stage + 1: 0})
+            for old, new in ((data, ends), (pipeline, pipeline.with_stages({stage: 1}))):
+                before, after = wiring.circuits(old), wiring.circuits(new)
+                moved.append(max(len(before - after), len(after - before)))
+        most[stages] = max(moved) * stages / len(job.stage_of)
+    note = f"With DP 4; at most {most[4]:g} circuits for each N_rank / P_asym."
+    return exactly(most[16] / most[4], note)
+
+
+def _digits() -> Computed:
+    """Digits that a Send/Recv changes: the most of all topologies of up to 4 stages."""
+    most = 0
+    for stages in (2, 3, 4):
+        for digits in product("012", repeat=stages):
+            topology = TopologyId("".join(digits))
+            for pair in neighbours(stages):
+                wanted = topology.with_stages(dict.fromkeys(pair, ASYMMETRIC))
+                most = max(most, len(topology.changed(wanted)))
+    return exactly(most, "All topologies of 2 to 4 stages and 2 symmetric parallelisms.")
+
+
+def _disturbed() -> Computed:
+    """Circuits of other jobs, or of stages that an event leaves alone, that a command removes."""
+    job = Job.grid("one", 4, [2])
+    wiring = Wiring.of(job, 0, _attached(job))
+    second = Job.grid("other", 2, [2])
+    beside = Wiring.of(second, 0, _attached(second, 101))
+    topologies = [TopologyId("".join(digits)) for digits in product("01", repeat=4)]
+    count = events = 0
+    for before, after in product(topologies, repeat=2):
+        stages = before.rewired(after)
+        if not stages:
+            continue
+        jobs = {"one": (wiring, before), "other": (beside, TopologyId("00"))}
+        program = Program(0, "one", 1, 1, after, stages)
+        _, sent = Orchestrator.of(0, jobs).receive(program)
+        involved = wiring.touching(stages)
+        moved = (one.remove | one.add for one in sent if isinstance(one, Rewire))
+        count += sum(len(circuits - involved) for circuits in moved)
+        events += 1
+    return exactly(count, f"{events} events of the orchestrator, beside a second job.")
+
+
+def _rails(job: Job, tables: Sequence[PhaseTable], mode: Mode, switching: int) -> Rails:
+    """One rail in virtual time, whose switch takes `switching` ns; no change is waited for."""
+    clock = VirtualClock()
+    shims = [Shim(rank, job.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
+
+    def switch(_: Sequence[Rewire]) -> None:
+        clock.sleep(switching)
+
+    wiring = Wiring.of(job, 0, _attached(job))
+    return Rails(clock, job, shims, [wiring], switch, ["ocs"], gathering=0)
+
+
+def _run(job: Job, tables: Sequence[PhaseTable], mode: Mode, switching: int = 50 * MS) -> Rails:
+    """Return the rail after all steps of `tables`, with operations and computation of 10 ms."""
+    rails = _rails(job, tables, mode, switching)
+    programs = {rank: table.all() for rank, table in enumerate(tables)}
+    emulate(rails, programs, transfer=WINDOW, compute=WINDOW)
+    return rails
+
+
+@cache
+def _broken() -> tuple[int, tuple[Violation, ...]]:
+    """Commands of some emulated jobs, and the violations that an audit finds in their events."""
+    found: list[Violation] = []
+    commands = 0
+    for stages, mode in product((2, 3, 4), MODES):
+        job = Job.grid("emulated", stages, [2])
+        rails = _run(job, phase_tables(job, 2, microbatches=2, gathers=2), mode)
+        (wiring,) = rails.wirings
+        begun = {"ocs": wiring.circuits(TopologyId.uniform(stages, ASYMMETRIC))}
+        found += audit(rails.journal.events, begun, {"ocs": wiring.ports()})
+        commands += _commands(rails)
+    return commands, tuple(found)
+
+
+def _commands(rails: Rails) -> int:
+    return sum(isinstance(event, Rewiring) for event in rails.journal.events)
+
+
+def _violations(rules: Collection[Rule]) -> Computed:
+    commands, found = _broken()
+    note = f"PP 2 to 4 with DP 2, both modes: {commands} commands, audited."
+    return exactly(sum(one.rule in rules for one in found), note)
+
+
+def _pipeline_alone() -> Computed:
+    """Commands to the switch where only the pipeline crosses servers."""
+    job = Job.grid("pipeline", 4, [1])
+    tables = phase_tables(job, 2, microbatches=4, gathers=0, reduces=0)
+    return exactly(sum(_commands(_run(job, tables, mode)) for mode in MODES), "PP 4, both modes.")
+
+
+def _delay() -> Computed:
+    """Greatest difference between a wait and max(0, T_reconfig - T_window), in ns."""
+    job = Job.grid("alternating", 1, [2, 2])
+    tables = [
+        PhaseTable(numbered([Operation(ring(job, rank, digit), 0, digit) for digit in (1, 2)]), 3)
+        for rank in range(len(job.stage_of))
+    ]
+    off, count = 0, 0
+    for switching in SWITCHING:
+        waits = _run(job, tables, "provisioning", switching).journal.waits
+        begun = min(wait.at for wait in waits)  # the first circuits had no phase before them
+        for wait in waits:
+            if wait.at > begun:
+                off, count = max(off, abs(wait.length - exposed(switching, WINDOW))), count + 1
+    note = f"{count} waits of two parallelisms in turn, windows of 10 ms, switching of 0 to 1 s."
+    return exactly(off, note)
+
+
+def _ring_rate() -> Computed:
+    """Rate of a group on the giant ring over that on circuits of its own, four ranks."""
+    job = Job.grid("four", 2, [2])
+    wiring = Wiring.of(job, 0, _attached(job))
+    owner = {port.ingress: rank for rank, ports in _attached(job).items() for port in ports}
+    reach = {port.egress: rank for rank, ports in _attached(job).items() for port in ports}
+    shares = []
+    for name, circuits in wiring.of_group.items():
+        ranks = set(job.groups[name].ranks)
+        on_ring = [c for c in wiring.giant_ring if {owner[c.ingress], reach[c.egress]} == ranks]
+        shares.append(len(on_ring) / len(circuits))
+    return exactly(min(shares), "Circuits between the ranks of a group of PP 2 x DP 2.")
+
+
+def _always_on() -> Computed:
+    """Circuits that any topology forms, over the most that one of them has."""
+    wiring = Wiring.of(EXAMPLE, 0, _attached(EXAMPLE))
+    every = frozenset[Circuit]().union(*wiring.of_group.values())
+    topologies = (TopologyId("".join(digits)) for digits in product("012", repeat=3))
+    most = max(len(wiring.circuits(topology)) for topology in topologies)
+    return exactly(len(every) / most, f"PP 3, DP 2 and CP 2: {len(every)} circuits to {most}.")
+
+
+def _ring_exponent() -> Computed:
+    """Exponent of N in the duration of an all-to-all on a ring, for a fixed size a rank."""
+    few, many = (all_to_all_on_ring(ranks, 1e9, 400e9) for ranks in (32, 64))
+    return exactly(log2(many / few), "By the closed form for 32 and 64 ranks, a fixed size a rank.")
+
+
+def _transceivers() -> Computed:
+    """Transceivers of photonic rails over those of the packet network, 128 H200."""
+    packet = 128 + packet_switch_ports(H200, 128)
+    return exactly(128 / packet, f"128 to {packet} by the bill of Fig. 14; those of GPUs remain.")
+
+
+MECHANISMS: Registry = {
+    "static-split": lambda: exactly(2 * 100 / 400, "Two of four ports of 100 Gbit/s."),
+    "algorithm-degree": _algorithm_degree,
+    "ring-steps": _ring_steps,
+    "overlaps": _overlaps,
+    "window-bound": _window_bound,
+    "group-count": _group_count,
+    "stored": _stored,
+    "programmed": _programmed,
+    "digits": _digits,
+    "disturbed": _disturbed,
+    "safety": partial(_violations, ("under reconfiguration", "no light path", "under traffic")),
+    "redundant": partial(_violations, ("changes nothing", "never used", "disturbed")),
+    "pipeline-alone": _pipeline_alone,
+    "delay": _delay,
+    "giant-ring-rate": _ring_rate,
+    "always-on": _always_on,
+    "ring-exponent": _ring_exponent,
+    "transceivers": _transceivers,
+    "torus-dimensions": lambda: exactly(6 / 2, "Six links a chip, two neighbours in a ring."),
+}
+"""The quantities of this file by the names that claims refer to."""
