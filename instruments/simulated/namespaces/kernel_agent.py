@@ -201,7 +201,10 @@ class _Plant:
         """Wait until each port that was touched passes packets; return when either side began to.
 
         The kernel announces a carrier to the bridge, which then forwards, and to the server's
-        queue, which then sends, in a work of its own, up to milliseconds after the request.
+        queue, which then sends, in a work of its own, up to milliseconds after the request. That
+        work shows the server's device as operating before its queue sends; where the processor is
+        taken from it in between, for as long as that lasts. It holds the lock that each request
+        waits for.
         """
         deadline = self._clock.now() + _LONGEST_WAIT_NS
         waiting = {
@@ -215,6 +218,7 @@ class _Plant:
             for (key, side), not_yet in list(waiting.items()):
                 now = self._clock.now()
                 if self._is_ready(key, side):
+                    self._requests.set_up(self._index[key], True)  # it is: this only waits
                     ready.append((key, side, not_yet, self._clock.now()))
                     del waiting[key, side]
                 else:
