@@ -180,3 +180,15 @@ def test_an_operation_of_another_group_than_profiled_asks(deciding: Rank) -> Non
     gate.begin("allreduce", (0, 1), 4)
     gate.begin("send", (0, 2), 4)
     assert [event["wants"] for event in deciding.events if "wants" in event] == [0, 1]
+
+
+def test_what_ran_last_is_reported_when_the_script_has_ended(deciding: Rank) -> None:
+    """Nothing is asked after it that would carry the report."""
+    gate = deciding.gate
+    number = gate.begin("allreduce", (0, 1), 4)
+    gate.done(number)
+    assert [next(iter(event)) for event in deciding.events] == ["wants"]
+    gate.finish()
+    assert [entry[:2] for entry in deciding.events[1]["ran"]] == [["ended", number]]
+    gate.finish()
+    assert len(deciding.events) == 2

@@ -121,6 +121,11 @@ class Gate:
             ran, self._unreported = self._unreported, []
             self._emit({"ran": ran})
 
+    def finish(self) -> None:
+        """Report what has begun and ended since the last report: the script has ended."""
+        with self._lock:
+            self._report()
+
     def go(self, number: int, refused: str | None) -> None:
         """Permit the operation of that number, or refuse it."""
         if refused is not None:

@@ -41,6 +41,9 @@ _COLLECTIVES = {
 _FRONT_END_BYTES = 1 << 20
 """Largest tensor that the store carries."""
 
+_LAST_END_S = 10.0
+"""Time allowed for operations that a script has started and not waited for, in s."""
+
 
 def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
     """Wait for the end of each started operation in the queue, until None comes.
@@ -305,7 +308,8 @@ def wrapped_groups(
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stores: list[Any] = []  # PyTorch keeps only their part in C++
     arguments = (torch, gate, started)
-    threading.Thread(target=_follow, args=arguments, name="ended", daemon=True).start()
+    follower = threading.Thread(target=_follow, args=arguments, name="ended", daemon=True)
+    follower.start()
 
     def init(backend: str | None = None, *given: Any, **more: Any) -> Any:
         inner = str(backend or ("nccl" if accelerated else "gloo")).rpartition(":")[2].lower()
@@ -338,6 +342,9 @@ def wrapped_groups(
         setattr(place, name, ours[name])
     try:
         yield
+        # The script may end before the end of its last operation has been noted.
+        started.put(None)
+        follower.join(_LAST_END_S)
     finally:
         started.put(None)
         for place, name in places:

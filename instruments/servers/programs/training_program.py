@@ -151,6 +151,7 @@ class _Worker:
                 self._torch.distributed.destroy_process_group()
         if module:
             sys.modules.pop(module["name"], None)
+        gate.finish()
         return {"failure": failure, "operations": gate.operations}
 
     def _connected(self, described: dict[str, Any]) -> Any:
