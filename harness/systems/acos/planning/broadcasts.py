@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
-from scipy.optimize import linprog
+import scipy  # whose modules are loaded when they are first used
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _least_load(
         whole[source, column] = carried[link, column] = 1
     cost = np.zeros(len(ways) + 1)
     cost[-1] = 1
-    found = linprog(
+    found = scipy.optimize.linprog(
         cost,
         A_ub=carried,
         b_ub=np.zeros(len(links)),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, sparse
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.systems.mixnet.planning.demand import DemandError, Matrix
 from lightrig.harness.systems.mixnet.planning.topology import LinkCounts, free_ports
@@ -48,10 +48,10 @@ def _solve(
     """Values of all choices, then the time, in units of the largest demand."""
     scale = float(wanted.max())
     time = len(choices)
-    one = sparse.lil_array((len(pairs), time + 1))
-    ports = sparse.lil_array((len(free), time + 1))
-    optical = sparse.lil_array((len(pairs), time + 1))
-    packet = sparse.lil_array((len(free), time + 1))
+    one = scipy.sparse.lil_array((len(pairs), time + 1))
+    ports = scipy.sparse.lil_array((len(free), time + 1))
+    optical = scipy.sparse.lil_array((len(pairs), time + 1))
+    packet = scipy.sparse.lil_array((len(free), time + 1))
     for column, (k, n) in enumerate(choices):
         size = float(wanted[pairs[k]]) / scale
         one[k, column] = 1
@@ -63,15 +63,15 @@ def _solve(
                 packet[end, column] = size
     optical[:, [time]] = -np.ones((len(pairs), 1))
     packet[:, [time]] = -np.asarray(rates, dtype=float)[:, None]
-    found = optimize.milp(
+    found = scipy.optimize.milp(
         np.eye(1, time + 1, time).ravel(),
         integrality=np.append(np.ones(time), 0),
-        bounds=optimize.Bounds(0, np.append(np.ones(time), np.inf)),
+        bounds=scipy.optimize.Bounds(0, np.append(np.ones(time), np.inf)),
         constraints=[
-            optimize.LinearConstraint(one.tocsr(), 1, 1),
-            optimize.LinearConstraint(ports.tocsr(), -np.inf, free),
-            optimize.LinearConstraint(optical.tocsr(), -np.inf, 0),
-            optimize.LinearConstraint(packet.tocsr(), -np.inf, 0),
+            scipy.optimize.LinearConstraint(one.tocsr(), 1, 1),
+            scipy.optimize.LinearConstraint(ports.tocsr(), -np.inf, free),
+            scipy.optimize.LinearConstraint(optical.tocsr(), -np.inf, 0),
+            scipy.optimize.LinearConstraint(packet.tocsr(), -np.inf, 0),
         ],
         options={"mip_rel_gap": 1e-9},
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy import stats
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
@@ -173,7 +173,7 @@ def mean_of(values: Sequence[int]) -> MeanEstimate:
     """Return the mean of values in ns; raises `ValueError` for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
-    interval = stats.ttest_1samp(values, 0).confidence_interval()
+    interval = scipy.stats.ttest_1samp(values, 0).confidence_interval()
     return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
 
 
@@ -185,7 +185,7 @@ def mean_less(values: Sequence[int], less: Sequence[int]) -> MeanEstimate:
     n = min(len(values), len(less))
     if n < 2:
         raise ValueError(f"found {n} values, expected at least 2 for an interval")
-    interval = stats.ttest_ind(values, less, equal_var=False).confidence_interval()
+    interval = scipy.stats.ttest_ind(values, less, equal_var=False).confidence_interval()
     return MeanEstimate(fmean(values) - fmean(less), interval.low, interval.high, n)
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import shortest_path
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
 from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric
@@ -71,7 +70,9 @@ class ChipGraph:
         self.peer_chip[plus, plus_port], self.peer_port[plus, plus_port] = minus, minus_port
         self.peer_chip[minus, minus_port], self.peer_port[minus, minus_port] = plus, plus_port
 
-    def adjacency(self, mesh_cost: float = 1.0, optical_cost: float = 1.0) -> csr_array:
+    def adjacency(
+        self, mesh_cost: float = 1.0, optical_cost: float = 1.0
+    ) -> scipy.sparse.csr_array:
         """Return the cost of the cheapest link between each two chips, sparse."""
         chip, port = np.nonzero(self.peer_chip != ABSENT)
         cost = np.where(port >= MESH_PORTS, optical_cost, mesh_cost)
@@ -84,12 +85,14 @@ class ChipGraph:
         }
         ends = np.array(list(dense), dtype=np.int64).reshape(-1, 2)
         count = self.fabric.chips
-        return csr_array((list(dense.values()), (ends[:, 0], ends[:, 1])), shape=(count, count))
+        return scipy.sparse.csr_array(
+            (list(dense.values()), (ends[:, 0], ends[:, 1])), shape=(count, count)
+        )
 
     def diameter(self, mesh_cost: float = 1.0, optical_cost: float = 1.0) -> float:
         """Return the largest of all cheapest distances between chips; infinite if parted."""
         costs = self.adjacency(mesh_cost, optical_cost)
-        return float(shortest_path(costs, method="D").max())
+        return float(scipy.sparse.csgraph.shortest_path(costs, method="D").max())
 
 
 def edge_port(
@@ -129,8 +132,10 @@ def node_diameter(settings: Settings) -> int:
             )
             pairs.append(np.stack(ends))
     sources, sinks = np.concatenate(pairs, axis=1)
-    hops = csr_array((np.ones(sources.size), (sources, sinks)), shape=(fabric.nodes, fabric.nodes))
-    largest = float(shortest_path(hops, method="D", unweighted=True).max())
+    hops = scipy.sparse.csr_array(
+        (np.ones(sources.size), (sources, sinks)), shape=(fabric.nodes, fabric.nodes)
+    )
+    largest = float(scipy.sparse.csgraph.shortest_path(hops, method="D", unweighted=True).max())
     if not np.isfinite(largest):
         raise ValueError("some nodes are not joined, the graph has no diameter")
     return int(largest)

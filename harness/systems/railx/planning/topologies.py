@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.systems.railx.planning.cross_connects import (
     DARK,
@@ -282,7 +282,7 @@ def nearest(before: Settings, after: Settings) -> Settings:
                 equal = (old[line, rails, None] == new[line, None, rails]) & (
                     old[line, rails, None] != DARK
                 )
-                _, chosen = linear_sum_assignment(equal.sum(axis=2), maximize=True)
+                _, chosen = scipy.optimize.linear_sum_assignment(equal.sum(axis=2), maximize=True)
                 new[line, rails] = new[line, rails][chosen]
         arrays.append(new)
     return Settings(fabric, *arrays)
