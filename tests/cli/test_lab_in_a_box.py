@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import preloaded
 import pytest
 from kernel.ssh_client import SshClient
 
@@ -59,14 +60,12 @@ def possible() -> None:
         pytest.skip(str(error))
 
 
-def begin(folder: Path, description: str = BOX) -> subprocess.Popen[str]:
+def begin(folder: Path, description: str = BOX) -> preloaded.Process:
     (folder / "box.yaml").write_text(description)
     files = ["serve", str(folder / "box.yaml"), "--write", str(folder / "served.yaml")]
-    return subprocess.Popen(
-        [*LIGHTRIG, *files, "--port", "0", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    pipe = subprocess.PIPE
+    return preloaded.Process(
+        ["lightrig", *files, "--port", "0", "--json"], stdout=pipe, stderr=pipe
     )
 
 
@@ -74,7 +73,7 @@ def begin(folder: Path, description: str = BOX) -> subprocess.Popen[str]:
 class Box:
     """A served lab, and clients that know nothing of Lightrig."""
 
-    process: subprocess.Popen[str]
+    process: preloaded.Process
     services: dict[str, dict[str, str]]
     client: SshClient
 

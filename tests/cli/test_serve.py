@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import preloaded
 import pytest
 from typer.testing import CliRunner
 from unused_ports import unused_ports
@@ -42,20 +43,16 @@ NAMES = ["ocs", "osw", "meter", "server0", "server1", "server2"]
 SCHEMES = ["tl1", "serial", "scpi", "ssh", "ssh", "ssh"]
 
 
-def begin(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*LIGHTRIG, "serve", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def begin(*arguments: object) -> preloaded.Process:
+    pipe = subprocess.PIPE
+    return preloaded.Process(["lightrig", "serve", *arguments], stdout=pipe, stderr=pipe)
 
 
 @dataclass
 class Served:
     """The rack on loopback, and what was said and written of it."""
 
-    process: subprocess.Popen[str]
+    process: preloaded.Process
     first_port: int
     said: list[dict[str, str]]
     file: Path

@@ -4,9 +4,9 @@ Run as a program, it writes the table anew.
 """
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+import preloaded
 
 from lightrig.harness.quantities import declarations
 from lightrig.harness.systems.registry import installed_systems
@@ -46,30 +46,20 @@ def test_the_example_declares_records_and_judges(tmp_path):
     testbed = testbed.replace("file: opus/", f"file: {ROOT}/testbeds/opus/")
     testbed = testbed.replace("limits:\n", f"limits:\n{limit}\n")
     (tmp_path / "mine.yaml").write_text(testbed, encoding="utf-8")
-    lightrig = [str(Path(sys.executable).with_name("lightrig")), "check", "mine.yaml"]
-    refused = subprocess.run(lightrig, cwd=tmp_path, capture_output=True, text=True, check=False)
+    check = ["lightrig", "check", "mine.yaml"]
+    refused = preloaded.run(check, cwd=tmp_path)
     assert "no quantity 'isolation' is declared" in refused.stderr
-    checked = subprocess.run(
-        [*lightrig, "--declarations", "conftest.py"], cwd=tmp_path, capture_output=True, check=False
-    )
+    checked = preloaded.run([*check, "--declarations", "conftest.py"], cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr
     options = ("--testbed", "mine.yaml", "--instruments", "simulated", "--results", "results")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "test_isolation.py", *options],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = preloaded.run(["pytest", "test_isolation.py", *options], cwd=tmp_path)
     assert run.returncode == 0, run.stdout
     assert "isolation 35 dB" in run.stdout
     (report,) = (tmp_path / "results").glob("runs/*/report.html")
     assert "Isolation" in report.read_text(encoding="utf-8")
     # Made again where the conftest is not: the run has stored the declaration.
     report.unlink()
-    again = subprocess.run(
-        [*lightrig[:1], "report", "last", "--results", tmp_path / "results"], cwd=ROOT, check=False
-    )
+    again = preloaded.run(["lightrig", "report", "last", "--results", tmp_path / "results"], ROOT)
     assert again.returncode == 0
     page = report.read_text(encoding="utf-8")
     assert "Isolation" in page

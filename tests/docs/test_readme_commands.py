@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 
 from lightrig.testbeds import load
@@ -74,16 +75,7 @@ def run(checkout, tmp_path_factory):
     environment = {**os.environ, "LIGHTRIG_STATE": str(state), "COLUMNS": "200"}
 
     def run(command, *more):
-        program, *words = command.split()
-        return subprocess.run(
-            [PROGRAMS / program, *words, *more],
-            cwd=checkout,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-        )
+        return preloaded.run([*command.split(), *more], cwd=checkout, env=environment)
 
     return run
 
@@ -97,12 +89,8 @@ def measured(run):
 @pytest.fixture
 def serve(checkout):
     def serve(command):
-        program, *words = command.split()
-        with subprocess.Popen(
-            [PROGRAMS / program, *words, "--port", "0"],
-            cwd=checkout,
-            stdout=subprocess.PIPE,
-            text=True,
+        with preloaded.Process(
+            [*command.split(), "--port", "0"], cwd=checkout, stdout=subprocess.PIPE
         ) as serving:
             assert serving.stdout is not None
             for line in serving.stdout:

@@ -3,13 +3,12 @@
 import contextlib
 import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 from bench.served_lab import describe
 from report.pages import above, packed
@@ -260,13 +259,7 @@ def test_rows_of_a_testbed_are_the_same_with_workers(runs: dict[str, Ended]) -> 
 
 def collected(*arguments: str) -> str:
     """What is collected in the checkout, by a process of its own: it has conftest.py files."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "-q", *arguments, *QUIET],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = preloaded.run(["pytest", "--collect-only", "-q", *arguments, *QUIET], cwd=ROOT)
     return done.stdout + done.stderr
 
 

@@ -5,10 +5,10 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import paramiko
+import preloaded
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -20,11 +20,6 @@ from lightrig.instruments.core.errors import NoReplyError
 from lightrig.instruments.core.transcript import Piece, first_line
 from lightrig.instruments.wire.scpi import scpi_session
 
-COMMAND = [
-    sys.executable,
-    "-c",
-    "import typer; from lightrig.harness.cli.replay import replay as r; typer.run(r)",
-]
 MS = 1_000_000
 
 
@@ -47,13 +42,9 @@ def started():
     running = []
 
     def start(*arguments):
+        pipe = subprocess.PIPE
         running.append(
-            subprocess.Popen(
-                [*COMMAND, *map(str, arguments)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            preloaded.Process(["lightrig", "replay", *arguments], stdout=pipe, stderr=pipe)
         )
         return running[-1]
 

@@ -20,9 +20,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
         count = itertools.count()
 
-        def begin(*arguments: object, environment: Mapping[str, str] | None = None) -> Started:
+        def begin(
+            *arguments: object,
+            environment: Mapping[str, str] | None = None,
+            fresh: bool = False,
+        ) -> Started:
             results = tmp_path / f"results{next(count)}"
-            return stack.enter_context(started(arguments, results, environment))
+            return stack.enter_context(started(arguments, results, environment, fresh=fresh))
 
         yield begin
 

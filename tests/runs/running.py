@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import preloaded
+
 ROOT = Path(__file__).parents[2]
 QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no")
 NO_PAGE = ("-p", "no:html")
@@ -39,18 +41,27 @@ class Ended:
 class Started:
     """A run that goes on."""
 
-    def __init__(self, arguments: list[str], results: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: list[str], results: Path, environment: Mapping[str, str], *, fresh: bool
+    ) -> None:
         self.results = results
         self.mark = uuid.uuid4().hex
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *arguments, *QUIET, "--results", str(results)],
-            cwd=ROOT,
-            env={**environment, "LIGHTRIG_MARK": self.mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        arguments = [*arguments, *QUIET, "--results", str(results)]
+        marked = {**environment, "LIGHTRIG_MARK": self.mark}
+        streams = (subprocess.PIPE, subprocess.STDOUT)
+        self.process: preloaded.Process | subprocess.Popen[str]
+        if fresh:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pytest", *arguments],
+                cwd=ROOT,
+                env=marked,
+                stdout=streams[0],
+                stderr=streams[1],
+                text=True,
+                start_new_session=True,
+            )
+        else:
+            self.process = preloaded.Process(["pytest", *arguments], ROOT, marked, *streams)
 
     def signal(self, number: int) -> None:
         """As the terminal does: to the process and all that it has started."""
@@ -58,6 +69,7 @@ class Started:
 
     def end(self, timeout: float = 200) -> Ended:
         output, _ = self.process.communicate(timeout=timeout)
+        assert self.process.returncode is not None
         return Ended(self.process.returncode, output, self.results)
 
     def left_behind(self) -> list[str]:
@@ -77,19 +89,23 @@ def started(
     environment: Mapping[str, str] | None = None,
     *,
     page: bool = False,
+    fresh: bool = False,
 ) -> Iterator[Started]:
     """A run with these arguments, killed if it goes on for longer than anybody wants to know.
 
     page: whether it makes a report.
+    fresh: whether it is a new Python: with a seed of hashes, and an environment, of its own.
     """
     clean = {k: v for k, v in (environment or os.environ).items() if not k.startswith("PYTEST")}
     if environment is None:
         clean["LIGHTRIG_STATE"] = str(results.parent / "state")
     options = () if page else NO_PAGE
-    run = Started([*map(str, arguments), *options], results, clean)
+    run = Started([*map(str, arguments), *options], results, clean, fresh=fresh)
     try:
         yield run
     finally:
         if run.process.poll() is None:
             run.signal(signal.SIGKILL)
-        run.process.communicate()
+            run.process.wait()
+        if run.process.stdout:
+            run.process.stdout.close()

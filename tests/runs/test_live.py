@@ -6,11 +6,11 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 from bench.served_lab import describe
 from runs.running import NO_PAGE, QUIET, ROOT, Ended, started
@@ -96,10 +96,10 @@ def test_terminal_shows_what_runs(project: Path, tmp_path: Path) -> None:
     """On a terminal the running test has a line, drawn over and over, with its figures."""
     ours, theirs = pty.openpty()
     options = ("--results", tmp_path, "-p", "no:cacheprovider", *NO_PAGE)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *map(str, command(project, *options))],
-        env={**os.environ, "COLUMNS": "150", "TERM": "xterm", "LIGHTRIG_STATE": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
+    environment = {"COLUMNS": "150", "TERM": "xterm", "LIGHTRIG_STATE": str(tmp_path)}
+    process = preloaded.Process(
+        ["pytest", *command(project, *options)],
+        env={**os.environ, **environment},
         stdout=theirs,
         stderr=theirs,
     )
@@ -183,11 +183,8 @@ def test_standard_output_is_events_alone(project: Path, tmp_path: Path) -> None:
         "def test_ended(bench): os.kill(os.getpid(), signal.SIGINT)\n"
     )
     arguments = (project / "test_loud.py", *command(project, "--json", "-")[1:])
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *map(str, arguments), *QUIET, "--results", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
+    ended = preloaded.run(
+        ["pytest", *arguments, *QUIET, "--results", tmp_path],
         env={**os.environ, "LIGHTRIG_STATE": str(tmp_path)},
     )
     assert ended.returncode == 2, ended.stderr
@@ -205,26 +202,23 @@ def test_another_plugin_may_have_the_short_name(tmp_path: Path) -> None:
     (tmp_path / "clash.py").write_text(
         "def pytest_addoption(parser): parser.addoption('--json', help='theirs')\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "clash", "--help"],
+    ended = preloaded.run(
+        ["pytest", "-p", "clash", "--help"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
     )
+    assert ended.returncode == 0, ended.stderr
     assert "--lightrig-json" in ended.stdout
     assert "theirs" in ended.stdout
 
 
 def test_listener_that_goes_away_does_not_end_the_run(project: Path, tmp_path: Path) -> None:
     arguments = [*map(str, command(project, "--json", "-")), *QUIET, "--results", str(tmp_path)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *arguments],
+    with preloaded.Process(
+        ["pytest", *arguments],
         env={**os.environ, "LIGHTRIG_STATE": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

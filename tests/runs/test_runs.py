@@ -27,7 +27,7 @@ Start = Callable[..., Any]
 def test_one_seed_one_result_to_the_last_bit(start: Start, chosen: tuple[str, ...]) -> None:
     simulated = ("--testbed", OPUS, "--instruments", "simulated", "--samples", 4)
     between = ("suites/test_reconfiguration.py", "-k", "between")
-    runs = [start(*chosen, *simulated, "--seed", 5) for _ in range(2)]
+    runs = [start(*chosen, *simulated, "--seed", 5, fresh=True) for _ in range(2)]
     runs.append(start(*between, *simulated, "--seed", 6))
     first, second, other = (run.end() for run in runs)
     for ended in (first, second, other):
@@ -199,6 +199,7 @@ def test_namespaces_are_measured_and_taken_down(start: Start) -> None:
             "simulated",
         ),
         *("-k", "between_plans and ring-to-crossed"),
+        fresh=True,  # /proc shows what it leaves behind
     )
     ended = run.end()
     assert ended.code == 0, ended.output

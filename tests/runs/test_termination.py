@@ -66,7 +66,7 @@ def test_repeated_signals_do_not_change_the_exit_status(start: Start, tmp_path: 
         "_hypothesis_pytestplugin",
     )  # as where it is installed and not left out
     options = ("--testbed", testbed, "--instruments", "simulated", "-s", *with_hypothesis)
-    ended = start(tmp_path, *options).end()
+    ended = start(tmp_path, *options, fresh=True).end()
     assert ended.code == 2, ended.output
     assert "terminated by SIGTERM" in ended.output
     # Whoever has terminated it may kill it soon: the lab comes before the data set, and nothing

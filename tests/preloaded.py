@@ -1,0 +1,251 @@
+"""pytest and `lightrig` as processes of their own that need not load Lightrig first.
+
+A server process, one for each process of tests, imports Lightrig once; each run is a fork of it
+and goes on as `python -m pytest` or `lightrig` would: with its own session, folder, environment,
+arguments and exit. Imports are two thirds of the processor time of a short run. A fork shares with
+the runs beside it the seed of Python's hashes, the environment that /proc shows, and what was
+read of the installed packages: a test that needs its own of these starts Python itself.
+"""
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Self
+
+ROOT = Path(__file__).parents[1]
+NOT_LOADED = (".harness.plugin", ".harness.cli", ".programs", "__main__", "_program")
+"""Parts of names of modules that a run loads: what asks for plugins, and other programs."""
+
+
+class Process:
+    """A run that goes on, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(
+        self,
+        command: Sequence[object],
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdout: int = 1,
+        stderr: int = 2,
+    ) -> None:
+        """Start `command`, "pytest" or "lightrig" and its arguments, as `Popen` does, with text.
+
+        stdout, stderr: file descriptors, or `subprocess.PIPE`, for stderr also `STDOUT`.
+        """
+        self.args = [str(each) for each in command]
+        self.returncode: int | None = None
+        self._status, theirs = socket.socketpair()
+        self.stdout, out = _reader(stdout)
+        self.stderr, err = (None, out) if stderr == subprocess.STDOUT else _reader(stderr)
+        environment = os.environ if env is None else env
+        request = {
+            "command": self.args,
+            "cwd": str(cwd or Path.cwd()),
+            "env": {k: v for k, v in environment.items() if not k.startswith("PYTEST")},
+        }
+        with theirs:
+            descriptors = [theirs.fileno(), out, err]
+            socket.send_fds(_server(os.getpid()), [json.dumps(request).encode()], descriptors)
+        if self.stdout:
+            os.close(out)
+        if self.stderr:
+            os.close(err)
+        self.pid = int(self._status.makefile("rb", buffering=0).readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self.wait()
+
+    def _close(self) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream:
+                stream.close()
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.wait(0.001)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit status; raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            self._status.settimeout(timeout)
+            try:
+                line = self._status.recv(64)
+            except TimeoutError as error:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from error
+            assert line, "the server of preloaded processes has ended"
+            self.returncode = int(line)
+            self._status.close()
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait until it has ended; returns what its pipes have carried since they were read."""
+        streams = [each for each in (self.stdout, self.stderr) if each and not each.closed]
+        with ThreadPoolExecutor(2) as readers:
+            read = [readers.submit(stream.read) for stream in streams]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.pid, signal.SIGKILL)
+                raise
+            out, err, *_ = [*(each.result() for each in read), "", ""]
+        self._close()
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            self.send_signal(signal.SIGKILL)
+
+
+def _reader(stream: int) -> tuple[IO[str] | None, int]:
+    """A pipe's two ends if `stream` asks for one; or nothing, and the stream itself."""
+    if stream != subprocess.PIPE:
+        return None, stream
+    ours, theirs = os.pipe()
+    return os.fdopen(ours), theirs
+
+
+def run(
+    command: Sequence[object],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 240,
+) -> subprocess.CompletedProcess[str]:
+    """Run "pytest" or "lightrig" to its end, as `subprocess.run` does, with captured text."""
+    process = Process(command, cwd, env, subprocess.PIPE, subprocess.PIPE)
+    out, err = process.communicate(timeout)
+    return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+
+@functools.cache
+def _server(_process: int) -> socket.socket:
+    """The connection to the server of this process, which is its argument."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        server = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())],
+            cwd=ROOT,
+            env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST")},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+
+    def end() -> None:
+        ours.close()
+        server.wait()
+
+    atexit.register(end)
+    return ours
+
+
+# ------------------------------------------------------------------------ in the server
+
+
+def _preload() -> None:
+    for name in ("pytest", "pytest_html.plugin", "scipy.special", "networkx"):
+        importlib.import_module(name)
+    sys.modules["duckdb"] = None  # type: ignore[assignment]
+    for package in ("lightrig.harness", "lightrig.instruments"):
+        module = importlib.import_module(package)
+        for found in pkgutil.walk_packages(module.__path__, package + "."):
+            if not any(part in found.name for part in NOT_LOADED):
+                with contextlib.suppress(ImportError):  # of DuckDB, or an extra
+                    importlib.import_module(found.name)
+    del sys.modules["duckdb"]  # which complains at the end of a process that did not close it
+    for name in ("lightrig", "pytest_html"):  # or pytest warns that they are loaded already
+        sys.modules[name].__doc__ = f"{sys.modules[name].__doc__} PYTEST_DONT_REWRITE"
+    gc.freeze()
+
+
+def _serve(requests: socket.socket) -> dict[str, object] | None:
+    """Fork at each request; returns the request in the fork, and nothing at the end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, descriptors, *_ = socket.recv_fds(requests, 1 << 20, 3)
+        if not message:
+            return None
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            requests.close()
+            status, *outputs = descriptors
+            child = os.fork()
+            if child:
+                os.setsid()  # a signal to the server's group is none of its
+                os.write(status, f"{child}\n".encode())
+                _, ended = os.waitpid(child, 0)
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(status, f"{os.waitstatus_to_exitcode(ended)}\n".encode())
+                os._exit(0)
+            os.setsid()
+            for number, descriptor in enumerate(outputs, start=1):
+                os.dup2(descriptor, number)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            request: dict[str, object] = json.loads(message)
+            return request
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _run(command: list[str], cwd: str, env: dict[str, str]) -> None:
+    program, *arguments = command
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    sys.path[0] = cwd
+    sys.path[1:1] = [each for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
+    importlib.invalidate_caches()
+    if program == "pytest":
+        sys.argv = ["pytest", *arguments]  # run_module puts the name of the file here
+        runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    else:
+        from lightrig.harness.cli import main
+
+        sys.argv = [program, *arguments]
+        main()
+
+
+if __name__ == "__main__":
+    _preload()
+    asked = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if asked is not None:
+        ended: object = 1
+        try:
+            _run(**asked)  # type: ignore[arg-type]
+            ended = 0
+        except SystemExit as exit_:
+            ended = exit_.code
+        except BaseException:
+            traceback.print_exc()
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # To take down an interpreter that shares its memory would copy all of it.
+        os._exit(ended if isinstance(ended, int) else ended is not None)
