@@ -37,6 +37,7 @@ PROBE = Program(
     (
         "server_clock",
         "replies",
+        "kernel_stamps",
         "probe_events",
         "probe_links",
         "probe_datagrams",

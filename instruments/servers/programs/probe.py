@@ -133,6 +133,8 @@ class Watch:
             sensor.close()
         for stream in self._streams:
             stream.socket.close()
+            if stream.stamps is not None:
+                stream.stamps.close()
         if self._netlink is not None:
             self._netlink.socket.close()
 

@@ -11,6 +11,7 @@ import socket
 import struct
 import uuid
 
+from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps
 from lightrig.instruments.servers.programs.probe_events import (
     Event,
     EventLog,
@@ -69,6 +70,8 @@ def _enlarge_buffer(sock: socket.socket) -> int:
 class DatagramStream:
     """The numbered datagrams that one port sends and receives."""
 
+    stamps: KernelStamps | None = None
+
     def __init__(self, port: str, boot: bytes, udp_port: int, period_ns: int) -> None:
         self.port = port
         self.sent = self.received = self.idle = 0
@@ -92,6 +95,7 @@ class DatagramStream:
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
             self._capacity = _enlarge_buffer(self.socket) // _LARGEST_IN_BUFFER
             _attach_filter(self.socket, self.token)
+            self.stamps = KernelStamps(self.socket, port)
             self.socket.bind(("", udp_port))
         except OSError:
             self.socket.close()
@@ -117,7 +121,10 @@ class DatagramStream:
     def receive(self, log: EventLog) -> None:
         """Read one datagram; log a gap before it, and that the stage is up."""
         try:
-            data, at = self.socket.recv(2048), now()
+            if self.stamps is None:
+                data, at = self.socket.recv(2048), now()
+            else:
+                data, at = self.stamps.receive(self.socket)
         except OSError:
             # Nothing to read after a bad checksum, or the device went down.
             return
@@ -157,6 +164,8 @@ class DatagramStream:
         socket had been empty for the last time.
         """
         self._empty_at, self._unread = empty_at, 0
+        if self.stamps is not None:
+            self.stamps.emptied()
         if self._up and empty_at - self._last_stamp > self._silence:
             self._up = False
             self._down_since = since = self._last_after

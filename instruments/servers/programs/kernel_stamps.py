@@ -1,0 +1,85 @@
+"""When a datagram was there: by the kernel's stamp or a NIC's, not by when it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+
+from lightrig.instruments.servers.programs.server_clock import now
+
+__all__ = ["KernelStamps"]
+
+_NET = "/sys/class/net"
+_SO_TIMESTAMPING = 37
+_RX_HARDWARE, _RX_SOFTWARE, _SOFTWARE, _RAW_HARDWARE = 1 << 2, 1 << 3, 1 << 4, 1 << 6
+_STAMPS = struct.Struct("@6q")  # three times in s and ns: software, an unused one, hardware
+
+
+def _ahead(clock: int) -> int:
+    """Return a lower bound, in ns, of how far `clock` is ahead of this program's clock now."""
+    ahead = time.clock_gettime_ns(clock)
+    return ahead - now()
+
+
+class KernelStamps:
+    """Times of reception by the kernel, or by the NIC's own clock where that is being stamped.
+
+    A datagram is read when this program is scheduled, and had been there before. The kernel stamps
+    it by CLOCK_REALTIME, a NIC with stamping switched on (SIOCSHWTSTAMP, which this program leaves
+    alone) by its PTP clock. Both are mapped by the least lead of that clock since the socket was
+    last empty, when the datagram had not come yet: so a clock that is set or slewed meanwhile
+    makes the time later, and never too early.
+    """
+
+    def __init__(self, sock: socket.socket, port: str) -> None:
+        flags = _RX_SOFTWARE | _SOFTWARE | _RX_HARDWARE | _RAW_HARDWARE
+        self.source = "reader"
+        self._clocks: dict[int, int] = {}
+        self._device: int | None = None
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
+            self._clocks[0] = time.CLOCK_REALTIME
+            self.source = "kernel"
+        folder = f"{_NET}/{port}/device/ptp"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder)[:1]:
+                self._device = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+                clock = (~self._device << 3) | 3  # FD_TO_CLOCKID of the kernel's posix-timers
+                time.clock_gettime_ns(clock)
+                self._clocks[2] = clock
+        self._before = self._leads = self._read()
+
+    def _read(self) -> dict[int, int]:
+        return {place: _ahead(clock) for place, clock in self._clocks.items()}
+
+    def emptied(self) -> None:
+        """Note that no datagram waited since the last call, and that none was read since."""
+        found = self._read()
+        # That of the last call too: the next datagram may have come just before this reading.
+        self._leads = {place: min(lead, self._before[place]) for place, lead in found.items()}
+        self._before = found
+
+    def receive(self, sock: socket.socket) -> tuple[bytes, int]:
+        """Return a datagram, and when it was there; raises OSError."""
+        data, control, _, _ = sock.recvmsg(2048, socket.CMSG_SPACE(_STAMPS.size))
+        there = now()
+        for level, kind, content in control:
+            if (level, kind) != (socket.SOL_SOCKET, _SO_TIMESTAMPING):
+                continue
+            times = _STAMPS.unpack(content[: _STAMPS.size])
+            for place, clock in self._clocks.items():
+                stamp = times[2 * place] * 1_000_000_000 + times[2 * place + 1]
+                if stamp:
+                    lead = self._leads[place] = min(self._leads[place], _ahead(clock))
+                    there = min(there, stamp - lead)
+                    self.source = "NIC" if place else self.source
+        return data, there
+
+    def close(self) -> None:
+        """Close the NIC's clock."""
+        if self._device is not None:
+            os.close(self._device)
+            self._device = None

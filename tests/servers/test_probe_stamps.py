@@ -1,0 +1,92 @@
+"""When a datagram was there: by the kernel's stamp, or a NIC's, and not by when it is read."""
+
+import select
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lightrig.instruments.servers.programs import kernel_stamps
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as theirs,
+    ):
+        ours.bind(("127.0.0.1", 0))
+        theirs.connect(ours.getsockname())
+        yield ours, theirs
+
+
+def test_a_datagram_that_is_read_late_was_there_before(ends) -> None:
+    ours, theirs = ends
+    stamps = kernel_stamps.KernelStamps(ours, "lo")
+    assert stamps.source == "kernel"
+    for _ in range(3):
+        before = kernel_stamps.now()
+        theirs.send(b"x")
+        assert select.select([ours], [], [], 10)[0]
+        waiting = kernel_stamps.now()
+        time.sleep(0.02)
+        data, there = stamps.receive(ours)
+        assert data == b"x"
+        assert before <= there <= waiting
+        stamps.emptied()
+
+
+@pytest.mark.parametrize("moved", [-5 * MS, 5 * MS])
+def test_a_clock_that_is_moved_meanwhile_makes_no_datagram_too_early(
+    ends, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = ends
+    stamps = kernel_stamps.KernelStamps(ours, "lo")
+    before = kernel_stamps.now()
+    theirs.send(b"x")
+    assert select.select([ours], [], [], 10)[0]
+    time.sleep(0.01)
+    monkeypatch.setattr(kernel_stamps, "now", lambda: time.monotonic_ns() + moved)
+    _, there = stamps.receive(ours)
+    assert there >= before + min(moved, 0)
+    assert there >= before or moved < 0
+    assert there <= kernel_stamps.now()
+
+
+class Nic:
+    """A socket whose NIC has stamped a datagram by CLOCK_MONOTONIC_RAW, its PTP clock."""
+
+    def __init__(self, stamp: int) -> None:
+        self.times = (0, 0, 0, 0, *divmod(stamp, 1_000_000_000))
+
+    def recvmsg(
+        self, size: int, room: int
+    ) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        control = kernel_stamps._STAMPS.pack(*self.times)
+        return b"x", [(socket.SOL_SOCKET, kernel_stamps._SO_TIMESTAMPING, control)], 0, None
+
+
+def test_a_nic_that_stamps_is_believed_by_its_own_clock(ends) -> None:
+    stamps = kernel_stamps.KernelStamps(ends[0], "lo")
+    stamps._clocks = {2: time.CLOCK_MONOTONIC_RAW}
+    stamps._before = stamps._leads = stamps._read()
+    here = kernel_stamps.now()
+    stamp = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    time.sleep(0.02)
+    _, there = stamps.receive(Nic(stamp))
+    assert here <= there <= here + 20 * MS
+    assert stamps.source == "NIC"
+
+
+def test_without_stamps_it_is_the_time_of_reading(ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = ends
+    monkeypatch.setattr(kernel_stamps, "_SO_TIMESTAMPING", 9999)
+    stamps = kernel_stamps.KernelStamps(ours, "lo")
+    assert stamps.source == "reader"
+    theirs.send(b"x")
+    time.sleep(0.01)
+    before = kernel_stamps.now()
+    assert stamps.receive(ours)[1] >= before
