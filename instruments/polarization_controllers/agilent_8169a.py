@@ -15,14 +15,22 @@ class Agilent8169a(RestorableScpiInstrument):
     polarized along the polarizer, which this driver leaves as it is: turn it for most power.
 
     Source: Agilent 8169A Polarization Controller User's Guide, second edition, chapter 6: the
-    syntax, the error queue and the subsystem INPut. That a command which turns a plate ends
-    when it has turned is a guess.
+    syntax, the error queue and the subsystem INPut. Names and queries of the angles, within
+    +-360 degrees, and the plates that make linear and circular light: public control programs
+    by four authors (classes PC_8169A, Agilent8169A, Keysight8169A, PolarizationController),
+    one of which waits with *OPC?. That a command which turns a plate ends when it has turned is
+    a guess.
     """
 
     schemes = ("visa", "scpi")
     wire_facts = (
         WireFact("syntax, error queue, [:INPut]", "Agilent 8169A User's Guide, second edition"),
-        WireFact("angles of the plates (:POS:QUAR, :POS:HALF), end of a turn"),
+        WireFact(
+            "angles of the plates (:INP:POS:QUAR, :INP:POS:HALF) and their queries",
+            "four public control programs (PC_8169A, Agilent8169A, Keysight8169A, "
+            "PolarizationController)",
+        ),
+        WireFact("that a command which turns a plate ends when it has turned"),
     )
     channels = range(1, 2)
     quarter_setting = Setting(
