@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
+from benchmarks import error_rates_of_series
 from lightrig.harness.statistics import (
     DriftRule,
     holm,
@@ -30,9 +31,11 @@ from lightrig.harness.statistics.bit_errors import (
     judge_error_ratio,
 )
 from lightrig.harness.statistics.corrections import benjamini_hochberg
+from lightrig.harness.statistics.latency_bandwidth import latency_bandwidth
 from lightrig.harness.statistics.loss_matrix import slope
 from lightrig.harness.statistics.sensitivity import Sensitivity, sensitivity
 from lightrig.harness.statistics.sequential import SequentialTest
+from lightrig.harness.statistics.uncertainty import Component, combine, pooled
 
 PAGE = Path(__file__).parents[1] / "docs" / "error-rates.md"
 HEAD = """# Error rates
@@ -67,7 +70,16 @@ class Rate(NamedTuple):
 def main() -> None:
     """Measure all rates and write the page."""
     lines = []
-    for made in (_quantiles, _verdicts, _ratios, _sequential, _sensitivity, _closure, _drift):
+    for made in (
+        _quantiles,
+        _verdicts,
+        _ratios,
+        _sequential,
+        _sensitivity,
+        _closure,
+        _drift,
+        _series,
+    ):
         for rate in made():
             lines.append(rate.line())
             print(lines[-1], flush=True)
@@ -254,6 +266,10 @@ def _drift() -> Iterator[Rate]:
         yield Rate("drift by rank", condition, 0.0, _count(200, misses), 200)
 
 
+def _series() -> Iterator[Rate]:
+    return (Rate(*row) for row in error_rates_of_series.rows())
+
+
 def _nights() -> dict[str, Callable[[np.random.Generator], Any]]:
     def scattered(random: np.random.Generator) -> Any:
         return np.exp(random.normal(0, 0.05, (11, 1))) * random.lognormal(0, 0.15, (11, 30))
@@ -337,6 +353,45 @@ def _compared() -> Iterator[tuple[str, str, str]]:
         "slope of a laser: scipy.stats.theilslopes",
         "1",
         _apart([[mine_slope.value]], [[theil.slope]]) + " of the slope",
+    )
+    yield from _fits_compared(random)
+
+
+def _fits_compared(random: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+    first, second = random.normal(0, 1, 5), random.normal(0, 3, 12)
+    parts = [pooled([each], "noise") for each in (first, second)]
+    means = [
+        Component(part.name, part.standard / math.sqrt(each.size), part.degrees)
+        for part, each in zip(parts, (first, second), strict=True)
+    ]
+    welch = stats.ttest_ind(first, second, equal_var=False)
+    interval = welch.confidence_interval(0.95)
+    budget = combine(means)
+    yield (
+        "budget of two means: scipy.stats.ttest_ind (Welch)",
+        "1",
+        _apart(
+            [[budget.degrees, budget.expanded]], [[welch.df, (interval.high - interval.low) / 2]]
+        ),
+    )
+    sizes = 2.0 ** np.arange(10, 26, 2)
+    times = (20_000 + sizes * 0.08) * (1 + random.normal(0, 0.02, sizes.size))
+    line: Any = latency_bandwidth(sizes, times)
+    found, covariance = optimize.curve_fit(
+        lambda size, latency, slope: latency + slope * size,
+        sizes,
+        times,
+        p0=(1e4, 0.1),
+        sigma=[line.time_ns(size) for size in sizes],
+    )
+    reach = stats.t.ppf(0.975, sizes.size - 2) * np.sqrt(np.diag(covariance))
+    yield (
+        "latency and bandwidth: scipy.optimize.curve_fit",
+        "1",
+        _apart(
+            [[line.latency, line.latency_upper, 8e9 / line.bandwidth, 8e9 / line.bandwidth_lower]],
+            [[found[0], found[0] + reach[0], found[1], found[1] + reach[1]]],
+        ),
     )
 
 
