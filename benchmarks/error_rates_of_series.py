@@ -179,9 +179,9 @@ def _budgets() -> Iterator[Row]:
             samples = random.normal(0, 1, n)
             scatter = pooled([samples], "noise")
             mean = Component("noise", scatter.standard / math.sqrt(n), scatter.degrees)
-            other = stated / math.sqrt(n)
-            budget = combine([mean, Component("reference", other)])
-            return abs(samples.mean() + random.normal(0, other)) > budget.expanded
+            reference = stated / math.sqrt(n)
+            budget = combine([mean, Component("reference", reference)])
+            return abs(samples.mean() + random.normal(0, reference)) > budget.expanded
 
         condition = f"mean of {n}, and a stated component of {stated:g} times its uncertainty"
         yield "interval of a budget", condition, 0.05, _count(10_000, misses), 10_000

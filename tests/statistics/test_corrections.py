@@ -27,6 +27,11 @@ def test_order_is_kept():
     assert holm([], 0.05) == benjamini_hochberg([], 0.05) == []
 
 
+def test_holm_stops_at_the_first_that_is_not_significant():
+    """The second and third keep their own steps, and stand behind one that does not keep its."""
+    assert holm([0.02, 0.04, 0.021], 0.05) == [False] * 3
+
+
 @given(P, ERROR)
 def test_holm_step_by_step(p, error):
     expected = [False] * len(p)
