@@ -89,3 +89,11 @@ def test_biased_intervals_do_not_close(shared):
     verdict = judge_deviations(np.array([4.0, -0.5]))
     assert (verdict.n, verdict.inside, verdict.closed) == (2, 1, False)
     assert verdict.reason.startswith("1 of 2 intervals of 95 % hold the true value; in standard")
+
+
+def test_a_bias_that_all_share_does_not_close_though_none_is_far_off_by_itself():
+    """4.2 standard uncertainties: one of 64 may be as far off, and not the mean of them all."""
+    shared = np.full(64, 4.2 / 1.96)
+    assert not judge_deviations(shared).closed
+    assert not judge_deviations(-shared).closed
+    assert judge_deviations([*shared[:1], *np.zeros(63)]).closed
