@@ -95,6 +95,9 @@ def test_a_loss_is_taken_between_references_of_one_meter(tmp_path):
                 assert entering.of is leaving.of
                 meter = "meter1" if egress < 7 else "meter2"
                 assert leaving.of.name == f"{meter}-1550"
+                source = bench.testbed.cabling.transmitter(chain.switch, ingress)
+                launched = chain.launched[ingress] - entering.correction_db
+                assert launched == pytest.approx(leaving.of.launches[source])
         losses = measured(bench, references)
         assert all(inside(losses, bench))
     for loss in losses.losses.values():
