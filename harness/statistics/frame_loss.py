@@ -5,8 +5,10 @@ bits of. Code words that are lost are too rare to be counted where a link is goo
 symbol errors of the corrected ones shows how fast they become rarer.
 
 Sources: IEEE 802.3, clauses 91 and 119 (codes, two code words interleaved from 200 Gb/s on);
-frames that a lost code word takes: M. Brown, brown_3bj_02_0912, slide 7. Both together reproduce
-the standard's pairs of bit error ratio and frame loss ratio (121.1.1, 140.1.1).
+frames that a lost code word takes: M. Brown, brown_3bj_02_0912, slide 7, 1 + 512/5280 as P. Anslow
+quotes it (list of the 100GNGOPTX study group, 2012-11-23). Here preamble, gap and the data of the
+code word count, 1 + 672/5140, since this reproduces the standard's pairs of bit error ratio and
+frame loss ratio (124.1.1, 140.1.1); those pairs are recalled, not looked up.
 """
 
 import math
