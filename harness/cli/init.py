@@ -58,7 +58,7 @@ limits:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What is known of a lab.
+    """Facts about a lab, given and found.
 
     servers: an even number. size: such as "16x16". login, rdma: "" where there is none.
     """

@@ -1,5 +1,6 @@
 """Training jobs on servers: a program on each server runs an unchanged training script."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +74,26 @@ class RankListener(Protocol):
 
     def printed(self, rank: int, line: str, at: Span) -> None:
         """A rank's script has printed a line, when on the bench's clock."""
+
+
+class PrintedLines:
+    """Listener that keeps what ranks print, and leaves their operations alone.
+
+    lines: of each rank, in order, with the time on the bench's clock.
+    """
+
+    def __init__(self) -> None:
+        self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
+
+    def wants(self, rank: int, number: int, operation: Wanted) -> None:
+        """Do nothing: no rank waits."""
+
+    def ended(self, rank: int, number: int) -> None:
+        """Do nothing: no operation was permitted here."""
+
+    def printed(self, rank: int, line: str, at: Span) -> None:
+        """Keep a line."""
+        self.lines[rank].append((at, line))
 
 
 @dataclass(frozen=True, slots=True)

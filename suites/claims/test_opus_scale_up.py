@@ -56,7 +56,7 @@ def native(job, script):
 
 
 def lines(trained):
-    """What each rank has printed: losses and gradient norms, in full."""
+    """Lines that each rank has printed: losses and gradient norms, in full."""
     return {rank: [line for _, line in printed] for rank, printed in trained.printed.items()}
 
 

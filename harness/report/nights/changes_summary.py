@@ -7,7 +7,7 @@ from lightrig.harness.report.nights.lab_section import (
     after,
     anchor,
     before,
-    chance,
+    changed_item,
     count,
     fold,
     searched,
@@ -76,19 +76,9 @@ def _folded(items: Sequence[str], most: int, more: str, start: str = "", end: st
 def _changed(board: Board, found: Sequence[tuple[Series, Change]]) -> str:
     """Return one quantity: the series with the greatest change, and the number of the rest."""
     series, change = max(found, key=lambda pair: abs(pair[1].after - pair[1].before))
-    where, number = text(series.subject), board.number(series)
-    if number is not None:
-        where = f'<a href="#{anchor(board.index, number)}">{where}</a>'
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    quantity = text(fold(board.index, series.quantity))
-    return (
-        f'<li><a href="#{quantity}">{text(series.quantity)}</a><span>{where}{more} '
-        f'<span class="lr-with">{text(series.case)}</span></span>'
-        f'<span class="ln-levels"><span>{before(change, series.unit)}</span> → '
-        f"<span>{after(change, series.unit)}</span></span>"
-        f'<span><span class="ln-by">{text(far(change.before, change.after, series.unit))}</span> '
-        f'<span class="lr-with">{chance(change.p)}</span></span></li>'
-    )
+    levels = before(change, series.unit), f"<span>{after(change, series.unit)}</span>"
+    by = far(change.before, change.after, series.unit)
+    return changed_item(board, series, len(found) - 1, levels, by, change.p)
 
 
 def _drifts(found: Sequence[tuple[Board, SeriesChange]]) -> str:

@@ -59,6 +59,28 @@ def slope(drift: Trend, unit: str) -> str:
     return f"{_level(drift.per_night, drift.lower, drift.upper, of)} a night, {chance(drift.p)}"
 
 
+def changed_item(
+    board: Board, series: Series, more: int, levels: tuple[str, str], by: str, p: float
+) -> str:
+    """Return a changed quantity as an item of a list, with links to its figures.
+
+    series: whose change is shown, of a quantity with `more` others that changed. levels: its
+    values before and after, as markup. by: the change, as text. p: its `chance`.
+    """
+    where, number = text(series.subject), board.number(series)
+    if number is not None:
+        where = f'<a href="#{anchor(board.index, number)}">{where}</a>'
+    of_more = f" and {more} more" if more else ""
+    before_it, after_it = levels
+    return (
+        f'<li><a href="#{text(fold(board.index, series.quantity))}">{text(series.quantity)}</a>'
+        f'<span>{where}{of_more} <span class="lr-with">{text(series.case)}</span></span>'
+        f'<span class="ln-levels"><span>{before_it}</span> → {after_it}</span>'
+        f'<span><span class="ln-by">{text(by)}</span> '
+        f'<span class="lr-with">{chance(p)}</span></span></li>'
+    )
+
+
 def chance(p: float) -> str:
     """Return a p value as text with one digit."""
     return f"p = {p:.0e}" if p > 1e-99 else "p < 1e-99"

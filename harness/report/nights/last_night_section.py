@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lightrig.harness.report.markup import mark, text
-from lightrig.harness.report.nights.lab_section import anchor, chance, count, fold
+from lightrig.harness.report.nights.lab_section import changed_item, count
 from lightrig.harness.report.nights.last_night import INCONCLUSIVE, Ended, LastNight
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
 from lightrig.harness.report.nights.overview import Board
@@ -166,16 +166,7 @@ def _departures(board: Board) -> str:
 def _departed_quantity(board: Board, found: Sequence[SeriesDeparture]) -> str:
     worst = min(found, key=lambda one: one.departure.p)
     series, departure = worst.series, worst.departure
-    where, number = text(series.subject), board.number(series)
-    if number is not None:
-        where = f'<a href="#{anchor(board.index, number)}">{where}</a>'
-    of_more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    quantity = text(fold(board.index, series.quantity))
-    return (
-        f'<li><a href="#{quantity}">{text(series.quantity)}</a><span>{where}{of_more} '
-        f'<span class="lr-with">{text(series.case)}</span></span>'
-        f'<span class="ln-levels"><span>{text(shown(departure.before, series.unit))}</span> → '
-        f"<b>{text(shown(departure.level, series.unit))}</b></span>"
-        f'<span><span class="ln-by">{text(far(departure.before, departure.level, series.unit))}'
-        f'</span> <span class="lr-with">{chance(departure.p)}</span></span></li>'
-    )
+    level = f"<b>{text(shown(departure.level, series.unit))}</b>"
+    levels = text(shown(departure.before, series.unit)), level
+    by = far(departure.before, departure.level, series.unit)
+    return changed_item(board, series, len(found) - 1, levels, by, departure.p)

@@ -11,7 +11,6 @@ transport.
 import itertools
 import queue
 import threading
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,7 @@ from lightrig.instruments.servers.linux import LinuxServer
 from lightrig.instruments.servers.rendezvous import RendezvousStore
 from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.servers.tcp_queues import unacknowledged
-from lightrig.instruments.servers.training import Done, Script, TrainingRank, Wanted
+from lightrig.instruments.servers.training import Done, PrintedLines, Script, TrainingRank, Wanted
 from lightrig.testbeds import LightrigError
 
 MEETING = "both"
@@ -112,7 +111,7 @@ class RingTraining:
     def on_one_plan(self, script: Script) -> RingTrained:
         """Run `script` over the plan `MEETING`, and no switch moves."""
         self._meet()
-        return self._run(script, _Listener())
+        return self._run(script, PrintedLines())
 
     def selecting(self, script: Script) -> RingTrained:
         """Run `script` while every server selects the topology of each operation of its rank.
@@ -155,7 +154,7 @@ class RingTraining:
         self._overlay.follow(hops)
 
     def _run(
-        self, script: Script, listener: "_Listener", gates: "_Gates | None" = None
+        self, script: Script, listener: PrintedLines, gates: "_Gates | None" = None
     ) -> RingTrained:
         number = next(self._ports)
         common = {
@@ -211,23 +210,6 @@ class RingTraining:
         printed = {rank: list(lines) for rank, lines in listener.lines.items()}
         keepers = gates.keepers if gates is not None else ()
         return RingTrained(operations, printed, [one for each in keepers for one in each.changes])
-
-
-class _Listener:
-    """Keeps what ranks print."""
-
-    def __init__(self) -> None:
-        self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
-
-    def wants(self, rank: int, number: int, operation: Wanted) -> None:
-        """Do nothing: no rank waits."""
-
-    def ended(self, rank: int, number: int) -> None:
-        """Do nothing: no rank waits."""
-
-    def printed(self, rank: int, line: str, at: Span) -> None:
-        """Keep a line."""
-        self.lines[rank].append((at, line))
 
 
 class _Gatekeeper:
@@ -323,7 +305,7 @@ class _Gatekeeper:
             self._clock.sleep(DRAIN_POLL_NS)
 
 
-class _Gates(_Listener):
+class _Gates(PrintedLines):
     """Hands what ranks announce to their servers.
 
     The first operations wait until all ranks have announced one, that is, until they have found

@@ -40,11 +40,11 @@ from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.training import (
+    PrintedLines,
     Script,
     ScriptModule,
     TrainingFailedError,
     TrainingRank,
-    Wanted,
 )
 from lightrig.testbeds import LightrigError, Plan
 
@@ -173,7 +173,7 @@ class ExpertTraining:
 
     # ------------------------------------------------------------------------- for a run
 
-    def begin(self, script: Script, module: ScriptModule, listener: "_Printed") -> list[Any]:
+    def begin(self, script: Script, module: ScriptModule, listener: PrintedLines) -> list[Any]:
         """Start the script on all ranks."""
         packets = self._width
         common = {
@@ -253,23 +253,6 @@ class ExpertTraining:
         self._lanes.route([*lane_routes(routing, self._width), *packets])
 
 
-class _Printed:
-    """Keeps what ranks print."""
-
-    def __init__(self) -> None:
-        self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
-
-    def wants(self, rank: int, number: int, operation: Wanted) -> None:
-        """Do nothing: the script's operations are not controlled."""
-
-    def ended(self, rank: int, number: int) -> None:
-        """Do nothing: the script's operations are not controlled."""
-
-    def printed(self, rank: int, line: str, at: Span) -> None:
-        """Keep a line."""
-        self.lines[rank].append((at, line))
-
-
 class _Run:
     """One script: the controller's loop over what ranks announce."""
 
@@ -286,7 +269,7 @@ class _Run:
         ranks = len(training.region.servers)
         self._control = CircuitControl(ranks, layers, first)
         self._messages: queue.SimpleQueue[tuple[int, Any, int]] = queue.SimpleQueue()
-        self._listener = _Printed()
+        self._listener = PrintedLines()
         self._changes: list[CircuitChange] = []
         self._exchanges: list[TrainingExchange] = []
         self._asked: dict[int, int] = {}
