@@ -225,3 +225,18 @@ def test_samples_that_share_light_are_not_taken_for_steady_light() -> None:
     for monitor.now in (sent, gone + window // 2, gone + window // 2, gone + window // 2):
         watch.take()
     assert not watch.complete
+
+
+def test_equal_shares_of_old_and_of_new_light_are_not_taken_for_steady_light() -> None:
+    # Darkness over the end of one window and the begin of the next: both show four tenths.
+    sent, window = 100 * MS, 10 * MS
+    gone, back = sent + 4 * MS, sent + 16 * MS
+    monitor = Punctual(Step(gone, back, 0.0, 0.0), window)
+    watch = LightWatch(monitor, {7}, {7})
+    for monitor.now in range(sent, sent + 3 * window, window):
+        watch.take()
+    assert not watch.complete
+    for monitor.now in range(sent + 3 * window, sent + 6 * window, window):
+        watch.take()
+    assert watch.complete
+    assert inside(watch.recoveries(Span(sent, sent))[7], back)
