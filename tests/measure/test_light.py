@@ -240,3 +240,19 @@ def test_equal_shares_of_old_and_of_new_light_are_not_taken_for_steady_light() -
         watch.take()
     assert watch.complete
     assert inside(watch.recoveries(Span(sent, sent))[7], back)
+
+
+def test_light_may_go_between_the_query_and_the_sample() -> None:
+    sent, window, delay = 100 * MS, 5 * MS, 3 * MS
+    gone = sent + 18 * MS
+
+    class Slow(Punctual):
+        def power(self, ports: list[int]) -> PowerReading:
+            reading = super().power(ports)
+            return PowerReading(self.now - delay, self.now, window, reading.dbm)
+
+    monitor = Slow(Step(gone, gone, 0.0, -20.0), window)
+    watch = LightWatch(monitor, {7}, set())
+    for monitor.now in range(sent, sent + 30 * MS, 10 * MS):
+        watch.take()
+    assert watch.losses_of_signal(Span(sent, sent))[7] == Span(sent + 2 * MS, sent + 20 * MS)

@@ -118,3 +118,10 @@ def test_bounds_leave_as_much_on_each_side_as_stated(errors, bits):
 
     assert binom.cdf(errors, bits, upper) == pytest.approx(0.05, rel=1e-3)
     assert binom.sf(errors - 1, bits, lower) == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_verdict_is_by_the_bound_and_not_by_the_ratio() -> None:
+    assert judge_error_ratio(0, 10**12, 1e-12).outcome == "not enough data"
+    assert judge_error_ratio(0, 3 * 10**12, 1e-12).outcome == "pass"
+    assert judge_error_ratio(2, 10**12, 1e-12).outcome == "not enough data"
+    assert judge_error_ratio(5, 10**12, 1e-12).outcome == "fail"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.statistics import DriftRule, DriftVerdict, SampleError, correct, judge_drift
+from lightrig.harness.statistics.comparisons import Midmeans
 from lightrig.harness.statistics.corrections import least_error
 from lightrig.harness.statistics.nights import expect
 from lightrig.testbeds.baselines import Guard, RuleError
@@ -465,3 +466,11 @@ def test_rules_that_make_no_sense_are_refused(key, stated):
     with pytest.raises(RuleError) as caught:
         DriftRule(**stated)
     assert caught.value.key == key
+
+
+def test_nights_whose_middles_agree_scatter_by_the_standard_error_of_their_samples():
+    """Nine tenths of even samples span 1.8, those of normal ones 2 * 1.645 standard deviations."""
+    night = np.linspace(-1, 1, 21)
+    assert Midmeans([night, night + 1], np.zeros(25)).least_spread == pytest.approx(
+        1.8 / (2 * 1.6449) / 5, rel=1e-3
+    )
