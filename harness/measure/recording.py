@@ -1,9 +1,10 @@
 """Recording of one test: its rows, their verdicts by the testbed's limits, notes on them."""
 
 import math
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lightrig.harness.bench import Bench
@@ -64,6 +65,33 @@ def limits_under(limits: Mapping[str, Limit], families: Iterable[str]) -> list[L
     ]
 
 
+@dataclass(slots=True)
+class _Samples:
+    """Event and bounds of the rows of one quantity, which stay in memory until they are judged.
+
+    Arrays of numbers, 24 bytes a row: a long run records millions. `without_event` says whether a
+    row named none, and then rows are samples each by itself.
+    """
+
+    numbers: dict[object, int] = field(default_factory=dict)
+    event: "array[int]" = field(default_factory=lambda: array("q"))
+    low: "array[float]" = field(default_factory=lambda: array("d"))
+    high: "array[float]" = field(default_factory=lambda: array("d"))
+    without_event: bool = False
+
+    def add(self, row: Row) -> None:
+        event = row.conditions.get("event")
+        self.without_event |= event is None
+        if type(event) is not int or event < 0:  # numbered below those that rows number
+            event = self.numbers.setdefault(event, -1 - len(self.numbers))
+        self.event.append(event)
+        self.low.append(row.value if row.lower is None else row.lower)
+        self.high.append(row.value if row.upper is None else row.upper)
+
+    def bounds(self) -> Iterator[tuple[float, float]]:
+        return zip(self.low, self.high, strict=True)
+
+
 class Recording:
     """Rows, verdicts and notes of one test: the `measure` fixture.
 
@@ -100,7 +128,7 @@ class Recording:
         self._undecided = undecided
         self._note = note
         self._events = 0
-        self._samples: defaultdict[str, list[tuple[object, float, float]]] = defaultdict(list)
+        self._samples: defaultdict[str, _Samples] = defaultdict(_Samples)
         self._counts: defaultdict[str, list[Counted]] = defaultdict(list)
 
     def next_event(self) -> int:
@@ -139,9 +167,7 @@ class Recording:
         store(found)
         if judged:
             for row in found:
-                low = row.value if row.lower is None else row.lower
-                high = row.value if row.upper is None else row.upper
-                self._samples[row.quantity].append((row.conditions.get("event"), low, high))
+                self._samples[row.quantity].add(row)
 
     def add_count(self, quantity: str, counted: Counted) -> None:
         """Have limits on `quantity` judge what gates counted, instead of rows."""
@@ -198,13 +224,13 @@ class Recording:
 
     def _combined(self, limit: Limit) -> list[tuple[float, float]]:
         """Return one pair of bounds an event, whose subjects are no independent samples."""
-        samples = self._samples.get(limit.quantity, [])
+        samples = self._samples.get(limit.quantity, _Samples())
         reduction = quantity_of(limit.quantity, limit.unit).reduction(limit.side)
-        if reduction is None or any(event is None for event, _, _ in samples):
-            return [(low, high) for _, low, high in samples]
-        by_event: dict[object, list[tuple[float, float]]] = {}
-        for event, low, high in samples:
-            by_event.setdefault(event, []).append((low, high))
+        if reduction is None or samples.without_event:
+            return list(samples.bounds())
+        by_event: dict[int, list[tuple[float, float]]] = {}
+        for event, bounds in zip(samples.event, samples.bounds(), strict=True):
+            by_event.setdefault(event, []).append(bounds)
         combine = _COMBINE[reduction]
         return [
             (combine([low for low, _ in each]), combine([high for _, high in each]))

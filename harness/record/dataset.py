@@ -13,20 +13,22 @@ Each page has a checksum, which is verified when it is read. The file's metadata
 Files of earlier versions have former names of quantities; reading gives the present ones.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet
 
 from lightrig.harness.record.journal import to_json
 from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.places import appearing
-from lightrig.harness.record.row import Context, RecordError, Row
+from lightrig.harness.record.row import Context, RecordError
+from lightrig.harness.record.row_batches import Codes, RowBatch, Texts
 
 COLUMNS = pa.schema(
     [
@@ -47,6 +49,7 @@ COLUMNS = pa.schema(
 PARTITIONS = pa.schema([("testbed", pa.string()), ("night", pa.date32())])
 
 _BATCH = 1 << 16
+"""Rows of a row group, at least: what a reader that filters passes over as one."""
 
 
 def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
@@ -64,19 +67,20 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
     parts: dict[str, _Part] = {}
     try:
         with ExitStack() as stack:
-            for context, row in record.rows():
-                part = parts.get(context.testbed)
-                if part is None:
-                    path = (
-                        root
-                        / f"testbed={quote(context.testbed, safe='')}"
-                        / f"night={record.header['night']}"
-                        / f"{run}.parquet"
-                    )
-                    hidden = stack.enter_context(appearing(path))
-                    part = parts[context.testbed] = _Part(path, hidden, run, schema)
-                    stack.callback(part.close)
-                part.add(context, row)
+            for batch in record.batches():
+                for testbed, rows in _by_testbed(record.contexts, batch):
+                    part = parts.get(testbed)
+                    if part is None:
+                        path = (
+                            root
+                            / f"testbed={quote(testbed, safe='')}"
+                            / f"night={record.header['night']}"
+                            / f"{run}.parquet"
+                        )
+                        hidden = stack.enter_context(appearing(path))
+                        part = parts[testbed] = _Part(path, hidden, run, record.contexts, schema)
+                        stack.callback(part.close)
+                    part.add(rows)
             for part in parts.values():
                 part.finish()
         return tuple(sorted(part.path for part in parts.values()))
@@ -84,21 +88,43 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
         raise RecordError(f"{root}: {error}") from error
 
 
+def _by_testbed(contexts: Mapping[int, Context], batch: RowBatch) -> Iterator[tuple[str, RowBatch]]:
+    """Yield the rows of each testbed of `batch`."""
+    numbers = np.unique(batch.contexts)
+    names = list(dict.fromkeys(contexts[number].testbed for number in numbers.tolist()))
+    if len(names) == 1:
+        yield names[0], batch
+        return
+    testbeds = np.array([names.index(contexts[number].testbed) for number in numbers.tolist()])
+    of_row = testbeds[np.searchsorted(numbers, batch.contexts)]
+    for place, name in enumerate(names):
+        yield name, batch.take(np.flatnonzero(of_row == place))
+
+
 class _Part:
     """The file of one testbed, written at `hidden` until it is whole."""
 
-    def __init__(self, path: Path, hidden: Path, run: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        path: Path,
+        hidden: Path,
+        run: str,
+        contexts: Mapping[int, Context],
+        schema: pa.Schema,
+    ) -> None:
         self.path = path
         self._run = run
-        self._rows: list[tuple[Context, Row]] = []
-        self._contexts: dict[int, tuple[list[str], str]] = {}
+        self._contexts = contexts
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
         self._writer = pa.parquet.ParquetWriter(
             hidden, schema, compression="zstd", write_page_checksum=True
         )
 
-    def add(self, context: Context, row: Row) -> None:
-        self._rows.append((context, row))
-        if len(self._rows) == _BATCH:
+    def add(self, batch: RowBatch) -> None:
+        self._waiting.append(self._columns(batch))
+        self._rows += len(batch)
+        if self._rows >= _BATCH:
             self._flush()
 
     def finish(self) -> None:
@@ -109,72 +135,90 @@ class _Part:
         self._writer.close()
 
     def _flush(self) -> None:
-        if self._rows:
-            columns = zip(*self._records(), strict=True)
-            arrays = [_column(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)]
-            self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._writer.schema))
-            self._rows.clear()
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._waiting.clear()
+            self._rows = 0
 
-    def _records(self) -> Iterator[tuple[object, ...]]:
-        for context, row in self._rows:
-            instruments, conditions = self._shared(context)
-            if row.conditions:
-                merged = {**context.conditions, **row.conditions}
-                conditions = to_json("conditions", merged)
-            yield (
-                self._run,
-                context.test,
-                row.subject,
-                row.quantity,
-                float(row.value),
-                None if row.lower is None else float(row.lower),
-                None if row.upper is None else float(row.upper),
-                row.unit,
-                row.time_ns,
-                context.simulated,
-                instruments,
-                conditions,
-            )
-
-    def _shared(self, context: Context) -> tuple[list[str], str]:
-        # By identity, since 1 == True and JSON tells them apart.
-        known = self._contexts.get(id(context))
-        if known is None:
-            known = self._contexts[id(context)] = (
-                [
-                    i if isinstance(i, str) else to_json("instruments", i)
-                    for i in context.instruments
-                ],
-                to_json("conditions", context.conditions),
-            )
-        return known
+    def _columns(self, batch: RowBatch) -> pa.RecordBatch:
+        numbers, of_row = np.unique(batch.contexts, return_inverse=True)
+        codes = of_row.astype(np.int32)
+        contexts = [self._contexts[number] for number in numbers.tolist()]
+        instruments = [
+            [i if isinstance(i, str) else to_json("instruments", i) for i in context.instruments]
+            for context in contexts
+        ]
+        simulated = np.array([context.simulated for context in contexts])
+        arrays = [
+            _texts(Texts(np.zeros(len(batch), np.int32), [self._run])),
+            _texts(Texts(codes, [context.test for context in contexts])),
+            _texts(batch.subject),
+            _texts(batch.quantity),
+            _numbers(batch.value),
+            _numbers(batch.lower),
+            _numbers(batch.upper),
+            _texts(batch.unit),
+            _numbers(batch.time_ns),
+            _truths(simulated[of_row]),
+            _lists([instruments[place] for place in codes.tolist()]),
+            _texts(_merged(contexts, codes, batch.conditions)),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._writer.schema)
 
 
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return `values`, of which None are missing, as a column of one of the types of `COLUMNS`.
+def _merged(contexts: Sequence[Context], codes: Codes, conditions: Texts) -> Texts:
+    """Return the conditions of each row and its context as JSON; `codes` are of the contexts."""
+    pairs = codes.astype(np.int64) * len(conditions.names) + conditions.codes
+    distinct, of_row = np.unique(pairs, return_inverse=True)
+    texts = []
+    for pair in distinct.tolist():
+        context, place = divmod(pair, len(conditions.names))
+        merged = {**contexts[context].conditions, **conditions.names[place]}
+        texts.append(to_json("conditions", merged))
+    return Texts(of_row.astype(np.int32), texts)
 
-    `pa.array` does the same and loads pandas, which takes longer than a short run.
-    """
-    if pa.types.is_list(kind):
-        items = _column([item for value in values for item in value], kind.value_type)
-        return pa.Array.from_buffers(kind, len(values), [None, _ends(values)], children=[items])
-    present = np.array([value is not None for value in values], dtype=bool)
-    missing = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    if pa.types.is_string(kind):
-        texts = [b"" if value is None else value.encode() for value in values]
-        buffers = [missing, _ends(texts), pa.py_buffer(b"".join(texts))]
-        return pa.Array.from_buffers(kind, len(texts), buffers)
-    numbers = np.array(
-        [0 if value is None else value for value in values], dtype=kind.to_pandas_dtype()
+
+# `pa.array` makes these columns too, and loads pandas, which takes longer than a short run.
+
+
+def _texts(values: Texts) -> pa.Array:
+    encoded = [name.encode() for name in values.names]
+    names = pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, _ends(encoded), pa.py_buffer(b"".join(encoded))]
     )
-    if pa.types.is_boolean(kind):
-        numbers = np.packbits(numbers, bitorder="little")
-    return pa.Array.from_buffers(kind, len(values), [missing, pa.py_buffer(numbers)])
+    kind = pa.dictionary(pa.int32(), pa.string())
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(values.codes))]
+    column = pa.DictionaryArray.from_buffers(kind, len(values.codes), buffers, names)
+    return column.dictionary_decode()
 
 
-def _ends(parts: Sequence[Any]) -> pa.Buffer:
+def _numbers(values: npt.NDArray[Any]) -> pa.Array:
+    """Return doubles, of which NaN are missing, or integers, as a column."""
+    kind = pa.float64() if values.dtype == np.float64 else pa.int64()
+    missing = np.isnan(values)
+    mask = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+    # Below a missing number stands 0, so that equal rows make equal bytes.
+    plain = np.ascontiguousarray(np.where(missing, 0, values) if mask else values)
+    return pa.Array.from_buffers(kind, len(values), [mask, pa.py_buffer(plain)])
+
+
+def _truths(values: npt.NDArray[np.bool_]) -> pa.Array:
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def _lists(values: Sequence[Sequence[str]]) -> pa.Array:
+    numbers: dict[str, int] = {}
+    codes = [numbers.setdefault(item, len(numbers)) for value in values for item in value]
+    items = _texts(Texts(np.array(codes, np.int32), list(numbers)))
+    kind = pa.list_(pa.string())
+    return pa.Array.from_buffers(kind, len(values), [None, _ends(values)], children=[items])
+
+
+def _ends(parts: Sequence[Sized]) -> pa.Buffer:
     """Return where each of `parts` begins when they follow each other, and where the last ends."""
-    ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    ends = np.zeros(len(parts) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=ends[1:])
     if ends[-1] > np.iinfo(np.int32).max:
         raise RecordError(f"rows hold more text than a column takes: {ends[-1]} bytes")
     return pa.py_buffer(ends.astype(np.int32))

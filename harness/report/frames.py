@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.quantities import Reduction, quantity_of
-from lightrig.harness.record import Context, RecordError, Row, RunRecord, Scalar
+from lightrig.harness.record import Context, RecordError, RunRecord, Scalar
+from lightrig.harness.record.row_batches import RowBatch
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -155,54 +157,78 @@ class RunFrame:
 
 @dataclass(slots=True)
 class _Columns:
+    """One quantity of one test while it is read: arrays of the batches, in the order written."""
+
     unit: str
+    rows: int = 0
     subject: list[str] = field(default_factory=list)
-    event: list[int] = field(default_factory=list)
-    lower: list[float] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    count: list[int] = field(default_factory=list)
+    event: list[Numbers] = field(default_factory=list)
+    lower: list[Numbers] = field(default_factory=list)
+    value: list[Numbers] = field(default_factory=list)
+    upper: list[Numbers] = field(default_factory=list)
+    count: list[Numbers] = field(default_factory=list)
     conditions: dict[str, dict[int, float]] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
-        event, count = row.conditions.get("event"), row.conditions.get("n")
-        subject = row.subject
-        if len(row.conditions) > (event is not None) + (count is not None):
-            subject = self._note_conditions(row)
-        self.subject.append(subject)
-        self.event.append(event if isinstance(event, int) else -1)
-        least, most = (0.0, np.inf) if self.unit == "ns" else (row.value, row.value)
-        self.lower.append(least if row.lower is None else row.lower)
-        self.value.append(row.value)
-        self.upper.append(most if row.upper is None else row.upper)
-        self.count.append(count if isinstance(count, int) else 1)
+    def add(self, batch: RowBatch, places: Numbers) -> None:
+        rows = batch.take(places)
+        subjects = [rows.subject.names[code] for code in rows.subject.codes.tolist()]
+        present, of_row = np.unique(rows.conditions.codes, return_inverse=True)
+        conditions = [rows.conditions.names[code] for code in present.tolist()]
+        more = np.array([len(c) > ("event" in c) + ("n" in c) for c in conditions], dtype=bool)
+        for row in np.flatnonzero(more[of_row]).tolist():
+            of_this = conditions[of_row[row]]
+            subjects[row] = self._note_conditions(self.rows + row, subjects[row], of_this)
+        self.subject += map(sys.intern, subjects)
+        self.event.append(_counters(conditions, "event", -1)[of_row])
+        self.count.append(_counters(conditions, "n", 1)[of_row])
+        least, most = (0.0, np.inf) if self.unit == "ns" else (rows.value, rows.value)
+        self.lower.append(np.where(np.isnan(rows.lower), least, rows.lower))
+        self.value.append(rows.value)
+        self.upper.append(np.where(np.isnan(rows.upper), most, rows.upper))
+        self.rows += len(rows)
 
-    def _note_conditions(self, row: Row) -> str:
-        """Store numeric conditions of `row`; return its subject with the textual ones."""
-        parts = [row.subject]
-        for name, value in row.conditions.items():
+    def _note_conditions(self, row: int, subject: str, conditions: Mapping[str, Scalar]) -> str:
+        """Store the numeric conditions of a row; return its subject with the textual ones."""
+        parts = [subject]
+        for name, value in conditions.items():
             if name in COUNTERS or isinstance(value, bool):
                 continue
             if isinstance(value, str):
                 parts.append(value)
             else:
-                self.conditions.setdefault(name, {})[len(self.value)] = value
+                self.conditions.setdefault(name, {})[row] = value
         return ", ".join(parts)
 
     def series(self) -> Series:
-        conditions = {name: np.full(len(self.value), np.nan) for name in self.conditions}
+        """Return the whole series; the arrays of the batches are given up."""
+        conditions = {name: np.full(self.rows, np.nan) for name in self.conditions}
         for name, found in self.conditions.items():
             conditions[name][list(found)] = list(found.values())
+        subject = tuple(self.subject)
+        self.subject.clear()
         return Series(
             self.unit,
-            tuple(self.subject),
-            np.array(self.event, dtype=np.int64),
-            np.array(self.lower, dtype=np.float64),
-            np.array(self.value, dtype=np.float64),
-            np.array(self.upper, dtype=np.float64),
-            np.array(self.count, dtype=np.int64),
+            subject,
+            _emptied(self.event),
+            _emptied(self.lower),
+            _emptied(self.value),
+            _emptied(self.upper),
+            _emptied(self.count),
             conditions,
         )
+
+
+def _counters(conditions: Sequence[Mapping[str, Scalar]], name: str, default: int) -> Numbers:
+    """Return the counter `name` of each of `conditions`; `default` where it is no number."""
+    found = [each.get(name, default) for each in conditions]
+    whole = [number if isinstance(number, int) else default for number in found]
+    return np.array(whole, dtype=np.int64)
+
+
+def _emptied(arrays: list[Numbers]) -> Numbers:
+    whole = np.concatenate(arrays)
+    arrays.clear()
+    return whole
 
 
 @dataclass(slots=True)
@@ -214,20 +240,17 @@ class _Test:
 def collect(record: RunRecord) -> RunFrame:
     """Read every row of `record`; damage ends the reading and is reported, not raised."""
     tests: dict[tuple[object, ...], _Test] = {}
+    of_context: dict[int, _Test] = {}
     count, damage = 0, None
-    last: Context | None = None
-    test = _Test()
     try:
-        for context, row in record.rows():
-            if context is not last:
-                test, last = tests.setdefault(_key(context), _Test()), context
-                if not any(context is known for known in test.contexts):
+        for batch in record.batches():
+            for number in dict.fromkeys(batch.contexts.tolist()):
+                if number not in of_context:
+                    context = record.contexts[number]
+                    test = of_context[number] = tests.setdefault(_key(context), _Test())
                     test.contexts.append(context)
-            columns = test.columns.get(row.quantity)
-            if columns is None:
-                columns = test.columns[row.quantity] = _Columns(row.unit)
-            columns.add(row)
-            count += 1
+            _add(of_context, batch)
+            count += len(batch)
     except RecordError as error:
         damage = str(error)
     testbeds: dict[str, list[_Test]] = {}
@@ -238,6 +261,26 @@ def collect(record: RunRecord) -> RunFrame:
         count,
         damage,
     )
+
+
+def _add(of_context: Mapping[int, _Test], batch: RowBatch) -> None:
+    """Add each row of `batch` to its quantity's columns."""
+    numbers, of_row = np.unique(batch.contexts, return_inverse=True)
+    tests = list(
+        {id(test): test for test in map(of_context.__getitem__, numbers.tolist())}.values()
+    )
+    place_of = {id(test): place for place, test in enumerate(tests)}
+    test_of = np.array([place_of[id(of_context[number])] for number in numbers.tolist()])[of_row]
+    keys = test_of * len(batch.quantity.names) + batch.quantity.codes
+    _, firsts, of_key = np.unique(keys, return_index=True, return_inverse=True)
+    groups = np.split(np.argsort(of_key, kind="stable"), np.cumsum(np.bincount(of_key))[:-1])
+    for group in np.argsort(firsts).tolist():  # series come in the order of their first rows
+        places, first = groups[group], firsts[group]
+        quantity = batch.quantity.names[batch.quantity.codes[first]]
+        columns = tests[test_of[first]].columns
+        if quantity not in columns:
+            columns[quantity] = _Columns(batch.unit.names[batch.unit.codes[first]])
+        columns[quantity].add(batch, places)
 
 
 def _key(context: Context) -> tuple[object, ...]:
