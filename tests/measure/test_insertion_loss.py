@@ -127,6 +127,16 @@ def test_another_set_of_the_same_meter_shares_its_calibration(tmp_path):
         assert "meter calibration" not in {part.name for part in loss.budget.components}
 
 
+def test_the_drift_of_a_reference_grows_with_its_days(tmp_path):
+    with metered(tmp_path) as bench:
+        (found,) = references_of(bench).sets[-1:]
+        aged = replace(found, taken=found.taken - datetime.timedelta(days=10), drift_db=0.01)
+        (chain,) = chains(bench, References((aged,), simulated=True))
+    for plane in chain.planes.values():
+        drift = [part.standard for part in plane.components if part.name == "drift"]
+        assert drift == [pytest.approx(0.1, abs=0.011)]  # a day more after midnight
+
+
 def test_a_pair_that_was_plugged_directly_has_the_error_of_one_connection(tmp_path):
     """Others have that of three: of the launch, and of both readings that make the offset."""
     with metered(tmp_path, meters=2) as bench:
