@@ -15,6 +15,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal.conjecture import engine, providers
 
 from lightrig.harness.bench import Bench, bind
+from lightrig.harness.bench.garbage import exclude_present
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.testbeds import load
@@ -24,6 +25,7 @@ LONG_TIMEOUT = 1200
 SHRINKING = 60
 
 _skipped: list[str] = []
+_include_again: list[Callable[[], None]] = []
 
 # Leases and saved states of tests are none of this machine's.
 _states = tempfile.TemporaryDirectory(prefix="lightrig-tests-")
@@ -124,7 +126,7 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
-        gc.freeze()
+        _include_again.append(exclude_present())
         gc.enable()
 
 
@@ -143,7 +145,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    gc.unfreeze()  # DuckDB reports objects that are not collected
+    for include_again in _include_again:
+        include_again()  # DuckDB reports objects that are not collected
     if list(_forbidden(session.config)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -4,7 +4,6 @@ The choice is made per optical domain, all instruments that fibers connect: ligh
 does not reach a simulated meter.
 """
 
-import gc
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
 from lightrig.harness.bench.credentials import look_up
+from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.instrument_keys import address_keys, identity_key
 from lightrig.harness.bench.lab_folder import machine_folder
 from lightrig.harness.bench.labgrid_lease import LabgridPlace
@@ -126,7 +126,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
     if not real and not namespaces:
         clock.close()
         clock = VirtualClock()
-        closers += [_pin_cpu(), _freeze_gc()]
+        closers += [_pin_cpu(), exclude_present()]
     assembly = Assembly(testbed, clock, opened, identities, closers)
     world = None
     if absentees:
@@ -222,18 +222,6 @@ def _pin_cpu() -> Callable[[], None]:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(allowed)[os.getpid() % len(allowed)]})
     return lambda: os.sched_setaffinity(0, allowed)
-
-
-def _freeze_gc() -> Callable[[], None]:
-    """Exclude all present objects from garbage collection; return a function that undoes it.
-
-    Traversing the objects of all loaded libraries takes a tenth of a simulated night. Garbage of
-    this moment stays until the bench is closed: finding it would be one more such traversal. Where
-    a session has excluded objects for all of its time, they stay excluded.
-    """
-    excluded_before = gc.get_freeze_count() > 0
-    gc.freeze()
-    return (lambda: None) if excluded_before else gc.unfreeze
 
 
 # ---------------------------------------------------------------------------- hardware

@@ -1,15 +1,15 @@
 """The run itself: what begins it, what ends it, and what is left of it however it ends."""
 
-import gc
 import shlex
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
@@ -36,6 +36,7 @@ FINISHED = pytest.StashKey[bool]()
 """Present once the session is being finished, which closes the journal."""
 SHIELD = pytest.StashKey[EndShield]()
 SHOWN = pytest.StashKey[bool]()
+INCLUDE_AGAIN = pytest.StashKey[Callable[[], None]]()
 """Whether the terminal shows already where the results are."""
 
 _HYPOTHESIS = "_hypothesis_pytestplugin"
@@ -121,7 +122,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     if (run := session.config.stash.get(RUN, None)) is not None:
         store_quantities(run.folder)
-    gc.freeze()
+    session.config.stash[INCLUDE_AGAIN] = exclude_present()
 
 
 class _Ends:
@@ -157,7 +158,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     this hook too, but after the data set is written: seconds on a busy machine, in which whoever
     terminated the run may kill it, with the switches not yet put back.
     """
-    gc.unfreeze()
+    session.config.stash.get(INCLUDE_AGAIN, lambda: None)()
     run = session.config.stash.get(RUN, None)
     if not isinstance(run, ObservedRun):
         return (yield)

@@ -1,0 +1,48 @@
+"""Objects that are excluded from garbage collection, and found again afterwards."""
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from lightrig.harness.bench import garbage
+from lightrig.harness.bench.garbage import exclude_present
+
+
+class Node:
+    """One of a pair that refer to each other: only a traversal finds that nobody else does."""
+
+    other: "Node"
+
+
+def pair() -> "weakref.ref[Node]":
+    one, two = Node(), Node()
+    one.other, two.other = two, one
+    return weakref.ref(one)
+
+
+def collected(reference: "weakref.ref[Node]") -> bool:
+    gc.collect()
+    return reference() is None
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """No session excludes objects here."""
+    monkeypatch.setattr(garbage, "_holders", set())
+    return exclude_present
+
+
+def test_only_the_outer_exclusion_holds_garbage(alone: Callable[[], Callable[[], None]]) -> None:
+    first = pair()
+    include_first = alone()
+    second = pair()
+    include_second = alone()
+    assert not collected(first)
+    assert collected(second)
+    include_second()
+    include_second()
+    assert not collected(first)
+    include_first()
+    assert collected(first)
