@@ -62,9 +62,14 @@ class Rig:
         return passed, failed
 
 
+@pytest.fixture(scope="module")
+def testbed():
+    return load(pathlib.Path("testbeds/acos.yaml"))
+
+
 @pytest.fixture
-def rig():
-    bench = bind(load(pathlib.Path("testbeds/acos.yaml")), "simulated", 1)
+def rig(testbed):
+    bench = bind(testbed, "simulated", 1)
     yield Rig(bench)
     bench.close()
 
