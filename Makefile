@@ -8,6 +8,8 @@ CLIENTS := .clients
 NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
           --testbed testbeds/infinitehbd.yaml \
           --instruments simulated --profile night --seed 1
+# A testbed stays in one worker: the kernel's runs in real time beside those in virtual time.
+WORKERS ?= 2
 
 # Three workers, since many tests wait; a file in one of them: its worlds are built once.
 PARALLEL := --numprocesses 3 --dist loadfile
@@ -29,7 +31,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 night: $(READY)
-	$(BIN)/python -m pytest suites $(NIGHT)
+	$(BIN)/python -m pytest suites $(NIGHT) --numprocesses $(WORKERS)
 	@echo "lightrig and pytest are in this environment: . $(BIN)/activate"
 
 test: $(READY)
