@@ -25,6 +25,12 @@ def lacks_cmis(testbed):
     return "" if max(rates, default=0) >= CMIS_BPS else "no NIC of 200 Gb/s or more"
 
 
+def lacks_test_mode(testbed):
+    """The reason for which a NIC port cannot be set to send a test pattern, or nothing."""
+    without = [str(spec.port) for spec in testbed.nic_ports if spec.rdma is None]
+    return f"no `rdma:` device of {', '.join(without)}" if without else ""
+
+
 def test_as_it_is(measure, bit_error_counter, bit_error_tester, attenuator):
     """Bit error ratio of every gate, without attenuation."""
     bit_error_counter(bit_error_tester, attenuator).count(GATES)
@@ -122,6 +128,7 @@ def test_of_nic_ports_around_reconfigurations(
         measure.judge(quantity)
 
 
+@pytest.mark.needs(lacks=lacks_test_mode)
 def test_of_nic_ports_by_pattern(testbed, fabric, measure, measure_pattern_errors, nic_ports):
     """The same without FEC and traffic: NICs send each other a test pattern."""
     plan = _fullest(testbed)

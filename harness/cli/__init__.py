@@ -4,11 +4,15 @@ Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 """
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 BAD_USE = 2
+
+COMPLETION_VARIABLE = "_LIGHTRIG_COMPLETE"
+"""Set in the environment by a shell that asks for completions."""
 
 
 class Command(NamedTuple):
@@ -56,12 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     arguments_given = list(sys.argv[1:] if arguments is None else arguments)
     name = arguments_given[0] if arguments_given else ""
-    if name in ("-h", "--help"):
+    if COMPLETION_VARIABLE in os.environ:
+        from lightrig.harness.cli.completion import complete  # noqa: PLC0415 - only for shells
+
+        complete()
+    elif name in ("-h", "--help"):
         sys.stdout.write(help_text())
     elif name == "--version":
         from importlib.metadata import version  # noqa: PLC0415 - only this option needs it
 
         sys.stdout.write(f"lightrig {version('lightrig')}\n")
+    elif name in ("--install-completion", "--show-completion"):
+        _completion(name, arguments_given[1:])
     elif name in COMMANDS:
         _run(name, arguments_given)
     elif not arguments_given:
@@ -76,6 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "lightrig --help lists the commands\n"
         )
         raise SystemExit(BAD_USE)
+
+
+def _completion(option: str, shells: list[str]) -> None:
+    from lightrig.harness.cli import completion  # noqa: PLC0415 - only these options need it
+
+    shell = completion.shell_of(shells)
+    if shell is None:
+        known = ", ".join(completion.SHELLS)
+        sys.stderr.write(f"lightrig {option}: name a shell of {known}, as in {option} bash\n")
+        raise SystemExit(BAD_USE)
+    (completion.install if option == "--install-completion" else completion.show)(shell)
 
 
 def _run(name: str, arguments_given: list[str]) -> None:
@@ -109,8 +130,10 @@ def help_text() -> str:
             *lines,
             "",
             "Options:",
-            "  --version  Print the version.",
-            "  --help     Print this; lightrig COMMAND --help explains a command.",
+            "  --install-completion [SHELL]  Complete commands in bash, zsh or fish.",
+            "  --show-completion [SHELL]     Print the script that does so.",
+            "  --version                     Print the version.",
+            "  --help                        Print this; COMMAND --help explains a command.",
             "",
             "Example: lightrig check testbeds/mine.yaml",
             "",

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     AsJson,
     File,
@@ -16,7 +17,10 @@ from lightrig.harness.cli.common import (
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.terminal import err, out
 
-Name = Annotated[str, typer.Argument(metavar="PLAN", help="Name of a plan.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="PLAN", help="Name of a plan.", autocompletion=completion.plans),
+]
 NoRestore = Annotated[
     bool, typer.Option("--no-restore", help="Discard the saved state: nothing is restored later.")
 ]

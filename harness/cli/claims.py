@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
@@ -25,7 +26,9 @@ def claims(
     system: Annotated[
         str,
         typer.Argument(
-            metavar="SYSTEM", help="An installed system, or a file of published values."
+            metavar="SYSTEM",
+            help="An installed system, or a file of published values.",
+            autocompletion=completion.systems,
         ),
     ],
     results: Annotated[

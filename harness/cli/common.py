@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from lightrig.harness.cli import completion
 from lightrig.harness.quantities import names_in_files
 from lightrig.testbeds import Plan, Testbed, TestbedError, load
 
@@ -18,7 +19,14 @@ NO = 1
 BAD_INPUT = 2
 LAB_ERROR = 3
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="Description of a testbed.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="Description of a testbed.",
+        autocompletion=completion.testbed_files,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     AsJson,
@@ -21,10 +22,19 @@ from lightrig.harness.cli.terminal import out
 from lightrig.testbeds import Plan, Port, Testbed, difference
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[PLAN]...", help="Names of plans; all without.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[PLAN]...", help="Names of plans; all without.", autocompletion=completion.plans
+    ),
 ]
 Before = Annotated[
-    str | None, typer.Option("--from", metavar="PLAN", help="Show only what changes from there.")
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="PLAN",
+        help="Show only what changes from there.",
+        autocompletion=completion.plans,
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
@@ -15,7 +16,12 @@ from lightrig.testbeds import LightrigError
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN ...]", help="Names of runs, or 'last'.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN ...]",
+            help="Names of runs, or 'last'.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
     results: Annotated[Path, typer.Option("--results", metavar="DIR")] = Path("results"),
     nights: Annotated[int, typer.Option(min=2, help="How many nights to look back.")] = 90,

@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
+from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
 from lightrig.harness.cli.watching import metrics, watch
@@ -46,8 +47,22 @@ results.command("metrics", epilog="Example: lightrig results metrics --output li
 Place = Annotated[
     str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL such as s3://lab/x.")
 ]
-Name = Annotated[str, typer.Argument(metavar="RUN", help="Its name, how it begins, or 'last'.")]
-Pattern = Annotated[str, typer.Option(metavar="PATTERN", help="A name, or a pattern with * and ?.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Its name, how it begins, or 'last'.",
+        autocompletion=completion.runs,
+    ),
+]
+Pattern = Annotated[
+    str,
+    typer.Option(
+        metavar="PATTERN",
+        help="A name, or a pattern with * and ?.",
+        autocompletion=completion.quantities,
+    ),
+]
 
 
 class ExportFormat(StrEnum):
@@ -122,7 +137,10 @@ def query(sql: str, place: Place = "results", as_json: AsJson = False) -> None:
 
 @results.command(epilog="Example: lightrig results compare 20260314-021500 last")
 def compare(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A run, as in RUN.")],
+    before: Annotated[
+        str,
+        typer.Argument(metavar="BEFORE", help="A run, as in RUN.", autocompletion=completion.runs),
+    ],
     run: Name,
     quantity: Pattern = "*",
     place: Place = "results",

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import out
 from lightrig.instruments.clock import SystemClock
@@ -19,7 +20,10 @@ _NS = 10**9
 
 def watch(
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its name; else the last.")
+        str | None,
+        typer.Argument(
+            metavar="RUN", help="Its name; else the last.", autocompletion=completion.runs
+        ),
     ] = None,
     results: Folder = Path("results"),
     page: Annotated[

@@ -1,7 +1,7 @@
 """Every command in the pages of the documentation exists, with each of its options.
 
 What a person types in the tutorial is run, in order, by the test marked `long`; the commands of
-the README are run by `test_readme_commands`.
+the README are run by `test_readme_commands`, those of all pages by `test_pages_are_executed`.
 """
 
 import importlib.util
@@ -15,27 +15,32 @@ from pathlib import Path
 
 import pytest
 import typer
+from pages import ROOT, shell_commands  # a module beside this file
 
 from lightrig import testbeds
-from lightrig.harness.cli import COMMANDS
+from lightrig.harness.cli import COMMANDS, help_text
 from lightrig.harness.cli.app import application
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-LINE = re.compile(r"^(?: {4,12}|\$ |ExecStart\w*=/srv/lightrig/\.venv/bin/|.*run: (?:\.venv/bin/)?)"
-                  r"((?:lightrig|pytest|make|pip|python -m \w+) .*)$")  # fmt: skip
+PROGRAM = r"(?:lightrig|pytest|make|pip|python -m \w+)"
+LINE = re.compile(
+    rf"^(?:ExecStart\w*=/srv/lightrig/\.venv/bin/|.*run: (?:\.venv/bin/)?)({PROGRAM} .*)$"
+)
+INDENTED = re.compile(rf"^(?: {{4,12}}|\$ ){PROGRAM} ")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
 
 def commands_of(page):
     """Return each command of a page, without its comment."""
-    text = re.sub(
-        r"```(?:python|json).*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
-    )
-    found = (LINE.match(line) for line in text.splitlines())
-    lines = [re.split(r"\s(?:#|\||&&|>)\s?|;", one[1])[0].strip() for one in found if one]
-    return [*lines, *re.findall(r"`(pip install [^`]+)`", text)]
+    text = page.read_text(encoding="utf-8")
+    lines = [one[1] for one in map(LINE.match, text.splitlines()) if one]
+    commands = [
+        re.split(r"\s(?:#|\||&&|>)\s?|;", each)[0].strip()
+        for each in [*shell_commands(page), *lines]
+    ]
+    known = [each for each in commands if re.match(rf"{PROGRAM} ", each)]
+    return [*known, *re.findall(r"`(pip install [^`]+)`", text)]
 
 
 COMMANDS_OF_PAGES = [
@@ -57,6 +62,13 @@ def pytest_options():
     return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", printed))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_stand_in_shell_blocks(page):
+    """Where they are found, and run."""
+    outside = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert [line for line in outside.splitlines() if INDENTED.match(line)] == []
+
+
 def test_there_are_commands_of_each_kind():
     programs = {shlex.split(one.values[0])[0] for one in COMMANDS_OF_PAGES}
     assert {"lightrig", "pytest", "make", "pip"} <= programs
@@ -71,8 +83,12 @@ def test_a_command_exists_with_its_options(command, pytest_options):
         program = module if module == "pytest" else program
         assert importlib.util.find_spec(module) is not None
     options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
-    if program == "lightrig":
+    if program == "lightrig" and words[0] in {"--show-completion", "--install-completion"}:
+        assert words[0] in help_text()
+    elif program == "lightrig":
         assert words[0] in COMMANDS
+        if "carousel" in words:
+            return  # of the page's own package: tests/systems_by_others installs and runs it
         found = typer.main.get_command(application(words[0])).commands[words[0]]
         for word in words[1:]:
             found = getattr(found, "commands", {}).get(word, found)

@@ -1,4 +1,4 @@
-"""The README is true: its testbed loads, its suite is the suite, its commands exist.
+"""The README, and pages that began in it, are true: testbed, suite, options, table, links.
 
 Run as a program, it writes the table of instruments anew.
 """
@@ -18,6 +18,9 @@ from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+MEASURE = (ROOT / "docs" / "how-to" / "measure.md").read_text()
+SUITE = (ROOT / "docs" / "how-to" / "write-a-suite.md").read_text()
+INSTRUMENTS = ROOT / "docs" / "devices.md"
 TABLE = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
 OURS = "lightrig."
 """Start of the modules of Lightrig's own drivers; other packages may be installed here."""
@@ -38,33 +41,35 @@ def instruments() -> str:
     )
 
 
-def _block(language: str) -> str:
-    match = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def _block(language: str, page: str) -> str:
+    match = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert match is not None
     return match[1]
 
 
 def test_the_testbed_is_right_and_closes_its_links(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text(_block("yaml"))
+    file.write_text(_block("yaml", README))
     testbed = load(file)
     assert [len(testbed.links(plan)) for plan in testbed.plans] == [2, 2]
 
 
 def test_the_suite_is_the_one_that_runs():
-    shown = _block("python").splitlines()
+    shown = _block("python", SUITE).splitlines()
     suite = (ROOT / "suites" / "test_reconfiguration.py").read_text()
     assert shown[0] in suite
     assert "\n".join(shown[2:]).strip() in suite
 
 
 def test_the_table_of_instruments_is_that_of_the_drivers():
-    shown = TABLE.search(README)
+    shown = TABLE.search(INSTRUMENTS.read_text())
     assert shown is not None
     assert shown[0] == instruments(), f"run: python {Path(__file__).relative_to(ROOT)}"
 
 
-@pytest.mark.parametrize("target", re.findall(r"(?:`|    )make (\w+)", README))
+@pytest.mark.parametrize(
+    "target", sorted(set(re.findall(r"(?:`|^)make (\w+)", README + MEASURE, re.MULTILINE)))
+)
 def test_every_make_target_exists(target):
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
@@ -73,13 +78,23 @@ def test_every_option_exists():
     help_text = subprocess.run(
         [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    for option in re.findall(r"`(--[a-z]+)", README):
+    options = MEASURE.partition("## Options\n")[2].partition("\n## ")[0]
+    assert options.count("`--") >= 10
+    for option in re.findall(r"`(--[a-z]+)", options):
         assert option in help_text
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)]+)\)", README))
 def test_every_link_leads_somewhere(link):
     assert (ROOT / link).exists()
+
+
+def test_it_has_two_screens_with_a_picture_and_a_screenshot():
+    assert len(README.splitlines()) <= 100
+    assert re.findall(r"!\[.*\]\((.*)\)", README) == [
+        "docs/pictures/architecture.svg",
+        "docs/pictures/report.png",
+    ]
 
 
 def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
@@ -98,4 +113,5 @@ def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
 
 
 if __name__ == "__main__":
-    (ROOT / "README.md").write_text(TABLE.sub(lambda _: instruments(), README), encoding="utf-8")
+    page = INSTRUMENTS.read_text(encoding="utf-8")
+    INSTRUMENTS.write_text(TABLE.sub(lambda _: instruments(), page), encoding="utf-8")

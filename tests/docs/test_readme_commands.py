@@ -1,4 +1,7 @@
-"""Every command of the README is run, in a folder that looks like a checkout, without a lab."""
+"""Every command of the README, and of pages that began in it, is run without a lab.
+
+Each runs in a folder that looks like a checkout.
+"""
 
 import os
 import re
@@ -8,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pages  # a module beside this file
 import preloaded
 import pytest
 
@@ -18,11 +22,10 @@ README = (ROOT / "README.md").read_text()
 PROGRAMS = Path(sys.executable).parent
 FEW = ("--samples", "2", "--seed", "1")
 
-COMMANDS = [
-    line.partition("#")[0].strip()
-    for line in re.sub(r"```.*?```", "", README, flags=re.DOTALL).splitlines()
-    if re.match(r"    (lightrig|pytest|make|pip|\.) ", line)
-]
+DOCS = ROOT / "docs"
+SUITE = (DOCS / "how-to" / "write-a-suite.md").read_text()
+PAGES = (pages.README, DOCS / "how-to" / "measure.md", DOCS / "published-systems.md")
+COMMANDS = list(dict.fromkeys(each for page in PAGES for each in pages.shell_commands(page)))
 
 RULES = (
     # Minutes long, and other tests and CI run it: only that there is such a target.
@@ -41,18 +44,20 @@ RULES = (
     (r"lightrig (results list|report)", "read"),
     # Exit 1 where a claim differs, as one may after so few samples.
     (r"lightrig claims \w+", "compare"),
+    # Write files that a shell reads: tried on a terminal by tests/cli/test_completion.py.
+    (r"lightrig --(show|install)-completion .*|\. \./completion\.bash", "completion"),
 )
 """Rule for a command, by the first pattern that it matches in full."""
 
 
 def kind_of(command):
     found = next((kind for pattern, kind in RULES if re.fullmatch(pattern, command)), None)
-    assert found is not None, f"no rule for the README's command {command!r}"
+    assert found is not None, f"no rule for the command {command!r}"
     return found
 
 
-def block(language):
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def block(language, page):
+    found = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -65,7 +70,7 @@ def checkout(tmp_path_factory):
     shutil.copytree(
         ROOT / "testbeds", folder / "testbeds", ignore=shutil.ignore_patterns("*.py", "__pyc*")
     )
-    (folder / "testbeds" / "mine.yaml").write_text(block("yaml"))
+    (folder / "testbeds" / "mine.yaml").write_text(block("yaml", README))
     return folder
 
 
@@ -116,6 +121,8 @@ def test_a_command_of_the_readme_does_as_it_says(command, run, serve, checkout, 
     elif kind == "activate":
         printed = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin")
         assert command in printed
+    elif kind == "completion":
+        assert request.config.rootpath.joinpath("tests", "cli", "test_completion.py").is_file()
     elif kind == "serve":
         assert serve(command) == 0
         assert load(checkout / "served.yaml").switches["ocs"].address.startswith("tl1://127.0.0.1")
@@ -144,7 +151,7 @@ def test_a_command_of_the_readme_does_as_it_says(command, run, serve, checkout, 
 
 def test_the_python_block_runs_as_a_suite(run, checkout):
     suite = checkout / "test_readme_block.py"
-    suite.write_text(block("python").replace("def test_between", "def test_block_between"))
+    suite.write_text(block("python", SUITE).replace("def test_between", "def test_block_between"))
     ended = run(f"pytest {suite.name} --testbed testbeds/mine.yaml --instruments simulated", *FEW)
     assert ended.returncode == 0, ended.stdout
     assert "found no collectors" not in ended.stdout
