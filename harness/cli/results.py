@@ -1,4 +1,4 @@
-"""`lightrig results`: runs listed, queried, compared, recovered, exported and pruned."""
+"""`lightrig results`: runs listed, queried, compared, recovered, exported, compacted and pruned."""
 
 # Data frames and plots take a second to import: only the commands that need them pay it.
 # ruff: noqa: PLC0415
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _CHANGED = frozenset(("changed", "guard broken"))
 
 results = typer.Typer(
-    help="What was measured: list, watch, query, compare, recover, export and prune runs.",
+    help="What was measured: list, query, compare, recover, export, compact and prune runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -326,6 +326,61 @@ def prune(
     nights = f", {found[0].night} to {found[-1].night}" if found else ""
     done = "removed" if yes else "to be removed with --yes"
     out.print(f"{len(found):,} runs{nights}, {size:,.1f} MB {done}", markup=False, soft_wrap=True)
+
+
+@results.command(epilog="Example: lightrig results compact --keep 730 --keep-journals 90 --yes")
+def compact(
+    testbed: Pattern = "*",
+    keep: Annotated[
+        int | None, typer.Option(metavar="DAYS", min=1, help="Remove runs of older nights first.")
+    ] = None,
+    keep_journals: Annotated[
+        int | None,
+        typer.Option(metavar="DAYS", min=1, help="Remove older journals and reports, not rows."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without, only show.")] = False,
+    place: Place = "results",
+    as_json: AsJson = False,
+) -> None:
+    """Write the small files of months that are over as one file a testbed and month.
+
+    The rows stay the same, and results can be read and measured meanwhile. Nights are counted
+    back from the last one; what `--keep` would remove is only shown unless --yes is given. Exit 0,
+    2 for results that are no folder, 3 if a file cannot be compacted or removed.
+    """
+    from lightrig.harness.record.compaction import compact as write_together
+    from lightrig.harness.record.retention import find_older, prune
+
+    old = _asked(
+        lambda: [
+            *(find_older(place, keep, testbed) if keep else []),
+            *(find_older(place, keep_journals, testbed, keep_rows=True) if keep_journals else []),
+        ]
+    )
+    if yes:
+        _asked(lambda: prune(place, old))
+    done = _asked(lambda: write_together(place, testbed))
+    if as_json:
+        removed = sorted({one.run for one in old})
+        print_json({**asdict(done), "old_runs": removed, "removed": yes and bool(old)})
+    else:
+        if keep or keep_journals:
+            word = "removed" if yes else "to be removed with --yes"
+            out.print(f"{len({one.run for one in old}):,} old runs {word}", markup=False)
+        out.print(
+            f"{done.replaced:,} files of {done.before / 1e6:,.1f} MB are "
+            f"{len(done.files):,} of {done.after / 1e6:,.1f} MB now",
+            markup=False,
+            soft_wrap=True,
+        )
+        if done.left:
+            out.print(
+                f"{done.left:,} replaced files are still read; the next compaction removes them",
+                markup=False,
+                soft_wrap=True,
+            )
+    if done.problems:
+        give_up("\n".join(done.problems), LAB_ERROR)
 
 
 def _asked(question: Callable[[], T]) -> T:

@@ -29,6 +29,7 @@ from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.row import Context, RecordError
 from lightrig.harness.record.row_batches import Codes, RowBatch, Texts
+from lightrig.harness.record.rows_files import MANIFEST, parse_manifest
 
 COLUMNS = pa.schema(
     [
@@ -57,12 +58,15 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
 
     A journal written again replaces its files, with the same bytes if it has not changed.
     Each file appears whole or not at all, and has the run's name: any number of runs may be
-    written at once, from any number of hosts, and read meanwhile. Raises
+    written at once, from any number of hosts, and read meanwhile. A run that has been compacted
+    has its rows there already, and nothing is written. Raises
     `JournalDamagedError` for a damaged journal, before any file is replaced, and
     `RecordError` for a file that cannot be written.
     """
     record = read_journal(journal) if isinstance(journal, Path) else journal
     run = str(record.header["run"])
+    if compacted := _compacted(root, run):
+        return compacted
     schema = COLUMNS.with_metadata(_metadata(record))
     parts: dict[str, _Part] = {}
     try:
@@ -86,6 +90,16 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
         return tuple(sorted(part.path for part in parts.values()))
     except OSError as error:
         raise RecordError(f"{root}: {error}") from error
+
+
+def _compacted(root: Path, run: str) -> tuple[Path, ...]:
+    """Return the compacted files that have rows of `run`."""
+    try:
+        text = (root.parent / MANIFEST).read_bytes()
+    except OSError:
+        return ()
+    files = parse_manifest(str(root), text).files
+    return tuple(root.parent / file.name for file in files if run in file.names)
 
 
 def _by_testbed(contexts: Mapping[int, Context], batch: RowBatch) -> Iterator[tuple[str, RowBatch]]:

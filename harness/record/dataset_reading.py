@@ -39,6 +39,12 @@ def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.
     )
 
 
+def is_one_of(column: str, values: Sequence[Any]) -> pc.Expression:
+    """Return the condition that `column` has one of `values`, by which row groups are left out."""
+    field = pa.dataset.field(column)
+    return field == values[0] if len(values) == 1 else field.isin(values)
+
+
 def present_names(relation: str) -> str:
     """Return the SQL of `relation` with the present name of each quantity."""
     cases = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in aliases().items())

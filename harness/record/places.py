@@ -115,6 +115,14 @@ class Place:
         with self._errors_named():
             return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
 
+    def read_if_there(self, name: str) -> bytes | None:
+        """The content of a file, or None where there is none."""
+        with self._errors_named():
+            try:
+                return bytes(self._fs.cat_file(self.path(name)))
+            except FileNotFoundError:
+                return None
+
     def put(self, file: Path, name: str) -> None:
         """Copy a file of this machine; it appears whole or not at all."""
         target = self.path(name)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import duckdb
 import numpy as np
@@ -21,12 +21,18 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lightrig.harness.quantities import current_name
-from lightrig.harness.record.dataset_reading import named, open_dataset, present_names
+from lightrig.harness.record.dataset_reading import (
+    is_one_of,
+    named,
+    open_dataset,
+    present_names,
+)
 from lightrig.harness.record.journal import is_written, to_json
 from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
+from lightrig.harness.record.rows_files import reading, stored_rows
 from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
@@ -268,10 +274,12 @@ class Results:
 
         Rows come by testbed, night and run, and as written within a run.
         """
-        dataset = self._dataset(run, night, testbed)
-        with self._errors_named():
+        with reading(self._place), self._errors_named():
+            dataset = self._dataset(run, night, testbed)
             table = named(dataset, _regex(current_name(quantity)))
-        return tidy(table.to_pandas(date_as_object=False))
+        rows = table.to_pandas(date_as_object=False)
+        # Compacted files and those of single runs take turns.
+        return tidy(rows.sort_values(["testbed", "night", "run"], kind="stable", ignore_index=True))
 
     def query(self, sql: str) -> pd.DataFrame:
         """Ask anything in DuckDB's SQL of the views `rows`, `runs` and `tests`.
@@ -280,7 +288,7 @@ class Results:
         `instruments` as a list and all `conditions` as one JSON object. Only one statement
         that reads is taken; raises `QuestionError` for another, and for what DuckDB refuses.
         """
-        with duckdb.connect() as connection:
+        with reading(self._place), duckdb.connect() as connection:
             try:
                 statements = connection.extract_statements(sql)
                 if len(statements) != 1 or statements[0].type not in _READS:
@@ -341,16 +349,32 @@ class Results:
                     yield error
 
     def _dataset(self, run: str, night: str, testbed: str) -> pa.dataset.Dataset:
-        wanted = re.compile(
-            f"rows/testbed={_regex(testbed)}/night={_regex(night)}/{_regex(run)}[.]parquet"
-        )
-        files = [
-            self._place.path(name)
-            for name in self._place.files(_folder(night, testbed))
-            if wanted.fullmatch(unquote(name))
-        ]
+        wanted = [re.compile(_regex(pattern)) for pattern in (testbed, night, run)]
+        files, compacted = [], False
+        nights, runs = set[str](), set[str]()
+        for file in stored_rows(self._place, _folder(night, testbed)):
+            within = file.runs.nights if file.runs else {file.night: (file.run,)}
+            found = [
+                (one_night, name)
+                for one_night, names in within.items()
+                for name in names
+                if all(
+                    pattern.fullmatch(text)
+                    for pattern, text in zip(wanted, (file.testbed, one_night, name), strict=True)
+                )
+            ]
+            if found:
+                files.append(self._place.path(file.name))
+                nights.update(one_night for one_night, _ in found)
+                runs.update(name for _, name in found)
+                compacted |= file.runs is not None
         with self._errors_named():
-            return open_dataset(files, self._place.path("rows"), self._place.filesystem)
+            root = self._place.path("rows")
+            dataset = open_dataset(files, root, self._place.filesystem)
+            if compacted and (run != "*" or night != "*"):
+                dates = [datetime.date.fromisoformat(text) for text in sorted(nights)]
+                return dataset.filter(is_one_of("night", dates) & is_one_of("run", sorted(runs)))
+            return dataset
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:

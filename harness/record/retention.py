@@ -1,28 +1,29 @@
 """Retention: removing runs of old nights, wholly or but for their rows."""
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from urllib.parse import unquote
 
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.results import Results
-from lightrig.harness.record.run_folder import FACTS
-
-_SETTLED = frozenset(("complete", "interrupted", "recovered"))
+from lightrig.harness.record.rows_files import stored_rows
+from lightrig.harness.record.run_folder import FACTS, SETTLED
 
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
     """A run that may be removed: its files, named from the results on, and their size in bytes.
 
-    The first file is its `run.json`, without which it is listed no more.
+    The first file is its `run.json`, without which it is listed no more. Rows in compacted files
+    have no file of their own and are not in `size`; with_rows: whether they go too.
     """
 
     run: str
     night: str
     files: tuple[str, ...]
     size: int
+    with_rows: bool
 
 
 def find_prunable(
@@ -40,11 +41,12 @@ def find_prunable(
     for name in place.files("runs"):
         by_run.setdefault(name.split("/")[1], []).append(name)
     rows: dict[str, list[str]] = {}
-    for name in place.files("rows"):
-        rows.setdefault(unquote(name).rpartition("/")[2].removesuffix(".parquet"), []).append(name)
+    for file in stored_rows(place):
+        if file.runs is None:
+            rows.setdefault(file.run, []).append(file.name)
     found = []
     for facts in Results(location).runs():
-        if facts.night >= before or facts.state not in _SETTLED:
+        if facts.night >= before or facts.state not in SETTLED:
             continue
         if not all(fnmatchcase(name, testbed) for name in facts.testbeds):
             continue
@@ -53,8 +55,19 @@ def find_prunable(
         files = folder if keep_rows else [first, *rows.get(facts.run, ()), *folder]
         if files:
             size = sum(place.size(name) for name in files)
-            found.append(Prunable(facts.run, facts.night, tuple(files), size))
+            found.append(Prunable(facts.run, facts.night, tuple(files), size, not keep_rows))
     return found
+
+
+def find_older(
+    location: str, days: int, testbed: str = "*", *, keep_rows: bool = False
+) -> list[Prunable]:
+    """Return the runs more than `days` nights before the last one; see `find_prunable`."""
+    runs = Results(location).runs()
+    if not runs:
+        return []
+    first = datetime.date.fromisoformat(runs[-1].night) - datetime.timedelta(days)
+    return find_prunable(location, first.isoformat(), testbed, keep_rows=keep_rows)
 
 
 def prune(location: str, runs: Sequence[Prunable]) -> None:
@@ -64,3 +77,7 @@ def prune(location: str, runs: Sequence[Prunable]) -> None:
         for name in run.files:
             place.remove(name)
         place.remove_empty(f"runs/{run.run}")
+    if dropped := frozenset(run.run for run in runs if run.with_rows):
+        from lightrig.harness.record.compaction import drop  # noqa: PLC0415 - loads pyarrow
+
+        drop(place, dropped)

@@ -37,6 +37,8 @@ FACTS_SCHEMA = 1
 FACTS = "run.json"
 
 State: TypeAlias = Literal["complete", "interrupted", "recovered", "ended", "killed", "running"]
+SETTLED: frozenset[State] = frozenset(("complete", "interrupted", "recovered"))
+"""States of runs whose rows are in the data set."""
 
 
 @dataclass(frozen=True, slots=True)

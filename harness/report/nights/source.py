@@ -12,6 +12,7 @@ from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.dataset_reading import open_dataset, present_names
 from lightrig.harness.record.places import Place
+from lightrig.harness.record.rows_files import reading, stored_rows
 from lightrig.harness.record.run_folder import load_quantities_of_runs
 from lightrig.testbeds import LightrigError, Testbed, load
 
@@ -25,7 +26,9 @@ class Source:
 
     def __init__(self, location: str | Path) -> None:
         self._place = Place(location)
-        self._files = [name for name in self._place.files("rows") if name.endswith(".parquet")]
+        found = stored_rows(self._place)
+        self._files = [file.name for file in found if file.runs is None]
+        self._compacted = [file.name for file in found if file.runs is not None]
         load_quantities_of_runs(self._place)
 
     @contextmanager
@@ -33,17 +36,22 @@ class Source:
         """A connection with the data set as its view `found`.
 
         Its columns are those of the data set and `file_row_number`, which is 0 in the first row
-        of each file.
+        of each run's rows.
         """
-        with duckdb.connect() as connection:
+        with reading(self._place), duckdb.connect() as connection:
             try:
                 # It would write over whatever the program prints.
                 connection.execute("SET enable_progress_bar = false")
                 paths = [self._place.path(name) for name in self._files]
-                if self._place.folder is not None and paths:
+                compacted = [self._place.path(name) for name in self._compacted]
+                if self._place.folder is not None and (paths or compacted):
                     # Twice as fast as what also reads from elsewhere.
-                    connection.execute(f"CREATE VIEW found AS {present_names(_parquet(paths))}")
+                    parts = [_parquet(paths)] if paths else []
+                    parts += [_compacted(compacted)] if compacted else []
+                    every = " UNION ALL BY NAME ".join(f"FROM {part}" for part in parts)
+                    connection.execute(f"CREATE VIEW found AS {present_names(f'({every})')}")
                 else:
+                    paths += compacted
                     root, files = self._place.path("rows"), self._place.filesystem
                     connection.register("elsewhere", open_dataset(paths, root, files))
                     connection.execute(f"CREATE VIEW found AS {present_names(_NUMBERED)}")
@@ -68,15 +76,18 @@ class Source:
         return folder is not None and (folder / "report.html").is_file()
 
     def _headers(self, connection: duckdb.DuckDBPyConnection) -> Mapping[str, Mapping[str, Any]]:
-        if self._place.folder is None or not self._files:
+        paths = [self._place.path(name) for name in (*self._files, *self._compacted)]
+        if self._place.folder is None or not paths:
             return {}
-        paths = [self._place.path(name) for name in self._files]
         found = connection.execute(
-            "SELECT DISTINCT decode(value) FROM parquet_kv_metadata($paths)"
-            " WHERE decode(key) = 'lightrig.header'",
+            "SELECT DISTINCT decode(key), decode(value) FROM parquet_kv_metadata($paths)"
+            " WHERE decode(key) IN ('lightrig.header', 'lightrig.runs')",
             {"paths": paths},
         ).fetchall()
-        headers = [json.loads(text) for (text,) in found]
+        headers = [json.loads(text) for key, text in found if key == "lightrig.header"]
+        for key, text in found:
+            if key == "lightrig.runs":
+                headers += [run["header"] for run in json.loads(text).values()]
         return {str(header["run"]): header for header in headers}
 
 
@@ -117,7 +128,16 @@ class Descriptions:
         return folder / name if folder is not None and (folder / name).is_file() else None
 
 
+def _compacted(paths: Sequence[str]) -> str:
+    types = "hive_partitioning = true, hive_types = {testbed: VARCHAR}"
+    rows = f"read_parquet([{_quoted(paths)}], {types})"
+    return f"(SELECT * EXCLUDE (row), row AS file_row_number FROM {rows})"  # noqa: S608
+
+
+def _quoted(paths: Sequence[str]) -> str:
+    return ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+
+
 def _parquet(paths: Sequence[str]) -> str:
-    names = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
     types = "hive_partitioning = true, hive_types = {testbed: VARCHAR, night: DATE}"
-    return f"read_parquet([{names}], {types}, file_row_number = true)"
+    return f"read_parquet([{_quoted(paths)}], {types}, file_row_number = true)"

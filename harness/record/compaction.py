@@ -1,0 +1,266 @@
+"""Compaction: the many small files of nights that are over, as one file a testbed and month.
+
+A compacted file is ROOT/testbed=<name>/<YYYY-MM>.<id>.parquet, with the columns of the data set,
+the column `night`, which no longer stands in the path, and `row`, the number of a row in its run.
+`compacted.json` beside the testbeds names the compacted files and the runs in each: it is replaced
+in one step, and a run that it names is read from there alone. So a reader sees the old files or the
+new one, never both, and a process that is killed leaves the data set as it was before or after.
+
+The files that were replaced are removed when nobody reads: readers hold a lock of the folder that
+they share. Those that are still read go at the next compaction.
+"""
+
+import contextlib
+import fcntl
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from lightrig.harness.record.dataset import COLUMNS
+from lightrig.harness.record.places import Place, appearing, left_by_the_killed
+from lightrig.harness.record.results import Results
+from lightrig.harness.record.row import QuestionError, RecordError
+from lightrig.harness.record.rows_files import (
+    MANIFEST,
+    READERS,
+    Compacted,
+    Manifest,
+    folder_of,
+    plain_file,
+    read_manifest,
+    stored_rows,
+)
+from lightrig.harness.record.run_folder import SETTLED, RunFacts, is_published
+
+RUNS = b"lightrig.runs"
+"""Metadata of a compacted file: header, summary and completeness of each run, by its name."""
+
+_SCHEMA = pa.schema(
+    [*COLUMNS, pa.field("night", pa.date32(), nullable=False), pa.field("row", pa.int64())]
+)
+_ROW_GROUP = 1 << 16
+_LOCK = ".compacting"
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction has done.
+
+    files: the compacted files written, named from the results on. replaced: number of files whose
+    rows they have. before, after: bytes of these. left: replaced files that are still read.
+    problems: files that could not be compacted, and why; they stay as they are.
+    """
+
+    files: tuple[str, ...]
+    replaced: int
+    before: int
+    after: int
+    left: int
+    problems: tuple[str, ...]
+
+
+def compact(location: str, testbed: str = "*") -> Compaction:
+    """Compact the files of all months that are over: those before the month of the last night.
+
+    Runs that were killed and not recovered, or not yet published, are left as they are. testbed: a
+    name or pattern. Raises `QuestionError` for results that are no folder of this machine, and
+    `RecordError` for what cannot be read or written.
+    """
+    place = Place(location)
+    folder = _folder(place)
+    settled = {facts.run for facts in Results(location).runs() if _is_settled(folder, facts)}
+    with _locked(folder):
+        groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        found = [file for file in stored_rows(place) if file.runs is None]
+        last = max((file.night for file in found), default="")
+        for file in found:
+            over = file.run in settled and file.night[:7] < last[:7]
+            if over and fnmatchcase(file.testbed, testbed):
+                groups.setdefault((file.testbed, file.night[:7]), []).append((file.night, file.run))
+        written, problems = [], []
+        replaced = before = after = 0
+        for (name, month), each in sorted(groups.items()):
+            if len(each) < 2:
+                continue
+            paths = [folder / plain_file(name, night, run) for night, run in sorted(each)]
+            try:
+                new = _write(folder, name, month, [(path, frozenset()) for path in paths])
+            except (OSError, pa.ArrowException, RecordError) as error:
+                problems.append(f"{name}, {month}: {error}")
+                continue
+            manifest = read_manifest(place)
+            _commit(folder, Manifest((*manifest.files, new)))
+            written.append(new.name)
+            replaced += len(each)
+            before += sum(path.stat().st_size for path in paths)
+            after += (folder / new.name).stat().st_size
+        left = _remove_replaced(place, folder)
+    return Compaction(tuple(written), replaced, before, after, left, tuple(problems))
+
+
+def drop(place: Place, runs: frozenset[str]) -> None:
+    """Remove the rows of `runs` from compacted files, which are written anew without them."""
+    folder = place.folder
+    if folder is None or not any(runs & file.names for file in read_manifest(place).files):
+        return
+    with _locked(folder):
+        for file in read_manifest(place).files:
+            if not runs & file.names:
+                continue
+            rest = tuple(one for one in read_manifest(place).files if one.name != file.name)
+            if file.names - runs:
+                month = Path(file.name).name[:7]
+                new = _write(folder, file.testbed, month, [(folder / file.name, runs)])
+                rest = (*rest, new)
+            _commit(folder, Manifest(rest))
+        _remove_replaced(place, folder)
+
+
+def _is_settled(folder: Path, facts: RunFacts) -> bool:
+    if facts.state not in SETTLED:
+        return False
+    return not facts.header.get("publish") or is_published(folder / "runs" / facts.run)
+
+
+def _folder(place: Place) -> Path:
+    if place.folder is None:
+        raise QuestionError(
+            f"{place.name}: results are compacted in a folder; compact there, and bring them to "
+            "the object store by `lightrig results push`"
+        )
+    return place.folder
+
+
+def _write(
+    folder: Path, testbed: str, month: str, sources: Sequence[tuple[Path, frozenset[str]]]
+) -> Compacted:
+    """Write one file of `sources`, each without some runs, and compare it with them."""
+    path = folder / folder_of(testbed) / f"{month}.{uuid.uuid4().hex[:8]}.parquet"
+    metadata: dict[str, Any] = {}
+    for source, without in sources:
+        metadata |= {r: m for r, m in _metadata(source).items() if r not in without}
+    schema = _SCHEMA.with_metadata({RUNS: json.dumps(metadata)})
+    counted: dict[str, dict[str, int]] = {}
+    with appearing(path) as hidden:
+        with pa.parquet.ParquetWriter(
+            hidden,
+            schema,
+            compression="zstd",
+            write_page_checksum=True,
+            use_dictionary=[name for name in schema.names if name != "row"],
+            column_encoding={"row": "DELTA_BINARY_PACKED"},
+        ) as writer:
+            for table in _tables(sources):
+                writer.write_table(table, row_group_size=len(table))
+                for night, run, rows in _counts(table):
+                    runs = counted.setdefault(night, {})
+                    runs[run] = runs.get(run, 0) + rows
+        file = pa.parquet.ParquetFile(hidden, page_checksum_verification=True)
+        for group, wanted in enumerate(_tables(sources)):
+            if not file.read_row_group(group).equals(wanted):
+                raise RecordError(f"{path}: rows {group} differ from those they were written from")
+    return Compacted(path.relative_to(folder).as_posix(), counted)
+
+
+def _tables(sources: Sequence[tuple[Path, frozenset[str]]]) -> Iterator[pa.Table]:
+    """Yield all rows in row groups, with the columns of a compacted file."""
+    waiting: list[pa.Table] = []
+    for source, without in sources:
+        for table in _read(source):
+            runs = table["run"].to_pylist() if without else ()
+            waiting.append(
+                table.filter(pa.array([run not in without for run in runs])) if without else table
+            )
+            if sum(map(len, waiting)) >= _ROW_GROUP:
+                yield pa.concat_tables(waiting).combine_chunks()
+                waiting = []
+    if sum(map(len, waiting)):
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _read(source: Path) -> Iterator[pa.Table]:
+    file = pa.parquet.ParquetFile(source, page_checksum_verification=True)
+    schema = file.schema_arrow.remove_metadata()
+    if schema.equals(_SCHEMA):
+        for batch in file.iter_batches(_ROW_GROUP):
+            yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+        return
+    if not schema.equals(COLUMNS):
+        raise RecordError(f"{source}: its columns are of another version")
+    night = date.fromisoformat(unquote(source.parent.name).removeprefix("night="))
+    start = 0
+    for batch in file.iter_batches(_ROW_GROUP):
+        nights = pa.array([night] * len(batch), pa.date32())
+        numbers = pa.array(range(start, start + len(batch)), pa.int64())
+        yield pa.Table.from_arrays([*batch.columns, nights, numbers], schema=_SCHEMA)
+        start += len(batch)
+
+
+def _counts(table: pa.Table) -> Iterator[tuple[str, str, int]]:
+    counted = table.group_by(["night", "run"]).aggregate([([], "count_all")])
+    for each in counted.to_pylist():
+        yield each["night"].isoformat(), each["run"], each["count_all"]
+
+
+def _metadata(source: Path) -> dict[str, Any]:
+    found = pa.parquet.read_schema(source).metadata or {}
+    if RUNS in found:
+        runs: dict[str, Any] = json.loads(found[RUNS])
+        return runs
+    texts = {k.decode(): v.decode() for k, v in found.items() if k.startswith(b"lightrig.")}
+    run = source.name.removesuffix(".parquet")
+    return {run: {name.removeprefix("lightrig."): json.loads(t) for name, t in texts.items()}}
+
+
+def _commit(folder: Path, manifest: Manifest) -> None:
+    with appearing(folder / MANIFEST) as hidden:
+        hidden.write_text(manifest.text(), "utf-8")
+
+
+def _remove_replaced(place: Place, folder: Path) -> int:
+    """Remove what the manifest does not need, unless somebody reads; return how much is left."""
+    current = {file.name for file in stored_rows(place)}
+    useless = [
+        name for name in place.files("rows") if name.endswith(".parquet") and name not in current
+    ]
+    drafts = (
+        *(folder / "rows").glob("*/.*.tmp"),
+        *left_by_the_killed(folder / "rows", Path(MANIFEST).name),
+    )
+    useless += [str(path.relative_to(folder)) for path in drafts]
+    with (folder / READERS).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return len(useless)
+        except OSError:  # no locks here
+            pass
+        for name in useless:
+            place.remove(name)
+        for night in {(folder / name).parent for name in useless}:
+            with contextlib.suppress(OSError):
+                night.rmdir()  # only where it is empty
+    return 0
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock of those that compact or prune."""
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    with (folder / "rows" / _LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RecordError(f"{folder}: another process compacts these results") from error
+        except OSError:  # no locks here
+            pass
+        yield

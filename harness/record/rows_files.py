@@ -1,0 +1,134 @@
+"""Files that have the rows of the data set: one a run and testbed, or compacted ones.
+
+`rows/compacted.json` names the compacted files and the runs in each; what it does not name are the
+files of single runs. `harness.record.compaction` writes it.
+"""
+
+import contextlib
+import fcntl
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
+
+from lightrig.harness.record.places import Place
+from lightrig.harness.record.row import RecordError
+
+MANIFEST = "rows/compacted.json"
+READERS = "rows/.readers"
+"""The file whose lock readers share: nothing that they may read is removed meanwhile."""
+
+_SCHEMA = 1
+_PLAIN = re.compile(r"rows/testbed=([^/]+)/night=([^/]+)/(.+)[.]parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A compacted file, named from the results on, and the rows of each of its runs by night."""
+
+    name: str
+    nights: Mapping[str, Mapping[str, int]]
+
+    @property
+    def testbed(self) -> str:
+        """The testbed whose rows it has."""
+        return unquote(self.name.split("/")[1].removeprefix("testbed="))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The runs in it."""
+        return frozenset(run for runs in self.nights.values() for run in runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The compacted files of results."""
+
+    files: tuple[Compacted, ...] = ()
+
+    def text(self) -> str:
+        """Return the manifest as JSON."""
+        files = {file.name: file.nights for file in self.files}
+        return json.dumps({"schema": _SCHEMA, "files": files}, indent=1) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFile:
+    """A file with rows of `testbed`; of one `run` of one `night`, or, compacted, of `runs`."""
+
+    name: str
+    testbed: str
+    night: str
+    run: str
+    runs: Compacted | None = None
+
+
+def folder_of(testbed: str) -> PurePosixPath:
+    """Return the name, from the results on, of the folder of a testbed's rows."""
+    return PurePosixPath("rows", f"testbed={quote(testbed, safe='')}")
+
+
+def plain_file(testbed: str, night: str, run: str) -> PurePosixPath:
+    """Return the name, from the results on, of the file of one run on one testbed."""
+    return folder_of(testbed) / f"night={night}" / f"{run}.parquet"
+
+
+def read_manifest(place: Place) -> Manifest:
+    """Return the compacted files of the results; raises `RecordError` for a damaged list."""
+    return parse_manifest(place.name, place.read_if_there(MANIFEST))
+
+
+def parse_manifest(name: str, text: bytes | None) -> Manifest:
+    """Return the manifest that `text` is; raises `RecordError` with `name` if it is none."""
+    if text is None:
+        return Manifest()
+    try:
+        document = json.loads(text)
+        if document["schema"] != _SCHEMA:
+            raise RecordError(
+                f"{name}: found {MANIFEST} of schema {document['schema']}, expected {_SCHEMA}; "
+                "read it with the version of Lightrig that wrote it"
+            )
+        return Manifest(tuple(Compacted(*each) for each in document["files"].items()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{name}: {MANIFEST} is damaged: {error!r}") from error
+
+
+def stored_rows(place: Place, below: str = "rows") -> list[RowsFile]:
+    """Return the files that have the rows now, of all testbeds or of those `below` a folder.
+
+    The manifest is read after the list of files: what is compacted in between is then read from
+    the compacted file, and was not listed twice.
+    """
+    matches = [match for name in place.files(below) if (match := _PLAIN.fullmatch(name))]
+    manifest = read_manifest(place)
+    compacted = {
+        (file.testbed, night, run)
+        for file in manifest.files
+        for night, runs in file.nights.items()
+        for run in runs
+    }
+    found = [
+        RowsFile(match[0], unquote(match[1]), unquote(match[2]), unquote(match[3]))
+        for match in matches
+    ]
+    found = [file for file in found if (file.testbed, file.night, file.run) not in compacted]
+    found += [
+        RowsFile(file.name, file.testbed, min(file.nights), "", file)
+        for file in manifest.files
+        if file.name.startswith(f"{'/'.join(below.split('/')[:2])}/")
+    ]
+    return sorted(found, key=lambda file: (file.testbed, file.night, file.run))
+
+
+@contextlib.contextmanager
+def reading(place: Place) -> Iterator[None]:
+    """Keep files that are replaced meanwhile, where the results are a folder with locks."""
+    with contextlib.ExitStack() as stack:
+        if place.folder is not None:
+            with contextlib.suppress(OSError):
+                file = stack.enter_context((place.folder / READERS).open("ab"))
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
