@@ -9,9 +9,10 @@ back: another number there is a second holder. Some of the winners are killed wh
 fifth; between hosts, where others wait for a term of 1 s then, one in twenty), and another process,
 on the other host, shows that the lease is free again. "Lost in time" are holders that were not run
 by a busy machine for most of a term and stopped by themselves.
+
+Every race is a line of the campaign's file (`benchmarks.campaigns`).
 """
 
-import json
 import os
 import random
 import signal
@@ -22,7 +23,9 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from benchmarks.campaigns import Log, log
 from lightrig.harness.bench.lease import (
     Claimant,
     Lease,
@@ -36,6 +39,8 @@ from lightrig.instruments.namespaces import agent, namespaces
 KINDS = ("accounts", "names", "hosts", "namespaces")
 SECOND_ACCOUNT = 65534
 STAY_S = 0.002
+SPIN_S = 0.002
+"""Both sides are awake this long before a race begins."""
 TERM = SECOND
 KEY = "Polatis N-VST serial 21877"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -105,6 +110,7 @@ def contend(
     if kind == "accounts" and side and os.getuid() == 0:
         os.setuid(SECOND_ACCOUNT)
     lease = Lease(claimants(kind, side, root), f"testbed {'lab' if kind != 'names' else side}")
+    time.sleep(max(0.0, start - time.monotonic() - SPIN_S))
     while time.monotonic() < start:
         pass
     try:
@@ -181,47 +187,76 @@ def free_again(kind: str, root: Path, hosts: Hosts | None, side: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def races(kind: str, rounds: int) -> dict[str, int]:
-    """Run `rounds` races of a kind; returns how often each thing has happened."""
-    dice = random.Random(kind)
-    found: Counter[str] = Counter(dict.fromkeys(("two holders", "nobody", "stuck"), 0))
+def races(kind: str, rounds: int, log: Log) -> None:
+    """Run races of a kind until the log has `rounds` of them."""
+    begun = sum(each["kind"] == kind for each in log.done)
     with tempfile.TemporaryDirectory(prefix="lightrig-races-") as folder:
         root = Path(folder)
         root.chmod(0o777)
         (root / "inside").write_text("")
         (root / "inside").chmod(0o666)
-        hosts = Hosts(root) if kind == "namespaces" else None
-        for _ in range(rounds):
+        hosts = Hosts(root) if kind == "namespaces" and begun < rounds else None
+        for number in range(begun, rounds):
+            dice = random.Random(f"{kind} {number}")
             outcomes = race(kind, root, dice, hosts)
-            found["races"] += 1
-            found["two holders"] += "TWO HOLDERS" in outcomes or "crashed" in outcomes
-            winners = sum(each.startswith("held") for each in outcomes)
-            found["one after the other"] += winners == 2
-            found["lost in time"] += outcomes.count("lost")
-            found["killed while holding"] += sum("killed" in each for each in outcomes)
-            found["nobody"] += winners == 0
-            if any("killed" in each for each in outcomes) or not winners:
+            killed = any("killed" in each for each in outcomes)
+            stuck = False
+            if killed or not any(each.startswith("held") for each in outcomes):
                 # From the other host, which cannot see that the holder's process has ended.
                 side = int(hosts is not None and "killed" in outcomes[0])
-                found["stuck"] += not free_again(kind, root, hosts, side)
+                stuck = not free_again(kind, root, hosts, side)
+            log.add({"kind": kind, "number": number, "outcomes": outcomes, "stuck": stuck})
         if hosts is not None:
             hosts.close()
-    return dict(found)
+
+
+COLUMNS = (
+    "races",
+    "one held",
+    "one after other",
+    "none held",
+    "killed holding",
+    "lost in time",
+    "TWO HOLDERS",
+    "CRASHED",
+    "STUCK",
+)
+
+
+def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
+    """Return the table of kind by outcome, and whether there were no two holders, nothing stuck."""
+    rows: dict[str, Counter[str]] = {}
+    for each in done:
+        found = rows.setdefault(each["kind"], Counter())
+        outcomes = each["outcomes"]
+        winners = sum(outcome.startswith("held") for outcome in outcomes)
+        found["races"] += 1
+        found[("none held", "one held", "one after other")[winners]] += 1
+        found["killed holding"] += sum("killed" in outcome for outcome in outcomes)
+        found["lost in time"] += outcomes.count("lost")
+        found["TWO HOLDERS"] += "TWO HOLDERS" in outcomes
+        found["CRASHED"] += "crashed" in outcomes
+        found["STUCK"] += each["stuck"]
+    printed = [f"{'kind':<12}" + "".join(f"{name:>16}" for name in COLUMNS)]
+    for kind, found in rows.items():
+        printed.append(f"{kind:<12}" + "".join(f"{found[name]:>16,}" for name in COLUMNS))
+    good = not any(found[name] for found in rows.values() for name in COLUMNS if name.isupper())
+    return printed, good
 
 
 def main(report: Callable[[str], object] = print) -> bool:
     """Run all kinds; returns whether no race had two holders or a stuck lease."""
     rounds = int(os.environ.get("RACES", "1000"))
-    good = True
     missing = namespaces.available()
-    for kind in os.environ.get("RACE_KINDS", " ".join(KINDS)).split():
-        if kind == "namespaces" and missing:
-            report(f"{kind:<10} left out: {missing}")
-            continue
-        found = races(kind, rounds)
-        good &= not found["two holders"] and not found["stuck"]
-        report(f"{kind:<10} {json.dumps(found)}")
-        sys.stdout.flush()
+    with log("lease_races") as races_log:
+        for kind in os.environ.get("RACE_KINDS", " ".join(KINDS)).split():
+            if kind == "namespaces" and missing:
+                report(f"{kind:<10} left out: {missing}")
+                continue
+            races(kind, rounds, races_log)
+        printed, good = table(races_log.done)
+    for line in printed:
+        report(line)
     return good
 
 

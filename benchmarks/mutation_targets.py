@@ -52,14 +52,12 @@ class Target:
         run: the function.
         errors: what it may raise.
         corpus: valid inputs.
-        at_once: inputs between two looks at the clock.
     """
 
     name: str
     run: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
     corpus: list[bytes]
-    at_once: int = 1
 
     def __post_init__(self) -> None:
         folder = CORPUS / self.name
@@ -102,7 +100,7 @@ def tools() -> list[Target]:
     for parse, of in by_parser.items():
         seeds = [sample(name).encode()[:8192] for name in of]
         name = f"{parse.__module__.rpartition('.')[2]}.{parse.__name__}"
-        found.append(Target(name, lambda d, p=parse: p(text(d)), (ToolOutputError,), seeds, 4))
+        found.append(Target(name, lambda d, p=parse: p(text(d)), (ToolOutputError,), seeds))
     every = [sample(name).encode()[:4096] for name in names()]
     found.append(Target("recognition", lambda d: recognize(text(d)), (ToolOutputError,), every))
     return found
@@ -128,13 +126,11 @@ def parts_of_files() -> list[Target]:
     ranges = [b"server[0-3].nic[0,2-4]", b"ocs.[1-64]", b"a[1-2][3,5]"]
     addresses = [b"ssh://bench@h.invalid:22", b"serial:///dev/x", b"scpi://[::1]:5025", b"visa://a"]
     return [
-        Target("quantities", quantity, errors, samples, 64),
-        Target("ranges", lambda d: len(expand(text(d))), errors, ranges, 64),
-        Target("circuits", lambda d: Circuit.parse(text(d)), (ValueError,), [b"1>33"], 256),
-        Target(
-            "addresses", lambda d: Endpoint.parse(text(d), None), (AddressError,), addresses, 64
-        ),
-        Target("owners", lambda d: owner_text(parse_owner(d)), (), [OWNER], 128),
+        Target("quantities", quantity, errors, samples),
+        Target("ranges", lambda d: len(expand(text(d))), errors, ranges),
+        Target("circuits", lambda d: Circuit.parse(text(d)), (ValueError,), [b"1>33"]),
+        Target("addresses", lambda d: Endpoint.parse(text(d), None), (AddressError,), addresses),
+        Target("owners", lambda d: owner_text(parse_owner(d)), (), [OWNER]),
     ]
 
 
@@ -170,7 +166,7 @@ def wires() -> list[Target]:
             how.show(data)
             return how.cut(data)
 
-        found.append(Target(f"framing {name}", run, (framing.FramingError,), seeds[name], 32))
+        found.append(Target(f"framing {name}", run, (framing.FramingError,), seeds[name]))
     return [*found, _tl1(), _netconf()]
 
 
@@ -204,7 +200,7 @@ def _tl1() -> Target:
         b'\r\n\n   it 00-01-01 00:00:00\r\nA  7 REPT EVT\r\n "1"\r\n;\r\nM  1 PRTL\r\n   "1"\r\n>',
         b"IP 1\r\n<",
     ]
-    return Target("wire tl1", run, (), seeds, 8)
+    return Target("wire tl1", run, (), seeds)
 
 
 def _netconf() -> Target:
@@ -236,7 +232,7 @@ def _netconf() -> Target:
         f'<rpc-reply {ns} message-id="urn:1"><ok/></rpc-reply>',
         f"<notification {ns}><eventTime>x</eventTime></notification>",
     ]
-    return Target("wire netconf", run, (), [each.encode() for each in seeds], 8)
+    return Target("wire netconf", run, (), [each.encode() for each in seeds])
 
 
 def records() -> list[Target]:
@@ -281,22 +277,20 @@ def records() -> list[Target]:
     traces = _File("trace.jsonl", read_transcript)
     record = (RecordError,)
     return [
-        Target("journal", strict, record, [whole, *unsealed], 2),
-        Target("journal salvaged", salvaged, record, [whole, *unsealed], 2),
-        Target("facts", lambda d: parse_facts("run.json", d), record, [facts], 64),
+        Target("journal", strict, record, [whole, *unsealed]),
+        Target("journal salvaged", salvaged, record, [whole, *unsealed]),
+        Target("facts", lambda d: parse_facts("run.json", d), record, [facts]),
         Target(
             "saved states",
             states,
             (SavedStateError,),
             [json.dumps(each).encode() for each in (state, settings)],
-            4,
         ),
         Target(
             "traces",
             traces,
             (TranscriptError,),
             [each[:2000] for each in files("tests/transcripts/*/*.jsonl")],
-            2,
         ),
     ]
 

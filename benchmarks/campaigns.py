@@ -1,0 +1,106 @@
+"""The files of campaigns, and the page that is made of them: `python -m benchmarks.campaigns`.
+
+A campaign runs for hours, is ended at will, and goes on behind its last line when it is started
+again. Its file `NAME.jsonl` stands in the folder `CAMPAIGNS` (default `.campaigns`), one line per
+kill, race or plan. The page has, for each file that there is, the command, how many of how many
+were done, from when to when, and the campaign's table.
+"""
+
+import datetime
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+NAMES = (
+    "suite_kills",
+    "kills",
+    "lease_races",
+    "faulty_suites",
+    "fault_plans",
+    "mutations",
+)
+"""Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
+
+
+def folder() -> Path:
+    """Return the folder of the campaigns' files, which exists then."""
+    path = Path(os.environ.get("CAMPAIGNS", ".campaigns")).absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    """Return what was done; a line that a kill has cut off was not."""
+    try:
+        lines = (folder() / f"{name}.jsonl").read_text().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+class Log:
+    """The file of one campaign.
+
+    Attributes:
+        done: each line so far.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.done = read(name)
+        path = folder() / f"{name}.jsonl"
+        if path.exists():
+            path.write_text("".join(map(_line, self.done)))
+        self._file = path.open("a")
+
+    def add(self, found: dict[str, Any]) -> None:
+        """Append a line, with the time."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.done.append({**found, "at": now})
+        self._file.write(_line(self.done[-1]))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _line(found: dict[str, Any]) -> str:
+    return json.dumps(found, sort_keys=True) + "\n"
+
+
+@contextmanager
+def log(name: str) -> Iterator[Log]:
+    """Open the file of a campaign."""
+    opened = Log(name)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def main(report: Callable[[str], object] = print) -> bool:
+    """Print the page as Markdown; returns whether every campaign kept its promise."""
+    good = True
+    for name in NAMES:
+        done = read(name)
+        if not done:
+            continue
+        printed, kept = import_module(f"benchmarks.{name}").table(done)
+        good &= kept
+        report(f"## {name}: {'kept' if kept else 'BROKEN'}\n")
+        times = sorted(each["at"] for each in done)
+        report(f"`python -m benchmarks.{name}`, {times[0]} to {times[-1]}\n")
+        report("```")
+        for line in printed:
+            report(line)
+        report("```\n")
+    return good
+
+
+if __name__ == "__main__":
+    sys.exit(not main())
