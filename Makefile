@@ -79,11 +79,11 @@ install-verified:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $(READY)
 
-# Known vulnerabilities of the pinned packages.
+# Known vulnerabilities of the pinned packages. A package that cannot be looked up is an error.
 audit:
 	$(PYTHON) -m venv .audit
 	.audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	.audit/bin/pip-audit --requirement constraints.hashes.txt --require-hashes --disable-pip
+	.audit/bin/pip-audit --requirement constraints.hashes.txt --require-hashes --disable-pip --strict
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -90,9 +90,9 @@ def main(report: Callable[[str], object] = print) -> bool:
         done = read(name)
         if not done:
             continue
-        printed, kept = import_module(f"benchmarks.{name}").table(done)
-        good &= kept
-        report(f"## {name}: {'kept' if kept else 'BROKEN'}\n")
+        printed, well = import_module(f"benchmarks.{name}").table(done)
+        good &= well
+        report(f"## {name}: {'kept' if well else 'BROKEN'}\n")
         times = sorted(each["at"] for each in done)
         report(f"`python -m benchmarks.{name}`, {times[0]} to {times[-1]}\n")
         report("```")

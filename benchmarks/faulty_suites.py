@@ -6,8 +6,9 @@ by its exit status (0 passed, 1 failed, 3 ended by the lab, 6 not as found and s
 journal, which must be readable with all rows that its data set has, and by its output: an internal
 error, or a failure without a typed error of Lightrig, is one of the harness.
 
-Every run is a line of `FAULTY_LOG` (default `.faulty_suites.jsonl`). A campaign that was ended goes
-on behind the last one; one number draws the same faults again.
+`FAULTY_LANES` processes (default 4) run plans. Every run is a line of the campaign's file
+(`benchmarks.campaigns`). A campaign that was ended runs what is missing; one number draws the same
+faults again.
 """
 
 import json
@@ -20,14 +21,17 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from benchmarks.preloaded import forked, preload
+from benchmarks.campaigns import folder, log, read
+from benchmarks.preloaded import forked, preload, run_lanes, run_pytest
+from lightrig.harness.bench import simulation
 from lightrig.harness.record import Results, read_journal
 from lightrig.instruments.namespaces import namespaces
+from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds.fault_plan import FAULT_KINDS
 
 ROOT = Path(__file__).parents[1]
@@ -36,9 +40,10 @@ NAMESPACES = ROOT / "testbeds" / "namespaces.yaml"
 LIMIT_S = 1800
 """In real time: a process at the lowest priority may wait long for a busy machine."""
 EXPECTED = {0: "passed", 1: "failed, cause named", 3: "ended by the lab", 6: "said NOT as found"}
-CAUSES = re.compile(
-    r"lightrig\.(?:\w+\.)+\w*(?:Error|Conflict)\b|the harness measured a simulated world wrong"
-)
+MEASURED_WRONG = "the harness measured a simulated world wrong"
+CAUSES = re.compile(rf"lightrig\.(?:\w+\.)+\w*(?:Error|Conflict)\b|{MEASURED_WRONG}")
+LOOK_S = 0.05
+NAMESPACES_EVERY = 20
 
 
 def drawn(dice: random.Random, ports: list[str], servers: list[str]) -> list[dict[str, object]]:
@@ -59,81 +64,155 @@ def drawn(dice: random.Random, ports: list[str], servers: list[str]) -> list[dic
     return faults
 
 
-def run_once(folder: Path, number: int, in_namespaces: bool) -> tuple[list[str], Counter[str]]:
+class ComparedWorlds:
+    """Compares each switch's circuits before and after a run, in the simulated world's own truth.
+
+    Put in the place of the class of worlds, in the process of a run.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def __call__(self, *arguments: Any) -> World:
+        """Make a world that writes which switches it leaves changed when it is closed."""
+        world = World(*arguments)
+        before = _circuits(world)
+        close = world.close
+
+        def compared() -> None:
+            after = _circuits(world)
+            self._target.write_text(
+                json.dumps([name for name in after if after[name] != before[name]])
+            )
+            close()
+
+        world.close = compared  # type: ignore[method-assign]
+        return world
+
+
+def _circuits(world: World) -> dict[str, dict[int, int]]:
+    matrices = world._matrices  # noqa: SLF001 - the ground truth
+    return {name: dict(matrix.egress_of) for name, matrix in matrices.items()}
+
+
+def run_suite(options: list[str], changed: Path) -> int:
+    """Run pytest in a world that tells what the run leaves changed."""
+    simulation.World = ComparedWorlds(changed)  # type: ignore[assignment, misc]
+    return run_pytest(options)
+
+
+def run_once(place: Path, number: int, in_namespaces: bool) -> tuple[list[str], Counter[str]]:
     """Run the suite under one fault plan; returns its faults and what has happened."""
     dice = random.Random(number)
     testbed = NAMESPACES if in_namespaces else LAB
     nic = "nic0.p0" if in_namespaces else "nic0"
     servers = [f"server{n}" for n in range(4)]
     faults = drawn(dice, [f"{server}.{nic}" for server in servers], servers)
-    plan, results = folder / f"{number}.yaml", folder / f"results{number}"
+    plan, results = place / f"{number}.yaml", place / f"results{number}"
     plan.write_text(json.dumps({"faults": faults}))
-    began = time.monotonic()
     options = ["suites/test_reconfiguration.py", "--testbed", str(testbed)]
     options += ["--instruments", "simulated", "--faults", str(plan)]
     options += ["--samples", "2", "--seed", str(number), "--results", str(results)]
-    options += ["-p", "no:cacheprovider", "-p", "no:html", "--tb=short", "-k", "between"]
+    options += ["--tb=short", "-k", "between"]
     found: Counter[str] = Counter()
     kinds = [str(fault["fault"]) for fault in faults]
-    os.environ["LIGHTRIG_STATE"] = str(folder / "state")
-    output = folder / f"{number}.txt"
-    child = forked(lambda: int(pytest.main(options)), output)
-    status, ended = 0, 0
-    while not ended:
-        if time.monotonic() - began > LIMIT_S:
+    os.environ["LIGHTRIG_STATE"] = str(place / f"state{number}")
+    output, changed = place / f"{number}.txt", place / f"{number}.changed"
+    began = time.monotonic()
+    child = forked(lambda: run_suite(options, changed), output)
+    ended, status, used = 0, 0, None
+    try:
+        while not ended and time.monotonic() - began < LIMIT_S:
+            time.sleep(LOOK_S)
+            ended, status, used = os.wait4(child, os.WNOHANG)
+    finally:
+        if not ended:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return kinds, Counter({"HANG": 1})
-        ended, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.01)
-    printed, code = output.read_text(errors="replace"), os.waitstatus_to_exitcode(status)
-    found["seconds"] = round(time.monotonic() - began)
-    found[EXPECTED.get(code, f"EXIT {code}")] += 1
-    found["INTERNAL ERROR"] += "INTERNALERROR" in printed
-    if code == 1:
-        found["CAUSE NOT NAMED"] += CAUSES.search(printed) is None
-    if code not in EXPECTED:
-        sys.stderr.write(printed[-3000:])
+    if not ended:
+        return kinds, Counter({"HANG": 1})
+    assert used is not None
+    found["CPU ms"] = round(1e3 * (used.ru_utime + used.ru_stime))
+    judge(os.waitstatus_to_exitcode(status), output.read_text(errors="replace"), found)
+    if changed.exists() and json.loads(changed.read_text()):
+        found["left changed and said so"] += found[EXPECTED[6]]
+        found["LEFT CHANGED"] += not found[EXPECTED[6]]
     journals = list(results.glob("runs/*/journal.jsonl"))
     found["NO JOURNAL"] += len(journals) != 1
     for journal in journals:
         in_journal = sum(1 for _ in read_journal(journal).rows())
         found["rows"] += in_journal
         found["ROWS LOST"] += max(0, in_journal - len(Results(results).frame()))
-    shutil.rmtree(results, ignore_errors=True)
+    if not broken(found):
+        shutil.rmtree(results, ignore_errors=True)
     return kinds, found
+
+
+def judge(code: int, printed: str, found: Counter[str]) -> None:
+    """Count the outcome of a run by its exit status and what it has printed."""
+    found[EXPECTED.get(code, f"EXIT {code}")] += 1
+    found["INTERNAL ERROR"] += "INTERNALERROR" in printed
+    if code == 1:
+        found["CAUSE NOT NAMED"] += CAUSES.search(printed) is None
+    found["closure failed"] += MEASURED_WRONG in printed
+    if broken(found):
+        sys.stderr.write(printed[-3000:])
+
+
+def broken(found: Counter[str]) -> list[str]:
+    """Return the promises that were broken, which stand in capitals."""
+    names = [name for name, n in found.items() if n and name.split()[0].isupper()]
+    return sorted(name for name in names if name != "CPU ms")
+
+
+def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
+    """Return the table of fault by outcome, and whether all runs ended well."""
+    rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for each in done:
+        for kind in {*each["faults"], "~all"}:
+            rows[kind]["runs"] += 1
+            rows[kind].update(each["found"])
+    total = rows["~all"]
+    bad = broken(total)
+    columns = ["runs", *EXPECTED.values(), "closure failed", "left changed and said so", "rows"]
+    columns += bad or ["BROKEN"]
+    printed = [f"{'fault':<22}" + "".join(f"{name:>25}" for name in columns)]
+    for kind in sorted(rows):
+        cells = "".join(f"{rows[kind][name]:>25,}" for name in columns)
+        printed.append(f"{kind.removeprefix('~'):<22}{cells}")
+    return printed, not bad
+
+
+def lane(place: Path, numbers: Iterable[int], in_namespaces: bool) -> int:
+    """Run the plans of `numbers`, one after the other."""
+    with log("faulty_suites") as lines:
+        for number in numbers:
+            every = in_namespaces and number % NAMESPACES_EVERY == NAMESPACES_EVERY - 1
+            kinds, found = run_once(place, number, every)
+            if bad := broken(found):
+                sys.stderr.write(f"plan {number} ({', '.join(kinds)}): {', '.join(bad)}\n")
+            lines.add({"number": number, "faults": kinds, "namespaces": every, "found": found})
+    return 0
 
 
 def main(report: Callable[[str], object] = print) -> bool:
     """Run all plans and print a table of fault by outcome; returns whether all ended well."""
     count = int(os.environ.get("FAULTY_RUNS", "500"))
-    log = Path(os.environ.get("FAULTY_LOG", ".faulty_suites.jsonl")).absolute()
+    lanes = int(os.environ.get("FAULTY_LANES", "4"))
     reason = namespaces.available()
     if reason:
         report(f"none in namespaces: {reason}")
-    done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    done = {each["number"] for each in read("faulty_suites")}
+    missing = [number for number in range(count) if number not in done]
+    os.environ["CAMPAIGNS"] = str(folder())
     os.chdir(ROOT)
     preload(simulation=True)
-    with tempfile.TemporaryDirectory(prefix="lightrig-faults-") as folder, log.open("a") as lines:
-        for number in range(len(done), count):
-            kinds, found = run_once(Path(folder), number, number % 20 == 19 and not reason)
-            bad = sorted(name for name, n in found.items() if n and name.split()[0].isupper())
-            if bad:
-                report(f"plan {number} ({', '.join(kinds)}): {', '.join(bad)}")
-            done.append({"number": number, "faults": kinds, "found": found})
-            lines.write(json.dumps(done[-1]) + "\n")
-            lines.flush()
-    table: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    total: Counter[str] = Counter()
-    for each in done:
-        total.update(each["found"])
-        for kind in set(each["faults"]):
-            table[kind]["runs"] += 1
-            table[kind].update(each["found"])
-    for kind in sorted(table):
-        report(f"{kind:<20} {json.dumps(dict(sorted(table[kind].items())))}")
-    report(f"{'all':<20} {json.dumps({'runs': len(done), **dict(sorted(total.items()))})}")
-    return not any(name.split()[0].isupper() and n for name, n in total.items())
+    with tempfile.TemporaryDirectory(prefix="lightrig-faults-") as name:
+        run_lanes([partial(lane, Path(name), missing[n::lanes], not reason) for n in range(lanes)])
+    printed, good = table(read("faulty_suites"))
+    for line in printed:
+        report(line)
+    return good and len(read("faulty_suites")) >= count
 
 
 if __name__ == "__main__":

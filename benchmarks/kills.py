@@ -4,10 +4,10 @@
 and chamber, moves circuits and records rows, until it is killed after up to a second. Then what it
 has left is restored as `lightrig restore` does, and compared with the ground truth; its journal is
 compared with the rows whose append had returned. Every tenth time circuits are made by hand before:
-then the restore must stop, and say so.
+then the restore must stop, and say so. Every kill is a line of the campaign's file
+(`benchmarks.campaigns`), behind which a campaign that was ended goes on.
 """
 
-import json
 import mmap
 import multiprocessing
 import os
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns import log
 from lightrig.harness.bench import Fabric, bind_only, leftovers
 from lightrig.harness.bench.saved_state import StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
@@ -167,12 +168,20 @@ def _check_off(testbed: Testbed, found: Counter[str]) -> None:
         bench.close()
 
 
+def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
+    """Return how often each thing has happened, and whether all is as it should be."""
+    total: Counter[str] = Counter()
+    for each in done:
+        total.update(each["found"])
+    printed = [f"{name:<30}{count:>12,}" for name, count in sorted(total.items())]
+    return printed, not any(count for name, count in total.items() if name.isupper())
+
+
 def main(report: Callable[[str], object] = print) -> bool:
     """Kill and restore; returns whether everything was as found and no row was lost."""
     kills = int(os.environ.get("KILLS", "1000"))
-    found: Counter[str] = Counter()
     multiprocessing.get_context("forkserver").set_forkserver_preload(["benchmarks.kills"])
-    with tempfile.TemporaryDirectory(prefix="lightrig-kills-") as name:
+    with tempfile.TemporaryDirectory(prefix="lightrig-kills-") as name, log("kills") as lines:
         root = Path(name)
         os.environ["LIGHTRIG_STATE"] = str(root / "state")
         (root / "lab.yaml").write_text(LAB)
@@ -187,15 +196,17 @@ def main(report: Callable[[str], object] = print) -> bool:
             readdressed(root / "lab.yaml", addresses, login=login, known_hosts=known, target=file)
         )
         try:
-            for number in range(kills):
+            for number in range(len(lines.done), kills):
+                found: Counter[str] = Counter()
                 kill_once(world, file, root, number, found)
-                if number % 100 == 99:
-                    report(f"{number + 1:>5} {json.dumps(dict(sorted(found.items())))}")
+                lines.add({"number": number, "found": found})
         finally:
             world.close()
             clock.close()
-    report(f"all   {json.dumps(dict(sorted(found.items())))}")
-    return not any(count for name, count in found.items() if name.isupper())
+        printed, good = table(lines.done)
+    for line in printed:
+        report(line)
+    return good
 
 
 if __name__ == "__main__":

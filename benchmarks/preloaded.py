@@ -5,9 +5,29 @@ import gc
 import importlib
 import os
 import pkgutil
+import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
+
+from lightrig.testbeds import load
+
+ROOT = Path(__file__).parents[1]
+
+_FOREIGN = (
+    "anyio", "cacheprovider", "html", "hypothesispytest", "metadata", "platformdirs",
+    "threadexception", "timeout", "unraisableexception", "xdist", "xdist.looponfail",
+)  # fmt: skip
+"""Plugins that a run does not need, each of which costs it some time."""
+RUN_OPTIONS = ("--assert=plain", *(f"-pno:{name}" for name in _FOREIGN))
+
+
+def run_pytest(arguments: Sequence[str]) -> int:
+    """Run pytest with the plugins of Lightrig and what these need; return its status."""
+    return int(pytest.main([*arguments, *RUN_OPTIONS]))
 
 
 def preload(*, simulation: bool) -> None:
@@ -20,6 +40,7 @@ def preload(*, simulation: bool) -> None:
             if wanted and not found.name.endswith(("__main__", "_program")):
                 with contextlib.suppress(ImportError):
                     importlib.import_module(found.name)
+    load(ROOT / "testbeds" / "mixnet.yaml")  # the first one makes pydantic's validators
     gc.freeze()
 
 
@@ -42,3 +63,26 @@ def forked(work: Callable[[], int], output: Path) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def run_lanes(lanes: Sequence[Callable[[], int]]) -> None:
+    """Run each lane in a process of its own, until all have ended; an interrupt ends them."""
+    children = []
+    for lane in lanes:
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(lane())
+            except KeyboardInterrupt:
+                os._exit(2)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(99)
+        children.append(child)
+    try:
+        for child in children:
+            os.waitpid(child, 0)
+    except KeyboardInterrupt:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGINT)

@@ -1,49 +1,55 @@
 """Kill -9 during the suites: the lab is as found after `lightrig restore`, no row is lost.
 
-Testbeds named in `KILLS_TESTBEDS` (default four of the shipped ones; acos and railx, with up to 79
-switches, only where they are named) are served by one long-lived process, in real time. `KILLS`
-times (default 1,000) a random test of the next suite in turn runs on one, in a process that is
-killed up to two seconds after its first saved state or its first row. Then `lightrig restore` runs,
-and circuits and settings are compared with those from before: circuits in the ground truth,
-settings over the wire. Rows are acknowledged when the journal's own call has returned; they must be
-in the journal, and, of every tenth run, in the data set of a recovered run.
+Testbeds named in `KILLS_TESTBEDS` (default five of the shipped ones; acos and railx, with up to 79
+switches, only where they are named) are served in real time. `KILLS` times (default 1,000) a random
+test of the next suite in turn runs on one, in a process that is killed within two seconds after its
+first saved state or its first row (more of them on a busy machine, but within 0.15 s of processor
+time). Then `lightrig restore` runs, and circuits and settings are compared with those from before:
+circuits in the ground truth, settings over the wire. Rows are acknowledged when the journal's own
+call has returned; they must be in the journal, and, of every tenth run, in the data set of a
+recovered run.
 
-Every kill is a line of `KILLS_LOG` (default `.kills.jsonl`). A campaign that was ended goes on
-behind the last one; one seed draws the same tests and moments again.
+`KILLS_LANES` processes (default 4) kill, each in labs of its own. Every kill is a line of the
+campaign's file (`benchmarks.campaigns`). A campaign that was ended goes on behind the last one; one
+number draws the same test and moment again.
 """
 
-import contextlib
-import gc
+import itertools
 import json
 import mmap
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.preloaded import forked, preload
+from benchmarks.campaigns import folder, log, read
+from benchmarks.preloaded import RUN_OPTIONS, forked, preload, run_lanes, run_pytest
 from benchmarks.suite_kills_lab import served
 from lightrig.harness.record import Journal, Results, read_journal, recover
 
 ROOT = Path(__file__).parents[1]
-TESTBEDS = ("mixnet", "opus", "infinitehbd", "switchlab")
+TESTBEDS = ("mixnet", "opus", "infinitehbd", "switchlab", "switchoptics")
 WITHIN_S = 2.0
+WITHIN_CPU_S = 0.15
+"""Processor time in which a run makes some tens of events."""
 BEGINS_S = 300.0
 """Longest time until a run has opened its lab, on a busy machine."""
+LOOK_S = 0.02
 LARGE = ("railx", "acos")
 """Testbeds of many switches, which take long to open: used for what only they can run."""
-LANES = 3
-"""Labs in which something goes on at once; mostly the wait of a restore."""
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -53,7 +59,7 @@ class Lab:
     name: str
     folder: Path
     ask: Callable[..., Any]
-    tests: list[str] = field(default_factory=list)
+    tests: list[str]
 
     @property
     def file(self) -> Path:
@@ -93,9 +99,7 @@ def run_test(lab: Lab, test: str, results: Path, count: Path, seed: int) -> int:
 
     Journal.append_many = counted_many  # type: ignore[method-assign]
     options = ["--testbed", str(lab.file), "--instruments", "hardware", "--samples", "40"]
-    options += ["--seed", str(seed), "--results", str(results)]
-    options += ["-p", "no:cacheprovider", "-p", "no:html", "-q"]
-    return int(pytest.main([test, *options]))
+    return run_pytest([test, *options, "-q", "--seed", str(seed), "--results", str(results)])
 
 
 def restore(lab: Lab) -> int:
@@ -106,54 +110,68 @@ def restore(lab: Lab) -> int:
     return 0
 
 
-def one_kill(
-    lab: Lab, test: str, number: int, victims: set[str], found: dict[str, Any]
-) -> Iterator[None]:
-    """Run a test, kill it, restore and compare; yields while there is something to wait for."""
+def processor_time(process: int) -> float:
+    """Return the processor time of a process so far, in seconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK_S
+
+
+def run_and_kill(
+    child: int, begun: Callable[[], bool], dice: random.Random
+) -> tuple[str, resource.struct_rusage]:
+    """Kill a process some time after it has `begun`; return the outcome and what it has used."""
+    ends, cpu_ends = time.monotonic() + BEGINS_S, float("inf")
+    has_begun = False
+    reaped = 0
+    try:
+        while time.monotonic() < ends and processor_time(child) < cpu_ends:
+            reaped, _, used = os.wait4(child, os.WNOHANG)
+            if reaped:
+                return "ended by itself", used
+            if not has_begun and begun():
+                has_begun = True
+                part = dice.random()
+                cpu_ends = processor_time(child) + part * WITHIN_CPU_S
+                # On a busy machine little happens in two seconds of real time.
+                busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+                ends = time.monotonic() + part * WITHIN_S * busy
+            time.sleep(LOOK_S)
+    finally:
+        if not reaped:
+            os.killpg(child, signal.SIGKILL)
+            _, _, used = os.wait4(child, 0)
+    return "killed" if has_begun else "not begun", used
+
+
+def one_kill(lab: Lab, test: str, number: int) -> dict[str, Any]:
+    """Run a test, kill it, restore and compare."""
     dice = random.Random(number)
+    found: dict[str, Any] = {"number": number, "test": test, "lab": lab.name}
+    found["suite"] = suite_of(test)
     place = lab.folder / str(number)
     place.mkdir()
-    count, results = place / "count", place / "results"
+    count, results, state = place / "count", place / "results", lab.folder / "state"
     count.write_bytes(bytes(8))
     before = lab.ask("draw", lab.name, number)
-    while victims:
-        yield
-    victims.add(lab.name)
-    os.environ["LIGHTRIG_STATE"] = str(lab.folder / "state")
-    child = forked(lambda: run_test(lab, test, results, count, number), place / "run.txt")
-    first_row = dice.random() < 0.5
+    os.environ["LIGHTRIG_STATE"] = str(state)
     began = time.monotonic()
-    kill_at, ended = began + BEGINS_S, False
-    begun = False
-    while time.monotonic() < kill_at:
-        reaped, _, used = os.wait4(child, os.WNOHANG)
-        if reaped:
-            ended = True
-            break
-        if not begun and (
-            any(count.read_bytes())
-            if first_row
-            else any((lab.folder / "state").glob("**/*.found.json"))
-        ):
-            begun, kill_at = True, time.monotonic() + dice.uniform(0, WITHIN_S)
-        yield
-    if not ended:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        _, _, used = os.wait4(child, 0)
-    victims.discard(lab.name)
+    child = forked(lambda: run_test(lab, test, results, count, number), place / "run.txt")
+
+    def any_row() -> bool:
+        return any(count.read_bytes())
+
+    def any_state() -> bool:
+        return any(state.glob("**/*.found.json"))
+
+    begun = any_row if dice.random() < 0.5 else any_state
+    found["outcome"], used = run_and_kill(child, begun, dice)
     found["cpu_s"] = round(used.ru_utime + used.ru_stime, 2)
-    found["outcome"] = "ended by itself" if ended else "killed" if begun else "not begun"
     found["run_s"] = round(time.monotonic() - began, 2)
-    found["states"] = len(list((lab.folder / "state").glob("**/*.found.json")))
+    found["states"] = len(list(state.glob("**/*.found.json")))
     found["changed"] = lab.ask("circuits", lab.name) != before["circuits"]
     check_rows(results, count, number, found)
-    child = forked(lambda: restore(lab), place / "restore.txt")
-    while True:
-        reaped, status, used = os.wait4(child, os.WNOHANG)
-        if reaped:
-            break
-        yield
+    os.environ["LIGHTRIG_STATE"] = str(state)
+    _, status, used = os.wait4(forked(lambda: restore(lab), place / "restore.txt"), 0)
     found["restore_cpu_s"] = round(used.ru_utime + used.ru_stime, 2)
     found["restore"] = os.waitstatus_to_exitcode(status)
     after = lab.ask("truth", lab.name)
@@ -162,6 +180,7 @@ def one_kill(
         found["before"], found["after"] = before, after
         found["printed"] = (place / "restore.txt").read_text()[-2000:]
     shutil.rmtree(place)
+    return found
 
 
 def check_rows(results: Path, count: Path, number: int, found: dict[str, Any]) -> None:
@@ -177,77 +196,56 @@ def check_rows(results: Path, count: Path, number: int, found: dict[str, Any]) -
         found["rows lost"] += max(0, acknowledged - found["recovered"])
 
 
-def next_test(labs: list[Lab], number: int, barren: set[str]) -> tuple[Lab, str]:
+def next_test(labs: list[Lab], number: int, done: list[dict[str, Any]]) -> tuple[Lab, str]:
     """Draw a test of the suite whose turn it is, on a small testbed where there is one.
 
-    `barren` are tests that have changed nothing that a kill could leave.
+    Tests that have ended without a state or a row, after which a kill would come, are left out.
     """
     dice = random.Random(f"test {number}")
-    useful = [(lab, test) for lab in labs for test in lab.tests if key(lab, test) not in barren]
-    suites = sorted({suite_of(test) for _, test in useful})
+    barren = {(e["lab"], e["test"]) for e in done if e["outcome"] != "killed" and not e["rows"]}
+    barren -= {(e["lab"], e["test"]) for e in done if e["outcome"] == "killed"}
+    tests = [(lab, test) for lab in labs for test in lab.tests if (lab.name, test) not in barren]
+    suites = sorted({suite_of(test) for _, test in tests})
     suite = suites[number % len(suites)]
-    of_suite = [each for each in useful if suite_of(each[1]) == suite]
+    of_suite = [each for each in tests if suite_of(each[1]) == suite]
     small = [each for each in of_suite if each[0].name not in LARGE]
     return dice.choice(small or of_suite)
 
 
-def key(lab: Lab, test: str) -> str:
-    return f"{lab.name} {test}"
+def collect(names: Sequence[str], target: Path) -> dict[str, list[str]]:
+    """Return the tests that each testbed can run."""
+    found = {}
+    for name in names:
+        options = ["--collect-only", "-q", "--instruments", "hardware"]
+        options += ["--testbed", f"testbeds/{name}.yaml"]
+
+        def work(options: list[str] = options) -> int:
+            pytest.main(["suites", *options, *RUN_OPTIONS], plugins=[CollectOnly(target)])
+            return 0
+
+        os.waitpid(forked(work, target.with_suffix(".txt")), 0)
+        found[name] = json.loads(target.read_text())
+    return found
 
 
-def collect(lab: Lab) -> list[str]:
-    target = lab.folder / "tests.json"
-    options = ["--collect-only", "-q", "--instruments", "hardware", "--testbed", str(lab.file)]
-
-    def work() -> int:
-        plugins = [CollectOnly(target)]
-        pytest.main(["suites", *options, "-p", "no:cacheprovider"], plugins=plugins)
-        return 0
-
-    os.waitpid(forked(work, lab.folder / "collected.txt"), 0)
-    return json.loads(target.read_text())
-
-
-def campaign(labs: list[Lab], log: Path, kills: int, report: Callable[[str], object]) -> None:
-    """Kill until the log has `kills` of them."""
-    done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    killed = sum(each["outcome"] == "killed" for each in done)
-    barren = {
-        each["key"] for each in done if each["outcome"] == "ended by itself" and not each["states"]
-    }
-    number = max((each["number"] for each in done), default=-1) + 1
-    lanes: dict[str, tuple[Iterator[None], dict[str, Any]]] = {}
-    victims: set[str] = set()
-    started = time.monotonic()
-    with log.open("a") as lines:
-        while killed < kills or lanes:
-            while len(lanes) < LANES and killed + len(lanes) < kills:
-                free = [lab for lab in labs if lab.name not in lanes]
-                lab, test = next_test(free, number, barren)
-                found: dict[str, Any] = {
-                    "number": number,
-                    "key": key(lab, test),
-                    "suite": suite_of(test),
-                    "lab": lab.name,
-                }
-                lanes[lab.name] = one_kill(lab, test, number, victims, found), found
-                number += 1
-            for name, (steps, found) in list(lanes.items()):
-                try:
-                    next(steps)
-                except StopIteration:
-                    del lanes[name]
-                    killed += found["outcome"] == "killed"
-                    if found["outcome"] == "ended by itself" and not found["states"]:
-                        barren.add(found["key"])
-                    lines.write(json.dumps(found, sort_keys=True) + "\n")
-                    lines.flush()
-                    if killed % 50 == 0 and found["outcome"] == "killed":
-                        report(f"{killed:>5} kills, {time.monotonic() - started:.0f} s")
-            time.sleep(0.004)
+def lane(place: Path, tests: dict[str, list[str]], numbers: Iterator[int], kills: int) -> int:
+    """Kill in labs of its own, until all lanes together have made `kills`."""
+    place.mkdir()
+    with served(place, list(tests)) as (ask, login), log("suite_kills") as lines:
+        os.environ["LIGHTRIG_SERVED"] = login
+        labs = [Lab(name, place / name, ask, of) for name, of in tests.items()]
+        while killed(done := read("suite_kills")) < kills:
+            number = next(numbers)
+            lab, test = next_test(labs, number, done)
+            lines.add(one_kill(lab, test, number))
+    return 0
 
 
-def table(log: Path) -> tuple[list[str], bool]:
+def killed(done: list[dict[str, Any]]) -> int:
+    return sum(each["outcome"] == "killed" for each in done)
+
+
+def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
     """Return the table of suite by outcome, and whether all is as it should be."""
     columns = (
         "killed",
@@ -260,8 +258,7 @@ def table(log: Path) -> tuple[list[str], bool]:
         "NOT RESTORED",
     )
     rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for line in log.read_text().splitlines():
-        found = json.loads(line)
+    for found in done:
         for row in (rows[found["suite"]], rows["~all"]):
             row[found["outcome"]] += 1
             row["lab changed"] += found["changed"] and found["outcome"] == "killed"
@@ -279,24 +276,28 @@ def table(log: Path) -> tuple[list[str], bool]:
 def main(report: Callable[[str], object] = print) -> bool:
     """Kill and restore; returns whether everything was as found and no row was lost."""
     kills = int(os.environ.get("KILLS", "1000"))
-    log = Path(os.environ.get("KILLS_LOG", ".kills.jsonl")).absolute()
     names = os.environ.get("KILLS_TESTBEDS", " ".join(TESTBEDS)).split()
+    lanes = int(os.environ.get("KILLS_LANES", "4"))
+    done = read("suite_kills")
+    # The folder of the campaign's files may be a relative one.
+    os.environ["CAMPAIGNS"] = str(folder())
     os.chdir(ROOT)
-    with (
-        tempfile.TemporaryDirectory(prefix="lightrig-kills-") as name,
-        served(Path(name), names) as (ask, login),
-    ):
-        os.environ["LIGHTRIG_SERVED"] = login
+    with tempfile.TemporaryDirectory(prefix="lightrig-kills-") as name:
         preload(simulation=False)
-        labs = [Lab(each, Path(name) / each, ask) for each in names]
-        for lab in labs:
-            lab.tests = collect(lab)
-        gc.freeze()
-        campaign(labs, log, kills, report)
-    printed, good = table(log)
+        tests = collect(names, Path(name, "tests.json"))
+        first = max((each["number"] for each in done), default=-1) + 1
+        run_lanes(
+            [
+                partial(
+                    lane, Path(name, f"lane {n}"), tests, itertools.count(first + n, lanes), kills
+                )
+                for n in range(lanes)
+            ]
+        )
+    printed, good = table(read("suite_kills"))
     for line in printed:
         report(line)
-    return good
+    return good and killed(read("suite_kills")) >= kills
 
 
 if __name__ == "__main__":

@@ -4,11 +4,14 @@ import importlib.util
 import os
 import re
 import subprocess
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+
+from benchmarks import campaigns
 
 ROOT = Path(__file__).parents[2]
 SUMMARIZE = ROOT / ".github" / "summarize"
@@ -58,3 +61,32 @@ def test_the_page_shows_how_a_command_has_ended(tmp_path: Path, status: int) -> 
     assert "1\n2\n" in ended.stdout
     word = "passed" if status == 0 else "failed with status 3"
     assert page.read_text() == f"## kills: {word}\n```\n5\nend\n```\n"
+
+
+def test_the_page_of_campaigns_is_made_of_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMPAIGNS", str(tmp_path))
+    race = {"kind": "names", "number": 0, "outcomes": ["held", "refused"], "stuck": False}
+    with campaigns.log("lease_races") as log:
+        log.add(race)
+    with (tmp_path / "lease_races.jsonl").open("a") as file:
+        file.write('{"kind": "names", "number": 1, "outc')
+    printed: list[str] = []
+    assert campaigns.main(printed.append)
+    assert "## lease_races: kept\n" in printed
+    assert re.search(r"^names +1 +1 +0 ", "\n".join(printed), re.MULTILINE)
+
+    with campaigns.log("lease_races") as log:
+        assert [each["number"] for each in log.done] == [0], "a line that was cut off was not done"
+        log.add({**race, "outcomes": ["held", "TWO HOLDERS"]})
+    printed.clear()
+    assert not campaigns.main(printed.append)
+    assert "## lease_races: BROKEN\n" in printed
+
+
+def test_the_page_shows_each_campaign_of_the_night() -> None:
+    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "nightly.yml")
+    jobs = workflow["jobs"]["reliability"]["strategy"]["matrix"]["job"]
+    assert {*jobs} == {*campaigns.NAMES, "survival"}
+    assert all(hasattr(import_module(f"benchmarks.{name}"), "table") for name in campaigns.NAMES)
