@@ -153,13 +153,20 @@ class LinkObservation:
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
         """When numbered datagrams from ports had been sent, where that is still known."""
-        known = {}
+        by_server: defaultdict[str, dict[str, Sequence[int]]] = defaultdict(dict)
         for port, numbers in wanted.items():
-            server = self._bench.servers[port.owner]
-            stamps = server.departures(self._netdevs[port], numbers)
-            known.update(
-                {(port, n): at for n, at in zip(numbers, stamps, strict=True) if at is not None}
-            )
+            by_server[port.owner][self._netdevs[port]] = numbers
+        pending = [
+            (name, asked, self._bench.servers[name].departures(asked))
+            for name, asked in by_server.items()
+        ]
+        known = {}
+        for name, asked, departures in pending:
+            for netdev, stamps in departures.result().items():
+                port = self._ports[name, netdev]
+                for number, at in zip(asked[netdev], stamps, strict=True):
+                    if at is not None:
+                        known[port, number] = at
         return known
 
     def senders(self) -> dict[int, Port]:

@@ -140,17 +140,11 @@ class LinuxServer:
         """Return the netdev of each datagram stream; see `instruments.capabilities.Server`."""
         return self._streams
 
-    def departures(self, netdev: str, numbers: Sequence[int]) -> list[Span | None]:
-        """Return the stamps of sent datagrams; see `instruments.capabilities.Server`."""
-        request = self._submit("departures", {"port": netdev, "numbers": list(numbers)})
-        answer = request.result()
-        try:
-            stamps = answer["at"]
-            if len(stamps) != len(numbers):
-                raise ValueError("one stamp a number")
-            return [None if at is None else self._clocks.here(at) for at in stamps]
-        except (KeyError, ValueError, TypeError) as error:
-            raise request.run.garbled("no departures", request, answer) from error
+    def departures(self, wanted: Mapping[str, Sequence[int]]) -> "PendingDepartures":
+        """Ask for the stamps of sent datagrams; see `instruments.capabilities.Server`."""
+        numbers = {netdev: list(each) for netdev, each in wanted.items()}
+        request = self._submit("departures", {"numbers": numbers})
+        return PendingDepartures(request, self._clocks, numbers)
 
     def unwatch(self) -> None:
         """Stop observing."""
@@ -274,6 +268,31 @@ class LinuxServer:
             )  # the server may have rebooted, and its clock with it
             self._run = run = self.start(PROBE, self._trace, self._clocks)
         return run.submit(verb, body, duration)
+
+
+class PendingDepartures:
+    """A question about sent datagrams that the server is to answer."""
+
+    def __init__(
+        self, request: ProgramRequest, clocks: ClockMap, wanted: Mapping[str, Sequence[int]]
+    ) -> None:
+        self._request = request
+        self._clocks = clocks
+        self._wanted = wanted
+
+    def result(self) -> dict[str, list[Span | None]]:
+        """Wait for the server's reply; return stamps on the bench's clock, None where unknown."""
+        answer = self._request.result()
+        try:
+            found = {}
+            for netdev, numbers in self._wanted.items():
+                stamps = answer["at"][netdev]
+                if len(stamps) != len(numbers):
+                    raise ValueError("one stamp a number")
+                found[netdev] = [None if at is None else self._clocks.here(at) for at in stamps]
+        except (KeyError, ValueError, TypeError) as error:
+            raise self._request.run.garbled("no departures", self._request, answer) from error
+        return found
 
 
 class PendingSettlement:

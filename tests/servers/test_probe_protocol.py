@@ -310,7 +310,7 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     assert last[:2] == first[:2] == [token, boot]
     assert first[2] - last[2] >= 10
     numbers = [last[2], last[2] + 1, first[2] - 1, first[2], 1 << 40, 0]
-    there = rig.there.ask("departures", port=PORTS[0], numbers=numbers)["at"]
+    there = rig.there.ask("departures", numbers={PORTS[0]: numbers})["at"][PORTS[0]]
     assert there[4:] == [None, None]
     assert sorted(there[:4]) == there[:4]
     assert last[3] <= there[0]

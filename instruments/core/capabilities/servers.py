@@ -103,6 +103,13 @@ class PendingSettlement(Protocol):
         """Wait for the reply of the server."""
 
 
+class PendingDepartures(Protocol):
+    """A question about sent datagrams that was asked."""
+
+    def result(self) -> Mapping[str, Sequence[Span | None]]:
+        """Wait for the reply of the server; return stamps by netdev, None where unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortWatch:
     """A NIC port to observe.
@@ -139,8 +146,8 @@ class Server(Identified, Protocol):
     def streams(self) -> Mapping[int, str]:
         """Return the netdev of each stream of datagrams that this server sends, by its number."""
 
-    def departures(self, netdev: str, numbers: Sequence[int]) -> Sequence[Span | None]:
-        """Return when each datagram of `netdev` was sent; None where it is unknown."""
+    def departures(self, wanted: Mapping[str, Sequence[int]]) -> PendingDepartures:
+        """Ask when datagrams were sent, by netdev and their numbers."""
 
     def unwatch(self) -> None:
         """Stop observing, and stop sending datagrams."""

@@ -111,11 +111,15 @@ class Watch:
     def tokens(self) -> dict[str, int]:
         return {stream.port: stream.token for stream in self._streams}
 
-    def departures(self, port: str, numbers: list[Any]) -> list[int | None]:
-        for stream in self._streams:
-            if stream.port == port:
-                return [stream.departure(number) for number in numbers]
-        raise Refused("unknown_port", f"no datagrams are sent from {port!r}")
+    def departures(self, wanted: dict[str, list[int]]) -> dict[str, list[int | None]]:
+        streams = {stream.port: stream for stream in self._streams}
+        for port in wanted:
+            if port not in streams:
+                raise Refused("unknown_port", f"no datagrams are sent from {port!r}")
+        return {
+            port: [streams[port].departure(number) for number in numbers]
+            for port, numbers in wanted.items()
+        }
 
     def start(self) -> None:
         for thread in self._threads:
@@ -278,10 +282,11 @@ class _Probe:
         return {"state": state, "tokens": self._watch.tokens()}
 
     def _departures(self, request: dict[str, Any]) -> dict[str, Any]:
-        numbers = _field(request, "numbers", list)
-        if not all(type(number) is int for number in numbers):
-            raise Refused("bad_request", '"numbers" must be whole numbers')
-        return {"at": self._watching().departures(_field(request, "port", str), numbers)}
+        wanted = _field(request, "numbers", dict)
+        for numbers in wanted.values():
+            if type(numbers) is not list or not all(type(number) is int for number in numbers):
+                raise Refused("bad_request", '"numbers" must be whole numbers of each port')
+        return {"at": self._watching().departures(wanted)}
 
     def _watching(self) -> Watch:
         if self._watch is None:

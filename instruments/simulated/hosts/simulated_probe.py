@@ -270,12 +270,13 @@ class SimulatedProbe:
         if not self._watched:
             raise _Refusal("not_watching", "watch first")
         grid = self.datagrams
-        if request["port"] not in self._watched or grid is None:
-            raise _Refusal("unknown_port", f"no datagrams are sent from {request['port']}")
-        moments = [
-            grid.moment(_whole(number, -(1 << 62), 1 << 62)) for number in request["numbers"]
-        ]
-        return {"at": [at + self.offset if grid.phase <= at <= now else None for at in moments]}
+        found: dict[str, list[int | None]] = {}
+        for port, numbers in _mapping(request["numbers"]).items():
+            if port not in self._watched or grid is None:
+                raise _Refusal("unknown_port", f"no datagrams are sent from {port}")
+            moments = [grid.moment(_whole(number, -(1 << 62), 1 << 62)) for number in numbers]
+            found[port] = [at + self.offset if grid.phase <= at <= now else None for at in moments]
+        return {"at": found}
 
     def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
         if not self._watched:
