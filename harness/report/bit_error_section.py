@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightrig.harness.quantities import declarations
+from lightrig.harness.quantities import optical
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, tone
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate, estimate
 from lightrig.harness.report.figures import Line, arrow, curve
@@ -387,7 +387,7 @@ def _over_temperature(counter: str, curves: Sequence[_PowerCurve]) -> Figure:
 
 
 BIT_ERRORS = Section(
-    declarations.BIT_ERRORS,
+    optical.BIT_ERRORS,
     estimates=_estimates,
     parts=(
         _GATES,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightrig.harness.quantities import declarations
+from lightrig.harness.quantities import optical
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.figures import Distribution, distribution_plot, heat_map
 from lightrig.harness.report.frames import Series, TestFrame, natural
@@ -371,7 +371,7 @@ def _parts() -> Iterator[Part]:
 
 
 INSERTION_LOSS = Section(
-    declarations.INSERTION_LOSS,
+    optical.INSERTION_LOSS,
     estimates=of_quantities(*LOSSES, _REPEATABILITY),
     parts=tuple(_parts()),
 )

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from lightrig.harness.quantities import declarations, quantity
+from lightrig.harness.quantities import optical, quantity
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.figures import Distribution, Line, curve, distribution_plot
 from lightrig.harness.report.frames import TestFrame
@@ -99,7 +99,7 @@ def _step_curves(
 
 
 PATH_CHANGES = Section(
-    declarations.PATH_CHANGES,
+    optical.PATH_CHANGES,
     estimates=of_quantities(*_TIMES),
     parts=(
         Table(
@@ -160,7 +160,7 @@ def _power_over_temperature(data: SectionData) -> Iterator[Figure]:
 
 
 TRANSCEIVERS = Section(
-    declarations.TRANSCEIVERS,
+    optical.TRANSCEIVERS,
     estimates=of_quantities(*_REGISTERS),
     parts=(
         Table(
