@@ -94,6 +94,14 @@ def test_crosstalk_below_the_dark_is_a_bound() -> None:
     assert value - half(components, factor) < -115
 
 
+def test_crosstalk_a_little_above_the_dark_may_be_none() -> None:
+    dark = [-80.0, -79.9, -80.1]
+    leak = [dbm + 0.1 for dbm in dark]  # 1.2 standard uncertainties more
+    value, components, factor = crosstalk([0.0, 0.0, 0.0], leak, dark)
+    assert value + half(components, factor) > -96
+    assert value - half(components, factor) < -115
+
+
 def measured(bench: Bench) -> list[Row]:
     rows = list[Row]()
     recording = Recording(rows.extend)

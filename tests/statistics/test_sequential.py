@@ -52,6 +52,13 @@ def test_a_dead_link_is_rejected_at_once_and_a_clean_one_accepted() -> None:
     assert TEST.decide(5, 10**6) == "reject"
 
 
+def test_a_link_is_rejected_at_a_likelihood_ratio_of_one_over_alpha() -> None:
+    """Errors in next to no bits have a ratio of `bad` / `good` each (Wald 1945)."""
+    test = SequentialTest(1e-13, 4e-13, alpha=0.05)
+    assert test.decide(2, 1000) == "go on"  # 16 times
+    assert test.decide(3, 1000) == "reject"  # 64 times
+
+
 @pytest.mark.parametrize("wrong", [{"good": 2e-12}, {"good": 0.0}, {"alpha": 0.6}, {"beta": 0.0}])
 def test_rates_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SampleError):
