@@ -44,6 +44,17 @@ def test_an_outage_is_an_interval_between_the_bounds_of_both_ends() -> None:
     assert list(found.outages()) == [(str(PORT), "carrier", ms(38, 45))]
 
 
+def test_an_event_lasts_from_the_first_loss_to_the_last_recovery() -> None:
+    seen = (
+        Seen("a", "carrier_down", ms(5, 12)),  # the earliest bound lies before the command's end
+        Seen("b", "carrier_down", ms(11, 14)),
+        Seen("a", "carrier_up", ms(60, 61)),
+        Seen("b", "carrier_up", ms(50, 55)),
+    )
+    found = Reconfiguration("crossed", 1, ms(5, 6), seen, ())
+    assert found.stages() == {"carrier_down": ms(0, 7), "carrier_up": ms(54, 56)}
+
+
 class _Step:
     def __init__(self, sent: Span, received: float) -> None:
         self.sent = sent
