@@ -87,6 +87,12 @@ def test_a_gap_that_began_before_the_command_is_none_of_it() -> None:
     assert len(windows(gap(31, 30), since=9.5)) == 1
 
 
+def test_a_full_buffer_leaves_open_when_the_link_was_lost() -> None:
+    (window,) = windows(gap(31, 30)._replace(backlog=True))
+    assert window.began == window.ended == Span(9 * MS, 30 * MS + 1_000)
+    assert window.length.earliest <= 0
+
+
 def test_datagrams_from_elsewhere_are_no_outage() -> None:
     assert windows(gap(31, 30, stream=7)) == []
 

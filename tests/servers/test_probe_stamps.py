@@ -56,6 +56,20 @@ def test_a_clock_that_is_moved_meanwhile_makes_no_datagram_too_early(
     assert there <= kernel_stamps.now()
 
 
+@pytest.mark.parametrize("moved", [-500 * MS, 500 * MS])
+def test_a_calendar_that_is_set_after_the_stamp_makes_no_datagram_too_early(
+    ends, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = ends
+    stamps = kernel_stamps.KernelStamps(ours, "lo")
+    before, ahead = kernel_stamps.now(), kernel_stamps._ahead
+    theirs.send(b"x")
+    assert select.select([ours], [], [], 10)[0]
+    monkeypatch.setattr(kernel_stamps, "_ahead", lambda clock: ahead(clock) + moved)
+    _, there = stamps.receive(ours)
+    assert before <= there <= kernel_stamps.now()
+
+
 class Nic:
     """A socket whose NIC has stamped a datagram by CLOCK_MONOTONIC_RAW, its PTP clock."""
 
