@@ -129,3 +129,10 @@ def test_the_longest_log_has_edges_too():
 @pytest.mark.parametrize("samples", [[], [0.0], [1.0, 1.0]])
 def test_a_short_log_has_no_edges(samples):
     assert edges(log_of(samples)) == []
+
+
+def test_light_that_hesitates_on_its_way_down_goes_once():
+    # Back and forth around a fifth, on its way from light to dark.
+    log = log_of([LIGHT] * 50 + [0.202 * LIGHT, 0.198 * LIGHT] * 5 + [0.0] * 50)
+    (fall,) = edges(log)
+    assert not fall.rising
