@@ -42,8 +42,8 @@ TUNING = 200_000_000
 TUNING_PER_NM = 5_000_000
 LEVEL_DB = 0.05
 """Standard deviation of the difference between set and true power."""
-STABILITY_DB = 0.005
-"""Standard deviation of that difference from one setting to the next."""
+STABILITY_DB = 0.01 / math.sqrt(3)
+"""Standard deviation of that difference from one setting to the next: within ±0.01 dB."""
 
 FLATNESS_DB_PER_NM = 0.001
 """Standard deviation of the slope of its power error, around 1550 nm (chosen)."""
