@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 CLIENTS := .clients
+OBJECT_STORE := .object-store
 
 NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
           --testbed testbeds/infinitehbd.yaml \
@@ -20,7 +21,8 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install docs night test test-long clients test-clients fuzz mutants hashes install-verified audit lint bench clean
+.PHONY: install docs night test test-long clients test-clients object-store \
+        test-object-store fuzz mutants hashes install-verified audit lint bench clean
 
 install: $(READY)
 
@@ -53,6 +55,18 @@ $(CLIENTS)/.ready: tests/public_clients/requirements.txt
 
 test-clients: $(READY) clients
 	$(BIN)/python -m pytest tests/public_clients -m long $(SKIPS)
+
+# Results in an object store: a server of S3 on loopback, in an environment of its own.
+object-store: $(OBJECT_STORE)/.ready
+
+$(OBJECT_STORE)/.ready: tests/object_store/requirements.txt
+	$(PYTHON) -m venv $(OBJECT_STORE)
+	$(OBJECT_STORE)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --requirement tests/object_store/requirements.txt
+	touch $@
+
+test-object-store: $(READY) object-store
+	$(BIN)/python -m pytest tests/object_store -m long $(SKIPS)
 
 # Examples that no run has tried before, FUZZ_EXAMPLES of each test. What it finds is kept in
 # .hypothesis, and becomes an @example of its test.

@@ -383,6 +383,49 @@ def compact(
         give_up("\n".join(done.problems), LAB_ERROR)
 
 
+@results.command(epilog="Example: lightrig results push s3://lab/results")
+def push(
+    to: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
+    place: Place = "results",
+    as_json: AsJson = False,
+) -> None:
+    """Copy all ended runs and their rows to another place, such as an object store.
+
+    What is there already is not copied again, and nothing else there changes. Keys come from the
+    environment or the files of AWS's tools; AWS_ENDPOINT_URL names another server. Exit 0, 2 for a
+    place that cannot be one, 3 if something cannot be read or written.
+    """
+    _transfer(place, to, as_json)
+
+
+@results.command(epilog="Example: lightrig results pull s3://lab/results")
+def pull(
+    source: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
+    place: Place = "results",
+    as_json: AsJson = False,
+) -> None:
+    """Copy all runs and their rows from another place, such as an object store.
+
+    As `push`, the other way.
+    """
+    _transfer(source, place, as_json)
+
+
+def _transfer(source: str, target: str, as_json: bool) -> None:
+    from lightrig.harness.record.transfer import transfer
+
+    done = _asked(lambda: transfer(source, target))
+    if as_json:
+        print_json(asdict(done))
+        return
+    out.print(
+        f"{done.files:,} files of {done.size / 1e6:,.1f} MB copied to {target}; "
+        f"{done.present:,} were there",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
 def _asked(question: Callable[[], T]) -> T:
     """Ask the results; what is wrong with them or with the question ends the command."""
     from lightrig.harness.record import QuestionError

@@ -6,6 +6,7 @@ A place is a folder of this machine, a shared one, or any URL that fsspec reads.
 import os
 import re
 import shutil
+import tempfile
 import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,6 +58,27 @@ def _sync(path: Path) -> None:
 _RENAMING = frozenset(("ftp", "hdfs", "sftp", "smb", "ssh", "webhdfs"))
 
 
+_CONNECT_TIMEOUT_S, _REQUEST_TIMEOUT_S = 10, 60
+
+
+def _object_store() -> Any:
+    """Return S3 by Arrow's client, which pyarrow brings.
+
+    Keys, profile and region come from the environment and the files of AWS's own tools, as for
+    these; `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` names another server than AWS.
+    """
+    from fsspec.implementations.arrow import ArrowFSWrapper  # noqa: PLC0415
+    from pyarrow.fs import S3FileSystem  # noqa: PLC0415 - takes long to load
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    store = S3FileSystem(
+        endpoint_override=endpoint or None,
+        connect_timeout=_CONNECT_TIMEOUT_S,
+        request_timeout=_REQUEST_TIMEOUT_S,
+    )
+    return ArrowFSWrapper(store)
+
+
 class Place:
     """A folder by its path or URL, such as `results` or `s3://lab/results`.
 
@@ -76,7 +98,10 @@ class Place:
 
         self._fs: Any
         try:
-            self._fs, self._root = fsspec.core.url_to_fs(self.name)
+            if urllib.parse.urlsplit(self.name).scheme == "s3":
+                self._fs, self._root = _object_store(), self.name.partition("://")[2]
+            else:
+                self._fs, self._root = fsspec.core.url_to_fs(self.name)
         except (OSError, ValueError, ImportError) as error:
             raise QuestionError(f"{self.name}: {error}") from error
         known = self._fs.protocol
@@ -106,6 +131,24 @@ class Place:
                 return []
         names = (name[len(self.path()) :].lstrip("/") for name in found)
         return sorted(name for name in names if not re.search(r"(^|/)\.", name))
+
+    def sizes(self) -> dict[str, int]:
+        """The size in bytes of each file, hidden ones apart, by its name from this place on."""
+        with self._errors_named():
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.find(self.path(), detail=True)
+            except FileNotFoundError:
+                return {}
+        names = {name[len(self.path()) :].lstrip("/"): each for name, each in found.items()}
+        return {name: int(names[name]["size"]) for name in sorted(names) if "/." not in f"/{name}"}
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file; it appears whole or not at all."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            self.put(Path(file.name), name)
 
     def read(self, names: Iterable[str]) -> Mapping[str, bytes]:
         """The content of each of these files."""
