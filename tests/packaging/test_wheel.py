@@ -1,10 +1,11 @@
-"""The wheel holds all that the commands and the suites need outside a checkout."""
+"""Wheel and source distribution hold all that commands and suites need outside a checkout."""
 
 import importlib.util
 import os
 import re
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -20,23 +21,36 @@ TESTBED = next(
 )
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content and nothing of the checkout."""
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the distribution's content and nothing of the checkout."""
     if importlib.util.find_spec("pip") is None:
         pytest.skip("pip is not installed")
-    folder = tmp_path_factory.mktemp("wheel")
+    folder = tmp_path_factory.mktemp(request.param)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, ROOT], check=True)
+    source = ROOT if request.param == "wheel" else sdist(folder)
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", folder, source], check=True)
     (wheel,) = folder.glob("*.whl")
     target = folder / "site"
     subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
     return target
 
 
+def sdist(folder: Path) -> Path:
+    """Return the source distribution, made by `python -m build` as a release is."""
+    tools = folder / "tools"
+    venv.create(tools, with_pip=True)
+    python = tools / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "build"], check=True)
+    build = [python, "-m", "build", "--sdist", "--outdir", folder, ROOT]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    (made,) = folder.glob("*.tar.gz")
+    return made
+
+
 @pytest.fixture
 def run(installed: Path, tmp_path: Path):
-    """Run a module of the installed wheel in an empty folder; the checkout is not on its path."""
+    """Run a module of the installed package in an empty folder; the checkout is not on its path."""
     (tmp_path / "mine.yaml").write_text(TESTBED)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
 
@@ -56,7 +70,7 @@ def run(installed: Path, tmp_path: Path):
     return run
 
 
-def test_the_package_is_the_one_in_the_wheel(run, installed):
+def test_the_package_is_the_one_installed(run, installed):
     found = run("-c", "import lightrig.harness as h; print(h.__file__)").strip()
     assert Path(found).is_relative_to(installed)
 
