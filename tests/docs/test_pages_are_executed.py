@@ -40,6 +40,7 @@ ELSEWHERE = {
     "* kubernetes *": "needs a cluster; tests/cli and tests/runs try the file",
     "* slurm *": "needs a cluster; tests/cli and tests/runs try the script",
     "lightrig claims * --scheduler *": "needs a Dask scheduler at 10.0.0.5",
+    "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
     "MIXNET_TOKENS=FILE *": "needs a recorded trace, of which none may be redistributed",
     "python -m benchmarks.lab_in_a_box": "ten minutes, as root; tests/cli/test_lab_in_a_box.py",
