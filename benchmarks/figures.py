@@ -16,7 +16,13 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 
-BENCHMARKS = ("reconfigurations", "many_instruments", "results_at_size", "nights_over_hosts")
+BENCHMARKS = (
+    "reconfigurations",
+    "many_instruments",
+    "results_at_size",
+    "report_reading",
+    "nights_over_hosts",
+)
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 _HEAD = """# Benchmarks

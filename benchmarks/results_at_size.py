@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import figure
 from lightrig.harness.record import Context, Journal, Results, Row, write_dataset
+from lightrig.harness.record.compaction import compact
 from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.dataset import COLUMNS
 from lightrig.harness.report.nights.series import read
@@ -55,6 +56,8 @@ def main() -> None:
         if not (folder / "rows").is_dir():
             plant(folder, rows)
         measure(folder)
+        write_together(folder)
+        measure(folder, "compacted, ")
     finally:
         if given is None:
             shutil.rmtree(folder)
@@ -151,15 +154,28 @@ def write(
     (place_of_run / "run.json").write_text(json.dumps(facts))
 
 
-def measure(folder: Path) -> None:
+def write_together(folder: Path) -> None:
+    """Compact the months that are over; print the time."""
+    begun, cpu = time.perf_counter(), time.process_time()
+    done = compact(str(folder))
+    used = time.process_time() - cpu
+    figure(
+        f"compaction of {done.replaced:,} files into {len(done.files):,}",
+        f"{used:.0f} s of processor",
+        f"{time.perf_counter() - begun:.0f} s; {done.before / 1e9:.2f} GB, then "
+        f"{done.after / 1e9:.2f} GB",
+    )
+
+
+def measure(folder: Path, state: str = "") -> None:
     """Print disk, and the time of each query that pages and comparisons make."""
-    files = list(folder.glob("rows/*/*/*.parquet"))
+    files = list(folder.glob("rows/**/*.parquet"))
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     disk = sum(file.stat().st_size for file in files)
-    about = f"{rows / 1e6:.0f} million rows in {len(files):,} files: "
+    about = f"{state}{rows / 1e6:.0f} million rows in {len(files):,} files: "
     figure(f"{about}disk", f"{disk / rows:.1f} bytes a row", f"{disk / 1e9:.2f} GB")
     results = Results(folder)
-    last = FIRST + datetime.timedelta(len({file.parent.name for file in files}) - 1)
+    last = max(datetime.date.fromisoformat(facts.night) for facts in results.runs())
     before = last - datetime.timedelta(1)
     runs = [f"{date:%Y%m%d}-021500-bench00" for date in (before, last)]
     for name, query in queries(folder, results, *runs):
