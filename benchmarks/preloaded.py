@@ -84,5 +84,6 @@ def run_lanes(lanes: Sequence[Callable[[], int]]) -> None:
             os.waitpid(child, 0)
     except KeyboardInterrupt:
         for child in children:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(child, signal.SIGINT)
+                os.waitpid(child, 0)  # it ends what it has started

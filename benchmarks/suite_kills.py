@@ -46,6 +46,8 @@ WITHIN_CPU_S = 0.15
 """Processor time in which a run makes some tens of events."""
 BEGINS_S = 300.0
 """Longest time until a run has opened its lab, on a busy machine."""
+FIRST_ROW_S = 30.0
+"""After this time without a row a saved state will do."""
 LOOK_S = 0.02
 LARGE = ("railx", "acos")
 """Testbeds of many switches, which take long to open: used for what only they can run."""
@@ -163,7 +165,12 @@ def one_kill(lab: Lab, test: str, number: int) -> dict[str, Any]:
     def any_state() -> bool:
         return any(state.glob("**/*.found.json"))
 
-    begun = any_row if dice.random() < 0.5 else any_state
+    latest = time.monotonic() + FIRST_ROW_S  # many tests wait long for their first row
+    by_row = dice.random() < 0.5
+
+    def begun() -> bool:
+        return any_row() if by_row and time.monotonic() < latest else any_state()
+
     found["outcome"], used = run_and_kill(child, begun, dice)
     found["cpu_s"] = round(used.ru_utime + used.ru_stime, 2)
     found["run_s"] = round(time.monotonic() - began, 2)
