@@ -228,10 +228,10 @@ def _commit(folder: Path, manifest: Manifest) -> None:
 
 def _remove_replaced(place: Place, folder: Path) -> int:
     """Remove what the manifest does not need, unless somebody reads; return how much is left."""
+    # Listed before it is asked what is needed: a run that ends meanwhile is not in the list.
+    listed = [name for name in place.files("rows") if name.endswith(".parquet")]
     current = {file.name for file in stored_rows(place)}
-    useless = [
-        name for name in place.files("rows") if name.endswith(".parquet") and name not in current
-    ]
+    useless = [name for name in listed if name not in current]
     drafts = (
         *(folder / "rows").glob("*/.*.tmp"),
         *left_by_the_killed(folder / "rows", Path(MANIFEST).name),
