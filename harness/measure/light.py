@@ -91,6 +91,14 @@ class LightWatch:
     def _was_dark(self, port: int) -> bool:
         return port in self._darkened or self._readings[0].dbm[port] <= NO_LIGHT_DBM
 
+    @property
+    def watched_until(self) -> int:
+        """The time up to which the last reading shows every change of light, in ns.
+
+        What lies between the last two readings, and is over before the last, shows in neither.
+        """
+        return self._readings[-2 if len(self._readings) > 1 else -1].answered
+
     def losses_of_signal(self, sent: Span) -> dict[int, Span]:
         """Interval of each loss of signal, by egress; ports where it was not seen are absent."""
         spans = {}

@@ -149,7 +149,8 @@ def reconfigure(
     missing += [(str(port), OF_LINK[stage, True]) for port, stage in unfinished]
     gap = max((watch.longest_gap for watch in watches.values()), default=0)
     return Reconfiguration(
-        plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)
+        *(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)),
+        {name: watch.watched_until for name, watch in watches.items()},
     )
 
 

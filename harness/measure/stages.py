@@ -6,8 +6,8 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -81,6 +81,7 @@ class Reconfiguration:
         missing: subject and stage of what had to come and was not seen.
         reading_gap: the longest time between two readings of a switch's monitors, in ns.
         windows: each direction's interruption of datagrams.
+        watched: until when the light of each switch was watched, on the bench's clock, in ns.
     """
 
     plan: str
@@ -90,6 +91,7 @@ class Reconfiguration:
     missing: tuple[tuple[str, EventStage], ...]
     reading_gap: int = 0
     windows: tuple[LossWindow, ...] = ()
+    watched: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, at: Span) -> Span:
         """Latency of `at` after the command, not below zero."""
@@ -194,6 +196,9 @@ def _true_moment(seen: Seen, event: Reconfiguration, truth: GroundTruth) -> Span
     (name, up), since = _TRUTH[seen.stage], event.sent.earliest
     if seen.stage == "acknowledged":  # with the last command of a change
         return truth.last(seen.subject, name, since=since)
+    if seen.stage == "signal_recovered":  # for good: a fault may take the new light again
+        until = event.watched.get(seen.subject.rpartition(".")[0])
+        return truth.last(seen.subject, name, since=since, until=until)
     return truth.first(seen.subject, name, up=up, since=since)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from lightrig.harness.measure.reconfiguration import _link_stages, rising_ports
-from lightrig.harness.measure.stages import Reconfiguration, Seen
+from lightrig.harness.measure.stages import Reconfiguration, Seen, closure_rows
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.switches.polatis.session import PatchOperation
+from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.testbeds import Circuit, Link, Plan, Port
 
 MS = 1_000_000
@@ -96,3 +97,24 @@ def test_the_first_loss_counts(stage: Any) -> None:
     changes = [event(stage, False, ms(10)), event(stage, False, ms(30))]
     ((_, _, at),) = _link_stages(changes)
     assert at == ms(10)
+
+
+def test_light_is_back_when_it_came_for_good_while_it_was_watched() -> None:
+    """A fault takes the new light again for a while; the next event brings light to the egress."""
+    truth = GroundTruth()
+    for up, at in ((False, 5), (True, 26), (False, 37), (True, 137), (False, 900), (True, 930)):
+        truth.note("ocs.35", "light", up=up, at=Span(at, at))
+    fabric: Any = SimpleNamespace(
+        bench=SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=True)),
+        testbed=SimpleNamespace(name="lab"),
+    )
+
+    def closed(earliest: int, latest: int) -> bool:
+        seen = (Seen("ocs.35", "signal_recovered", Span(earliest, latest)),)
+        event = Reconfiguration("crossed", 1, Span(0, 0), seen, (), watched={"ocs": 160})
+        (row,) = closure_rows(event, fabric, 0)
+        return row.value == 1
+
+    assert closed(135, 156)
+    assert not closed(20, 30)
+    assert not closed(920, 940)

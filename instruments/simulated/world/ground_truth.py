@@ -3,7 +3,7 @@
 Only closure may read it; drivers and measurements never do.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -59,10 +59,17 @@ class GroundTruth:
             self._moments[subject, stage, False].spans
         )
 
-    def last(self, subject: str, stage: str, *, since: int) -> Span | None:
-        """Return the last moment at which `stage` went up, unless it was before `since`."""
-        spans = self._moments[subject, stage, True].spans
-        return spans[-1] if spans and spans[-1].latest >= since else None
+    def last(
+        self, subject: str, stage: str, *, since: int, until: int | None = None
+    ) -> Span | None:
+        """Return the last moment at which `stage` went up, not after `until`.
+
+        None if that was before `since`.
+        """
+        moments = self._moments[subject, stage, True]
+        count = len(moments.spans) if until is None else bisect_right(moments.latest, until)
+        found = moments.spans[count - 1] if count else None
+        return found if found is not None and found.latest >= since else None
 
     def note_counter(self, counter: str, ratio: Callable[[], float | None]) -> None:
         """Let `ratio` tell the expected bit error ratio of a counter's gate."""
