@@ -9,8 +9,8 @@ from lightrig.harness.measure.reconfiguration import _link_stages, rising_ports
 from lightrig.harness.measure.stages import Reconfiguration, Seen, closure_rows
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
-from lightrig.instruments.switches.polatis.session import PatchOperation
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
+from lightrig.instruments.switches.polatis.session import PatchOperation
 from lightrig.testbeds import Circuit, Link, Plan, Port
 
 MS = 1_000_000

@@ -90,6 +90,24 @@ def test_a_slow_instrument_answers_late(bench: Bench) -> None:
     end()
 
 
+def test_a_slow_instrument_acknowledges_late_in_truth(bench: Bench) -> None:
+    world, switch = bench.world, bench.switches["ocs"]
+    assert world is not None
+
+    def acknowledged(remove: Any, add: Any) -> int:
+        began = bench.clock.now()
+        switch.change(remove, add).done()
+        at = world.truth.last("ocs", "acknowledged", since=began)
+        assert at is not None
+        assert at.latest <= bench.clock.now()
+        return at.latest - began
+
+    end = begin(bench, "instrument slow", ("ocs",))
+    assert acknowledged(STRAIGHT, []) >= 100 * MS
+    end()
+    assert acknowledged([], STRAIGHT) < 100 * MS
+
+
 def test_a_restarted_switch_has_no_circuits(bench: Bench) -> None:
     end = begin(bench, "instrument restarts", ("ocs",))
     with pytest.raises(DisconnectedError):

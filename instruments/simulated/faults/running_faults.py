@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
+from lightrig.instruments.simulated.faults.wire_faults import SLOW, FaultInjector
 from lightrig.testbeds import Port
 from lightrig.testbeds.fault_plan import FaultPlanError, RunningFault
 
@@ -43,7 +43,7 @@ class RunningFaults:
         ends: list[End] = []
         match fault.kind:
             case "instrument slow":
-                ends.append(self._wire(fault, "slow"))
+                ends += [self._wire(fault, "slow"), self._acknowledging_late(fault.at[0])]
             case "instrument silent":
                 ends.append(self._wire(fault, "silent"))
             case "instrument restarts":
@@ -64,6 +64,11 @@ class RunningFaults:
             case "clock step" | "disk full":
                 raise FaultPlanError(f"{fault}: not a fault of a simulated world")
         return partial(_end_once, ends)
+
+    def _acknowledging_late(self, name: str) -> End:
+        truth = self._world.truth
+        truth.slow_down(name, SLOW)
+        return lambda: truth.slow_down(name, 0)
 
     def _fade(self, source: Port, share: float) -> End:
         light, clock = self._world.light, self._clock
