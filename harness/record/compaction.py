@@ -53,7 +53,7 @@ _LOCK = ".compacting"
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a compaction has done.
+    """Outcome of a compaction.
 
     files: the compacted files written, named from the results on. replaced: number of files whose
     rows they have. before, after: bytes of these. left: replaced files that are still read.
