@@ -43,7 +43,8 @@ class RunningFaults:
         ends: list[End] = []
         match fault.kind:
             case "instrument slow":
-                ends += [self._wire(fault, "slow"), self._acknowledging_late(fault.at[0])]
+                self._delay_acknowledgements(fault.at[0])
+                ends.append(self._wire(fault, "slow"))
             case "instrument silent":
                 ends.append(self._wire(fault, "silent"))
             case "instrument restarts":
@@ -65,10 +66,10 @@ class RunningFaults:
                 raise FaultPlanError(f"{fault}: not a fault of a simulated world")
         return partial(_end_once, ends)
 
-    def _acknowledging_late(self, name: str) -> End:
-        truth = self._world.truth
-        truth.slow_down(name, SLOW)
-        return lambda: truth.slow_down(name, 0)
+    def _delay_acknowledgements(self, name: str) -> None:
+        """Let the truth follow the wire: another fault of this instrument may replace this one."""
+        injector = self._injectors[name]
+        self._world.truth.note_delay(name, lambda: SLOW if injector.fault == "slow" else 0)
 
     def _fade(self, source: Port, share: float) -> End:
         light, clock = self._world.light, self._clock

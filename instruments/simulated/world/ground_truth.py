@@ -34,18 +34,19 @@ class GroundTruth:
     def __init__(self) -> None:
         self._moments: defaultdict[tuple[str, str, bool], _Moments] = defaultdict(_Moments)
         self._ratios: dict[str, Callable[[], float | None]] = {}
-        self._late: dict[str, int] = {}
+        self._late: dict[str, Callable[[], int]] = {}
 
     def note(self, subject: str, stage: str, *, up: bool, at: Span) -> None:
         """Record that `subject` went up or down in `stage` at `at`."""
-        if stage == "acknowledged" and (late := self._late.get(subject)):
+        if stage == "acknowledged" and subject in self._late:
+            late = self._late[subject]()
             at = Span(at.earliest + late, at.latest + late)
         moments = self._moments[subject, stage, up]
         moments.spans.append(at)
         moments.latest.append(at.latest)
 
-    def slow_down(self, subject: str, late: int) -> None:
-        """From now on what `subject` acknowledges leaves it `late` ns after it is noted."""
+    def note_delay(self, subject: str, late: Callable[[], int]) -> None:
+        """Let `late` tell by how many ns an acknowledgement of `subject` is delayed at present."""
         self._late[subject] = late
 
     def withdraw(self, subject: str, stage: str, *, up: bool) -> None:
