@@ -7,10 +7,12 @@ were done, from when to when, and the campaign's table.
 """
 
 import datetime
+import fcntl
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -51,26 +53,55 @@ class Log:
     """
 
     def __init__(self, name: str) -> None:
-        self.done = read(name)
         path = folder() / f"{name}.jsonl"
-        if path.exists():
-            path.write_text("".join(map(_line, self.done)))
         self._file = path.open("a")
+        with path.open("rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # lanes open it side by side
+            text = file.read()
+            file.truncate(text.rfind(b"\n") + 1)
+            self.done = read(name)
 
     def add(self, found: dict[str, Any]) -> None:
         """Append a line, with the time."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self.done.append({**found, "at": now})
-        self._file.write(_line(self.done[-1]))
+        line = json.dumps(self.done[-1], sort_keys=True) + "\n"
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._file.write(line)
         self._file.flush()
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-def _line(found: dict[str, Any]) -> str:
-    return json.dumps(found, sort_keys=True) + "\n"
+def faults_by_outcome(
+    done: Sequence[Mapping[str, Any]], count: str, outcomes: Sequence[str], bad: Sequence[str]
+) -> list[str]:
+    """Return the table of fault by outcome; a run counts under each of its faults.
+
+    count: the heading of how many runs there are. bad: outcomes that break a promise.
+    """
+    rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for each in done:
+        for kind in {*each["faults"], "~all"}:
+            rows[kind][count] += 1
+            rows[kind].update(each["found"])
+    columns = [count, *outcomes, *(bad or ["BROKEN"])]
+    printed = [f"{'fault':<22}" + "".join(f"{name:>25}" for name in columns)]
+    for kind in sorted(rows):
+        cells = "".join(f"{rows[kind][name]:>25,}" for name in columns)
+        printed.append(f"{kind.removeprefix('~'):<22}{cells}")
+    return printed
+
+
+def total_of(done: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    """Return the sum of what was found in all runs."""
+    total: Counter[str] = Counter()
+    for each in done:
+        total.update(each["found"])
+    return total
 
 
 @contextmanager

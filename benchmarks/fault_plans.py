@@ -15,13 +15,13 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import log
+from benchmarks.campaigns import faults_by_outcome, log, total_of
 from lightrig.harness.bench import Bench, Fabric, bind, simulation
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStates
@@ -172,21 +172,10 @@ def play(folder: Path, number: int) -> tuple[list[Event], Counter[str]]:
 
 def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
     """Return the table of fault by outcome, and whether all plans ended well."""
-    rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for each in done:
-        for kind in {*each["faults"], "~all"}:
-            rows[kind]["plans"] += 1
-            rows[kind].update(each["found"])
-    # In capitals, but it is what a run under faults has to say.
-    promised = "said NOT as found"
-    total = rows["~all"]
-    columns = ["plans", "applied", "typed errors", "restored at once", promised, "restored later"]
-    broken = sorted(name for name, n in total.items() if n and name.split()[0].isupper())
-    columns += broken or ["BROKEN"]
-    printed = [f"{'fault':<18}" + "".join(f"{name:>20}" for name in columns)]
-    for kind in sorted(rows):
-        cells = "".join(f"{rows[kind][name]:>20,}" for name in columns)
-        printed.append(f"{kind.removeprefix('~'):<18}{cells}")
+    broken = sorted(name for name, n in total_of(done).items() if n and name.split()[0].isupper())
+    # In capitals only in part: it is what a run under faults has to say.
+    outcomes = ("applied", "typed errors", "restored at once", "said NOT as found")
+    printed = faults_by_outcome(done, "plans", (*outcomes, "restored later"), broken)
     return printed, not broken
 
 

@@ -20,13 +20,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import folder, log, read
+from benchmarks.campaigns import faults_by_outcome, folder, log, read, total_of
 from benchmarks.preloaded import forked, preload, run_lanes, run_pytest
 from lightrig.harness.bench import simulation
 from lightrig.harness.record import Results, read_journal
@@ -167,19 +167,9 @@ def broken(found: Counter[str]) -> list[str]:
 
 def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
     """Return the table of fault by outcome, and whether all runs ended well."""
-    rows: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for each in done:
-        for kind in {*each["faults"], "~all"}:
-            rows[kind]["runs"] += 1
-            rows[kind].update(each["found"])
-    total = rows["~all"]
-    bad = broken(total)
-    columns = ["runs", *EXPECTED.values(), "closure failed", "left changed and said so", "rows"]
-    columns += bad or ["BROKEN"]
-    printed = [f"{'fault':<22}" + "".join(f"{name:>25}" for name in columns)]
-    for kind in sorted(rows):
-        cells = "".join(f"{rows[kind][name]:>25,}" for name in columns)
-        printed.append(f"{kind.removeprefix('~'):<22}{cells}")
+    bad = broken(total_of(done))
+    outcomes = (*EXPECTED.values(), "closure failed", "left changed and said so", "rows")
+    printed = faults_by_outcome(done, "runs", outcomes, bad)
     return printed, not bad
 
 
