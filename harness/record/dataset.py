@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.row import Context, RecordError
 from lightrig.harness.record.row_batches import Codes, RowBatch, Texts
-from lightrig.harness.record.rows_files import MANIFEST, parse_manifest
+from lightrig.harness.record.rows_files import MANIFEST, parse_manifest, plain_file
 
 COLUMNS = pa.schema(
     [
@@ -75,12 +74,8 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
                 for testbed, rows in _by_testbed(record.contexts, batch):
                     part = parts.get(testbed)
                     if part is None:
-                        path = (
-                            root
-                            / f"testbed={quote(testbed, safe='')}"
-                            / f"night={record.header['night']}"
-                            / f"{run}.parquet"
-                        )
+                        named = plain_file(testbed, str(record.header["night"]), run)
+                        path = root / named.relative_to("rows")
                         hidden = stack.enter_context(appearing(path))
                         part = parts[testbed] = _Part(path, hidden, run, record.contexts, schema)
                         stack.callback(part.close)
