@@ -18,6 +18,7 @@ from pathlib import Path
 
 BENCHMARKS = (
     "reconfigurations",
+    "plans",
     "many_instruments",
     "results_at_size",
     "report_reading",

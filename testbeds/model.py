@@ -447,5 +447,5 @@ class Testbed:
         return tuple(
             link
             for link in sorted(self.cabling.links(plan))
-            if {link.a.owner, link.b.owner} <= set(self.servers)
+            if link.a.owner in self.servers and link.b.owner in self.servers
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from lightrig.testbeds.errors import Problem, TestbedError
 from lightrig.testbeds.expansion import Parts
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import SwitchSpec
-from lightrig.testbeds.plans import Circuit, Plan, PlanError, Port, port_used_twice
+from lightrig.testbeds.plans import Circuit, Plan, PlanError, Port, UsedPorts, port_used_twice
 from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import CircuitPlanPart, Document, FilePlanPart
 from lightrig.testbeds.wiring import EndError, Side, resolve, split
@@ -26,7 +27,7 @@ def read_plans(
     for name, stated in document.plans.items():
         keys: Keys = ("plans", name)
         if isinstance(stated, FilePlanPart):
-            circuits = reader.from_file(stated, keys)
+            circuits: Mapping[str, Iterable[Circuit]] = reader.from_file(stated, keys)
         elif isinstance(stated, CircuitPlanPart):
             circuits = reader.from_circuits(stated, keys)
         else:
@@ -47,8 +48,8 @@ class _Reader:
         self._findings = findings
         self._files: dict[str, Located | None] = {}
 
-    def from_links(self, stated: list[str], keys: Keys) -> dict[str, list[Circuit]]:
-        circuits: dict[str, list[Circuit]] = {}
+    def from_links(self, stated: list[str], keys: Keys) -> dict[str, UsedPorts]:
+        circuits: dict[str, UsedPorts] = {}
         for index, text in enumerate(stated):
             here: Keys = (*keys, index)
             sides = split(text, "<->")
@@ -78,15 +79,15 @@ class _Reader:
                         self._append(circuits, switch, circuit, here)
         return circuits
 
-    def from_circuits(self, stated: CircuitPlanPart, keys: Keys) -> dict[str, list[Circuit]]:
-        circuits: dict[str, list[Circuit]] = {}
+    def from_circuits(self, stated: CircuitPlanPart, keys: Keys) -> dict[str, UsedPorts]:
+        circuits: dict[str, UsedPorts] = {}
         for stated_name, texts in stated.circuits.items():
             at: Keys = (*keys, "circuits", stated_name)
             for name in self._names(stated_name, at):
                 switch = self._switch(name, at, of_key=True)
                 if switch is None:
                     break  # the others of a range are as unknown
-                circuits.setdefault(name, [])
+                circuits.setdefault(name, UsedPorts())
                 for index, text in enumerate(texts):
                     try:
                         circuit = Circuit.parse(text)
@@ -169,13 +170,14 @@ class _Reader:
             return []
 
     def _switch(self, name: str, keys: Keys, *, of_key: bool = False) -> SwitchSpec | None:
-        optical = {n: spec for n, spec in self._parts.switches.items() if spec.kind == "optical"}
-        if name not in optical:
-            hint = did_you_mean(name, optical)
-            self._findings.add(
-                keys, f"found the unknown optical switch {name!r}{hint}", of_key=of_key
-            )
-        return optical.get(name)
+        found = self._parts.switches.get(name)
+        if found is not None and found.kind == "optical":
+            return found
+        hint = did_you_mean(
+            name, [n for n, spec in self._parts.switches.items() if spec.kind == "optical"]
+        )
+        self._findings.add(keys, f"found the unknown optical switch {name!r}{hint}", of_key=of_key)
+        return None
 
     def _ports(self, side: Side, keys: Keys) -> list[Port] | None:
         try:
@@ -206,14 +208,11 @@ class _Reader:
             self._findings.add(keys, f"{prefix}{error}", once=f"{prefix}light path")
 
     def _append(
-        self, circuits: dict[str, list[Circuit]], switch: str, circuit: Circuit, keys: Keys
+        self, circuits: dict[str, UsedPorts], switch: str, circuit: Circuit, keys: Keys
     ) -> None:
-        known = circuits.setdefault(switch, [])
-        twice = port_used_twice([*known, circuit])
+        twice = circuits.setdefault(switch, UsedPorts()).add(circuit)
         if twice:
             self._findings.add(keys, f"{twice} on {switch}, expected once in a plan", once="twice")
-        else:
-            known.append(circuit)
 
 
 def _are_numbers(ports: Any) -> bool:

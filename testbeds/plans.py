@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -117,19 +117,32 @@ class Change:
     add: frozenset[Circuit]
 
 
-def port_used_twice(circuits: list[Circuit]) -> str | None:
-    """Name the first port that two of `circuits` share, or return None."""
-    ingress: dict[int, Circuit] = {}
-    egress: dict[int, Circuit] = {}
-    for circuit in circuits:
+class UsedPorts:
+    """Circuits of one switch, added one by one, of which no two share a port."""
+
+    def __init__(self) -> None:
+        self._ingress: dict[int, Circuit] = {}
+        self._egress: dict[int, Circuit] = {}
+
+    def __iter__(self) -> Iterator[Circuit]:
+        return iter(self._ingress.values())
+
+    def add(self, circuit: Circuit) -> str | None:
+        """Add `circuit`, or name the port that another one uses already."""
         for side, port, used in (
-            ("ingress", circuit.ingress, ingress),
-            ("egress", circuit.egress, egress),
+            ("ingress", circuit.ingress, self._ingress),
+            ("egress", circuit.egress, self._egress),
         ):
             if port in used:
                 return f"{side} {port} is used twice ({used[port]} and {circuit})"
-            used[port] = circuit
-    return None
+        self._ingress[circuit.ingress] = self._egress[circuit.egress] = circuit
+        return None
+
+
+def port_used_twice(circuits: list[Circuit]) -> str | None:
+    """Name the first port that two of `circuits` share, or return None."""
+    used = UsedPorts()
+    return next(filter(None, map(used.add, circuits)), None)
 
 
 def difference(before: frozenset[Circuit], after: frozenset[Circuit]) -> Change:

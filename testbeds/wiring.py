@@ -139,6 +139,7 @@ class _Wirer:
         self._fibers: list[tuple[int, Fiber]] = []
         self._stated: dict[Fiber, Keys] = {}
         self._used: dict[str, dict[Port, Keys]] = {"transmit": {}, "receive": {}}
+        self._lowest: dict[tuple[str, str], int] = {}
 
     def run(self, document: Document) -> Wiring:
         for pass_over in self._explicit, self._bare:
@@ -213,9 +214,14 @@ class _Wirer:
             self._lay(line, egress, port, switch_side, port_side)
 
     def _free(self, switch: SwitchSpec, numbers: range, direction: str) -> Port | None:
-        used = self._used[direction]
-        ports = (Port(switch.name, str(number)) for number in numbers)
-        return next((port for port in ports if port not in used), None)
+        used, here = self._used[direction], (direction, switch.name)
+        for number in range(self._lowest.get(here, numbers.start), numbers.stop):
+            port = Port(switch.name, str(number))
+            if port not in used:
+                # Ports are never given back: the next search begins here.
+                self._lowest[here] = number
+                return port
+        return None
 
     def _ports(self, line: _Line, side: Side) -> list[Port] | None:
         try:

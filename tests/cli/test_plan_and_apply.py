@@ -55,6 +55,14 @@ def test_all_plans_as_tables_with_their_links(tmp_path):
     assert "crossed: 4 circuits" in result.stdout
 
 
+def test_lines_of_circuits_are_whole_on_a_narrow_terminal(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = run("plan", describe(tmp_path), "straight").stdout.splitlines()
+    assert lines[1].split() == ["switch", "circuit", "from", "to"]
+    assert ["+", "ocs", "1>11", "server0.nic0.p0", "server1.nic0.p0"] in map(str.split, lines)
+    assert len(lines) == 2 + len(STRAIGHT)
+
+
 def test_a_picture_of_the_plans_asked_for(tmp_path):
     page = tmp_path / "plans.html"
     assert run("plan", describe(tmp_path), "crossed", "--picture", page).exit_code == 0
