@@ -42,10 +42,14 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
     assembly.closers.append(world.close)
     folder = tempfile.TemporaryDirectory(prefix="lightrig-")
     assembly.closers.append(folder.cleanup)
-    known_hosts = Path(folder.name) / "known_hosts"
-    known_hosts.write_text(
-        "".join(f"{service.known_hosts}\n" for service in world.services.values())
-    )
+    # A file for each service: a client reads, and checks, all host keys of its file.
+    known_hosts = {
+        name: Path(folder.name) / f"known_hosts{number}"
+        for number, (name, service) in enumerate(world.services.items())
+        if service.known_hosts
+    }
+    for name, file in known_hosts.items():
+        file.write_text(f"{world.services[name].known_hosts}\n")
     clocks: Clocks = {}
     for name in names:
         spec = spec_of(testbed, name)
@@ -53,7 +57,7 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
             assert isinstance(spec, ServerSpec)
             assembly.add(name, open_namespace(spec, pids[name], clock, clocks))
             continue
-        endpoint = endpoint_of(world.services[name], known_hosts)
+        endpoint = endpoint_of(world.services[name], known_hosts.get(name))
         if isinstance(spec, ServerSpec):
             assembly.add(name, open_server(spec, endpoint, clock, clocks))
         else:
@@ -86,7 +90,7 @@ def kernel_lab(
     return pids, links
 
 
-def endpoint_of(service: Service, known_hosts: Path) -> Endpoint:
+def endpoint_of(service: Service, known_hosts: Path | None) -> Endpoint:
     """Return the endpoint of a simulated device."""
     return Endpoint(
         service.scheme,

@@ -8,6 +8,7 @@ docs/probe.md.
 
 import base64
 import contextlib
+import functools
 import itertools
 import json
 import threading
@@ -73,6 +74,7 @@ class Program:
             for name in self.modules
         ]
 
+    @functools.cache  # noqa: B019 - a handful of programs, which live as long as the process
     def packed(self) -> str:
         """Return the modules as that line."""
         return base64.b64encode(zlib.compress(json.dumps(self.sources()).encode())).decode()

@@ -8,6 +8,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks
@@ -91,6 +92,21 @@ class Registers:
     rx_power: tuple[int, ...]
 
 
+class _Device(NamedTuple):
+    """Drawn properties of a port's transceiver and NIC, and its further draws.
+
+    Temperature is in °C, voltage in V, bias in mA; shares of the power are by lane.
+    """
+
+    draws: Stream
+    ber: float
+    temperature: float
+    voltage: float
+    bias: list[float]
+    tx_share: list[float]
+    rx_share: list[float]
+
+
 class SimulatedPort:
     """The state of one port.
 
@@ -125,17 +141,10 @@ class SimulatedPort:
         self._light = light
         self._clock = clock
         self._roster = roster
-        self._draws = chance.stream(f"{spec.port}/nic")
+        self._chance = chance
         self.diagnostics_draws = chance.stream(f"{spec.port}/nic/diagnostics")
         self._histogram_draws = chance.stream(f"{spec.port}/nic/histogram")
-        normal = self._draws.normal
-        self.ber = 10 ** (-8 + 0.5 * normal()) if spec.ber is None else spec.ber
         self.serial = f"SIM-{spec.port.owner}-{spec.port.name}".upper()
-        self._temperature = 45 + 3 * normal()
-        self._voltage = 3.3 + 0.01 * normal()
-        self._bias = [40 + 2 * normal() for _ in range(spec.lanes)]
-        self._tx_share = [10 ** (0.02 * normal()) for _ in range(spec.lanes)]
-        self._rx_share = [10 ** (0.03 * normal()) for _ in range(spec.lanes)]
         self._timeline: LinkTimeline = links.timeline(spec.port)
         self._timeline.listeners.append(self._link_changed)
         self._until = clock.now()
@@ -143,6 +152,26 @@ class SimulatedPort:
         self._uncounted = 0
 
     # ------------------------------------------------------------------------- state
+
+    @functools.cached_property
+    def _device(self) -> _Device:
+        """Draw the device when it is first read: most ports of most worlds never are."""
+        draws, lanes = self._chance.stream(f"{self.spec.port}/nic"), range(self.spec.lanes)
+        normal, stated = draws.normal, self.spec.ber
+        return _Device(
+            draws,
+            10 ** (-8 + 0.5 * normal()) if stated is None else stated,
+            45 + 3 * normal(),
+            3.3 + 0.01 * normal(),
+            [40 + 2 * normal() for _ in lanes],
+            [10 ** (0.02 * normal()) for _ in lanes],
+            [10 ** (0.03 * normal()) for _ in lanes],
+        )
+
+    @property
+    def ber(self) -> float:
+        """Latent bit error ratio before FEC."""
+        return self._device.ber
 
     def is_up(self, stage: str) -> bool:
         """Whether the link is up in `stage` now."""
@@ -165,7 +194,8 @@ class SimulatedPort:
 
     def registers(self) -> Registers:
         """Return the measurements of the transceiver now."""
-        port, normal = self.spec.port, self._draws.normal
+        port, device = self.spec.port, self._device
+        normal = device.draws.normal
         launched, received = self._light.launched(port), self._light.received(port)
 
         def of_lanes(milliwatt: float, shares: list[float], noise_db: float) -> tuple[int, ...]:
@@ -173,11 +203,11 @@ class SimulatedPort:
             return tuple(min(round(level * 1e4), 0xFFFF) for level in levels)
 
         return Registers(
-            round((self._temperature + 0.1 * normal()) * 256),
-            round(self._voltage * 1e4),
-            tuple(round(bias * 500) if launched else 0 for bias in self._bias),
-            of_lanes(launched, self._tx_share, 0.01),
-            of_lanes(received, self._rx_share, 0.02),
+            round((device.temperature + 0.1 * normal()) * 256),
+            round(device.voltage * 1e4),
+            tuple(round(bias * 500) if launched else 0 for bias in device.bias),
+            of_lanes(launched, device.tx_share, 0.01),
+            of_lanes(received, device.rx_share, 0.02),
         )
 
     def signal_lost(self, registers: Registers) -> list[bool]:
@@ -211,18 +241,20 @@ class SimulatedPort:
             if self.locked():
                 bits = self.lane_rate * (self._until - before) / 1e9
                 for lane in range(self.spec.lanes):
-                    self.prbs.errors[lane] += poisson(self._draws, self.ber * bits)
+                    self.prbs.errors[lane] += poisson(self._device.draws, self.ber * bits)
             return
         bits = self.spec.rate_bps * up / 1e9
         self.bits += round(bits)
-        errors = [poisson(self._draws, self.ber * bits / self.spec.lanes) for _ in self.raw_errors]
+        errors = [
+            poisson(self._device.draws, self.ber * bits / self.spec.lanes) for _ in self.raw_errors
+        ]
         self.raw_errors = [sum(pair) for pair in zip(self.raw_errors, errors, strict=True)]
         symbols, correctable = self.code
         codewords = bits / (symbols * SYMBOL_BITS)
         touched, lost = word_errors(self.ber, symbols, correctable)
-        corrected = min(poisson(self._draws, codewords * (touched - lost)), sum(errors))
+        corrected = min(poisson(self._device.draws, codewords * (touched - lost)), sum(errors))
         self.corrected_blocks += corrected
-        self.uncorrectable_blocks += poisson(self._draws, codewords * lost)
+        self.uncorrectable_blocks += poisson(self._device.draws, codewords * lost)
         self.codewords = max(
             self.codewords + round(codewords), self.corrected_blocks + self.uncorrectable_blocks
         )

@@ -19,17 +19,24 @@ class Chance:
     def stream(self, name: str) -> "Stream":
         """Return the stream of `name`: the same for the same seed, whatever else is drawn."""
         digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()
-        return Stream(np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big"))))
+        return Stream(int.from_bytes(digest[:16], "big"))
 
 
 class Stream:
-    """Draws of one thing, bought from the generator in bulk: single draws cost ten times more."""
+    """Draws of one thing, bought from the generator in bulk: single draws cost ten times more.
+
+    The generator is made with the first draw: most streams of a world are never drawn from.
+    """
 
     _BULK = 256
 
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
         self._normals: list[float] = []
+
+    @functools.cached_property
+    def _generator(self) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(self._seed))
 
     def normal(self) -> float:
         """A standard normal deviate."""
