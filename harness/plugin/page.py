@@ -19,7 +19,7 @@ from lightrig.harness.plugin.outcomes import Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
-from lightrig.harness.report.markup import text
+from lightrig.harness.report.markup import number_of, text
 from lightrig.harness.report.run_page import TITLE, Results, banner, document
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
@@ -106,7 +106,7 @@ class Page:
         body = "".join(part for place in ("prefix", "summary", "postfix") for part in extra[place])
         duration = format_duration(report.total_duration * 1e9)
         about = (
-            f"{sum(counts.values()) - counts['skipped']:,} tests took {duration}. "
+            f"{number_of(sum(counts.values()) - counts['skipped'], 'test')} took {duration}. "
             f"Made {wall_time():%d-%b-%Y, %H:%M:%S} UTC."
         )
         css = "".join(

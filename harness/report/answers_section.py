@@ -11,7 +11,9 @@ from lightrig.harness.quantities import quantity_of
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.markup import (
     SIGNS,
+    Value,
     chip,
+    extreme_value,
     mark,
     median_value,
     not_enough,
@@ -95,7 +97,7 @@ def render_answers(found: Iterable[Answer]) -> str:
         row((_quantity(one), _verdicts(one), _answer(one), _limit(one), _worst_test(one)))
         for one in ordered
     ]
-    head = ("quantity", "verdicts", "answer of the worst test", "limit", "worst test")
+    head = ("quantity", "verdicts", "answer of the worst test", "limit", "worst test (of all)")
     simulated = any(each.test.simulated for one in ordered for each in one.estimates)
     return (
         f'<section class="lr-card" id="lr-answers"><h2 class="lr-h2">Answers {mark(simulated)}</h2>'
@@ -120,13 +122,26 @@ def _answer(answer: Answer) -> str:
     one = answer.worst
     if one is None:
         return '<span class="lr-few">not measured</span>'
-    asked = answer.limit is not None and answer.limit.quantile == _P99
-    estimated = (p99_value if asked else median_value)(
-        one.p99 if asked else one.median, one.test.simulated, one.unit
-    )
-    if isinstance(estimated, NotEnough):
+    asked = _asked(one)
+    estimated = asked or median_value(one.median, one.test.simulated, one.unit)
+    if isinstance(estimated, Value):
+        return number(estimated.text, estimated.context)
+    if one.p99 is not estimated or isinstance(one.median, NotEnough):
         return not_enough(estimated)
-    return number(estimated.text, estimated.context)
+    median = median_value(one.median, one.test.simulated, one.unit)
+    assert isinstance(median, Value)
+    return f"{number(median.text, median.context)} p99: {not_enough(estimated)}"
+
+
+def _asked(one: Estimate) -> Value | NotEnough | None:
+    """Return the statistic that the limit is on, where it is a p99 or an extreme."""
+    if one.limit is None:
+        return None
+    if one.limit.quantile == _P99:
+        return p99_value(one.p99, one.test.simulated, one.unit)
+    if one.limit.quantile in {0.0, 1.0} and one.limit.confidence is None:
+        return extreme_value(one)
+    return None
 
 
 def _limit(answer: Answer) -> str:
@@ -149,5 +164,7 @@ def _worst_test(answer: Answer) -> str:
     one = answer.worst
     if one is None:
         return ""
-    of_all = f" of {len(answer.estimates)}" if len(answer.estimates) > 1 else ""
+    of_all = ""
+    if len(answer.estimates) > 1:
+        of_all = f' <span class="lr-with">of {len(answer.estimates)}</span>'
     return f'<a href="{test_link(one.test.name)}">{text(one.test.label)}</a>{of_all}'

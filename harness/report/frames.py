@@ -311,8 +311,25 @@ def label_of(context: Context, conditions: Mapping[str, Scalar] | None = None) -
     parts = []
     if "before" in conditions and "after" in conditions:
         parts.append(f"{conditions['before']} → {conditions['after']}")
-    parts += [f"{key} {value}" for key, value in conditions.items() if key not in _HIDDEN]
+    parts += [_stated(key, value) for key, value in conditions.items() if key not in _HIDDEN]
     return f"{name}: {', '.join(parts)}" if parts else name
+
+
+_UNITS = {"dbm": "dBm", "db": "dB", "ns": "ns", "s": "s", "c": "°C", "bps": "bit/s"}
+
+
+def condition_name(name: str) -> tuple[str, str]:
+    """Return a condition's name as text, and the unit that ends it, as in `received_power_dbm`."""
+    parts = name.split("_")
+    if len(parts) > 1 and parts[-1] in _UNITS:
+        return " ".join(parts[:-1]), _UNITS[parts[-1]]
+    return " ".join(parts), ""
+
+
+def _stated(name: str, value: Scalar) -> str:
+    """Return a condition as text: "temperature -5 °C"."""
+    title, unit = condition_name(name)
+    return f"{title} {value} {unit}".rstrip()
 
 
 def natural(text: str) -> list[tuple[int, str]]:

@@ -12,7 +12,7 @@ from html import escape
 from urllib.parse import quote
 
 from lightrig.harness.report.drawing import tone
-from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.units import shown, span
 from lightrig.harness.statistics import NotEnough, Quantile, Verdict
 from lightrig.testbeds import format_share
@@ -48,6 +48,11 @@ class Value:
 def text(value: object) -> str:
     """Return `value` as text that HTML shows as it is, also inside an attribute."""
     return escape(str(value), quote=True)
+
+
+def number_of(number: int, one: str, many: str = "") -> str:
+    """Return a number and the noun that it counts, by default with an s in the plural."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def test_link(nodeid: str) -> str:
@@ -113,6 +118,21 @@ def p99_value(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") ->
             "simulated" if simulated else "",
         ),
     )
+
+
+def extreme_value(one: Estimate) -> Value:
+    """Return the sample that comes closest to a limit on all samples, or exceeds it most."""
+    assert one.limit is not None
+    low, high = one.test.samples(one.quantity, one.limit.side)
+    most = one.limit.side == "upper"
+    middle = (low + high) / 2
+    at = int(middle.argmax() if most else middle.argmin())
+    value = shown(float(middle[at]), one.unit)
+    ends = float(low[at]), float(high[at])
+    exact = {shown(end, one.unit) for end in ends} == {value}
+    known = "" if exact else f"known within {span(*ends, one.unit, value)}"
+    of = f"{'greatest' if most else 'least'} of {one.n:,}"
+    return Value(value, (of, known, "simulated" if one.test.simulated else ""))
 
 
 def share_value(inside: str, lower: float, upper: float, simulated: bool) -> Value:

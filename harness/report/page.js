@@ -59,7 +59,7 @@
   }
 
   function wire(name, lines) {
-    const words = `wire of ${name}: its last ${lines.length} lines`;
+    const words = `wire of ${name}: its last ${lines.length} ${lines.length === 1 ? "line" : "lines"}`;
     const box = made("pre", "lr-log", lines.join("\n"));
     box.tabIndex = 0;
     return made("details", "lr-wire", undefined, made("summary", "", words), box);

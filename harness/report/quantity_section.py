@@ -22,6 +22,7 @@ from lightrig.harness.report.frames import (
     Series,
     TestbedFrame,
     TestFrame,
+    condition_name,
     label_of,
     natural,
 )
@@ -192,7 +193,7 @@ def _curves(tests: Sequence[TestFrame], quantity: str, data: SectionData) -> Ite
         (name,) = varied
         lines = list(_lines(found, name))
         bound = limit.value if limit is not None else None
-        condition, unit = _condition(name)
+        condition, unit = condition_name(name)
         drawing = curve(
             lines,
             x=condition,
@@ -274,17 +275,6 @@ def _point(found: _Samples, chosen: Numbers) -> tuple[float, float, float]:
     if isinstance(middle, Quantile) and middle.lower is not None:
         return float(np.median(value)), middle.lower, middle.upper
     return float(np.median(value)), float(low.min()), float(high.max())
-
-
-_UNITS = {"dbm": "dBm", "db": "dB", "ns": "ns", "s": "s", "c": "°C", "bps": "bit/s"}
-
-
-def _condition(name: str) -> tuple[str, str]:
-    """Return a condition's name as text, and the unit that ends it, as in `received_power_dbm`."""
-    parts = name.split("_")
-    if len(parts) > 1 and parts[-1] in _UNITS:
-        return " ".join(parts[:-1]), _UNITS[parts[-1]]
-    return " ".join(parts), ""
 
 
 # ------------------------------------------------------------------------ all the others

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -30,10 +31,12 @@ from lightrig.harness.report.sections import (
     verdict_column,
 )
 from lightrig.harness.report.units import shown
-from lightrig.harness.statistics import Quantile
+from lightrig.harness.statistics import NotEnough, Quantile
 from lightrig.testbeds import format_duration
 
 _FAMILY = "reconfiguration"
+_MANY = 24
+"""Rows of a table from which on an empty column is left out."""
 
 
 def summary_lines(run: RunFrame) -> Iterator[str]:
@@ -74,14 +77,31 @@ def _group(one: Estimate) -> Group:
     return Group(declared.title, declared.meaning, one.limit)
 
 
-_COLUMNS = (
-    test_column(),
-    Column[Estimate]("events", _events),
-    Column[Estimate]("median", lambda one: median_value(one.median, one.test.simulated)),
-    Column[Estimate]("p99", lambda one: p99_value(one.p99, one.test.simulated)),
-    Column[Estimate]("known to", lambda one: shown(one.width, "ns")),
-    verdict_column(),
-)
+_P99 = Column[Estimate]("p99", lambda one: p99_value(one.p99, one.test.simulated))
+
+
+def _columns(data: SectionData) -> Sequence[Column[Estimate]]:
+    """Return the columns of stages, without one that says of many tests that it has no data."""
+    return (
+        test_column(),
+        Column("events", _events),
+        Column("median", lambda one: median_value(one.median, one.test.simulated)),
+        *(() if _lack_p99(data) else (_P99,)),
+        Column("known to", lambda one: shown(one.width, "ns")),
+        verdict_column(),
+    )
+
+
+def _lack_p99(data: SectionData) -> bool:
+    found = list(data.each())
+    return len(found) > _MANY and all(isinstance(one.p99, NotEnough) for one in found)
+
+
+def _about_p99(about: str, data: SectionData) -> str:
+    needed = [one.p99.needed for one in data.each() if isinstance(one.p99, NotEnough)]
+    if not _lack_p99(data):
+        return about
+    return f"{about} No p99 is shown: not enough data, {max(needed):,} events of a test needed."
 
 
 def _panels(data: SectionData) -> Iterator[Figure]:
@@ -201,11 +221,15 @@ RECONFIGURATION = Section(
         TestLegend(),
         Table(
             "Stages of a reconfiguration",
-            _COLUMNS,
+            _columns,
             rows=lambda data: data.each(),
-            about="Times after the command, one sample an event. Where several ports take part, "
-            "what comes up counts when the last port has it, what goes down when the first has "
-            "lost it. “Known to” is the mean width of the intervals that the observers give.",
+            about=partial(
+                _about_p99,
+                "Times after the command, one sample an event. Where several ports take part, "
+                "what comes up counts when the last port has it, what goes down when the first "
+                "has lost it. “Known to” is the mean width of the intervals that the observers "
+                "give.",
+            ),
             group=_group,
         ),
         Figures(_one_event),
@@ -226,9 +250,12 @@ OUTAGE = Section(
         TestLegend(shown=lambda data: not data.frame.quantities(_FAMILY)),
         Table(
             "Outage of the worst port",
-            _COLUMNS,
+            _columns,
             rows=lambda data: data.each(),
-            about="Time without service of the worst port of each event, one sample an event.",
+            about=partial(
+                _about_p99,
+                "Time without service of the worst port of each event, one sample an event.",
+            ),
             group=_group,
         ),
         Figures(_panels, panels=True),

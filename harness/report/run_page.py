@@ -12,6 +12,7 @@ import functools
 import gzip
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Any
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
-from lightrig.harness.report.markup import LEGEND, SIMULATED, test_link, text
+from lightrig.harness.report.markup import LEGEND, SIMULATED, number_of, test_link, text
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.testbed_section import render_testbed
 from lightrig.testbeds import Testbed, format_duration
@@ -31,6 +32,7 @@ TITLE = "Lightrig"
 
 _ORDER = ("error", "failed", "rerun", "xpassed", "inconclusive", "xfailed", "skipped", "passed")
 _LEVEL = 4
+_COUNTS = re.compile(r"\b[\d,]+ of [\d,]+ samples\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,7 @@ def _overview(results: Results) -> str:
         f'<li><span class="lr-outcome lr-o-{text(outcome)}">{count:,} {text(outcome)}</span></li>'
         for outcome, count in _counted(results)
     )
-    wrong = [
-        f'<li><a href="{test_link(name)}">{text(name)}</a> '
-        f'<span class="lr-with">{text(str(added["why"]).partition(chr(10))[0])}</span></li>'
-        for name, added in results.added.items()
-        if added.get("wrong")
-    ]
+    wrong = _wrong(results)
     most = 8
     rest = f"<li>and {len(wrong) - most:,} more</li>" if len(wrong) > most else ""
     found = f'<ul class="lr-wrong">{"".join(wrong[:most])}{rest}</ul>' if wrong else ""
@@ -93,6 +90,34 @@ def _overview(results: Results) -> str:
         f'{counts or "<li>No test has ended.</li>"}<li><a href="#lr-tests">to the tests</a></li>'
         f"</ul>{found}</nav>"
     )
+
+
+def _wrong(results: Results) -> list[str]:
+    """Return the failed tests as items; those that exceed one limit of a testbed are one item.
+
+    The limit's other tests are folded: their sentences differ in the counts of samples alone.
+    """
+    alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, added in results.added.items():
+        if added.get("wrong"):
+            reason = str(added["why"]).partition("\n")[0]
+            testbed = re.split(r"[]/-]", name.partition("[")[2])[0]
+            alike.setdefault((testbed, _COUNTS.sub("", reason)), []).append((name, reason))
+    return [_alike(group) for group in alike.values()]
+
+
+def _alike(group: Sequence[tuple[str, str]]) -> str:
+    (name, reason), *repeated = group
+    folded = ""
+    if repeated:
+        links = "".join(f"<li>{_test(nodeid)}</li>" for nodeid, _ in repeated)
+        more = number_of(len(repeated), "more test fails", "more tests fail")
+        folded = f"<details><summary>{more} alike</summary><ul>{links}</ul></details>"
+    return f'<li>{_test(name)} <span class="lr-with">{text(reason)}</span>{folded}</li>'
+
+
+def _test(name: str) -> str:
+    return f'<a href="{test_link(name)}">{text(name)}</a>'
 
 
 def _counted(results: Results) -> list[tuple[str, int]]:
@@ -185,7 +210,7 @@ def _header(record: RunRecord, run: RunFrame) -> str:
     facts += [("instruments", header.get("instruments")), ("seed", header.get("seed"))]
     tests = sum(len(frame.tests) for frame in run.testbeds)
     counts = ((run.rows, "row"), (tests, "test"), (len(run.testbeds), "testbed"))
-    record_size = ", ".join(f"{count:,} {one}{'s' * (count != 1)}" for count, one in counts)
+    record_size = ", ".join(number_of(count, one) for count, one in counts)
     facts.append(("record", record_size))
     lines = [
         f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts if value is not None
@@ -208,7 +233,8 @@ def _deselected(record: RunRecord) -> str:
         return ""
     total = sum(sum(reasons.values()) for reasons in found.values())
     lines = "".join(f"<li>{text(not_applicable(*each))}</li>" for each in found.items())
-    return f"<details><summary>{total:,} tests not applicable</summary><ul>{lines}</ul></details>"
+    summary = f"{number_of(total, 'test')} not applicable"
+    return f"<details><summary>{summary}</summary><ul>{lines}</ul></details>"
 
 
 def not_applicable(testbed: str, reasons: Mapping[str, int]) -> str:
@@ -216,7 +242,7 @@ def not_applicable(testbed: str, reasons: Mapping[str, int]) -> str:
     total = sum(reasons.values())
     most_first = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
     why = "; ".join(f"{reason} ({count})" for reason, count in most_first)
-    return f"{testbed}: {total} test{'s' * (total != 1)} not applicable: {why}"
+    return f"{testbed}: {number_of(total, 'test')} not applicable: {why}"
 
 
 def _warnings(record: RunRecord, run: RunFrame) -> str:

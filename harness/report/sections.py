@@ -175,7 +175,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class TestLegend:
-    """The colour of each test; `shown` says whether the section needs it."""
+    """The colour of each test of the section; `shown` says whether the section needs it."""
 
     __test__ = False
 
@@ -287,7 +287,7 @@ def _part(part: Part, data: SectionData) -> str:
         return _table(part, data)
     if isinstance(part, Figures):
         return _figures(part, data)
-    return _test_legend(data.frame) if part.shown(data) else ""
+    return _test_legend(data) if part.shown(data) else ""
 
 
 def _table(part: Table[Any], data: SectionData) -> str:
@@ -391,11 +391,14 @@ def _caption(figure: Figure) -> str:
     )
 
 
-def _test_legend(frame: TestbedFrame) -> str:
-    each = not _under_one_mark(frame)
+def _test_legend(data: SectionData) -> str:
+    """Return the colour of each test that has an estimate in the section."""
+    each = not _under_one_mark(data.frame)
+    drawn = {id(one.test) for one in data.each()}
     items = "".join(
         f'<li title="{text(test.name)}">{line_key(index)} <span>{text(test.label)} '
         f"{mark(each and test.simulated)}</span></li>"
-        for index, test in enumerate(frame.tests)
+        for index, test in enumerate(data.frame.tests)
+        if id(test) in drawn
     )
     return f'<ul class="lr-legend">{items}</ul>'

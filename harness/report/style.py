@@ -66,10 +66,10 @@ _SECTIONS = """
 .lr-table td:first-child{padding-left:8px}
 .lr-table .lr-with>span{display:inline-block;white-space:nowrap}
 .lr-table .lr-verdict+.lr-with{display:block}
-.lr-number{display:block;min-width:238px}
+.lr-number{display:block;min-width:200px}
 .lr-id{display:block;min-width:17em}
 .lr-table .lr-few{white-space:nowrap}
-.lr-table .lr-fail+.lr-with{min-width:20em}
+.lr-table .lr-fail+.lr-with{min-width:16em}
 .lr-what{white-space:nowrap}
 .lr-legend{display:flex;flex-wrap:wrap;gap:2px 20px;list-style:none;padding:0;margin:6px 0}
 .lr-legend li{display:flex;gap:6px;align-items:center}

@@ -18,7 +18,7 @@ from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
 from lightrig.harness.report.markup import SIGNS, chip, heading, mark, row, table, text
 from lightrig.harness.report.quantity_section import undeclared_sections
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
-from lightrig.harness.report.sections import Limits, Section, render, section_id
+from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
 from lightrig.harness.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
@@ -122,7 +122,10 @@ def _instruments(frame: TestbedFrame, testbed: Testbed | None) -> str:
         specs: list[tuple[str, str, str | None]] = [
             *((s.name, f"{s.kind} switch {s.model}", s.address) for s in testbed.switches.values()),
             *((s.name, _server(s), s.address) for s in testbed.servers.values()),
-            *((s.name, f"{s.kind} {s.model}", s.address) for s in testbed.instruments.values()),
+            *(
+                (s.name, f"{sentence(s.kind)} {s.model}", s.address)
+                for s in testbed.instruments.values()
+            ),
         ]
         for name, description, address in specs:
             rows.append(_instrument(name, description, address or "", answers.pop(name, [])))

@@ -15,10 +15,25 @@ from lightrig.testbeds import (
     format_watt,
 )
 
+_LEAST_DECIMAL = 1e-3
+"""Smaller ratios have an exponent, so that those of errors are compared at a glance."""
+
 
 def plain(value: float) -> str:
     """Write a number with three digits: "0.0123", "1.2e-9"."""
-    return re.sub(r"e([+-])0*", lambda m: "e" + m[1].strip("+"), f"{value:.3g}")
+    return _without_zeros(f"{value:.3g}")
+
+
+def _ratio(value: float) -> str:
+    """Write a number without unit with three digits: "0.0123", "2.55e-4", "1.2e-9"."""
+    if not 0 < abs(value) < _LEAST_DECIMAL:
+        return plain(value)
+    digits, _, power = f"{value:.2e}".partition("e")
+    return _without_zeros(f"{digits.rstrip('0').rstrip('.')}e{power}")
+
+
+def _without_zeros(written: str) -> str:
+    return re.sub(r"e([+-])0*", lambda m: "e" + m[1].strip("+"), written)
 
 
 def _measured_share(value: float) -> str:
@@ -33,7 +48,7 @@ _FORMATS: Mapping[str, Callable[[float], str]] = {
     "bit/s": format_rate,
     "W": format_watt,
     "share": _measured_share,
-    "1": plain,
+    "1": _ratio,
     "": plain,
 }
 _STEPS: Mapping[str, tuple[tuple[float, str], ...]] = {

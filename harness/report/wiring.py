@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightrig.harness.report.drawing import tone
-from lightrig.harness.report.markup import heading, text
+from lightrig.harness.report.markup import heading, number_of, text
 from lightrig.harness.report.style import page_style, style
 from lightrig.testbeds import Link, Plan, Port, Testbed
 
@@ -45,14 +45,16 @@ def wiring_section(testbed: Testbed, prefix: str) -> str:
     for index, (name, plan) in enumerate(testbed.plans.items()):
         links = len(testbed.links(plan))
         checked = " checked" if index == 0 else ""
-        drawn = _link_diagram(testbed, name, f"lr-link {tone(index)}")
+        # Circuits between instruments are no links, and have no picture.
+        drawn = _link_diagram(testbed, name, f"lr-link {tone(index)}") if links else ""
+        linked = f"{number_of(links, 'link')}, " if links else ""
         picks.append(
             f'<input class="lr-pick lr-pick{index}" type="radio" name="{prefix}-plan" '
             f'id="{prefix}-plan{index}" aria-label="Show plan {text(name)}"{checked}>'
         )
         cards.append(
             f'<label class="lr-l{index}" for="{prefix}-plan{index}"><b>{text(name)}</b> '
-            f'<span class="lr-with">{links} links, {len(plan)} circuits</span>'
+            f'<span class="lr-with">{linked}{number_of(len(plan), "circuit")}</span>'
             f"{drawn}</label>"
         )
     fibers = len(testbed.fibers)

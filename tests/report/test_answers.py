@@ -2,12 +2,14 @@
 
 import html
 import re
+from dataclasses import replace
 
 import pytest
 from report_runs import MS, Page, context, rows
 
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.report import sections
+from lightrig.testbeds import parse_limit
 
 
 def answers_of(page):
@@ -50,6 +52,25 @@ def test_the_worst_of_several_tests_answers(show):
     assert "1 fail" in verdicts
     assert "1 pass" in verdicts
     assert test == "slow: straight → crossed of 2"
+
+
+def test_a_limit_on_all_samples_is_answered_by_the_sample_that_exceeds_it(show, small):
+    limit = parse_limit("insertion_loss", {"max": "2 dB"})
+    limited = replace(small, limits={"insertion_loss": limit})
+    measured = [
+        Row(f"ocs {n}>{n + 4}", "insertion_loss", loss, loss - 0.1, loss + 0.1, "dB", n)
+        for n, loss in enumerate([1.0] * 9 + [2.6])
+    ]
+    page = show((context(), measured), described={"small": limited})
+    verdicts, value, *_ = by_quantity(page)["insertion loss small"]
+    assert "✗ 1 fail" in verdicts
+    assert value == "2.6 dB (greatest of 10; known within 2.5 … 2.7; simulated)"
+
+
+def test_a_p99_of_too_few_events_is_answered_by_their_median_too(show):
+    page = show((context(), rows("small", 40)))
+    value = by_quantity(page)["reconfiguration: carrier up small"][1]
+    assert re.match(r"1\d\d ms \(median of 40; .*\) p99: not enough data: 299 needed", value)
 
 
 def test_few_samples_of_another_test_do_not_hide_the_answer(show):

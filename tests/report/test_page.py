@@ -2,12 +2,14 @@
 
 import re
 import xml.etree.ElementTree as ET
+from html import unescape
 
 import pytest
 from report_runs import context, rows
 
-from lightrig.harness.record import read_journal
+from lightrig.harness.record import Row, read_journal
 from lightrig.harness.report import sections
+from lightrig.harness.report.run_page import Results, document
 
 
 def test_fragment_is_well_formed_and_its_ids_are_unique(show):
@@ -90,3 +92,22 @@ def test_testbed_without_rows_is_drawn_all_the_same(show):
 def test_large_run_stays_small(show):
     parts = [(context(moving=n), list(rows("small", 300))) for n in range(12)]
     assert len(show(*parts).fragment) < 1_500_000
+
+
+def test_legends_name_the_tests_of_their_section_alone(show):
+    lossy = [Row("ocs 1>5", "insertion_loss", 1.0, 1.0, 1.0, "dB", 0)]
+    page = show((context(), rows("small", 20)), (context(test="test_losses"), lossy))
+    legends = re.findall(r'<ul class="lr-legend">.*?</ul>', page.fragment, re.DOTALL)
+    assert "moves" in legends[0]
+    assert not any("losses" in legend for legend in legends)
+
+
+def test_failures_by_one_limit_are_one_item():
+    over = "carrier_up p99 <= 1 s: {} of 40 samples exceed the limit"
+    reasons = [over.format(40), "ocs.5: dirty connector", over.format(31), "ocs.7: dirty connector"]
+    added = {f"t.py::test[lab/{n}]": {"wrong": True, "why": why} for n, why in enumerate(reasons)}
+    page = document("a", "b", "", Results({"failed": 4}, "{}", added))
+    (listed,) = re.findall(r'<ul class="lr-wrong">.*?</nav>', page, re.DOTALL)
+    assert [unescape(listed).count(why) for why in reasons] == [1, 1, 0, 1]
+    assert "<summary>1 more test fails alike</summary>" in listed
+    assert all(f"t.py::test[lab/{n}]</a>" in listed for n in range(4))

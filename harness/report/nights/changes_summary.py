@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from lightrig.harness.report.markup import LEGEND, SIMULATED, mark, text
+from lightrig.harness.report.markup import LEGEND, SIMULATED, mark, number_of, text
 from lightrig.harness.report.nights.lab_section import (
     after,
     anchor,
     before,
     changed_item,
-    count,
     fold,
     searched,
     slope,
@@ -31,12 +30,17 @@ def summary(boards: Sequence[Board]) -> str:
     tried = sum(len(board.lab.series) for board in boards)
     about = (
         "A change of level between nights that is greater than the variation of nights. "
-        f"{count(tried, 'series was', 'series were')} tested; where nothing changes, the "
+        f"{number_of(tried, 'series was', 'series were')} tested; where nothing changes, the "
         f"probability of any mark on this page is {format_share(ERROR)}."
     )
     listed = [_group(board, group) for board, group in found]
-    older = count(len(listed) - _MOST_GROUPS, "night before", "nights before")
+    older = number_of(len(listed) - _MOST_GROUPS, "night before", "nights before")
     groups = _folded(listed, _MOST_GROUPS, older) or "<p>No change was found.</p>"
+    if not listed and any(board.departures for board in boards):
+        groups = (
+            "<p>No change was found in the nights before the last. A level that is new in the last "
+            "night is above; it is listed here once later nights confirm it.</p>"
+        )
     simulated = any(board.lab.simulated for board in boards)
     legend = f"<p>{SIMULATED}: {LEGEND}</p>" if simulated else ""
     return (
@@ -52,7 +56,7 @@ def _group(board: Board, group: ChangeGroup) -> str:
         by_quantity.setdefault(series.quantity, []).append((series, change))
     names = [q.name for q in board.quantities if q.name in by_quantity]
     rows = [_changed(board, by_quantity[name]) for name in names]
-    more = count(len(rows) - _MOST_ROWS, "more quantity", "more quantities")
+    more = number_of(len(rows) - _MOST_ROWS, "more quantity", "more quantities")
     changes = _folded(rows, _MOST_ROWS, more, '<ul class="ln-changes">', "</ul>")
     events = "".join(f"<li>{text(event.text)}</li>" for event in group.events)
     events_too = f'<p class="lr-about">New the same night:</p><ul>{events}</ul>' if events else ""

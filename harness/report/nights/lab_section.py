@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from lightrig.harness.quantities import quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.markup import mark, number, text
+from lightrig.harness.report.markup import mark, number, number_of, text
 from lightrig.harness.report.nights.overview import Board, Quantity
 from lightrig.harness.report.nights.series import MEDIAN_NEEDS, Series
 from lightrig.harness.report.nights.series_changes import SeriesChange
-from lightrig.harness.report.nights.trend_figures import letters, overview, spark, trend
+from lightrig.harness.report.nights.trend_figures import layers, letters, overview, spark, trend
 from lightrig.harness.report.units import shown, span
 from lightrig.harness.statistics.changes import Change, Trend
 from lightrig.testbeds import format_share
@@ -22,11 +24,6 @@ def anchor(lab: int, series: int | None = None) -> str:
 def fold(lab: int, quantity: str) -> str:
     """Return the id of a quantity at a lab."""
     return f"n{lab}-{quantity}"
-
-
-def count(number: int, one: str, many: str) -> str:
-    """Return a number and the noun that it counts."""
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def searched(*parts: Iterable[str]) -> str:
@@ -94,9 +91,9 @@ def lab_section(board: Board) -> str:
     lab = board.lab
     measured = sum(map(bool, lab.runs))
     facts = (
-        f"{count(measured, 'night', 'nights')} of {board.history.nights} with data, "
-        f"{count(sum(map(len, lab.runs)), 'run', 'runs')}, {len(lab.series):,} series of "
-        f"{count(len(board.quantities), 'quantity', 'quantities')}"
+        f"{number_of(measured, 'night')} of {board.history.nights} with data, "
+        f"{number_of(sum(map(len, lab.runs)), 'run')}, {len(lab.series):,} series of "
+        f"{number_of(len(board.quantities), 'quantity', 'quantities')}"
     )
     return (
         f'<section class="lr-card ln-lab" id="{anchor(board.index)}" data-lab="{board.index}">'
@@ -149,17 +146,27 @@ def _quantity(board: Board, quantity: Quantity) -> str:
     terms = searched([board.lab.testbed, quantity.name], subjects)
     meaning = quantity_of(quantity.name, quantity.series[0].unit).meaning
     about = f'<p class="lr-about">{text(meaning)}</p>' if meaning else ""
-    of = count(len(quantity.series), "series", "series")
+    of = number_of(len(quantity.series), "series", "series")
     return (
         f'<details class="ln-quantity" id="{text(fold(board.index, quantity.name))}" '
         f'data-words="{terms}"{" data-moved" if quantity.moved else ""}>'
         f"<summary><b>{text(quantity.name).replace('.', '.<wbr>')}</b>"
         f"{spark(quantity.series, marks)}"
-        f'<span class="lr-with">{of}</span><span>{chips}</span></summary>'
+        f'<span class="lr-with">{_last_of_all(quantity)}median of {of}</span>'
+        f"<span>{chips}</span></summary>"
         f"{about}"
         f'<div class="ln-figures">{"".join(_figures(board, quantity))}</div>'
         f"{_left_out(quantity)}</details>"
     )
+
+
+def _last_of_all(quantity: Quantity) -> str:
+    """Return the middle one of the medians in the newest night that has one."""
+    middle = layers(quantity.series)[2]
+    nights = np.flatnonzero(np.isfinite(middle))
+    if not nights.size:
+        return ""
+    return f"<b>{text(shown(float(middle[nights[-1]]), quantity.series[0].unit))}</b> "
 
 
 def _left_out(quantity: Quantity) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lightrig.harness.report.markup import mark, text
-from lightrig.harness.report.nights.lab_section import changed_item, count
+from lightrig.harness.report.markup import mark, number_of, text
+from lightrig.harness.report.nights.lab_section import changed_item
 from lightrig.harness.report.nights.last_night import INCONCLUSIVE, Ended, LastNight
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
 from lightrig.harness.report.nights.overview import Board
@@ -37,6 +37,8 @@ def section(found: Sequence[LastNight], boards: Sequence[Board]) -> str:
     if not articles and not only_rows:
         return ""
     newest = max((one.night for one in found), default="")
+    alike = sorted(name for name in by_testbed.keys() - known if not _departed(by_testbed[name]))
+    rest = f"<p>As in the nights before: {text(', '.join(alike))}.</p>" if alike else ""
     body = "".join(
         _article(one, newest, by_testbed.get(one.testbed, ()))
         if one is not None
@@ -45,7 +47,7 @@ def section(found: Sequence[LastNight], boards: Sequence[Board]) -> str:
     )
     return (
         '<section class="lr-head" id="last-night"><h2 class="lr-h2">Last night</h2>'
-        f"{body}</section>"
+        f"{body}{rest}</section>"
     )
 
 
@@ -153,11 +155,11 @@ def _departures(board: Board) -> str:
     last = max(one.series.last for one in board.departures)
     events = "; ".join(event.text for event in board.events if event.night == last)
     items = [_departed_quantity(board, each) for each in ordered]
-    more = count(len(items) - _MOST_DEPARTURES, "more quantity", "more quantities")
+    more = number_of(len(items) - _MOST_DEPARTURES, "more quantity", "more quantities")
     nights = max(one.departure.nights for one in board.departures)
     return (
         f'<p class="ln-apart"><b class="ln-by">new</b> differs from '
-        f"{count(nights, 'night', 'nights')} before"
+        f"{number_of(nights, 'night')} before"
         f"{f'; new that night: {text(events)}' if events else ''}</p>"
         f"{_list('ln-changes', items, _MOST_DEPARTURES, more)}"
     )

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from lightrig.harness.report.markup import text
+from lightrig.harness.report.markup import number_of, text
 from lightrig.harness.report.nights.changes_summary import summary
-from lightrig.harness.report.nights.lab_section import anchor, count, fold, lab_section
+from lightrig.harness.report.nights.lab_section import anchor, fold, lab_section
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.last_night_section import section
 from lightrig.harness.report.nights.overview import Board
@@ -52,7 +52,7 @@ _STYLE = """
 .ln-controls[hidden]{display:none}
 #ln-find{width:min(20em,52vw)}#ln-count{color:var(--lr-muted)}
 .ln-quantity{border-top:1px solid var(--lr-grid);scroll-margin-top:70px}
-.ln-quantity>summary{display:grid;grid-template-columns:minmax(0,21em) 132px 6em minmax(0,1fr);
+.ln-quantity>summary{display:grid;grid-template-columns:minmax(0,21em) 132px 14em minmax(0,1fr);
  gap:2px 14px;align-items:center;padding:4px 2px;cursor:pointer;list-style:none;
  overflow-wrap:anywhere}
 .ln-quantity>summary::-webkit-details-marker{display:none}
@@ -79,7 +79,7 @@ _STYLE = """
 .ln-levels>span{white-space:nowrap}
 @media (max-width:900px){.ln-changes li{grid-template-columns:minmax(0,1fr);padding:6px 0}}
 @media (max-width:600px){.ln-told{min-height:0}.ln-controls{position:static}
-.ln-quantity>summary{grid-template-columns:132px 5em minmax(0,1fr)}
+.ln-quantity>summary{grid-template-columns:132px minmax(0,1fr)}
 .ln-quantity>summary>b{grid-column:1/-1}
 .ln-quantity,.ln-figures figure{scroll-margin-top:8px}}
 """
@@ -94,7 +94,7 @@ def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNi
     """
     testbeds = len({board.lab.testbed for board in boards})
     about = (
-        f"{count(history.nights, 'night', 'nights')} of {count(testbeds, 'testbed', 'testbeds')}, "
+        f"{number_of(history.nights, 'night')} of {number_of(testbeds, 'testbed')}, "
         f"{history.first} to {history.date(history.nights - 1)}"
     )
     cards = "".join(map(lab_section, boards))

@@ -29,7 +29,8 @@ _LAST = ("loss", "closure", "harness")
 class Quantity:
     """All series of one quantity at a lab, and those of them that are drawn.
 
-    drawn: those that changed, the farthest first, then the worst of the others.
+    drawn: those that changed, the farthest first, then the worst of the others, before them
+        those that depart in the last night.
     """
 
     name: str
@@ -92,7 +93,8 @@ class Board:
         moved = sorted((one for one in self.moved if one.series.quantity == name), key=_distance)
         found = {id(one.series) for one in moved}
         unchanged = [one for one in series if id(one) not in found]
-        unchanged.sort(key=_badness, reverse=True)
+        departed = {id(one.series) for one in self.departures}
+        unchanged.sort(key=lambda one: (id(one) in departed, _badness(one)), reverse=True)
         limit = self.limits.get(name)
         if limit is not None and limit.unit != series[0].unit:
             limit = None
