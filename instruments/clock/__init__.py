@@ -10,11 +10,15 @@ All times and durations are integer nanoseconds.
 import datetime as dt
 import heapq
 import itertools
+import queue
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from lightrig.instruments.clock.workers import Workers
 
 T = TypeVar("T")
 Action = Callable[[], None]
@@ -205,6 +209,7 @@ class SystemClock:
         self._numbers = itertools.count()
         self._changed = threading.Condition()
         self._timer: threading.Thread | None = None
+        self._workers = Workers()
         self._closed = False
 
     def now(self) -> int:
@@ -271,14 +276,16 @@ class SystemClock:
 
     def parallel(self, *tasks: Callable[[], T]) -> list[T]:
         outcomes = Outcomes(tasks)
-        threads = [
-            threading.Thread(target=outcomes.run, args=(index,), daemon=True)
-            for index in range(len(tasks))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+        def work(index: int) -> None:
+            outcomes.run(index)
+            ended.put(None)
+
+        for index in range(len(tasks)):
+            self._workers.run(partial(work, index))
+        for _ in tasks:
+            ended.get()
         return outcomes.results()
 
     def flight(self, connection: Hashable) -> Flight:
@@ -293,6 +300,7 @@ class SystemClock:
             self._changed.notify()
         if self._timer is not None and self._timer is not threading.current_thread():
             self._timer.join()
+        self._workers.close()
 
 
 class Outcomes(Generic[T]):

@@ -31,9 +31,11 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TypeVar
 
 from lightrig.instruments.clock import Action, Agenda, Due, Event, Flight, Outcomes, Scheduled
+from lightrig.instruments.clock.workers import Workers
 from lightrig.testbeds.errors import LightrigError
 
 T = TypeVar("T")
@@ -66,6 +68,7 @@ class VirtualClock:
         self.write_delay: Callable[[bool], int] | None = None
         self._participating = 1  # the thread that makes the clock
         self._acting = False  # a scheduled action is running
+        self._workers = Workers()
         self._mover: _Mover | None = None
         self._in_flight = 0
         self._progress = 0  # counts wake-ups and actions, to notice a stall
@@ -102,8 +105,8 @@ class VirtualClock:
         parent = self._participant()
         outcomes = Outcomes(tasks)
         all_done = self.event()
-        unfinished = len(tasks)
-        every = set(range(len(tasks)))
+        unfinished = count = len(tasks)
+        every = set(range(count))
         unstarted: set[int] = set()
 
         def work(index: int) -> None:
@@ -129,10 +132,10 @@ class VirtualClock:
         # not yet started are discounted, and return at once if they start after all.
         try:
             with self._lock:
-                unstarted |= every
-                self._participating += len(every)
+                # In one line of plain assignments, between which no interrupt comes.
+                unstarted, self._participating = every.copy(), self._participating + count
             for index in every:
-                threading.Thread(target=work, args=(index,), daemon=True).start()
+                self._workers.run(partial(work, index))
         except BaseException:
             with self._lock:
                 never, unstarted = len(unstarted), set()
@@ -158,6 +161,7 @@ class VirtualClock:
             mover, self._mover = self._mover, None
         if mover is not None:
             mover.end()
+        self._workers.close()
 
     # ----------------------------------------------------------- with the lock acquired
 
@@ -197,6 +201,7 @@ class VirtualClock:
             return
         if self._mover is None:
             self._mover = _Mover(self)
+            self._workers.run(self._mover.run)
         self._mover.wake()
 
     def _move(self) -> None:
@@ -325,7 +330,6 @@ class _Mover:
         # In C and safe against interrupts; a Semaphore costs a tenth of a reconfiguration.
         self._wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = False
-        threading.Thread(target=self._run, name="virtual clock", daemon=True).start()
 
     def wake(self) -> None:
         self._wanted.put(None)
@@ -334,7 +338,8 @@ class _Mover:
         self._ended = True
         self._wanted.put(None)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Move time when woken, until `end`."""
         while True:
             self._wanted.get()
             if self._ended:

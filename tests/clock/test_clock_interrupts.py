@@ -1,8 +1,10 @@
 """Ctrl-C, whenever it comes, leaves a clock that can still be waited on."""
 
 import functools
+import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,12 +25,20 @@ def interrupt(step: Callable[[], object], after: float) -> None:
     """Do `step` again and again until Ctrl-C comes, `after` seconds from now."""
     main = threading.main_thread().ident
     assert main is not None
-    timer = threading.Timer(after, lambda: signal.pthread_kill(main, signal.SIGINT))
+    asked: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def press() -> None:
+        time.sleep(asked.get())
+        signal.pthread_kill(main, signal.SIGINT)
+
+    # Started before, since Ctrl-C is not safe in `Thread.start` itself.
+    thread = threading.Thread(target=press)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it may come at any point
-        timer.start()
+        asked.put(after)
         while True:
             step()
-    timer.join()
+    thread.join()
 
 
 def check(clock: VirtualClock) -> None:
