@@ -1,4 +1,8 @@
-"""YAML as plain data with the position of each value and key."""
+"""YAML as plain data with the position of each value and key.
+
+Files are parsed by libyaml, through PyYAML: a parser in Python takes 27 times as long. What libyaml
+refuses, ruamel.yaml reads once more: its errors say more, and it knows YAML 1.2.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.reader import ReaderError
+import yaml
 
 from lightrig.testbeds.errors import Problem, TestbedError
 
 Keys = tuple[str | int, ...]
 """Path to a value: keys of mappings and indices of lists, from the top."""
 
+Node: TypeAlias = Any
+"""A node of PyYAML or of ruamel.yaml: both have its `id`, `tag`, `value` and `start_mark`."""
+
 MOST_DIGITS = 40
 """Largest number of digits of a whole number; no quantity of a testbed has more."""
 
 _BARE_DASH = re.compile(r"^( *)-(?=[A-Za-z_\"'\[])(.*?) *(?:#.*)?$", re.MULTILINE)
 """A list item whose dash has no space after it: its indent and its text."""
+
+_UNUSUAL = re.compile(r"^%|^ *-[^- \n]|[\t\r\x85\u2028\u2029\ufeff]", re.MULTILINE)
+"""What libyaml takes for something else than ruamel.yaml: directives, tabs, bare dashes."""
 
 MOST_NESTED = 200
 """Largest depth of brackets; the parser's time grows with the square of it."""
@@ -83,18 +90,79 @@ def read(path: Path) -> Located:
     if _nested(text) > MOST_NESTED:
         raise too_deep
     try:
-        root = YAML(typ="rt").compose(text)
+        root = _compose(text, file)
     except RecursionError:
         raise too_deep from None
-    except (YAMLError, ValueError, NotImplementedError) as error:
-        # ruamel lets a few errors escape: ValueError from an impossible escape in a string,
-        # NotImplementedError from a comment before a list item without a space after its dash.
-        raise TestbedError([_syntax(file, text, error)]) from None
     if root is None:
         raise TestbedError([Problem(file, 1, 1, "is empty, expected e.g. 'name: mine'")])
     reader = _Reader(file)
     data = reader.plain(root, ())
     return Located(file, data, reader.values, reader.keys, tuple(reader.problems))
+
+
+class _Resolver(yaml.resolver.BaseResolver):
+    """Tags of plain scalars by YAML 1.2, as ruamel.yaml resolves them; PyYAML's are of YAML 1.1."""
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    (
+        "float",
+        r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+        r"|[-+]?\.[0-9_]+(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    (
+        "int",
+        r"[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?[0-9_]+|[-+]?0x[0-9a-fA-F_]+",
+        "-+0123456789",
+    ),
+    ("merge", r"<<", "<"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("value", r"=", "="),
+):
+    _whole = re.compile(rf"^(?:{_pattern})$")
+    _Resolver.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, list(_first))
+
+
+if yaml.__with_libyaml__:
+
+    class _Parser(yaml.cyaml.CParser, _Resolver):
+        def __init__(self, text: str) -> None:
+            yaml.cyaml.CParser.__init__(self, text)
+            _Resolver.__init__(self)
+            self.finds_nothing = False
+
+        def resolve(self, kind: type, value: str | None, implicit: Any) -> str:
+            # The two place it differently.
+            self.finds_nothing |= value == ""
+            tag: str = super().resolve(kind, value, implicit)
+            return tag
+
+
+def _compose(text: str, file: str) -> Node | None:
+    """Return the root of the one document in `text`, None where there is none.
+
+    Raises `TestbedError` with the place of an error.
+    """
+    if yaml.__with_libyaml__ and not _UNUSUAL.search(text):
+        parser = _Parser(text)
+        try:
+            root = parser.get_single_node()
+        except (yaml.YAMLError, ValueError):
+            pass
+        else:
+            if not parser.finds_nothing:
+                return root
+    from ruamel.yaml import YAML  # noqa: PLC0415 - loaded for a wrong file
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
+    try:
+        return YAML(typ="rt").compose(text)
+    except (YAMLError, ValueError, NotImplementedError) as error:
+        # ruamel lets a few errors escape: ValueError from an impossible escape in a string,
+        # NotImplementedError from a comment before a list item without a space after its dash.
+        raise TestbedError([_syntax(file, text, error)]) from None
 
 
 def _nested(text: str) -> int:
@@ -107,6 +175,9 @@ def _nested(text: str) -> int:
 
 
 def _syntax(file: str, text: str, error: Exception) -> Problem:
+    from ruamel.yaml.error import MarkedYAMLError  # noqa: PLC0415 - loaded for a wrong file
+    from ruamel.yaml.reader import ReaderError  # noqa: PLC0415
+
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     found = getattr(error, "problem", None) if isinstance(error, MarkedYAMLError) else None
@@ -139,25 +210,24 @@ class _Reader:
         self.values[keys] = place
         if len(self.values) > MOST_VALUES:
             raise TestbedError([self._problem(place, f"has more than {MOST_VALUES} values")])
-        if isinstance(node, ScalarNode):
+        if node.id == "scalar":
             return self._scalar(node, place)
         if id(node) in self._open:
             raise TestbedError([self._problem(place, "this alias contains itself")])
         self._open.append(id(node))
         plain: Any
-        if isinstance(node, SequenceNode):
+        if node.id == "sequence":
             plain = [self.plain(item, (*keys, i)) for i, item in enumerate(node.value)]
         else:
-            assert isinstance(node, MappingNode)
             plain = self._mapping(node, keys)
         self._open.pop()
         return plain
 
-    def _mapping(self, node: MappingNode, keys: Keys) -> dict[str, Any]:
+    def _mapping(self, node: Node, keys: Keys) -> dict[str, Any]:
         plain: dict[str, Any] = {}
         for key_node, value_node in node.value:
             place = _place(key_node)
-            if not isinstance(key_node, ScalarNode):
+            if key_node.id != "scalar":
                 self.problems.append(self._problem(place, "a key must be plain text"))
                 continue
             key = str(key_node.value)
@@ -171,7 +241,7 @@ class _Reader:
             plain[key] = self.plain(value_node, below)
         return plain
 
-    def _scalar(self, node: ScalarNode, place: Place) -> object:
+    def _scalar(self, node: Node, place: Place) -> object:
         text = str(node.value)
         kind = str(node.tag).rpartition(":")[2]
         try:
