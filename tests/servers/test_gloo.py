@@ -138,7 +138,7 @@ def test_failed_traffic_is_reported_with_its_operations(
     running = gloo.start(("server0",), 64)
     counted(stand_in / "done", 3)
     (stand_in / "fault").touch()
-    counted(stand_in / "failed", 1)
+    until(lambda: (stand_in / "failed").stat().st_size, SystemClock())
     traffic = running.stop()
     assert traffic.failures == {"server0": "Connection closed by peer"}
     assert traffic.operations["server0"]
