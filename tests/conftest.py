@@ -23,6 +23,8 @@ from lightrig.testbeds import load
 TIMEOUT = 300
 LONG_TIMEOUT = 1200
 SHRINKING = 60
+# Of Hypothesis about its own generator, once in a process of Python 3.14.
+_OF_HYPOTHESIS = "ignore:It looks like `register_random` was passed"
 
 _skipped: list[str] = []
 _include_again: list[Callable[[], None]] = []
@@ -132,7 +134,7 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+        item.add_marker(pytest.mark.filterwarnings("error", _OF_HYPOTHESIS), append=False)
         if item.get_closest_marker("timeout") is None:
             is_long = item.get_closest_marker("long") is not None
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT if is_long else TIMEOUT))

@@ -267,7 +267,9 @@ def _parse(line: bytes, *, sealed: bool) -> object:
         raise RowError(f"no JSON at column {error.colno}: {error.msg}") from error
     except RowError:
         raise
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:  # whose text differs between versions of Python
+        raise RowError("no JSON: maximum recursion depth exceeded") from error
+    except ValueError as error:
         raise RowError(f"no JSON: {error}") from error
     return value
 
