@@ -17,6 +17,7 @@ _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
 TEMPLATE = """\
 # yaml-language-server: $schema=schema.json
+# An editor completes keys here after `lightrig schema > schema.json`.
 # A testbed: what stands in the lab, and how it is cabled. `lightrig check {file}` reads it,
 # `lightrig doctor {file}` compares it with the lab.
 name: {name}

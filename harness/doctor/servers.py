@@ -53,8 +53,9 @@ def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
     ppm, unsure = 1e6 * moved / (ended - began), 1e6 * width / (ended - began)
     offset = (second.earliest + second.latest) / 2e6
     state = (
-        f"{offset:.3f} ms ahead, known within ±{(second.latest - second.earliest) / 2e6:.3f} ms; "
-        f"runs {ppm:+.0f} ± {unsure:.0f} ppm"
+        f"{abs(offset):.3f} ms {'behind' if offset < 0 else 'ahead'}, known within "
+        f"±{(second.latest - second.earliest) / 2e6:.3f} ms; "
+        f"its rate is off by {round(ppm):+} ± {unsure:.0f} ppm"
     )
     if abs(ppm) - unsure > _MOST_PPM:
         findings.wrong(

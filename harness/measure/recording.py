@@ -197,6 +197,7 @@ class Recording:
             NotEnoughDataError: none is broken, but one needs more samples; not raised where
                 `undecided` is given.
         """
+        __tracebackhide__ = True  # pytest ends its traceback at the test's own line
         names = [*all_quantities(), *self._limits, *self._samples]
         known = {name[:end] for name in names for end in _ends(name)}
         families = tuple(map(current_name, families))

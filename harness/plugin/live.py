@@ -43,6 +43,7 @@ class Live:
         self._tests: dict[str, _Test] = {}
         self._left = TimeLeft()
         self._drawn = 0
+        self._last_note = ""
         run.observers = (*run.observers, self._recorded)
         run.finishes = (*run.finishes, self._finished)
         run.judges = (*run.judges, self._judged)
@@ -97,6 +98,7 @@ class Live:
         if test is None:
             return  # a file that cannot be collected, which pytest reports
         self._done += 1
+        self._last_note = ""
         self._left.ended(nodeid, took)
         if self._reporter is None:
             return
@@ -119,11 +121,16 @@ class Live:
             running.marginal.append(str(limit))
 
     def _noted(self, testbed: str, note: str) -> None:
+        """Write a note, but not again for each repetition within a test."""
+        line = f"{testbed}: {note}"
+        if line == self._last_note:
+            return
+        self._last_note = line
         reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             with self._visible():
                 self._erase()
-                reporter.write_line(f"{testbed}: {note}")
+                reporter.write_line(line)
 
     # ------------------------------------------------------------------------ the last line
 

@@ -1,8 +1,12 @@
 """The figures of a running test, and the guess at the time that is left."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from lightrig.harness.plugin.live import TimeLeft, short
+from lightrig.harness.plugin.live import Live, TimeLeft, short
+from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.quantities import Quantities, in_a_line
 from lightrig.harness.record import Row
 
@@ -124,3 +128,19 @@ def test_few_figures_fit_in_a_line() -> None:
 )
 def test_test_is_named_with_its_file_and_no_folder(nodeid: str, name: str) -> None:
     assert short(nodeid) == name
+
+
+def test_a_note_is_written_once_a_test(tmp_path: Path) -> None:
+    written: list[str] = []
+    reporter = SimpleNamespace(write_line=written.append, isatty=False)
+    plugins = {"terminalreporter": reporter}
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(getplugin=plugins.get))
+    run = ObservedRun(tmp_path, {})
+    live = Live(config, run)  # type: ignore[arg-type]  # of the configuration, this is all it needs
+    for sentence in ("a gate of 30 s", "a gate of 30 s", "a gate of 9 s"):
+        run.note("lab", sentence)
+    live.pytest_runtest_logstart("f.py::test_a")
+    for finish in run.finishes:
+        finish("f.py::test_a", "passed", 1.0, "")
+    run.note("lab", "a gate of 9 s")
+    assert written == ["lab: a gate of 30 s", "lab: a gate of 9 s", "lab: a gate of 9 s"]
