@@ -23,13 +23,19 @@ def nights(tmp_path_factory):
     return write_nights(root, root / "nights.html")
 
 
-@pytest.fixture
-def page(chromium, nights):
-    """The page on a desk; it causes no error and asks for nothing but files."""
+@pytest.fixture(scope="module")
+def on_desk(chromium, nights):
     with opened_page(chromium, nights) as view:
-        yield view.page
-        assert view.errors == []
-        assert [url for url in view.requests if not url.startswith("file:")] == []
+        yield view
+
+
+@pytest.fixture
+def page(on_desk):
+    """The page on a desk; it causes no error and asks for nothing but files."""
+    on_desk.load()
+    yield on_desk.page
+    assert on_desk.errors == []
+    assert [url for url in on_desk.requests if not url.startswith("file:")] == []
 
 
 def test_the_filter_finds_quantities_subjects_and_testbeds(page):

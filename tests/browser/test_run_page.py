@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench.served_lab import describe
-from page_view import PHONE, opened_page
+from page_view import PHONE, PageView, opened_page
 from playwright.sync_api import Browser, Page, expect
 from runs.running import started
 
@@ -55,15 +55,21 @@ def report(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Path:
     return ended.page
 
 
-@pytest.fixture
-def page(chromium: Browser, report: Path) -> Iterator[Page]:
-    """The page on a desk; it causes no error and asks for nothing but itself."""
+@pytest.fixture(scope="module")
+def on_desk(chromium: Browser, report: Path) -> Iterator[PageView]:
     with opened_page(chromium, report) as view:
-        yield view.page
-        assert view.errors == []
-        assert view.broken_images() == []
-        requests = {url for url in view.requests if not url.startswith("data:")}
-        assert requests == {report.as_uri()}
+        yield view
+
+
+@pytest.fixture
+def page(on_desk: PageView, report: Path) -> Iterator[Page]:
+    """The page on a desk; it causes no error and asks for nothing but itself."""
+    on_desk.load()
+    yield on_desk.page
+    assert on_desk.errors == []
+    assert on_desk.broken_images() == []
+    requests = {url for url in on_desk.requests if not url.startswith("data:")}
+    assert requests == {report.as_uri()}
 
 
 def names(page: Page) -> list[str]:
@@ -184,8 +190,15 @@ def test_environment_is_folded_away(page: Page) -> None:
     expect(page.locator("#lr-environment")).to_contain_text("Python")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (PHONE, 844)], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    ("width", "height", "dark"),
+    [
+        pytest.param(1280, 900, False, id="desk-light"),
+        pytest.param(PHONE, 844, True, id="phone-dark"),
+        pytest.param(1280, 900, True, id="desk-dark", marks=pytest.mark.long),
+        pytest.param(PHONE, 844, False, id="phone-light", marks=pytest.mark.long),
+    ],
+)
 def test_every_screen(chromium: Browser, report: Path, width: int, height: int, dark: bool) -> None:
     """Nothing reaches beyond the edge, and words stand out from their ground."""
     with opened_page(chromium, report, width=width, height=height, dark=dark) as view:
