@@ -12,6 +12,7 @@ import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.ssh_socket import SshSocket
 from lightrig.instruments.wire.shell import (
     LONGEST_STDERR,
     LineListener,
@@ -68,7 +69,7 @@ class SshShell:
             raise UnreachableError(
                 instrument, f"was not contacted, since known_hosts cannot be read: {error}"
             ) from error
-        connection = connect(instrument, host, port, connect_timeout, clock)
+        connection = SshSocket(connect(instrument, host, port, connect_timeout, clock))
         self._clock = clock
         self._ends = frozenset((connection.getsockname(), connection.getpeername()))
         where = f"{host}:{port}"
@@ -101,6 +102,7 @@ class SshShell:
                 f"could not be logged into at {where}: {error or 'it hung up'}",
                 f"`ssh -p {port} {host}` by hand; an unknown host key must be accepted there once",
             ) from error
+        connection.settimeout(None)  # the handshake had a limit
 
     @property
     def lost(self) -> bool:
@@ -157,7 +159,7 @@ class SshShell:
         return UnreachableError(self._instrument, problem, details=[("try", advice)])
 
 
-def _transport(connection: socket.socket, **options: Any) -> paramiko.Transport:
+def _transport(connection: SshSocket, **options: Any) -> paramiko.Transport:
     """Return a transport that prefers AES-GCM: without a separate MAC a message takes 20 % less."""
     transport = paramiko.Transport(connection, **options)
     ciphers = transport.get_security_options().ciphers

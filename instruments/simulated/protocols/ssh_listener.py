@@ -13,6 +13,7 @@ import paramiko
 from paramiko.common import cMSG_CHANNEL_SUCCESS
 
 from lightrig.instruments.loopback import LoopbackListener
+from lightrig.instruments.ssh_socket import SshSocket
 
 _DISABLED_LOG = "lightrig.simulated.ssh"
 logging.getLogger(_DISABLED_LOG).disabled = True  # clients that hang up are nothing to report
@@ -29,16 +30,17 @@ class SshTransport(paramiko.Transport):
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection)
+        super().__init__(SshSocket(connection))
         self._starting: deque[threading.Thread] = deque()
 
     def start_when_accepted(self, program: threading.Thread) -> None:
         """Start `program` when the client was sent that the request in hand is accepted."""
+        self.sock.settimeout(None)  # the login had a limit
         self._starting.append(program)
 
     def _send_user_message(self, data: paramiko.Message) -> None:
         super()._send_user_message(data)
-        if data.asbytes().startswith(cMSG_CHANNEL_SUCCESS):
+        if self._starting and data.asbytes().startswith(cMSG_CHANNEL_SUCCESS):
             while self._starting:
                 self._starting.popleft().start()
 
