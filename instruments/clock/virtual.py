@@ -406,7 +406,8 @@ class _Flight:
             if not self.closed:
                 self.count -= count
                 clock._in_flight -= count  # noqa: SLF001
-                clock._advance()  # noqa: SLF001
+                if not clock._in_flight:  # noqa: SLF001
+                    clock._advance()  # noqa: SLF001
 
     def close(self) -> None:
         clock = self._clock

@@ -114,11 +114,13 @@ class ClockMap:
         self._latest_upper.append(upper)
         self._latest_lower.append(lower)
         self._history.append(_Exchange(sent_there, lower.offset, upper.offset, slewed))
-        slews = tuple(
-            _Slew(before.at, after.at, abs(after.slewed - before.slewed))
-            for before, after in pairwise(self._history)
-            if after.slewed != before.slewed
-        )
+        slews: tuple[_Slew, ...] = ()
+        if any(exchange.slewed != slewed for exchange in self._history):
+            slews = tuple(
+                _Slew(before.at, after.at, abs(after.slewed - before.slewed))
+                for before, after in pairwise(self._history)
+                if after.slewed != before.slewed
+            )
         rate = self._rate_of(self._bounds._replace(slews=slews))
         if slews or rate != DRIFT:
             bounds = tuple(self._latest_upper), tuple(self._latest_lower)
@@ -181,8 +183,9 @@ class ClockMap:
             passed = last.at - first.at
             if passed <= 0:
                 continue
-            slewed = bounds.slewed_between(first.at, last.at)
-            moved = max(last.lower - first.upper, first.lower - last.upper) - slewed
+            moved = max(last.lower - first.upper, first.lower - last.upper)
+            if moved * DRIFT > passed + DRIFT and bounds.slews:
+                moved -= bounds.slewed_between(first.at, last.at)
             if moved * DRIFT <= passed + DRIFT:
                 continue
             rate = min(rate, max(passed // (_MARGIN * moved), 1))

@@ -32,6 +32,8 @@ from lightrig.testbeds.json_text import from_json
 
 _PROGRAMS = "lightrig.instruments.servers.programs"
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 GRACE = 10_000_000_000
 """Time allowed for a reply, in ns, beyond the duration of the request."""
 
@@ -130,7 +132,7 @@ class ProgramRun:
         duration: time that it may take, in ns.
         """
         number = next(self._numbers)
-        text = json.dumps({"id": number, "do": verb, **body}, separators=(",", ":"))
+        text = _encode({"id": number, "do": verb, **body})
         request = ProgramRequest(self, number, text, self._clock, duration + GRACE)
         with self._lock:
             end = self._end

@@ -295,7 +295,11 @@ class Tl1Session(TaggedSession[Reply]):
         elif answer.status in {"DENY", "PRTL"}:
             pending.resolve(self._refused(pending, answer.status, answer.lines))
         else:
-            lines, not_before = tuple(map(_unquoted, answer.lines)), max(not_before, pending.since)
+            # Written out, since each reading of a switch's monitors has a line for each port.
+            lines = tuple(
+                line[1:-1] if line[0] == line[-1] == '"' != line else line for line in answer.lines
+            )
+            not_before = max(not_before, pending.since)
             pending.resolve(Reply(lines, self._clock.now(), not_before))
 
     def _refused(self, pending: Pending[Reply], status: str, lines: Sequence[str]) -> DeniedError:

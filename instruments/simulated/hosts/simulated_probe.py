@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from lightrig.instruments.clock import Clock, Scheduled
@@ -21,6 +22,8 @@ SILENT_PERIODS = 5
 _SHORTEST_SILENCE = 5_000_000
 _LONGEST_PERIOD = 1_000_000_000
 _STAGES = ("carrier", "firmware", "datagram")
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class _Grid(NamedTuple):
@@ -60,6 +63,7 @@ class _Watched:
     stages: tuple[str, ...]
     polls: _Grid
     heard: Port | None
+    plans_changed: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -131,6 +135,7 @@ class SimulatedProbe:
         self._delay = delay
         self._roster = roster
         self._watched: dict[str, _Watched] = {}
+        self._senders = {spec.port: (self.token(name), self.boot) for name, spec in ports.items()}
         self.datagrams: _Grid | None = None
         self._began = 0
         self._reported = 0
@@ -157,8 +162,7 @@ class SimulatedProbe:
 
     def sender(self, port: Port) -> tuple[int, str]:
         """Return token and boot id of the datagrams that are sent from `port`, one of its ports."""
-        netdev = next(name for name, spec in self._ports.items() if spec.port == port)
-        return self.token(netdev), self.boot
+        return self._senders[port]
 
     # -------------------------------------------------------------------------- wire
 
@@ -197,7 +201,7 @@ class SimulatedProbe:
     def _reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
         now = self._clock.now()
         at = [received + self.offset, now + self.offset]
-        text = json.dumps({"id": number, "at": at, "slewed": 0, **body}, separators=(",", ":"))
+        text = _encode({"id": number, "at": at, "slewed": 0, **body})
         arrives = now + self._draws.duration(self._delay)
         self._clock.schedule(arrives, self._server, lambda: self._send(text))
 
@@ -257,8 +261,9 @@ class SimulatedProbe:
             )
             heard = timeline.partner if timeline.is_up("datagram", now) else None
             polls = _Grid(now + index * period // len(ports), period)
-            self._watched[netdev] = _Watched(timeline, stages, polls, heard)
-            timeline.listeners.append(self._plans_changed)
+            changed = partial(self._plans_changed, netdev)
+            self._watched[netdev] = _Watched(timeline, stages, polls, heard, changed)
+            timeline.listeners.append(changed)
             state[netdev] = {
                 "carrier": timeline.is_up("carrier", now),
                 "firmware": timeline.is_up("firmware", now) if what["rdma"] else None,
@@ -282,7 +287,7 @@ class SimulatedProbe:
         if not self._watched:
             raise _Refusal("not_watching", "watch first")
         for watched in self._watched.values():
-            watched.timeline.listeners.remove(self._plans_changed)
+            watched.timeline.listeners.remove(watched.plans_changed)
         self._watched.clear()
         self.datagrams = None
         self._news.clear()
@@ -303,14 +308,22 @@ class SimulatedProbe:
             return self._settled([])
         give_up = self._clock.schedule(now + timeout, self._server, self._answer)
         self._settling = _Settling(request["id"], now, wanted, give_up)
-        self._plans_changed()
+        self._news.clear()
+        self._schedule_answer()
         return None
 
     # ------------------------------------------------------------------ observations
 
-    def _plans_changed(self) -> None:
+    def _plans_changed(self, netdev: str) -> None:
+        """Take that the plans of one port's link have changed."""
+        if self._skew_ppm:  # stamps are by the offset of this moment
+            self._news.clear()
+        else:
+            self._news.pop(netdev, None)
+        self._schedule_answer()
+
+    def _schedule_answer(self) -> None:
         """Reschedule the reply to the pending request."""
-        self._news.clear()
         settling = self._settling
         if settling is None:
             return
@@ -354,44 +367,47 @@ class SimulatedProbe:
                 continue
             if stage != "datagram" and at + watched.polls.period <= self._reported:
                 continue  # known and reported already: half of the history is
-            if stage == "datagram":
-                observed = self._datagram(netdev, partner, at, up, silent_since, last)
-                if not up and observed is not None:
-                    silent_since = observed.event[3] - offset
-                    last = partner, at
-            else:
+            if stage != "datagram":
                 before = watched.polls.last_before(at)
                 after = before + watched.polls.period
-                stamps = before + offset, after + offset
-                observed = _Observed(after, [netdev, stage, up, *stamps, "sysfs"])
-            if observed is not None and observed.known > self._reported:
+                if after > self._reported:
+                    event = [netdev, stage, up, before + offset, after + offset, "sysfs"]
+                    newest.append(_Observed(after, event))
+                continue
+            sender = self._roster.get(partner.owner)
+            if sender is None or sender.datagrams is None:
+                continue
+            if up:
+                observed = self._first_datagram(netdev, partner, at, silent_since, last)
+            else:
+                before = sender.datagrams.last_before(at)
+                silent_since, last = before, (partner, at)
+                least = SILENT_PERIODS * sender.datagrams.period
+                declared = before + max(least, _SHORTEST_SILENCE)
+                if declared <= self._reported:
+                    continue
+                observed = self._silence(netdev, partner, before, declared)
+            if observed.known > self._reported:
                 newest.append(observed)
         return newest
 
-    def _datagram(
-        self,
-        netdev: str,
-        partner: Port,
-        at: int,
-        up: bool,
-        silent_since: int,
-        last: tuple[Port, int] | None,
-    ) -> _Observed | None:
-        """Return silence, or the first datagram after it; None if no port sends."""
-        sender = self._roster.get(partner.owner)
-        grid = sender.datagrams if sender is not None else None
-        if sender is None or grid is None:
-            return None
-        before, offset = grid.last_before(at), self.offset
-        if not up:
-            declared = before + max(SILENT_PERIODS * grid.period, _SHORTEST_SILENCE)
-            stamps = before + offset, declared + offset
-            event = [netdev, "datagram", False, *stamps, "udp"]
-            if before >= grid.phase:
-                number, sent = grid.number(before), before + sender.offset
-                event.append([*sender.sender(partner), number, sent])
-            return _Observed(declared, event)
-        arrived = before + grid.period
+    def _silence(self, netdev: str, partner: Port, before: int, declared: int) -> _Observed:
+        """Return a silence of `partner`, whose last datagram was sent at `before`."""
+        sender, offset = self._roster[partner.owner], self.offset
+        event = [netdev, "datagram", False, before + offset, declared + offset, "udp"]
+        grid = sender.datagrams
+        if grid is not None and before >= grid.phase:
+            event.append([*sender.sender(partner), grid.number(before), before + sender.offset])
+        return _Observed(declared, event)
+
+    def _first_datagram(
+        self, netdev: str, partner: Port, at: int, silent_since: int, last: tuple[Port, int] | None
+    ) -> _Observed:
+        """Return the first datagram of `partner` after a silence; its link is up at `at`."""
+        sender, offset = self._roster[partner.owner], self.offset
+        assert sender.datagrams is not None
+        before = sender.datagrams.last_before(at)
+        arrived = before + sender.datagrams.period
         stamps = silent_since + offset, arrived + offset
         event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, before + sender.offset]]
         return _Observed(arrived, event, partner, last)

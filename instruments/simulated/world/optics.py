@@ -372,8 +372,10 @@ class Matrix:
         noise, normal = self._truth_of.monitor.noise_db, self._noise.normal
         shown = []
         egresses, ingresses = tuple(egresses), tuple(ingresses)
+        traces = self._traces
         powers = [
-            self._trace(egress).mean(now - windows.get(egress, usual), now) for egress in egresses
+            (traces.get(egress) or self._trace(egress)).mean(now - windows.get(egress, usual), now)
+            for egress in egresses
         ]
         powers += [
             self._arriving(ingress, now - windows.get(ingress, usual), now) for ingress in ingresses

@@ -79,7 +79,9 @@ class Stream:
         if not distribution.sd:
             return round(mean)
         location, scale = _lognormal(mean, distribution.sd * mean / distribution.mean)
-        return round(math.exp(location + scale * self.normal()))
+        normals = self._normals
+        normal = normals.pop() if normals else self.normal()
+        return round(math.exp(location + scale * normal))
 
 
 @functools.lru_cache(maxsize=1024)
