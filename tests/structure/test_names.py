@@ -1,6 +1,7 @@
 """Names of the product use the field's words: a list of words that no name may contain."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +22,10 @@ WORDS = frozenset(_LIST.split())
 _IN_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def words_of(name: str) -> set[str]:
+@functools.cache
+def words_of(name: str) -> frozenset[str]:
     """Return the words that a name is made of, in lower case."""
-    return {part.lower() for part in _IN_PARTS.findall(name)}
+    return frozenset(part.lower() for part in _IN_PARTS.findall(name))
 
 
 def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:

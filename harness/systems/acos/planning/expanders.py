@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import networkx as nx
 import numpy as np
+import scipy
 
 from lightrig.harness.systems.acos.planning.optics import FabricError
 
@@ -164,10 +165,10 @@ def _complementary(nodes: int, random: np.random.Generator) -> tuple[list[Edge],
 
 def diameter_and_mean(nodes: int, edges: Sequence[Edge]) -> tuple[int, float]:
     """Diameter and mean number of hops between two nodes; raise `FabricError` if unconnected."""
-    graph = nx.Graph()
-    graph.add_nodes_from(range(nodes))
-    graph.add_edges_from(edges)
-    if not nx.is_connected(graph):
+    linked = np.zeros((nodes, nodes))
+    for a, b in edges:
+        linked[a, b] = 1
+    hops = scipy.sparse.csgraph.shortest_path(linked, directed=False, unweighted=True)
+    if np.isinf(hops).any():
         raise FabricError("the graph is not connected")
-    hops = [d for _, row in nx.all_pairs_shortest_path_length(graph) for d in row.values() if d]
-    return max(hops), sum(hops) / len(hops)
+    return int(hops.max()), float(hops.sum() / (nodes * (nodes - 1)))

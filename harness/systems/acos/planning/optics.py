@@ -5,6 +5,7 @@ switched alone, in one direction: a 1xN at a transmitter diverges, the one at a 
 converges, and a 2x2 passes two fibers straight (`BAR`) or exchanges them (`CROSS`).
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ class Array:
     @property
     def count(self) -> int:
         """Number of switches."""
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
     @property
     def part(self) -> slice:
@@ -209,7 +210,7 @@ class Fabric:
     ) -> Array:
         if name in self.arrays:
             raise FabricError(f"{name} is there twice")
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         inputs = np.arange(self._inputs, self._inputs + count * ins, dtype=np.int32)
         outputs = np.arange(self._outputs, self._outputs + count * outs, dtype=np.int32)
         made = Array(
