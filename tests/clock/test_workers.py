@@ -13,16 +13,15 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.clock.workers import Workers
 
 
-def wait_for_threads(count: int) -> None:
-    """Wait until no more than `count` threads are left."""
-    for thread in threading.enumerate():
-        if thread.name == "worker" and threading.active_count() > count:
-            thread.join(10)
-    assert threading.active_count() <= count
+def wait_for_end(before: set[threading.Thread]) -> None:
+    """Wait until every thread has ended that was not there before."""
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+    assert before.issuperset(threading.enumerate())
 
 
 def test_a_thread_is_used_again_and_ends_at_close():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     workers, ran = Workers(), []
     for _ in range(20):
         ended = threading.Event()
@@ -37,18 +36,18 @@ def test_a_thread_is_used_again_and_ends_at_close():
     assert len(set(ran)) < 5
     workers.close()
     workers.close()
-    wait_for_threads(before)
+    wait_for_end(before)
 
 
 def test_a_task_after_close_runs_and_leaves_no_thread():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     workers = Workers()
     workers.close()
     for _ in range(2):
         ended = threading.Event()
         workers.run(ended.set)
         assert ended.wait(10)
-    wait_for_threads(before)
+    wait_for_end(before)
 
 
 def interrupted_at(place: int, clock: SystemClock | VirtualClock) -> bool:

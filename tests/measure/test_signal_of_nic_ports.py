@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -58,7 +59,7 @@ def measured(simulated: Callable[..., Bench]) -> Measured:
         if ber is not None:
             assert bench.world is not None
             for port in bench.world._roster.values():
-                port.ber = ber
+                port.spec = replace(port.spec, ber=ber)
         bring_up(fabric, links, bench.testbed.plans["joined"])
         what(bench, Recording(rows.extend, {}), PORTS)
         return rows
