@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
@@ -44,10 +44,10 @@ from lightrig.harness.record.run_folder import SETTLED, RunFacts, is_published
 RUNS = b"lightrig.runs"
 """Metadata of a compacted file: header, summary and completeness of each run, by its name."""
 
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [*COLUMNS, pa.field("night", pa.date32(), nullable=False), pa.field("row", pa.int64())]
 )
-_ROW_GROUP = 1 << 16
+ROW_GROUP = 1 << 16
 _LOCK = ".compacting"
 
 
@@ -148,17 +148,9 @@ def _write(
     metadata: dict[str, Any] = {}
     for source, without in sources:
         metadata |= {r: m for r, m in _metadata(source).items() if r not in without}
-    schema = _SCHEMA.with_metadata({RUNS: json.dumps(metadata)})
     counted: dict[str, dict[str, int]] = {}
     with appearing(path) as hidden:
-        with pa.parquet.ParquetWriter(
-            hidden,
-            schema,
-            compression="zstd",
-            write_page_checksum=True,
-            use_dictionary=[name for name in schema.names if name != "row"],
-            column_encoding={"row": "DELTA_BINARY_PACKED"},
-        ) as writer:
+        with writer_of(hidden, metadata) as writer:
             for table in _tables(sources):
                 writer.write_table(table, row_group_size=len(table))
                 for night, run, rows in _counts(table):
@@ -171,6 +163,18 @@ def _write(
     return Compacted(path.relative_to(folder).as_posix(), counted)
 
 
+def writer_of(path: Path, metadata: Mapping[str, Any]) -> pa.parquet.ParquetWriter:
+    """Return a writer of a compacted file; metadata: header and so on of each run, by its name."""
+    return pa.parquet.ParquetWriter(
+        path,
+        SCHEMA.with_metadata({RUNS: json.dumps(metadata)}),
+        compression="zstd",
+        write_page_checksum=True,
+        use_dictionary=[name for name in SCHEMA.names if name != "row"],
+        column_encoding={"row": "DELTA_BINARY_PACKED"},
+    )
+
+
 def _tables(sources: Sequence[tuple[Path, frozenset[str]]]) -> Iterator[pa.Table]:
     """Yield all rows in row groups, with the columns of a compacted file."""
     waiting: list[pa.Table] = []
@@ -180,7 +184,7 @@ def _tables(sources: Sequence[tuple[Path, frozenset[str]]]) -> Iterator[pa.Table
             waiting.append(
                 table.filter(pa.array([run not in without for run in runs])) if without else table
             )
-            if sum(map(len, waiting)) >= _ROW_GROUP:
+            if sum(map(len, waiting)) >= ROW_GROUP:
                 yield pa.concat_tables(waiting).combine_chunks()
                 waiting = []
     if sum(map(len, waiting)):
@@ -190,18 +194,18 @@ def _tables(sources: Sequence[tuple[Path, frozenset[str]]]) -> Iterator[pa.Table
 def _read(source: Path) -> Iterator[pa.Table]:
     file = pa.parquet.ParquetFile(source, page_checksum_verification=True)
     schema = file.schema_arrow.remove_metadata()
-    if schema.equals(_SCHEMA):
-        for batch in file.iter_batches(_ROW_GROUP):
+    if schema.equals(SCHEMA):
+        for batch in file.iter_batches(ROW_GROUP):
             yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
         return
     if not schema.equals(COLUMNS):
         raise RecordError(f"{source}: its columns are of another version")
     night = date.fromisoformat(unquote(source.parent.name).removeprefix("night="))
     start = 0
-    for batch in file.iter_batches(_ROW_GROUP):
+    for batch in file.iter_batches(ROW_GROUP):
         nights = pa.array([night] * len(batch), pa.date32())
         numbers = pa.array(range(start, start + len(batch)), pa.int64())
-        yield pa.Table.from_arrays([*batch.columns, nights, numbers], schema=_SCHEMA)
+        yield pa.Table.from_arrays([*batch.columns, nights, numbers], schema=SCHEMA)
         start += len(batch)
 
 

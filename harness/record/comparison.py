@@ -217,8 +217,12 @@ def _nights_before(
     """
     runs = [one for one in every if one.night < run.night and one.testbeds.get(testbed)]
     nights = sorted({one.night for one in runs})[-(most * 3 // 2) :]
+    runs = [one for one in runs if one.night in nights]
+    frames = results.frames(runs, testbed, quantity)
     return [
-        _joined(_measured(results, one, testbed, quantity) for one in runs if one.night == night)
+        _joined(
+            _samples(frames[one.run]) for one in runs if one.night == night and one.run in frames
+        )
         for night in nights
     ]
 

@@ -123,6 +123,8 @@ class Place:
 
     def files(self, below: str) -> list[str]:
         """All files below the folder `below`, hidden ones apart, named from this place on."""
+        if self.folder is not None:  # twenty times as fast as by fsspec, which asks of each file
+            return sorted(_walk(self._root, below))
         with self._errors_named():
             self._fs.invalidate_cache()
             try:
@@ -157,6 +159,28 @@ class Place:
             return {}
         with self._errors_named():
             return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
+
+    def read_each(self, below: str, name: str) -> Mapping[str, bytes]:
+        """The content of the file `name` of each folder in `below` that has one, sorted by name."""
+        if self.folder is None:
+            every = re.compile(rf"{re.escape(below)}/[^/]+/{re.escape(name)}")
+            return self.read(file for file in self.files(below) if every.fullmatch(file))
+        found = {}
+        with self._errors_named():
+            for folder in self.folders(below):
+                file = f"{below}/{folder}/{name}"
+                with suppress(FileNotFoundError), open(self.path(file), "rb") as stream:
+                    found[file] = stream.read()
+        return found
+
+    def folders(self, below: str) -> list[str]:
+        """Names of the folders in the folder `below` of this machine, hidden ones apart."""
+        with self._errors_named():
+            try:
+                with os.scandir(self.path(below)) as entries:
+                    return sorted(e.name for e in entries if e.name[0] != "." and e.is_dir())
+            except FileNotFoundError:
+                return []
 
     def read_if_there(self, name: str) -> bytes | None:
         """The content of a file, or None where there is none."""
@@ -208,3 +232,11 @@ class Place:
             yield
         except (OSError, ValueError) as error:
             raise RecordError(f"{self.name}: {error}") from error
+
+
+def _walk(root: str, below: str) -> Iterator[str]:
+    """Yield the files below a folder of this machine, hidden ones apart, named from `root` on."""
+    for parent, folders, names in os.walk(f"{root.rstrip('/')}/{below}"):
+        folders[:] = [name for name in folders if name[0] != "."]
+        within = parent[len(root.rstrip("/")) + 1 :]
+        yield from (f"{within}/{name}" for name in names if name[0] != ".")

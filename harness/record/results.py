@@ -8,7 +8,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -32,7 +32,7 @@ from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
-from lightrig.harness.record.rows_files import reading, stored_rows
+from lightrig.harness.record.rows_files import folder_of, reading, stored_rows
 from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
@@ -76,6 +76,11 @@ _TESTS = pa.schema(
 
 def fields(facts: RunFacts) -> dict[str, object]:
     """A run as plain values; `failed` counts errors too, and no test is counted where unknown."""
+    counted = facts.counted()
+
+    def count(*outcomes: str) -> int | None:
+        return None if counted is None else sum(counted[outcome] for outcome in outcomes)
+
     return {
         "run": facts.run,
         "night": facts.night,
@@ -84,10 +89,10 @@ def fields(facts: RunFacts) -> dict[str, object]:
         "testbeds": list(facts.testbeds),
         "simulated": facts.simulated,
         "rows": facts.rows,
-        "passed": facts.count("passed", "xfailed"),
-        "failed": facts.count("failed", "error", "xpassed"),
-        "inconclusive": facts.count("inconclusive"),
-        "skipped": facts.count("skipped"),
+        "passed": count("passed", "xfailed"),
+        "failed": count("failed", "error", "xpassed"),
+        "inconclusive": count("inconclusive"),
+        "skipped": count("skipped"),
         "duration_s": facts.duration_s,
         "started": facts.header.get("started"),
         "command": facts.header.get("command"),
@@ -107,20 +112,22 @@ def runs_table(runs: Sequence[RunFacts]) -> pa.Table:
 
 def tests_table(runs: Sequence[RunFacts]) -> pa.Table:
     """One line for each ending of a test; one that was run again has several."""
-    return pa.Table.from_pylist(
-        [
-            {
-                "run": facts.run,
-                "night": _date(facts),
-                "test": test.nodeid,
-                "outcome": test.outcome,
-                "duration_s": test.duration_s,
-            }
-            for facts in runs
-            for test in facts.tests or ()
-        ],
-        _TESTS,
-    )
+    ended = [(facts, facts.tests) for facts in runs if facts.tests]
+    counts = [len(tests) for _, tests in ended]
+
+    def of_run(values: list[Any]) -> pa.Array:
+        return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), counts)))
+
+    if not ended:
+        return _TESTS.empty_table()
+    columns = [
+        of_run([facts.run for facts, _ in ended]),
+        of_run([_date(facts) for facts, _ in ended]),
+        pa.array([name for _, tests in ended for name in tests.nodeids]),
+        pa.array([outcome for _, tests in ended for outcome in tests.outcomes]),
+        pa.array([float(each) for _, tests in ended for each in tests.durations_s]),
+    ]
+    return pa.Table.from_arrays(columns, schema=_TESTS)
 
 
 def _date(facts: RunFacts) -> datetime.date:
@@ -171,6 +178,12 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
         for name in names
     }
     return pd.concat([frame, pd.DataFrame(found, index=frame.index)], axis="columns")
+
+
+def _ordered(table: pa.Table) -> pd.DataFrame:
+    """Return rows by testbed, night and run: compacted files and those of one run take turns."""
+    rows = table.to_pandas(date_as_object=False)
+    return rows.sort_values(["testbed", "night", "run"], kind="stable", ignore_index=True)
 
 
 def _column(values: list[object]) -> pd.api.extensions.ExtensionArray:
@@ -276,10 +289,27 @@ class Results:
         """
         with reading(self._place), self._errors_named():
             dataset = self._dataset(run, night, testbed)
-            table = named(dataset, _regex(current_name(quantity)))
-        rows = table.to_pandas(date_as_object=False)
-        # Compacted files and those of single runs take turns.
-        return tidy(rows.sort_values(["testbed", "night", "run"], kind="stable", ignore_index=True))
+            return tidy(_ordered(named(dataset, _regex(current_name(quantity)))))
+
+    def frames(
+        self, runs: Sequence[RunFacts], testbed: str, quantity: str = "*"
+    ) -> dict[str, pd.DataFrame]:
+        """Return the `frame` of each of `runs` on one testbed by the run's name, read at once.
+
+        A run without such rows is left out.
+        """
+        wanted = {(facts.night, facts.run) for facts in runs}
+        with reading(self._place), self._errors_named():
+            dataset = self._chosen(
+                lambda where, night, run: where == testbed and (night, run) in wanted,
+                str(folder_of(testbed)),
+                some=True,
+            )
+            rows = _ordered(named(dataset, _regex(current_name(quantity))))
+        return {
+            str(run): tidy(each.reset_index(drop=True))
+            for run, each in rows.groupby("run", sort=False)
+        }
 
     def query(self, sql: str) -> pd.DataFrame:
         """Ask anything in DuckDB's SQL of the views `rows`, `runs` and `tests`.
@@ -293,11 +323,14 @@ class Results:
                 statements = connection.extract_statements(sql)
                 if len(statements) != 1 or statements[0].type not in _READS:
                     raise QuestionError("expected one SELECT: results are read here, not changed")
-                runs = self.runs()
                 connection.register("stored", self._dataset("*", "*", "*"))
                 connection.execute(f"CREATE VIEW rows AS {present_names('stored')}")
+                # A year has millions of tests: tables that the statement does not name are empty.
+                text = sql.lower()
+                named = [name for name in ("runs", "tests") if name in text]
+                runs = self.runs() if named else []
                 connection.register("runs", runs_table(runs))
-                connection.register("tests", tests_table(runs))
+                connection.register("tests", tests_table(runs if "tests" in named else []))
                 return connection.execute(sql).df()
             except (duckdb.IOException, duckdb.InvalidInputException) as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
@@ -327,7 +360,7 @@ class Results:
         return self._place.read([name])[name]
 
     def _survey(self) -> Iterator[RunFacts | RecordError]:
-        stored = self._place.read(n for n in self._place.files("runs") if n.endswith(f"/{FACTS}"))
+        stored = self._place.read_each("runs", FACTS)
         damaged = set()
         for name, text in stored.items():
             try:
@@ -338,9 +371,9 @@ class Results:
         # The rest was killed, still goes on, is older than `run.json` or has a damaged one; all
         # that is local.
         folder = self._place.folder
-        for journal in sorted(folder.glob(f"runs/*/{JOURNAL}")) if folder else ():
-            name = f"runs/{journal.parent.name}/{FACTS}"
-            if name not in stored or name in damaged:
+        for run in self._place.folders("runs") if folder else ():
+            name, journal = f"runs/{run}/{FACTS}", Path(folder or "", "runs", run, JOURNAL)
+            if (name not in stored or name in damaged) and journal.exists():
                 try:
                     yield _facts_of_open_run(journal)
                 except JournalEmptyError:
@@ -349,29 +382,36 @@ class Results:
                     yield error
 
     def _dataset(self, run: str, night: str, testbed: str) -> pa.dataset.Dataset:
-        wanted = [re.compile(_regex(pattern)) for pattern in (testbed, night, run)]
+        patterns = [re.compile(_regex(pattern)) for pattern in (testbed, night, run)]
+
+        def wanted(*names: str) -> bool:
+            return all(p.fullmatch(name) for p, name in zip(patterns, names, strict=True))
+
+        return self._chosen(wanted, _folder(night, testbed), some=run != "*" or night != "*")
+
+    def _chosen(
+        self, wanted: Callable[[str, str, str], bool], below: str, *, some: bool
+    ) -> pa.dataset.Dataset:
+        """Return the rows of the wanted runs, by testbed, night and run; some: not of all runs."""
         files, compacted = [], False
         nights, runs = set[str](), set[str]()
-        for file in stored_rows(self._place, _folder(night, testbed)):
+        for file in stored_rows(self._place, below):
             within = file.runs.nights if file.runs else {file.night: (file.run,)}
             found = [
-                (one_night, name)
-                for one_night, names in within.items()
-                for name in names
-                if all(
-                    pattern.fullmatch(text)
-                    for pattern, text in zip(wanted, (file.testbed, one_night, name), strict=True)
-                )
+                (night, run)
+                for night, names in within.items()
+                for run in names
+                if wanted(file.testbed, night, run)
             ]
             if found:
                 files.append(self._place.path(file.name))
-                nights.update(one_night for one_night, _ in found)
-                runs.update(name for _, name in found)
+                nights.update(night for night, _ in found)
+                runs.update(run for _, run in found)
                 compacted |= file.runs is not None
         with self._errors_named():
             root = self._place.path("rows")
             dataset = open_dataset(files, root, self._place.filesystem)
-            if compacted and (run != "*" or night != "*"):
+            if compacted and some:
                 dates = [datetime.date.fromisoformat(text) for text in sorted(nights)]
                 return dataset.filter(is_one_of("night", dates) & is_one_of("run", sorted(runs)))
             return dataset

@@ -9,11 +9,13 @@ appending: a run is recorded locally first, and published (copied) when it has e
 """
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 from lightrig.harness.quantities import (
     StoredQuantitiesError,
@@ -41,12 +43,64 @@ SETTLED: frozenset[State] = frozenset(("complete", "interrupted", "recovered"))
 """States of runs whose rows are in the data set."""
 
 
+_SECONDS = 1 << 62
+"""No duration is as long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Number of rows of a run on one testbed, and whether anything simulated took part."""
 
     rows: int
     simulated: bool
+
+
+class Outcomes(Sequence[TestOutcome]):
+    """How tests ended, without details: kept as plain values, since a year has millions.
+
+    Raises `RowError` for what no `TestOutcome` may hold, and `TypeError` for lines of another
+    shape.
+    """
+
+    def __init__(self, lines: Iterable[Sequence[Any]]) -> None:
+        lines = list(lines)
+        try:
+            nodeids, outcomes, durations = zip(*lines, strict=True) if lines else ((), (), ())
+            texts = "".join((*nodeids, *outcomes))
+            plain = texts.isascii() and all(nodeids) and all(outcomes)
+            plain = plain and {*map(type, durations)} <= {int, float}
+            plain = plain and min(durations, default=0) >= 0 and math.isfinite(sum(durations))
+            plain = plain and max(durations, default=0) < _SECONDS
+        except (ValueError, TypeError, OverflowError):
+            plain = False
+        if not plain:  # what is not plainly right is checked line by line
+            tests = [TestOutcome(*line) for line in lines]
+            nodeids = tuple(test.nodeid for test in tests)
+            outcomes = tuple(test.outcome for test in tests)
+            durations = tuple(test.duration_s for test in tests)
+        self.nodeids: tuple[str, ...] = nodeids
+        self.outcomes: tuple[str, ...] = outcomes
+        self.durations_s: tuple[float, ...] = durations
+
+    def __len__(self) -> int:
+        return len(self.nodeids)
+
+    @overload
+    def __getitem__(self, index: int) -> TestOutcome: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[TestOutcome]: ...
+
+    def __getitem__(self, index: int | slice) -> TestOutcome | Sequence[TestOutcome]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        return TestOutcome(self.nodeids[index], self.outcomes[index], self.durations_s[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash((self.nodeids, self.outcomes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +121,7 @@ class RunFacts:
     state: State
     torn: bool
     testbeds: Mapping[str, Measured | None]
-    tests: tuple[TestOutcome, ...] | None
+    tests: Outcomes | None
     header: Mapping[str, Any]
     summary: Mapping[str, Any] | None
     damage: tuple[str, ...] = ()
@@ -101,10 +155,15 @@ class RunFacts:
 
     def count(self, *outcomes: str) -> int | None:
         """Return the number of tests with one of `outcomes`, the last of each; None if unknown."""
+        counted = self.counted()
+        return None if counted is None else sum(counted[outcome] for outcome in outcomes)
+
+    def counted(self) -> Counter[str] | None:
+        """Return the number of tests by outcome, the last of each; None if unknown."""
         if self.tests is None:
             return None
-        last = {test.nodeid: test.outcome for test in self.tests}
-        return sum(outcome in outcomes for outcome in last.values())
+        last = dict(zip(self.tests.nodeids, self.tests.outcomes, strict=True))
+        return Counter(last.values())
 
 
 def state_of(summary: Mapping[str, Any] | None) -> State:
@@ -124,7 +183,7 @@ def facts_of(record: RunRecord, state: State) -> RunFacts:
         )
     tests = None
     if record.header["schema"] > 1:
-        tests = tuple(TestOutcome(t.nodeid, t.outcome, t.duration_s) for t in record.tests)
+        tests = Outcomes((t.nodeid, t.outcome, t.duration_s) for t in record.tests)
     return RunFacts(
         *(state, record.torn, testbeds, tests, record.header, record.summary), record.damage
     )
@@ -142,7 +201,9 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
         },
         "tests": None
         if facts.tests is None
-        else [[test.nodeid, test.outcome, test.duration_s] for test in facts.tests],
+        else list(
+            zip(facts.tests.nodeids, facts.tests.outcomes, facts.tests.durations_s, strict=True)
+        ),
         "header": facts.header,
         "summary": facts.summary,
         **({"damage": list(facts.damage)} if facts.damage else {}),
@@ -173,7 +234,7 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
             state,
             document["torn"],
             {name: found and Measured(**found) for name, found in document["testbeds"].items()},
-            None if tests is None else tuple(TestOutcome(*test) for test in tests),
+            None if tests is None else Outcomes(tests),
             document["header"],
             None if document["summary"] is None else dict(document["summary"]),
             tuple(map(str, document.get("damage", ()))),
@@ -266,7 +327,7 @@ def load_quantities(folder: Path) -> None:
 
 def load_quantities_of_runs(place: Place) -> None:
     """Declare the quantities of all runs at `place`; of two of a name the later run's."""
-    stored = place.read(n for n in place.files("runs") if n.endswith(f"/{QUANTITIES}"))
+    stored = place.read_each("runs", QUANTITIES)
     _declare(dict(sorted(stored.items(), reverse=True)))
 
 
