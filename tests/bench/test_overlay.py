@@ -68,6 +68,7 @@ def opus() -> Testbed:
     return load("testbeds/opus.yaml")
 
 
+@pytest.mark.long
 def test_each_address_is_led_its_own_way(rings: Bench) -> None:
     """As the ranks of two rails have it, whose circuits change apart from each other."""
     fabric, links = Fabric(rings), rings.testbed.links(rings.testbed.plans["ring"])

@@ -55,6 +55,7 @@ def test_the_filter_finds_quantities_subjects_and_testbeds(page):
     expect(page.locator(LABS)).to_have_count(0)
 
 
+@pytest.mark.long
 def test_only_changes_of_one_testbed(page):
     page.click("#ln-moved")
     expect(page.locator("#ln-count")).to_have_text("2 of 5 quantities")
@@ -64,6 +65,7 @@ def test_only_changes_of_one_testbed(page):
     expect(page.locator(CHANGES)).to_have_count(1)
 
 
+@pytest.mark.long
 def test_folds_open_and_close_alone_and_together(page):
     folds = page.locator(".ln-quantity[open]:visible")
     figures = page.locator("figure:visible")
@@ -92,6 +94,7 @@ def test_a_night_is_chosen_by_pointer_and_its_run_followed(page):
     expect(page.locator("body")).to_have_text(re.compile("^report of 202602"))
 
 
+@pytest.mark.long
 def test_the_keyboard_does_all_that_the_pointer_does(page):
     page.focus(".ln-quantity > summary")
     page.keyboard.press("Enter")
@@ -111,6 +114,7 @@ def test_the_keyboard_does_all_that_the_pointer_does(page):
     expect(page.locator("body")).to_have_text(re.compile("^report of 20260302"))
 
 
+@pytest.mark.long
 def test_a_change_leads_to_its_figure_also_through_a_fold_and_a_filter(page):
     page.fill("#ln-find", "signal_recovered")
     link = page.evaluate(

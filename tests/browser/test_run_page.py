@@ -99,6 +99,7 @@ def test_filter(page: Page) -> None:
     expect(shown).to_contain_text("153 of 154 shown")
 
 
+@pytest.mark.long
 def test_find_and_order(page: Page) -> None:
     page.fill("#lr-search", "MANY[14")
     expect(page.locator(TEST)).to_have_count(11)
@@ -109,6 +110,7 @@ def test_find_and_order(page: Page) -> None:
     expect(page.locator(".lr-test-name b").first).to_have_text("test_many[140]")
 
 
+@pytest.mark.long
 def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(page: Page) -> None:
     expect(page.locator(TEST)).to_have_count(100)
     page.evaluate("document.querySelector('#lr-more').scrollIntoView()")
@@ -116,6 +118,7 @@ def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(page: Page) -> No
     expect(page.locator("#lr-more:visible")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_fold(page: Page) -> None:
     """By mouse and by key; what is folded is not drawn before."""
     second = page.locator(".lr-test:nth-child(2)")
@@ -132,6 +135,7 @@ def test_fold(page: Page) -> None:
     expect(page.locator(".lr-test[open]")).to_have_count(100)
 
 
+@pytest.mark.long
 def test_figure(page: Page) -> None:
     """A plan's circuits are shown when it is picked."""
     circuits = page.locator(".lr-p1").first
@@ -142,6 +146,7 @@ def test_figure(page: Page) -> None:
     expect(page.locator("svg[aria-label^='Timeline of event']:visible")).to_have_count(1)
 
 
+@pytest.mark.long
 def test_link_from_figures_to_test_and_back(page: Page) -> None:
     page.click(".lr-table a[href*='test_measured']")
     expect(page.locator(TEST)).to_have_count(1)
@@ -158,12 +163,14 @@ def test_link_from_overview_to_failure(page: Page) -> None:
     assert names(page) == ["test_wrong[lab/straight-to-crossed]"]
 
 
+@pytest.mark.long
 def test_link_opens_with_its_test(page: Page) -> None:
     page.evaluate("location.hash = '#test=test_seen.py::test_left_out%5Blab%5D'")
     expect(page.locator(TEST)).to_have_count(1)
     assert names(page) == ["test_left_out[lab]"]
 
 
+@pytest.mark.long
 def test_command_is_copied(page: Page) -> None:
     """The command is selected where the clipboard is closed to pages."""
     copy = page.locator(".lr-copy").first
@@ -176,6 +183,7 @@ def test_command_is_copied(page: Page) -> None:
     page.wait_for_function("command => getSelection().toString() === command", arg=command)
 
 
+@pytest.mark.long
 def test_content_that_a_test_added_is_shown(page: Page) -> None:
     page.evaluate("location.hash = '#test=test_seen.py::test_with_pictures%5Blab%5D'")
     page.wait_for_function("document.images.length === 1 && document.images[0].complete")
@@ -184,6 +192,7 @@ def test_content_that_a_test_added_is_shown(page: Page) -> None:
     expect(page.locator(f"{BODY} a[href^='data:text/plain']")).to_have_count(1)
 
 
+@pytest.mark.long
 def test_environment_is_folded_away(page: Page) -> None:
     expect(page.locator("#lr-environment dd:visible")).to_have_count(0)
     page.click("details.lr-card > summary")

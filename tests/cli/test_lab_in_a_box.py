@@ -206,6 +206,7 @@ def test_the_written_testbed_is_measured_as_hardware(bench: Bench) -> None:
     fabric.restore()
 
 
+@pytest.mark.long
 def test_ranks_of_mpi_run_on_servers_behind_ssh(bench: Bench) -> None:
     """Helpers and requests go over SSH; only the ranks' data needs the circuits."""
     fabric = Fabric(bench)
@@ -238,6 +239,7 @@ def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
         socket.create_connection(lab.address("server0"))
 
 
+@pytest.mark.long
 def test_without_sshd_the_package_to_install_is_named(tmp_path: Path) -> None:
     (tmp_path / "box.yaml").write_text(BOX)
     program = "import shutil; shutil.which = lambda *_, **__: None; " + LIGHTRIG[2]

@@ -3,6 +3,7 @@
 import json
 import signal
 
+import pytest
 from runs.running import ROOT, started
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ SUITE = (
 )
 
 
+@pytest.mark.long
 def test_a_killed_night_is_recovered_with_its_report(tmp_path):
     place, clock = tmp_path / "results", SystemClock()
     # The first test ends, the second is in its midst.

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/draw_infinitehbd.py"
 
 
+@pytest.mark.long
 def test_two_charts_are_drawn(tmp_path):
     page = tmp_path / "charts.html"
     asked = ["cross-tor-traffic", "aggregate-costs", "--output", str(page)]

@@ -27,6 +27,7 @@ def results(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_figure_is_drawn_from_the_last_run(results, tmp_path):
     output = tmp_path / "timeline.svg"
     command = [sys.executable, "-W", "error", "examples/redraw_figure.py", "last"]

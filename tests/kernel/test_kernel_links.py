@@ -160,6 +160,7 @@ def test_a_refused_port_is_named_and_leaves_nothing(run: Callable[..., str]) -> 
             assert run(spaces.pid(name), "ls", "/sys/class/net") == "lo\n"
 
 
+@pytest.mark.long
 def test_a_closed_agent_removes_its_links_and_raises(
     brief_links: tuple[kernel.Namespaces, KernelLinks], run: Callable[..., str]
 ) -> None:

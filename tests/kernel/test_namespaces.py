@@ -79,8 +79,15 @@ def make(*argv: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.parametrize("end", ["closed", "killed"])
-@pytest.mark.parametrize("user", ["this", "unprivileged"])
+@pytest.mark.parametrize(
+    ("user", "end"),
+    [
+        ("this", "killed"),
+        pytest.param("this", "closed", marks=pytest.mark.long),
+        pytest.param("unprivileged", "closed", marks=pytest.mark.long),
+        pytest.param("unprivileged", "killed", marks=pytest.mark.long),
+    ],
+)
 def test_no_device_remains_after_closing(end: str, user: str) -> None:
     before = devices()
     if user == "unprivileged" and os.getuid() != 0:

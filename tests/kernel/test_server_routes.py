@@ -41,6 +41,7 @@ def servers(namespaces: kernel.Namespaces, links: KernelLinks) -> Iterator[dict[
         yield made
 
 
+@pytest.mark.long
 def test_a_server_in_between_passes_packets_on(
     servers: dict[str, LinuxServer],
     links: KernelLinks,

@@ -11,6 +11,7 @@ from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Plan, load
 
 
+@pytest.mark.long
 def test_a_port_that_receives_the_same_light_as_before_is_not_waited_for() -> None:
     """In the kernel each direction has its carrier; a lost one is waited for up to 10 s."""
     if reason := kernel.available():

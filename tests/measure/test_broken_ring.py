@@ -14,6 +14,7 @@ RINGS = Path("testbeds/rings4.yaml")
 DARK = "\n  faults:\n    - {fault: dark laser, at: [server2.nic0.p1]}\n"
 
 
+@pytest.mark.long
 def test_a_dark_fiber_in_a_ring_is_named(tmp_path: Path) -> None:
     if reason := kernel.available():
         pytest.skip(reason)

@@ -142,7 +142,8 @@ def judged(rows: Sequence[Row], quantity: str) -> dict[int, float]:
     return {int(row.conditions["event"]): row.value for row in rows if row.quantity == quantity}
 
 
-@pytest.mark.parametrize("starved", [pytest.param("server0", marks=pytest.mark.long), "server2"])
+@pytest.mark.long
+@pytest.mark.parametrize("starved", ["server0", "server2"])
 def test_starved_probes_leave_every_interval_true(
     bench: Bench, starved: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

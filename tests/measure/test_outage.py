@@ -142,6 +142,7 @@ def test_on_simulated_servers_every_window_holds_the_true_outage(
     assert {row.conditions["datagram_period_ns"] for row in of(rows, "outage.packets")} == {period}
 
 
+@pytest.mark.long
 def test_in_namespaces_windows_surround_the_carriers_fall(measured: Any) -> None:
     if reason := kernel.available():
         pytest.skip(reason)

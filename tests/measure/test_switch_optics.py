@@ -130,6 +130,7 @@ def test_every_quantity_of_a_switch_is_closed(simulated: Callable[..., Bench]) -
     assert list(unclosed(rows)) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "bias"), [("crosstalk", 2.0), ("polarization_dependence", 0.3)])
 def test_biased_optics_are_not_closed(
     method: str, bias: float, simulated: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch

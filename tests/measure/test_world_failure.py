@@ -16,6 +16,7 @@ FILE = Path(__file__).parents[2] / "testbeds" / "namespaces.yaml"
 OWN = "server0.nic0.p0"
 
 
+@pytest.mark.long
 def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := kernel.available():
         pytest.skip(reason)

@@ -3,6 +3,7 @@
 import multiprocessing
 from pathlib import Path
 
+import pytest
 from record.recorded import record
 
 from lightrig.harness.record import Results
@@ -15,6 +16,7 @@ def write(results, writer):
         record(Path(results), f"w{writer}-{number}", rows=ROWS)
 
 
+@pytest.mark.long
 def test_readers_see_whole_runs_while_processes_write(tmp_path):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["lightrig.harness.record"])

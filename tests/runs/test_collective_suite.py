@@ -13,6 +13,7 @@ from lightrig.instruments.namespaces import namespaces as kernel
 Start = Callable[..., Any]
 
 
+@pytest.mark.long
 def test_without_pytorch_and_mpi_collectives_are_skipped_with_both_reasons(
     start: Start, tmp_path: Path
 ) -> None:

@@ -212,6 +212,7 @@ def test_another_plugin_may_have_the_short_name(tmp_path: Path) -> None:
     assert "theirs" in ended.stdout
 
 
+@pytest.mark.long
 def test_listener_that_goes_away_does_not_end_the_run(project: Path, tmp_path: Path) -> None:
     arguments = [*map(str, command(project, "--json", "-")), *QUIET, "--results", str(tmp_path)]
     with preloaded.Process(

@@ -2,11 +2,13 @@
 
 import json
 
+import pytest
 from running import ROOT, started
 
 OPUS = ROOT / "testbeds" / "opus.yaml"
 
 
+@pytest.mark.long
 def test_every_circuit_of_opus_is_measured(tmp_path):
     arguments = ["suites/test_insertion_loss.py", "--testbed", OPUS, "--instruments", "simulated"]
     with started([*arguments, "-n0"], tmp_path / "results") as run:

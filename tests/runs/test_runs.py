@@ -186,6 +186,7 @@ def test_other_projects_are_left_alone(short: dict[str, Ended], folder: Path) ->
     }
 
 
+@pytest.mark.long
 def test_namespaces_are_measured_and_taken_down(start: Start) -> None:
     if reason := kernel.available():
         pytest.skip(reason)

@@ -55,6 +55,7 @@ def interrupted():
 """
 
 
+@pytest.mark.long
 def test_repeated_signals_do_not_change_the_exit_status(start: Start, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(SIGNALS_AT_EVERY_STAGE)
     (tmp_path / "test_it.py").write_text(

@@ -71,6 +71,7 @@ def test_every_collective_is_timed_and_checked_and_traffic_goes_on_until_it_is_s
     assert not isinstance(found, MortalTrafficSource)
 
 
+@pytest.mark.long
 def test_an_exchange_runs_on_a_process_for_each_lane_in_any_order_of_ranks() -> None:
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
@@ -103,6 +104,7 @@ def test_a_rank_that_ends_fails_the_collective_and_the_next_begins_anew(
     assert again.wrong == 0
 
 
+@pytest.mark.long
 def test_an_operation_that_does_not_end_fails_within_its_timeout(
     runner: Callable[[], MpiRunner], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_every_link_of_the_guide_exists(link: str) -> None:
     assert (GUIDE.parent / link).exists()
 
 
+@pytest.mark.long
 def test_its_testbed_is_generated_measured_and_compared_with_its_paper(
     site: Path, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ PAIRS = list(product(range(9), repeat=2))
 """Spare nodes of two adjacent racks; node 8 is the backup."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tp", [8, 16])
 def test_double_offsetting_links_keep_the_ranks_of_every_pair_of_failed_nodes(tp):
     made = build_hall(Hall(2, node_backups=True, double_offsets=True))

@@ -106,6 +106,7 @@ def test_collectives_on_two_topologies_begin_as_soon_as_their_links_are_up(rig):
     assert present == final
 
 
+@pytest.mark.long
 def test_a_late_server_delays_only_those_that_depend_on_it(rig):
     late = {"gpu3": (20 * SECOND, 0)}
     passed, failed = rig.run(everyone(rig, DP, TP), late)
@@ -119,6 +120,7 @@ def test_a_late_server_delays_only_those_that_depend_on_it(rig):
     assert all(second > prompt + 19 * SECOND for _, second in began.values())
 
 
+@pytest.mark.long
 def test_a_dead_server_stops_its_collectives_alone_and_is_named(rig):
     programs = everyone(rig, DP, TP)
     del programs["gpu3"]  # its switches stay at TP
@@ -135,6 +137,7 @@ def test_a_dead_server_stops_its_collectives_alone_and_is_named(rig):
     assert finished_first == set(programs) - {"gpu11"}
 
 
+@pytest.mark.long
 def test_a_server_with_a_wrong_program_is_named_by_its_neighbours(rig):
     programs = everyone(rig, DP, TP) | {"gpu3": (DP, DP)}
     passed, failed = rig.run(programs)

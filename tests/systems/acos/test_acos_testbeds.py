@@ -61,6 +61,7 @@ def test_light_of_every_plan_goes_where_the_planning_traces_it(sixteen):
     assert seen == len(sixteen.plans) == 4
 
 
+@pytest.mark.long
 def test_a_cluster_of_64_gpus_loads_with_all_its_links(tmp_path):
     path = tmp_path / "acos64.yaml"
     path.write_text(render(64), encoding="utf-8")

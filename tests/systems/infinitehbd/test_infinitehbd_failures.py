@@ -75,6 +75,7 @@ class Ranks:
         self.asked.append(f"kill {server}")
 
 
+@pytest.mark.long
 def test_in_the_kernel_the_ring_closes_past_it_and_is_as_found_when_it_is_back(
     namespaces: Bench,
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_service_that_ends_between_any_two_orders_continues(
     assert limit > 10  # five nodes into the ring, and three past the failed one, at the least
 
 
+@pytest.mark.long
 def test_a_killed_service_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `python -m benchmarks orchestrations` 200 times."""
     for name in ("LIGHTRIG_STATE", "LIGHTRIG_SERVED"):

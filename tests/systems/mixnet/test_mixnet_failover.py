@@ -166,7 +166,7 @@ def replan(over: Exchanges) -> failover.Replan:
     return anew
 
 
-@pytest.mark.parametrize("case", ["link", "packet NIC"])
+@pytest.mark.parametrize("case", ["link", pytest.param("packet NIC", marks=pytest.mark.long)])
 def test_packets_stand_in_for_a_circuit_and_circuits_for_packets(
     fabric: Fabric, over: Exchanges, case: str
 ) -> None:

@@ -34,7 +34,9 @@ MODES: tuple[Mode, ...] = ("default", "provisioning")
 
 
 @pytest.mark.timeout(120 + SCHEDULES // PARTS // 4)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))]
+)
 def test_random_schedules_with_faults(part: int) -> None:
     ends: Counter[str] = Counter()
     for seed in range(part, SCHEDULES, PARTS):
@@ -49,6 +51,7 @@ def test_random_schedules_with_faults(part: int) -> None:
     assert ends["done on a ring"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program", [out_and_back, a_step] if LONG else [out_and_back])
 def test_every_schedule_of_two_ranks_with_a_fault(

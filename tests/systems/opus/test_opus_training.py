@@ -105,6 +105,7 @@ def script(steps: int, odd: str = NO_LISTENER) -> Script:
     return Script(STEP, "step.py", (str(steps), odd))
 
 
+@pytest.mark.long
 def test_circuits_follow_a_script_that_knows_nothing_of_them(job: TrainingJob) -> None:
     tables, seen = job.profile(script(2))
     assert [len(table.operations) for table in tables] == [2] * 4
