@@ -3,21 +3,57 @@
 Only closure may read it; drivers and measurements never do.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 
 from lightrig.instruments.clock import Span
+from lightrig.testbeds.errors import LightrigError
+
+MOST_MOMENTS = 8192
+"""Number of moments of one kind that are stored; then the older half is dropped.
+
+Closure judges an event as soon as it is over, and a night of a testbed has millions of moments.
+"""
+
+
+class DroppedTruthError(LightrigError):
+    """The ground truth was asked for a time of which it stores nothing any more."""
 
 
 class _Moments:
-    """Moments of one kind, oldest first, and beside them what they are searched by."""
+    """Moments of one kind, oldest first, by their bounds in ns.
 
-    __slots__ = ("latest", "spans")
+    dropped: bound of the latest moment that is not stored any more.
+    """
+
+    __slots__ = ("dropped", "earliest", "latest")
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
-        self.latest: list[int] = []
+        # Objects would take eight times the memory.
+        self.earliest = array("q")
+        self.latest = array("q")
+        self.dropped: int | None = None
+
+    def append(self, at: Span) -> None:
+        self.earliest.append(at.earliest)
+        self.latest.append(at.latest)
+        if len(self.latest) > MOST_MOMENTS:
+            count = MOST_MOMENTS // 2
+            self.dropped = self.latest[count - 1]
+            del self.earliest[:count], self.latest[:count]
+
+    def check(self, since: int) -> None:
+        """Raise `DroppedTruthError` where moments after `since` were dropped."""
+        if self.dropped is not None and since <= self.dropped:
+            raise DroppedTruthError(
+                f"the ground truth was asked for moments since {since} ns, and stores those after "
+                f"{self.dropped} ns; judge events as they are measured"
+            )
+
+    def span(self, index: int) -> Span:
+        return Span(self.earliest[index], self.latest[index])
 
 
 class GroundTruth:
@@ -41,9 +77,7 @@ class GroundTruth:
         if stage == "acknowledged" and subject in self._late:
             late = self._late[subject]()
             at = Span(at.earliest + late, at.latest + late)
-        moments = self._moments[subject, stage, up]
-        moments.spans.append(at)
-        moments.latest.append(at.latest)
+        self._moments[subject, stage, up].append(at)
 
     def note_delay(self, subject: str, late: Callable[[], int]) -> None:
         """Let `late` tell by how many ns an acknowledgement of `subject` is delayed at present."""
@@ -52,19 +86,20 @@ class GroundTruth:
     def withdraw(self, subject: str, stage: str, *, up: bool) -> None:
         """Remove the last such moment: it was planned, and will not happen."""
         moments = self._moments[subject, stage, up]
-        moments.spans.pop()
+        moments.earliest.pop()
         moments.latest.pop()
 
     def first(self, subject: str, stage: str, *, up: bool, since: int) -> Span | None:
         """Return the first such moment not before `since`, or None."""
         moments = self._moments[subject, stage, up]
+        moments.check(since)
         index = bisect_left(moments.latest, since)
-        return moments.spans[index] if index < len(moments.spans) else None
+        return moments.span(index) if index < len(moments.latest) else None
 
     def knows(self, subject: str, stage: str) -> bool:
         """Whether any moment of a stage of `subject` is known, so that none is missing."""
-        return bool(self._moments[subject, stage, True].spans) or bool(
-            self._moments[subject, stage, False].spans
+        return bool(self._moments[subject, stage, True].latest) or bool(
+            self._moments[subject, stage, False].latest
         )
 
     def last(
@@ -75,8 +110,9 @@ class GroundTruth:
         None if that was before `since`.
         """
         moments = self._moments[subject, stage, True]
-        count = len(moments.spans) if until is None else bisect_right(moments.latest, until)
-        found = moments.spans[count - 1] if count else None
+        moments.check(since)
+        count = len(moments.latest) if until is None else bisect_right(moments.latest, until)
+        found = moments.span(count - 1) if count else None
         return found if found is not None and found.latest >= since else None
 
     def note_counter(self, counter: str, ratio: Callable[[], float | None]) -> None:
