@@ -19,11 +19,12 @@ import dask
 import distributed
 
 from lightrig.harness.night.measuring import Task, measure, tasks
-from lightrig.harness.night.outcomes import TestbedNight, store, with_attempts
+from lightrig.harness.night.outcomes import TestbedNight, collect, store, with_attempts
 from lightrig.testbeds.lab_hosts import LabHost, LabHosts, load_hosts
 
 _UNPLACED = (distributed.scheduler.NoValidWorkerError, distributed.scheduler.NoWorkerError)
 _TOPIC = "lightrig-night"
+_BEGUN = "lightrig-night-begun"
 _POLL_S = 0.5
 _END_S = 20
 
@@ -48,7 +49,9 @@ def run_night(
     wanted = tasks(lab, night)
     at = urlsplit(lab.scheduler)
     settings = {
-        "distributed.scheduler.allowed-failures": lab.attempts - 1,
+        # Dask counts a lost worker against what only waited there, too: attempts are counted by
+        # the tasks themselves.
+        "distributed.scheduler.allowed-failures": sys.maxsize,
         "distributed.scheduler.no-workers-timeout": f"{lab.wait_ns} ns",
         # A host that joins late takes over what waits at others that reach the same testbeds.
         "distributed.scheduler.work-stealing": True,
@@ -81,13 +84,14 @@ def _distribute(
     night = wanted[0].night
     hosts: dict[str, list[str]] = defaultdict(list)
 
+    def began(event: tuple[float, Mapping[str, str]]) -> None:
+        hosts[event[1]["testbed"]].append(event[1]["host"])
+
     def heard(event: tuple[float, Mapping[str, Any]]) -> None:
         message = event[1]
-        if "begun" in message:
-            hosts[message["testbed"]].append(message["begun"])
-        else:
-            follow(message["testbed"], message["host"], message["done"], message["of"])
+        follow(message["testbed"], message["host"], message["done"], message["of"])
 
+    client.subscribe_topic(_BEGUN, began)
     client.subscribe_topic(_TOPIC, heard)
     futures = {
         client.submit(
@@ -120,9 +124,7 @@ def _ended(future: Any, task: Task, hosts: Sequence[str]) -> TestbedNight:
     if future.status == "finished":
         return with_attempts(future.result(), hosts)
     error = future.exception()
-    if isinstance(error, distributed.scheduler.KilledWorker):
-        reason = f"each worker that began it was lost: {', '.join(hosts) or 'before it said so'}"
-    elif isinstance(error, _UNPLACED):
+    if isinstance(error, _UNPLACED):
         reason = "no host that reaches it has a worker"
         if hosts:
             reason += f" any more; it was begun on {', '.join(hosts)}"
@@ -135,16 +137,37 @@ def _ended(future: Any, task: Task, hosts: Sequence[str]) -> TestbedNight:
 
 
 def _measure_on_worker(file: str, task: Task) -> TestbedNight:
-    """Measure a testbed, on the host that this worker is."""
-    worker = distributed.get_worker()
+    """Measure a testbed, on the host that this worker is.
+
+    Not again where a worker that was lost since has published it, or where as many workers as the
+    lab allows have begun it.
+    """
+    lab = load_hosts(Path(file))
+    worker, client = distributed.get_worker(), distributed.get_client()
     host = str(worker.name)
-    worker.log_event(_TOPIC, {"testbed": task.testbed, "begun": host})
-    stop = distributed.Event(task.night, client=distributed.get_client())
+    stop = distributed.Event(task.night, client=client)
+    (stored,) = collect(task.night, [task.testbed], lab.results)
+    if stored.run:
+        return stored
+    events = client.get_events(_BEGUN)
+    lost = [event["host"] for _, event in events if event["testbed"] == task.testbed]
+    if len(lost) >= lab.attempts:
+        reason = f"each worker that began it was lost: {', '.join(lost)}"
+        return TestbedNight(task.testbed, "not run", reason=reason)
+    worker.log_event(_BEGUN, {"testbed": task.testbed, "host": host})
 
     def progress(done: int, of: int) -> None:
         worker.log_event(_TOPIC, {"testbed": task.testbed, "host": host, "done": done, "of": of})
 
-    return measure(load_hosts(Path(file)), task, host, stop.is_set, progress)
+    def stopped() -> bool:
+        try:
+            return bool(stop.is_set())
+        except (OSError, TimeoutError):
+            # A scheduler that is slow to answer is no reason to lose what is measured; where it
+            # has ended, this process does.
+            return False
+
+    return measure(lab, task, host, stopped, progress)
 
 
 async def work(lab: LabHosts, host: LabHost, scheduler: str) -> None:

@@ -63,7 +63,12 @@ def measure(
         process = subprocess.Popen(
             _command(lab, task, name, spool), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-        cancelled = _follow(process, spool, stopped, progress)
+        try:
+            cancelled = _follow(process, spool, stopped, progress)
+        finally:  # what follows may fail: nothing goes on measuring unattended
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
     folder = spool / "runs" / name
     if cancelled:
         reason = f"the night was cancelled; what was measured is on {host} in {folder}"

@@ -39,16 +39,3 @@ def test_a_cancelled_study_says_how_far_it_came() -> None:
         pytest.raises(SweepCancelledError, match="cancelled after 5 of 100 points"),
     ):
         sweep(drawn, range(100))
-
-
-@pytest.mark.long
-def test_dask_gives_the_same_answer() -> None:
-    distributed = pytest.importorskip("distributed")
-    here = sweep(drawn, range(40), seed=7)
-    with (
-        distributed.LocalCluster(
-            n_workers=2, processes=False, protocol="tcp", dashboard_address=None
-        ) as lab,
-        computed_on(Engine(scheduler=lab.scheduler_address)),
-    ):
-        assert sweep(drawn, range(40), seed=7, batch=3) == here
