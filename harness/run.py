@@ -102,8 +102,10 @@ class Run:
 
         Failures quote what was on a wire: what JSON or Unicode does not know is written as text.
         """
-        text = json.dumps(details, default=str, ensure_ascii=False).encode(errors="replace")
-        self._journal.note_test(TestOutcome(nodeid, outcome, duration_s, json.loads(text)))
+        if not all(isinstance(value, str) and value.isascii() for value in details.values()):
+            text = json.dumps(details, default=str, ensure_ascii=False).encode(errors="replace")
+            details = json.loads(text)
+        self._journal.note_test(TestOutcome(nodeid, outcome, duration_s, details))
 
     def record(self) -> RunRecord:
         """Return the run as its journal has it; its quantities are declared."""

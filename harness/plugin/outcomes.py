@@ -57,7 +57,9 @@ class Reports:
         elif report.when == "call" and report.passed and undecided:
             self._inconclusive(item, report, undecided)
         not_closed = item.stash.get(NOT_CLOSED, [])
-        details: dict[str, Any] = {"command": self._repeats.command(item)}
+        details: dict[str, Any] = {}
+        if report.when == "setup":  # the first report of every test
+            details["command"] = self._repeats.command(item)
         if report.when == "call" and not_closed and not report.failed:
             report.outcome, report.longrepr = "failed", _wrong_beside_truth(not_closed)
             details["why"] = report.longrepr

@@ -94,6 +94,8 @@ class Quantities:
         any, as first measured.
         """
         found = {figure.quantity: figure for figure in self.figures()}
+        if not found:
+            return []
         headlines = [
             name
             for name, declared in all_quantities().items()

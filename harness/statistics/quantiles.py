@@ -1,5 +1,6 @@
 """Quantiles of interval-censored samples with distribution-free confidence intervals."""
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -68,12 +69,7 @@ def quantile(
     if n < needed:
         return NotEnough(n, needed)
     low, high = np.sort(low), np.sort(high)
-    tail = _tail(confidence, sides)
-    # At n == needed rounding could put the rank one past the end, where the bound is known.
-    upper = min(n, first_true_from(1, lambda rank: at_least(rank, n, q) <= tail))
-    lower = None
-    if sides == "two":
-        lower = first_true_from(1, lambda rank: at_most(rank, n, q) > tail)
+    lower, upper = _ranks(n, q, confidence, sides)
     return Quantile(
         q=q,
         value=_middle(_sample_quantile(low, q), _sample_quantile(high, q)),
@@ -82,6 +78,19 @@ def quantile(
         confidence=confidence,
         n=n,
     )
+
+
+# Tests of one run take equally many samples, and a terminal asks at each of its lines.
+@functools.lru_cache(maxsize=1024)
+def _ranks(n: int, q: float, confidence: float, sides: Sides) -> tuple[int | None, int]:
+    """Return the ranks, from 1, of the samples that bound the quantile."""
+    tail = _tail(confidence, sides)
+    # With just enough samples rounding could put the rank one past the end, where the bound is
+    # known.
+    upper = min(n, first_true_from(1, lambda rank: at_least(rank, n, q) <= tail))
+    if sides == "upper":
+        return None, upper
+    return first_true_from(1, lambda rank: at_most(rank, n, q) > tail), upper
 
 
 def samples_needed(q: float, confidence: float = 0.95, sides: Sides = "two") -> int:
