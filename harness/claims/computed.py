@@ -1,7 +1,7 @@
 """Values that systems compute where a paper prints a figure."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -47,6 +47,12 @@ def computed_by(system: str) -> Registry:
 def exactly(value: float, note: str = "") -> Computed:
     """Return a value without random draws."""
     return Computed(value, value, value, 1, note)
+
+
+def share(cases: Iterable[bool], note: str = "") -> Computed:
+    """Return the share of cases that hold, from 0 to 1, with their numbers in the note."""
+    found = list(cases)
+    return exactly(sum(found) / len(found), f"{sum(found)} of {len(found)} cases. {note}".strip())
 
 
 def over_draws(values: Sequence[float], note: str = "") -> Computed:

@@ -9,14 +9,13 @@ from math import comb
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
-from lightrig.harness.systems.acos.claims_mechanisms import (
-    MECHANISMS,
+from lightrig.harness.systems.acos.claims_data_centre import (
     hall,
     hall_node_failures,
     offsets_matched,
-    rack,
     rack_failures,
 )
+from lightrig.harness.systems.acos.claims_mechanisms import MECHANISMS, rack
 from lightrig.harness.systems.acos.planning import availability, costs
 from lightrig.harness.systems.acos.planning.datacentre import PP_8_4, Hall
 from lightrig.harness.systems.acos.planning.expanders import (
