@@ -1,11 +1,15 @@
 """Ctrl-C, whenever it comes, leaves a clock that can still be waited on."""
 
-import functools
+import gc
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import pytest
 from clock_peers import timed_peers
@@ -17,7 +21,9 @@ from lightrig.instruments.clock.virtual import VirtualClock
 @pytest.fixture(autouse=True)
 def _ctrl_c_is_an_exception() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # Python prints an interrupt within a callback of the collector and goes on
     yield
+    gc.enable()
     signal.signal(signal.SIGINT, before)
 
 
@@ -101,7 +107,46 @@ def test_while_asking_a_peer(trial):
 def test_a_system_clock_too():
     clock = SystemClock()
     for wait in (clock.sleep, clock.event().wait):
-        interrupt(functools.partial(wait, 10_000_000_000), 0.02)
+        interrupt(partial(wait, 10_000_000_000), 0.02)
     interrupt(lambda: clock.parallel(*[lambda: clock.sleep(100_000_000)] * 2), 0.02)
     assert clock.parallel(lambda: 1) == [1]
     clock.close()
+
+
+def interrupted_at(place: int, clock: SystemClock | VirtualClock) -> bool:
+    """Run a parallel section with a KeyboardInterrupt at its `place`-th place; whether it came.
+
+    CPython handles signals where a function in Python begins and where one in C has returned. A
+    profile function that raises there stands for the handler of Ctrl-C.
+    """
+    places = 0
+
+    def profile(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal places
+        if event in ("call", "c_return"):
+            places += 1
+            if places == place:
+                raise KeyboardInterrupt
+
+    former = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        clock.parallel(*[partial(clock.sleep, 10)] * 2)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(former)
+    return False
+
+
+@pytest.mark.parametrize("kind", [SystemClock, VirtualClock])
+def test_an_interrupt_at_any_place_of_a_parallel_section_is_raised_as_such(kind):
+    place, interrupted = 0, True
+    while interrupted:
+        place += 1
+        clock = kind()
+        interrupted = interrupted_at(place, clock)
+        tasks = [partial(clock.sleep, 10), partial(clock.sleep, 20)]
+        assert clock.parallel(*tasks) == [None, None]
+        clock.close()
+    assert place > 10

@@ -1,15 +1,7 @@
-"""Threads of parallel sections: used again, ended, and unharmed by Ctrl-C at any place."""
+"""Threads of parallel sections: used again, and ended."""
 
-import sys
 import threading
-from functools import partial
-from types import FrameType
-from typing import Any
 
-import pytest
-
-from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.clock.workers import Workers
 
 
@@ -48,42 +40,3 @@ def test_a_task_after_close_runs_and_leaves_no_thread():
         workers.run(ended.set)
         assert ended.wait(10)
     wait_for_end(before)
-
-
-def interrupted_at(place: int, clock: SystemClock | VirtualClock) -> bool:
-    """Run a parallel section with a KeyboardInterrupt at its `place`-th place; whether it came.
-
-    CPython handles signals where a function in Python begins and where one in C has returned. A
-    profile function that raises there stands for the handler of Ctrl-C.
-    """
-    places = 0
-
-    def profile(_frame: FrameType, event: str, _argument: Any) -> None:
-        nonlocal places
-        if event in ("call", "c_return"):
-            places += 1
-            if places == place:
-                raise KeyboardInterrupt
-
-    former = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        clock.parallel(*[partial(clock.sleep, 10)] * 2)
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(former)
-    return False
-
-
-@pytest.mark.parametrize("kind", [SystemClock, VirtualClock])
-def test_an_interrupt_at_any_place_of_a_parallel_section_is_raised_as_such(kind):
-    place, interrupted = 0, True
-    while interrupted:
-        place += 1
-        clock = kind()
-        interrupted = interrupted_at(place, clock)
-        tasks = [partial(clock.sleep, 10), partial(clock.sleep, 20)]
-        assert clock.parallel(*tasks) == [None, None]
-        clock.close()
-    assert place > 10
