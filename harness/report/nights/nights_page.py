@@ -93,9 +93,10 @@ def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNi
     Its links lead to `runs/<run>/report.html` beside it.
     """
     testbeds = len({board.lab.testbed for board in boards})
+    dates = dict.fromkeys(str(history.date(night)) for night in (0, history.nights - 1))
     about = (
         f"{number_of(history.nights, 'night')} of {number_of(testbeds, 'testbed')}, "
-        f"{history.first} to {history.date(history.nights - 1)}"
+        f"{' to '.join(dates)}"
     )
     cards = "".join(map(lab_section, boards))
     return (
