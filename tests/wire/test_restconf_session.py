@@ -365,9 +365,10 @@ def test_pipelined_replies_come_in_order_before_later_queries(against):
     assert server.connections == 1
 
 
-def test_close_fails_pipelined_requests(against):
-    session, _ = against(lambda call: None)
+def test_close_fails_pipelined_requests(against, system_clock):
+    session, server = against(lambda call: None)
     pending = session.submit("GET", "data/box")
+    until(lambda: server.calls, system_clock)  # else the script's step would meet the next request
     session.close()
     with pytest.raises(DisconnectedError, match="closed the connection"):
         pending.result(LONG)
