@@ -260,6 +260,8 @@ class _Reader:
                     return float(
                         text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan")
                     )
+                case "str" if node.style == ">":
+                    return text.replace("\a", "")  # by which ruamel.yaml marks a fold
                 case "str" | "timestamp":
                     return text
         except ValueError:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from lightrig.testbeds import (
     json_schema,
     load,
 )
+from lightrig.testbeds.yaml_positions import read
 
 HOME = Path(testbeds.__file__).resolve().parent
 OPUS = HOME / "opus.yaml"
@@ -376,3 +378,80 @@ def test_a_served_namespace_is_not_local(tmp_path):
     testbed = load(path)
     assert testbed.only_namespaces
     assert not testbed.only_local_namespaces
+
+
+def read_or_refused(path):
+    """Return a file's values and places, or the problems for which it is refused."""
+    try:
+        return read(path)
+    except TestbedError as error:
+        return error.problems
+
+
+def read_by_both(path, monkeypatch):
+    with monkeypatch.context() as without:
+        without.setattr(yaml, "__with_libyaml__", False)
+        slow = read_or_refused(path)
+    return read_or_refused(path), slow
+
+
+SCALARS = r"""
+null Null NULL nUll ~ true True TRUE tRue yes no on off y n 0 007 0o17 0x1f 0b11 -0x1f +5 1_000
+1__0 _1 0.5 .5 5. 1e3 1E-3 1.e3 .5e+3 .5e3 +.inf -.Inf 1:30 190:20:30.15 2026-01-01 = << ! !!str
+- -a --- ... ? : a:b a: @a `a |x >x %a *a &a &a. 'it''s' "\x41" "" '' [] {} [a,b] {a,b} {a:,b} [a]b
+"a
+"""
+TEXTS = (
+    "a:\n",
+    "a: b\tc\n",
+    "a:\tb\n",
+    "- a\n-\n- b\n",
+    "-a\n",
+    "%YAML 1.1\n---\na: yes\n",
+    "a: |\n  b\n\n  c\n",
+    "a: >-\n  b\n  c\n\n  d\n",
+    "? a\n: b\n",
+    "a: &x {b: 1}\nc: *x\n",
+    "a: &x {b: 1}\nc: {<<: *x, d: 2}\n",
+    "\ufeffa: 1\n",
+    "a: b\r\nc: d\r\n",
+    "a: b # c\n#d\n  # e\nf: g\n",
+    "a: 1\na: 2\n",
+    "--- a\n--- b\n",
+    "a: 'b\n  c'\n",
+    'a: "b\\\n  c"\n',
+    "a: b\n c: d\n",
+    "a: [b, c\n",
+    "a: !!set {b}\n",
+)
+
+
+@pytest.mark.parametrize("texts", [[f"a: {one}\n" for one in SCALARS.split()], TEXTS])
+def test_libyaml_and_ruamel_read_the_same_of_small_texts(texts, tmp_path, monkeypatch):
+    differ = []
+    for number, text in enumerate(texts):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text, encoding="utf-8", newline="")
+        fast, slow = read_by_both(path, monkeypatch)
+        differ += [] if fast == slow else [(text, fast, slow)]
+    assert differ == []
+
+
+@pytest.mark.parametrize("name", ["opus.yaml", "mixnet.yaml", "acos_rings.yaml"])
+def test_libyaml_and_ruamel_read_the_same_of_a_shipped_file(name, monkeypatch):
+    fast, slow = read_by_both(HOME / name, monkeypatch)
+    assert fast == slow
+    assert len(fast.values) > 50
+
+
+@pytest.mark.long
+@settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(text=mutated())
+def test_libyaml_and_ruamel_read_the_same_of_a_mutated_file(tmp_path, monkeypatch, text):
+    path = tmp_path / "testbed.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    fast, slow = read_by_both(path, monkeypatch)
+    assert fast == slow
