@@ -19,6 +19,7 @@ from pathlib import Path
 BENCHMARKS = (
     "reconfigurations",
     "plans",
+    "collection",
     "many_instruments",
     "results_at_size",
     "report_reading",

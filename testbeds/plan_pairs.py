@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.plans import Plan, move_counts, partial_move
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanPair:
     """Two plans of one testbed."""
 
@@ -20,6 +21,10 @@ class PlanPair:
 
     def counts(self) -> tuple[int, ...]:
         """Numbers of circuits that can be moved at once: whole independent components."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> tuple[int, ...]:
         return tuple(count for count in move_counts(self.before, self.after) if count > 0)
 
     def link_counts(self, testbed: Testbed) -> tuple[int, ...]:

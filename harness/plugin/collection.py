@@ -8,7 +8,7 @@ today and can be added.
 import inspect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias
 
@@ -46,6 +46,9 @@ DESELECTED = pytest.StashKey[Reasons]()
 _PENDING = pytest.StashKey[dict[str, str]]()
 """Reasons of the function that is being collected, by the testbeds that cannot run it."""
 
+_MOVES = pytest.StashKey[dict[tuple[str, tuple[str, ...]], list[tuple[Any, ...]]]]()
+"""Plans, transitions and counts of circuits, by testbed and by which of them a test asks for."""
+
 
 class InstrumentSelection(dict[str, str]):
     """The name of one instrument for each kind that a test takes.
@@ -75,7 +78,7 @@ class NotApplicable(pytest.Item):
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to count."""
-    config.stash[DESELECTED], config.stash[_PENDING] = {}, {}
+    config.stash[DESELECTED], config.stash[_PENDING], config.stash[_MOVES] = {}, {}, {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -88,7 +91,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     rows = []
     for testbed in metafunc.config.stash[TESTBEDS]:
         reason = _lacks(testbed, metafunc)
-        found = [] if reason else list(_spread(testbed, wanted, kinds))
+        if not reason:
+            # Counts of circuits cost up to a second a testbed, the same for each test.
+            asked = testbed.name, tuple(wanted)
+            moves = metafunc.config.stash[_MOVES]
+            if asked not in moves:
+                moves[asked] = list(_moves(testbed, wanted))
+            found = list(_spread(testbed, moves[asked], wanted, kinds))
+        else:
+            found = []
         rows += [pytest.param(*values, id="/".join(_named(values))) for values in found]
         if not found:
             reason = reason or f"no {_missing_plan(wanted)}"
@@ -153,14 +164,16 @@ def physical_ports(testbed: Testbed) -> list[Port]:
 # ------------------------------------------------------------------------------ parameters
 
 
-def _spread(testbed: Testbed, wanted: list[str], kinds: list[str]) -> Iterator[tuple[Any, ...]]:
+def _spread(
+    testbed: Testbed, moves: Sequence[tuple[Any, ...]], wanted: list[str], kinds: list[str]
+) -> Iterator[tuple[Any, ...]]:
     names = [instruments_of(testbed, kind) for kind in kinds]
     chosen = [
         InstrumentSelection(zip(kinds, each, strict=True)) for each in itertools.product(*names)
     ]
     for each in chosen:
         each.several = [kind for kind, known in zip(kinds, names, strict=True) if len(known) > 1]
-    for moved in _moves(testbed, wanted):
+    for moved in moves:
         for each in chosen:
             yield testbed, *moved, *([each] if "instruments" in wanted else [])
 
