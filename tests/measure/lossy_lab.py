@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from lightrig.harness.bench import Bench, bind
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.insertion_loss import chains, measure_losses, references_of
+from lightrig.harness.measure.insertion_loss.matrix import Losses
 from lightrig.testbeds import load
+from lightrig.testbeds.references import References
 
 POLATIS = """
 name: lossy
@@ -112,3 +116,12 @@ def _bound(path: Path, text: str, seed: int) -> Iterator[Bench]:
         yield bench
     finally:
         bench.close()
+
+
+def measured(bench: Bench, references: References | None = None, **options: Any) -> Losses:
+    """Measure all losses of the one chain of `bench`, and put its circuits back."""
+    fabric = Fabric(bench)
+    (chain,) = chains(bench, references_of(bench) if references is None else references)
+    losses = measure_losses(fabric, chain, **options)
+    fabric.restore()
+    return losses

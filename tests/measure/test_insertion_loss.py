@@ -9,7 +9,7 @@ import lossy_lab
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from lossy_lab import metered, polatis
+from lossy_lab import measured, metered, polatis
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.insertion_loss import (
@@ -17,14 +17,12 @@ from lightrig.harness.measure.insertion_loss import (
     chains,
     find_faults,
     measure_losses,
-    misread,
     references_of,
 )
 from lightrig.harness.measure.insertion_loss.matrix import _repeatability
 from lightrig.harness.measure.insertion_loss.references import NoReferenceError, take_references
 from lightrig.harness.measure.insertion_loss.rows import all_rows, inside, normalized_errors
 from lightrig.harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
-from lightrig.harness.statistics.loss_matrix import outliers
 from lightrig.harness.statistics.uncertainty import Component
 from lightrig.testbeds import Circuit, Plan, Port
 from lightrig.testbeds.references import References, ReferenceSet, references_path, references_yaml
@@ -53,14 +51,6 @@ def test_circuits_are_packed_so_that_no_port_is_used_twice(circuits):
         assert beside(setting, circuits) >= set(setting)
         ports = [port for circuit in setting for port in circuit]
         assert len(ports) == len(set(ports))
-
-
-def measured(bench, references=None, **options):
-    fabric = Fabric(bench)
-    (chain,) = chains(bench, references_of(bench) if references is None else references)
-    losses = measure_losses(fabric, chain, **options)
-    fabric.restore()
-    return losses
 
 
 # -------------------------------------------------------------------------------- closure
@@ -386,98 +376,6 @@ def test_a_circuit_without_a_monitor_is_not_measured(tmp_path):
         bench.servers = {}
         with pytest.raises(NothingToMeasureError, match="ocs has no power monitors"):
             chains(bench, References())
-
-
-# --------------------------------------------------------------------------------- faults
-
-
-def named(bench):
-    losses = measured(bench)
-    return {(fault.kind, fault.subject): fault for fault in find_faults(losses, bench.testbed)}
-
-
-def test_a_clean_lab_has_no_faults(tmp_path):
-    with polatis(tmp_path) as bench:
-        assert named(bench) == {}
-
-
-@pytest.mark.parametrize(("port", "loss"), [(3, 1.6), (11, 1.3)])
-def test_a_dirty_port_is_named_with_what_it_loses(tmp_path, port, loss):
-    planted = f'{{fault: dirty connector, at: [ocs, "{port}"], loss: {loss} dB}}'
-    with polatis(tmp_path, planted) as bench:
-        found = named(bench)
-    (fault,) = found.values()
-    assert (fault.kind, fault.subject) == ("dirty connector", f"ocs.{port}")
-    assert fault.lower <= loss <= fault.upper
-    side = "ingress" if port <= 8 else "egress"
-    assert f"clean {side} {port}" in str(fault)
-
-
-def test_a_bent_fiber_is_no_dirty_port(tmp_path):
-    planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
-    with polatis(tmp_path, planted) as bench:
-        (fault,) = named(bench).values()
-    assert (fault.kind, fault.subject) == ("bent fiber", "server0.nic0.p2 -> ocs.3")
-    assert fault.lower <= 2 <= fault.upper
-
-
-def test_many_switches_share_the_rate_of_false_alarms(tmp_path, monkeypatch):
-    rates = []
-
-    def searched(parts, *, least, error):
-        rates.append(error)
-        return outliers(parts, least=least, error=error)
-
-    monkeypatch.setattr("lightrig.harness.measure.insertion_loss.faults.outliers", searched)
-    with polatis(tmp_path, monitors="both") as bench:
-        losses = measured(bench)
-        for switches in (1, 40):
-            find_faults(losses, bench.testbed, switches=switches)
-    assert rates[0] == pytest.approx(40 * rates[1])
-
-
-def test_indistinguishable_faults_are_both_named(tmp_path):
-    planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
-    with polatis(tmp_path, planted, monitors="egress") as bench:
-        (fault,) = named(bench).values()
-    assert (fault.kind, fault.subject) == ("dirty connector or bent fiber", "ocs.3")
-
-
-@pytest.mark.parametrize(("monitors", "drift"), [("both", 20), ("egress", 120)])
-def test_a_drifting_laser_is_named(tmp_path, monitors, drift):
-    planted = f"{{fault: drifting laser, at: [server1.nic0.p0], drift: {drift} dB}}"
-    with polatis(tmp_path, planted, monitors=monitors) as bench:
-        losses = measured(bench)
-        faults = find_faults(losses, bench.testbed)
-        held = list(inside(losses, bench))
-    fault = next(fault for fault in faults if fault.kind == "drifting laser")
-    lasted = (losses.times[-1] - losses.times[0]) / 60e9
-    assert fault.subject == "server1.nic0.p0"
-    assert fault.value == pytest.approx(-drift * lasted, rel=0.3)
-    assert ("free of it" in fault.about) == (monitors == "both")
-    if monitors == "both":
-        assert [each.kind for each in faults] == ["drifting laser"]
-        assert np.mean(held) >= 0.85
-
-
-@pytest.mark.parametrize("port", [2, 12])
-def test_a_stuck_monitor_is_named_and_its_losses_are_omitted(tmp_path, port):
-    with polatis(tmp_path, f'{{fault: stuck monitor, at: [ocs, "{port}"]}}') as bench:
-        losses = measured(bench)
-        faults = find_faults(losses, bench.testbed)
-        assert [(f.kind, f.subject) for f in faults] == [("stuck monitor", f"ocs.{port}")]
-        kept = losses.without(misread(losses, faults))
-    assert all(port not in circuit for circuit in kept.losses)
-    assert len(kept.losses) == 56
-
-
-def test_a_port_without_light_is_named_and_the_others_measured(tmp_path):
-    with polatis(tmp_path, "{fault: dark laser, at: [server0.nic0.p1]}") as bench:
-        losses = measured(bench)
-        (fault,) = find_faults(losses, bench.testbed)
-    assert (fault.kind, fault.subject) == ("no light", "ocs.2")
-    assert len(losses.losses) == 56
-    assert np.isnan(losses.matrix()[1]).all()
 
 
 def test_same_seed_same_losses(tmp_path):

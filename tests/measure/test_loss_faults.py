@@ -1,0 +1,98 @@
+"""Faults of a loss matrix are named with their place and their loss, and only those."""
+
+import numpy as np
+import pytest
+from lossy_lab import measured, polatis
+
+from lightrig.harness.measure.insertion_loss import find_faults, misread
+from lightrig.harness.measure.insertion_loss.rows import inside
+from lightrig.harness.statistics.loss_matrix import outliers
+
+
+def named(bench):
+    losses = measured(bench)
+    return {(fault.kind, fault.subject): fault for fault in find_faults(losses, bench.testbed)}
+
+
+def test_a_clean_lab_has_no_faults(tmp_path):
+    with polatis(tmp_path) as bench:
+        assert named(bench) == {}
+
+
+@pytest.mark.parametrize(("port", "loss"), [(3, 1.6), (11, 1.3)])
+def test_a_dirty_port_is_named_with_what_it_loses(tmp_path, port, loss):
+    planted = f'{{fault: dirty connector, at: [ocs, "{port}"], loss: {loss} dB}}'
+    with polatis(tmp_path, planted) as bench:
+        found = named(bench)
+    (fault,) = found.values()
+    assert (fault.kind, fault.subject) == ("dirty connector", f"ocs.{port}")
+    assert fault.lower <= loss <= fault.upper
+    side = "ingress" if port <= 8 else "egress"
+    assert f"clean {side} {port}" in str(fault)
+
+
+def test_a_bent_fiber_is_no_dirty_port(tmp_path):
+    planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
+    with polatis(tmp_path, planted) as bench:
+        (fault,) = named(bench).values()
+    assert (fault.kind, fault.subject) == ("bent fiber", "server0.nic0.p2 -> ocs.3")
+    assert fault.lower <= 2 <= fault.upper
+
+
+def test_many_switches_share_the_rate_of_false_alarms(tmp_path, monkeypatch):
+    rates = []
+
+    def searched(parts, *, least, error):
+        rates.append(error)
+        return outliers(parts, least=least, error=error)
+
+    monkeypatch.setattr("lightrig.harness.measure.insertion_loss.faults.outliers", searched)
+    with polatis(tmp_path, monitors="both") as bench:
+        losses = measured(bench)
+        for switches in (1, 40):
+            find_faults(losses, bench.testbed, switches=switches)
+    assert rates[0] == pytest.approx(40 * rates[1])
+
+
+def test_indistinguishable_faults_are_both_named(tmp_path):
+    planted = "{fault: bent fiber, at: [server0.nic0.p2], loss: 2 dB}"
+    with polatis(tmp_path, planted, monitors="egress") as bench:
+        (fault,) = named(bench).values()
+    assert (fault.kind, fault.subject) == ("dirty connector or bent fiber", "ocs.3")
+
+
+@pytest.mark.parametrize(("monitors", "drift"), [("both", 20), ("egress", 120)])
+def test_a_drifting_laser_is_named(tmp_path, monitors, drift):
+    planted = f"{{fault: drifting laser, at: [server1.nic0.p0], drift: {drift} dB}}"
+    with polatis(tmp_path, planted, monitors=monitors) as bench:
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        held = list(inside(losses, bench))
+    fault = next(fault for fault in faults if fault.kind == "drifting laser")
+    lasted = (losses.times[-1] - losses.times[0]) / 60e9
+    assert fault.subject == "server1.nic0.p0"
+    assert fault.value == pytest.approx(-drift * lasted, rel=0.3)
+    assert ("free of it" in fault.about) == (monitors == "both")
+    if monitors == "both":
+        assert [each.kind for each in faults] == ["drifting laser"]
+        assert np.mean(held) >= 0.85
+
+
+@pytest.mark.parametrize("port", [2, 12])
+def test_a_stuck_monitor_is_named_and_its_losses_are_omitted(tmp_path, port):
+    with polatis(tmp_path, f'{{fault: stuck monitor, at: [ocs, "{port}"]}}') as bench:
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        assert [(f.kind, f.subject) for f in faults] == [("stuck monitor", f"ocs.{port}")]
+        kept = losses.without(misread(losses, faults))
+    assert all(port not in circuit for circuit in kept.losses)
+    assert len(kept.losses) == 56
+
+
+def test_a_port_without_light_is_named_and_the_others_measured(tmp_path):
+    with polatis(tmp_path, "{fault: dark laser, at: [server0.nic0.p1]}") as bench:
+        losses = measured(bench)
+        (fault,) = find_faults(losses, bench.testbed)
+    assert (fault.kind, fault.subject) == ("no light", "ocs.2")
+    assert len(losses.losses) == 56
+    assert np.isnan(losses.matrix()[1]).all()
