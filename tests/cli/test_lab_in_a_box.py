@@ -225,6 +225,7 @@ def test_ranks_of_mpi_run_on_servers_behind_ssh(bench: Bench) -> None:
     assert min(measured.times_ns) > 80_000_000
 
 
+@pytest.mark.long
 def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
     with served(tmp_path) as lab:
         session = int(lab.run("server0", "sleep 300 >/dev/null 2>&1 & echo $!").stdout)

@@ -98,6 +98,7 @@ def test_sudo_asks_for_no_password(machines: Machines) -> None:
     assert machines.run("server0", "sudo -n id -u") == "0\n"
 
 
+@pytest.mark.long
 def test_servers_share_no_network_device_and_no_file(machines: Machines) -> None:
     # A folder with the interpreter or this project in it stays visible: commands need both.
     needed = [str(Path(path).resolve()) for path in (__file__, sys.executable, sys.prefix)]

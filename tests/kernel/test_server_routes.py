@@ -79,6 +79,7 @@ def test_a_server_in_between_passes_packets_on(
     assert state() == before
 
 
+@pytest.mark.long
 def test_each_address_is_routed_over_its_port(
     servers: dict[str, LinuxServer],
     links: KernelLinks,

@@ -133,6 +133,7 @@ def test_light_that_only_comes_and_light_that_only_goes(
     assert inside(watch.recoveries(command)[1], at)
 
 
+@pytest.mark.long
 @hypothesis.settings(max_examples=300)
 @given(
     data=st.data(),

@@ -40,6 +40,7 @@ def test_a_kernel_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         bench.close()
 
 
+@pytest.mark.long
 def test_a_port_that_hears_itself_breaks_nothing() -> None:
     """As it does in a matrix of all circuits; it has carrier, and the next plan comes up."""
     if reason := kernel.available():

@@ -174,6 +174,7 @@ def test_events_tell_a_run_from_beginning_to_end(runs: dict[str, Ended], project
     assert runs["plain"].rows
 
 
+@pytest.mark.long
 def test_standard_output_is_events_alone(project: Path, tmp_path: Path) -> None:
     """Also where tests write to it, and where somebody ends the run."""
     (project / "test_loud.py").write_text(

@@ -145,6 +145,7 @@ def test_after_a_kill_the_command_puts_back_what_was_found(
     check_left_as_found(lab)
 
 
+@pytest.mark.long
 def test_a_second_run_is_refused_with_the_owner_of_the_lease(
     lab: ServedLab, begin: Start, endless: Path, short: Path, moving: Callable[[], None]
 ) -> None:
@@ -187,6 +188,7 @@ def test_another_account_and_another_name_are_refused_too(
     check_left_as_found(lab)
 
 
+@pytest.mark.long
 def test_circuits_made_by_hand_after_a_kill_stop_the_next_run(
     lab: ServedLab, begin: Start, endless: Path, short: Path, moving: Callable[[], None]
 ) -> None:
