@@ -79,7 +79,6 @@ def test_counts_of_many_bits_hold_the_truth_as_often_as_they_say() -> None:
     assert held >= 15  # binomial(20, 0.95) is below with a probability of 0.03 %
 
 
-@pytest.mark.long
 def test_counts_that_do_not_fit_widen_the_interval() -> None:
     """Errors in bursts of 30: as many, but scattered by more than counts are."""
     generator = np.random.default_rng(7)
