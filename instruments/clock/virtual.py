@@ -200,8 +200,9 @@ class VirtualClock:
             self._move()
             return
         if self._mover is None:
-            self._mover = _Mover(self)
-            self._workers.run(self._mover.run)
+            mover = _Mover(self)
+            self._workers.run(mover.run)
+            self._mover = mover  # only now: after an interrupt it is made again
         self._mover.wake()
 
     def _move(self) -> None:
