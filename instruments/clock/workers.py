@@ -62,7 +62,12 @@ class Workers:
 
     def _start_threads(self) -> None:
         while (tasks := self._without_thread.get()) is not None:
-            threading.Thread(target=self._work, args=(tasks,), name="worker", daemon=True).start()
+            thread = threading.Thread(target=self._work, args=(tasks,), name="worker", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads: a task late, but never lost
+                if (task := tasks.get()) is not None:
+                    task()
 
     def _work(self, tasks: _Tasks) -> None:
         while (task := tasks.get()) is not None:

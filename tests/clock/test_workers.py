@@ -2,6 +2,7 @@
 
 import threading
 
+from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.workers import Workers
 
 
@@ -40,3 +41,13 @@ def test_a_task_after_close_runs_and_leaves_no_thread():
         workers.run(ended.set)
         assert ended.wait(10)
     wait_for_end(before)
+
+
+def test_without_another_thread_tasks_run_one_after_the_other(monkeypatch):
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock = SystemClock()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert clock.parallel(lambda: 1, lambda: 2, lambda: 3) == [1, 2, 3]
+    clock.close()
