@@ -11,7 +11,6 @@ from lightrig.harness.quantities import quantity_of
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.markup import (
     SIGNS,
-    Value,
     chip,
     extreme_value,
     mark,
@@ -24,6 +23,7 @@ from lightrig.harness.report.markup import (
     test_link,
     text,
 )
+from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough
 from lightrig.testbeds import Limit
 
@@ -122,6 +122,8 @@ def _answer(answer: Answer) -> str:
     one = answer.worst
     if one is None:
         return '<span class="lr-few">not measured</span>'
+    if one.answer is not None:
+        return number(one.answer.text, one.answer.context)
     asked = _asked(one)
     estimated = asked or median_value(one.median, one.test.simulated, one.unit)
     if isinstance(estimated, Value):

@@ -13,7 +13,6 @@ from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, 
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate, estimate
 from lightrig.harness.report.figures import Line, arrow, curve
 from lightrig.harness.report.frames import Series, TestbedFrame, TestFrame
-from lightrig.harness.report.markup import Value
 from lightrig.harness.report.sections import (
     Cell,
     Column,
@@ -30,7 +29,7 @@ from lightrig.harness.report.sections import (
     test_column,
     verdict_column,
 )
-from lightrig.harness.report.units import plain, shown, span
+from lightrig.harness.report.units import Value, plain, shown, span
 from lightrig.harness.statistics import Verdict
 from lightrig.harness.statistics.bit_errors import ErrorRatio, error_ratio, judge_error_ratio
 from lightrig.harness.statistics.sensitivity import Sensitivity
@@ -56,7 +55,8 @@ def _estimates(frame: TestbedFrame, limits: Limits) -> Estimates:
             one = estimate(test, quantity)
             if one is not None:
                 verdict = None if limit is None else _judge(limit, test.series[quantity])
-                found.setdefault(quantity, []).append(replace(one, limit=limit, verdict=verdict))
+                one = replace(one, limit=limit, verdict=verdict, answer=_worst(one))
+                found.setdefault(quantity, []).append(one)
     return found
 
 
@@ -65,7 +65,7 @@ def _counters(one: Estimate) -> Cell:
     return names[0] if len(names) == 1 else f"{len(names)} counters"
 
 
-def _worst(one: Estimate) -> Cell:
+def _worst(one: Estimate) -> Value:
     """Return the ratio of the worst counter with its interval and counts."""
     series = one.test.series[one.quantity]
     counters = np.array(list(map(_counter_of, series.subject)))

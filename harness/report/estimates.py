@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
+from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
 from lightrig.testbeds import Limit
 
@@ -23,6 +24,8 @@ class Estimate:
     width: mean of latest - earliest.
     median: two-sided interval; p99: one-sided upper bound.
     limit, verdict: where the testbed states a limit on the quantity.
+    answer: how the quantity's section states it, where no quantile does: zero errors in some bits
+        have no median.
     """
 
     test: TestFrame
@@ -35,6 +38,7 @@ class Estimate:
     p99: Quantile | NotEnough
     limit: Limit | None
     verdict: Verdict | None
+    answer: Value | None = None
 
 
 def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Estimate | None:

@@ -10,7 +10,7 @@ import numpy as np
 from lightrig.harness.quantities import declarations, quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import TestFrame
-from lightrig.harness.report.markup import Value, median_value, p99_value, share_value
+from lightrig.harness.report.markup import median_value, p99_value, share_value
 from lightrig.harness.report.sections import (
     Cell,
     Check,
@@ -22,7 +22,7 @@ from lightrig.harness.report.sections import (
     in_declared_order,
     of_quantities,
 )
-from lightrig.harness.report.units import shown
+from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics import NotEnough, Quantile, quantile
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.testbeds import format_share

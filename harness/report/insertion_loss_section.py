@@ -19,7 +19,7 @@ from lightrig.harness.quantities import optical
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.figures import Distribution, distribution_plot, heat_map
 from lightrig.harness.report.frames import Series, TestFrame, natural
-from lightrig.harness.report.markup import Value, median_value, share_value
+from lightrig.harness.report.markup import median_value, share_value
 from lightrig.harness.report.quantity_section import counted, quantity_parts
 from lightrig.harness.report.sections import (
     Cell,
@@ -35,7 +35,7 @@ from lightrig.harness.report.sections import (
     of_quantities,
     sentence,
 )
-from lightrig.harness.report.units import shown, span
+from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics import quantile
 from lightrig.harness.statistics.binomial import clopper_pearson
 

@@ -7,13 +7,12 @@ simulated.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
 from lightrig.harness.report.drawing import tone
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
-from lightrig.harness.report.units import shown, span
+from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics import NotEnough, Quantile, Verdict
 from lightrig.testbeds import format_share
 
@@ -27,19 +26,6 @@ LEGEND = "proves the harness, says nothing about a device"
 
 SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
 """The sign of each outcome of a verdict, the worst first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A number as text, and the context that it needs to be understood.
-
-    Attributes:
-        text: the number with its unit.
-        context: sample count, interval, "simulated", ...; empty parts are left out.
-    """
-
-    text: str
-    context: tuple[str, ...]
 
 
 # ----------------------------------------------------------------------------------- text

@@ -21,7 +21,6 @@ from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.markup import (
     SIGNS,
-    Value,
     chip,
     heading,
     legend,
@@ -36,6 +35,7 @@ from lightrig.harness.report.markup import (
     verdict_mark,
     without_marks,
 )
+from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, Verdict
 from lightrig.testbeds import Limit
 

@@ -12,7 +12,7 @@ from lightrig.harness.quantities import declarations, quantity
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, even
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.frames import Series, TestbedFrame, TestFrame
-from lightrig.harness.report.markup import Value, median_value
+from lightrig.harness.report.markup import median_value
 from lightrig.harness.report.sections import (
     Cell,
     Column,
@@ -24,7 +24,7 @@ from lightrig.harness.report.sections import (
     Table,
     of_quantities,
 )
-from lightrig.harness.report.units import shown, span
+from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics import Quantile, Verdict, quantile
 
 _BANDWIDTH, _UTILIZATION = "collective.bus_bandwidth", "collective.utilization"

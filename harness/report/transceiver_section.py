@@ -11,7 +11,7 @@ from lightrig.harness.quantities import optical, quantity
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.figures import Distribution, Line, curve, distribution_plot
 from lightrig.harness.report.frames import TestFrame
-from lightrig.harness.report.markup import Value, median_value
+from lightrig.harness.report.markup import median_value
 from lightrig.harness.report.sections import (
     Cell,
     Column,
@@ -25,7 +25,7 @@ from lightrig.harness.report.sections import (
     test_column,
     verdict_column,
 )
-from lightrig.harness.report.units import plain, shown
+from lightrig.harness.report.units import Value, plain, shown
 from lightrig.testbeds import Limit
 
 # ---------------------------------------------------------------------------- path changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from lightrig.testbeds import (
     format_db,
@@ -17,6 +18,19 @@ from lightrig.testbeds import (
 
 _LEAST_DECIMAL = 1e-3
 """Smaller ratios have an exponent, so that those of errors are compared at a glance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number as text, and the context that it needs to be understood.
+
+    Attributes:
+        text: the number with its unit.
+        context: sample count, interval, "simulated", ...; empty parts are left out.
+    """
+
+    text: str
+    context: tuple[str, ...]
 
 
 def plain(value: float) -> str:
