@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from benchmarks.figures import figure
 from lightrig.harness.bench.assembly import Assembly
 from lightrig.harness.bench.simulation import simulate
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.capabilities import OpticalSwitch
 from lightrig.testbeds import Testbed, load
 
 SWITCHES = 64
@@ -65,6 +67,7 @@ def main() -> None:
     if comes_first(True):
         skew(rounds, "before all other processes, ")
         comes_first(False)
+    servers(rounds)
     devices()
     description()
     large()
@@ -74,39 +77,68 @@ def skew(rounds: int, first: str = "") -> None:
     """Print the skew of one query of each of 64 switches, sent in parallel."""
     clock = SystemClock()
     assembly = Assembly(described_testbed(SWITCHES, 0), clock, {}, {}, [])
-    before = threading.active_count(), descriptors(), resident()
+    before = taken()
     simulate(assembly, [f"ocs{n}" for n in range(SWITCHES)], seed=1)
-    switches = list(assembly.switches.values())
+    note = f"{first}{SWITCHES} switches queried over TL1: "
+    spread(clock, list(assembly.switches.values()), rounds, note)
+    figure(f"{note}threads, descriptors, resident memory", taken(), f"before: {before}")
+    for close in reversed(assembly.closers):
+        close()
+    for thread in threading.enumerate():
+        if thread.name == "worker":  # which ends by itself
+            thread.join(10)
+    figure(
+        f"{note}threads, descriptors once closed", f"{threading.active_count()}, {descriptors()}"
+    )
+
+
+def spread(clock: SystemClock, switches: Sequence[OpticalSwitch], rounds: int, note: str) -> None:
+    """Print the spread of start, completion and whole round over `rounds` rounds of queries."""
     clock.parallel(*(switch.identity for switch in switches))
     starts, ends, took = [], [], []
-    most = threading.active_count()
     for _ in range(rounds):
-        moments: list[tuple[int, int]] = [(0, 0)] * SWITCHES
+        moments: list[tuple[int, int]] = [(0, 0)] * len(switches)
 
         def one(place: int) -> None:
             sent = time.perf_counter_ns()
             switches[place].circuits()
             moments[place] = sent, time.perf_counter_ns()  # noqa: B023 - ends within the round
 
-        clock.parallel(*(partial(one, place) for place in range(SWITCHES)))
-        most = max(most, threading.active_count())
+        clock.parallel(*(partial(one, place) for place in range(len(switches))))
         sent, done = zip(*moments, strict=True)
         starts.append((max(sent) - min(sent)) / 1e6)
         ends.append((max(done) - min(done)) / 1e6)
         took.append((max(done) - min(sent)) / 1e6)
-    note = f"{first}{SWITCHES} switches queried over TL1: "
     for name, values in (("start", starts), ("completion", ends), ("whole round", took)):
         median = f"median {statistics.median(values):.1f} ms"
         limit = f"{LIMIT_START_MS:g} ms" if name == "start" else ""
         figure(f"{note}{name}, spread p99", p99(values), f"{median}, n {rounds}", limit=limit)
+
+
+def servers(rounds: int) -> None:
+    """Print what 256 servers over SSH take beside 64 switches, and the skew of these then."""
+    clock = SystemClock()
+    testbed = described_testbed(SWITCHES, SERVERS)
+    assembly = Assembly(testbed, clock, {}, {}, [])
+    before, begun, cpu = taken(), time.perf_counter(), time.process_time()
+    simulate(assembly, [*testbed.switches, *testbed.servers], seed=1)
+    opened = list(assembly.servers.values())
+    kernels = clock.parallel(*(server.identity for server in opened))
+    took, used = time.perf_counter() - begun, time.process_time() - cpu
+    assert len({kernel.serial for kernel in kernels}) == SERVERS
     figure(
-        f"{note}threads, descriptors, resident memory",
-        f"{most}, {descriptors()}, {resident():.0f} MiB",
-        f"before: {before[0]}, {before[1]}, {before[2]:.0f} MiB",
+        f"{SERVERS} servers over SSH beside {SWITCHES} switches, all identified",
+        f"{used:.1f} s of processor",
+        f"{took:.1f} s of the wall",
     )
+    note = f"{SWITCHES} switches queried over TL1, {SERVERS} servers connected: "
+    spread(clock, list(assembly.switches.values()), rounds, note)
+    figure(f"{note}threads, descriptors, resident memory", taken(), f"before: {before}")
     for close in reversed(assembly.closers):
         close()
-    clock.close()
+    for thread in threading.enumerate():
+        if thread.name == "worker":  # which ends by itself
+            thread.join(10)
     figure(
         f"{note}threads, descriptors once closed", f"{threading.active_count()}, {descriptors()}"
     )
@@ -196,6 +228,11 @@ def p99(values: list[float]) -> str:
     if len(values) < 100:
         return f"not enough data: 100 needed; greatest of {len(values)} {max(values):.2f} ms"
     return f"{sorted(values)[int(0.99 * len(values))]:.1f} ms"
+
+
+def taken() -> str:
+    """Return the numbers of threads and descriptors, and the resident memory, of this process."""
+    return f"{threading.active_count()}, {descriptors()}, {resident():.0f} MiB"
 
 
 def descriptors() -> int:
