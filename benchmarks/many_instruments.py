@@ -5,6 +5,7 @@ drivers need. Skew is the spread, over all switches of one round, of the moments
 were sent, and at which they were complete. LIGHTRIG_ROUNDS sets the number of rounds.
 """
 
+import math
 import os
 import resource
 import statistics
@@ -227,7 +228,7 @@ def p99(values: list[float]) -> str:
     """Return the nearest-rank p99, or how many samples it needs."""
     if len(values) < 100:
         return f"not enough data: 100 needed; greatest of {len(values)} {max(values):.2f} ms"
-    return f"{sorted(values)[int(0.99 * len(values))]:.1f} ms"
+    return f"{sorted(values)[math.ceil(0.99 * len(values)) - 1]:.1f} ms"
 
 
 def taken() -> str:
