@@ -69,8 +69,11 @@ def test_cancelled_action_does_not_run(clock):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_action_cancelled_by_one_due_with_it_does_not_run(clock):
     ran = []
-    at, done, all_scheduled = clock.now(), clock.event(), threading.Event()
-    clock.schedule(at, "before", all_scheduled.wait)  # however late this thread is
+    at, done = clock.now(), clock.event()
+    begun, all_scheduled = threading.Event(), threading.Event()
+    # Of actions that are scheduled while another runs, none is taken before all of them are there.
+    clock.schedule(at, "before", lambda: (begun.set(), all_scheduled.wait()))
+    assert begun.wait(LONG / 1e9)
     first = clock.schedule(at, "b", lambda: ran.append("cancelled"))
     clock.schedule(at, "a", first.cancel)
     clock.schedule(at, "c", done.set)
