@@ -82,15 +82,7 @@ def skew(rounds: int, first: str = "") -> None:
     simulate(assembly, [f"ocs{n}" for n in range(SWITCHES)], seed=1)
     note = f"{first}{SWITCHES} switches queried over TL1: "
     spread(clock, list(assembly.switches.values()), rounds, note)
-    figure(f"{note}threads, descriptors, resident memory", taken(), f"before: {before}")
-    for close in reversed(assembly.closers):
-        close()
-    for thread in threading.enumerate():
-        if thread.name == "worker":  # which ends by itself
-            thread.join(10)
-    figure(
-        f"{note}threads, descriptors once closed", f"{threading.active_count()}, {descriptors()}"
-    )
+    finish(assembly, note, before)
 
 
 def spread(clock: SystemClock, switches: Sequence[OpticalSwitch], rounds: int, note: str) -> None:
@@ -116,6 +108,19 @@ def spread(clock: SystemClock, switches: Sequence[OpticalSwitch], rounds: int, n
         figure(f"{note}{name}, spread p99", p99(values), f"{median}, n {rounds}", limit=limit)
 
 
+def finish(assembly: Assembly, note: str, before: str) -> None:
+    """Print what is taken now beside `before`, and what is left once all is closed."""
+    figure(f"{note}threads, descriptors, resident memory", taken(), f"before: {before}")
+    for close in reversed(assembly.closers):
+        close()
+    for thread in threading.enumerate():
+        if thread.name == "worker":  # which ends by itself
+            thread.join(10)
+    figure(
+        f"{note}threads, descriptors once closed", f"{threading.active_count()}, {descriptors()}"
+    )
+
+
 def servers(rounds: int) -> None:
     """Print what 256 servers over SSH take beside 64 switches, and the skew of these then."""
     clock = SystemClock()
@@ -134,15 +139,7 @@ def servers(rounds: int) -> None:
     )
     note = f"{SWITCHES} switches queried over TL1, {SERVERS} servers connected: "
     spread(clock, list(assembly.switches.values()), rounds, note)
-    figure(f"{note}threads, descriptors, resident memory", taken(), f"before: {before}")
-    for close in reversed(assembly.closers):
-        close()
-    for thread in threading.enumerate():
-        if thread.name == "worker":  # which ends by itself
-            thread.join(10)
-    figure(
-        f"{note}threads, descriptors once closed", f"{threading.active_count()}, {descriptors()}"
-    )
+    finish(assembly, note, before)
 
 
 def devices() -> None:

@@ -29,7 +29,7 @@ _BARE_DASH = re.compile(r"^( *)-(?=[A-Za-z_\"'\[])(.*?) *(?:#.*)?$", re.MULTILIN
 """A list item whose dash has no space after it: its indent and its text."""
 
 _UNUSUAL = re.compile(r"^%|^ *-[^- \n]|[\t\r\x85\u2028\u2029\ufeff]", re.MULTILINE)
-"""What libyaml takes for something else than ruamel.yaml: directives, tabs, bare dashes."""
+"""Constructs that libyaml and ruamel.yaml read differently: directives, tabs, bare dashes."""
 
 MOST_NESTED = 200
 """Largest depth of brackets; the parser's time grows with the square of it."""

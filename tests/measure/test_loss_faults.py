@@ -89,7 +89,7 @@ def test_a_stuck_monitor_is_named_and_its_losses_are_omitted(tmp_path, port):
     assert len(kept.losses) == 56
 
 
-def test_a_port_without_light_is_named_and_the_others_measured(tmp_path):
+def test_a_dark_port_is_named_and_all_losses_besides_are_measured(tmp_path):
     with polatis(tmp_path, "{fault: dark laser, at: [server0.nic0.p1]}") as bench:
         losses = measured(bench)
         (fault,) = find_faults(losses, bench.testbed)
