@@ -10,7 +10,6 @@ read of the installed packages: a test that needs its own of these starts Python
 import atexit
 import contextlib
 import functools
-import gc
 import importlib
 import json
 import os
@@ -29,8 +28,17 @@ from pathlib import Path
 from typing import IO, Self
 
 ROOT = Path(__file__).parents[1]
-NOT_LOADED = (".harness.plugin", ".harness.cli", ".programs", "__main__", "_program")
-"""Parts of names of modules that a run loads: what asks for plugins, and other programs."""
+NOT_LOADED = (".programs", "__main__", "_program")
+"""Parts of names of modules that are other programs."""
+PLUGINS = (
+    "anyio.pytest_plugin",
+    "pytest_html.plugin",
+    "pytest_metadata.plugin",
+    "pytest_timeout",
+    "xdist.plugin",
+)
+"""Modules that pytest loads in every run."""
+PACKAGES = {"lightrig", *(name.partition(".")[0] for name in PLUGINS)}
 
 
 class Process:
@@ -167,7 +175,7 @@ def _server(_process: int) -> socket.socket:
 
 
 def _preload() -> None:
-    for name in ("pytest", "pytest_html.plugin", "scipy.special", "networkx"):
+    for name in ("pytest", *PLUGINS, "pdb", "scipy.special", "networkx"):
         importlib.import_module(name)
     sys.modules["duckdb"] = None  # type: ignore[assignment]
     for package in ("lightrig.harness", "lightrig.instruments"):
@@ -177,9 +185,12 @@ def _preload() -> None:
                 with contextlib.suppress(ImportError):  # of DuckDB, or an extra
                     importlib.import_module(found.name)
     del sys.modules["duckdb"]  # which complains at the end of a process that did not close it
-    for name in ("lightrig", "pytest_html"):  # or pytest warns that they are loaded already
-        sys.modules[name].__doc__ = f"{sys.modules[name].__doc__} PYTEST_DONT_REWRITE"
-    gc.freeze()
+    importlib.import_module("lightrig.testbeds").load(ROOT / "testbeds" / "opus.yaml")  # validators
+    for name, module in list(sys.modules.items()):  # or pytest warns that they are loaded already
+        if name.startswith("lightrig.harness.plugin") or name in PACKAGES:
+            module.__doc__ = f"{module.__doc__} PYTEST_DONT_REWRITE"
+    # For good: a run's own exclusion would end with it, and pytest then looks for garbage twice.
+    importlib.import_module("lightrig.harness.bench.garbage").exclude_present()
 
 
 def _serve(requests: socket.socket) -> dict[str, object] | None:
