@@ -1,10 +1,11 @@
-"""pytest and `lightrig` as processes of their own that need not load Lightrig first.
+"""pytest, `lightrig` and other programs as processes of their own that need not load Lightrig.
 
 A server process, one for each process of tests, imports Lightrig once; each run is a fork of it
-and goes on as `python -m pytest` or `lightrig` would: with its own session, folder, environment,
-arguments and exit. Imports are two thirds of the processor time of a short run. A fork shares with
-the runs beside it the seed of Python's hashes, the environment that /proc shows, and what was
-read of the installed packages: a test that needs its own of these starts Python itself.
+and goes on as `python -m pytest`, `lightrig` or another Python would: with its own session,
+folder, environment, arguments and exit. Imports are two thirds of the processor time of a short
+run. A fork shares with the runs beside it the seed of Python's hashes, the environment that /proc
+shows, and what was read of the installed packages: a test that needs its own of these starts
+Python itself.
 """
 
 import atexit
@@ -52,7 +53,9 @@ class Process:
         stdout: int = 1,
         stderr: int = 2,
     ) -> None:
-        """Start `command`, "pytest" or "lightrig" and its arguments, as `Popen` does, with text.
+        """Start a command as `Popen` does, with text.
+
+        command: "pytest" or "lightrig" and its arguments, or "python" with `-c` or `-m`.
 
         stdout, stderr: file descriptors, or `subprocess.PIPE`, for stderr also `STDOUT`.
         """
@@ -143,7 +146,7 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float = 240,
 ) -> subprocess.CompletedProcess[str]:
-    """Run "pytest" or "lightrig" to its end, as `subprocess.run` does, with captured text."""
+    """Run a command of `Process` to its end, as `subprocess.run` does, with captured text."""
     process = Process(command, cwd, env, subprocess.PIPE, subprocess.PIPE)
     out, err = process.communicate(timeout)
     return subprocess.CompletedProcess(process.args, process.wait(), out, err)
@@ -232,14 +235,18 @@ def _run(command: list[str], cwd: str, env: dict[str, str]) -> None:
     sys.path[0] = cwd
     sys.path[1:1] = [each for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
     importlib.invalidate_caches()
-    if program == "pytest":
-        sys.argv = ["pytest", *arguments]  # run_module puts the name of the file here
-        runpy.run_module("pytest", run_name="__main__", alter_sys=True)
-    else:
+    if program == "lightrig":
         from lightrig.harness.cli import main
 
         sys.argv = [program, *arguments]
         main()
+        return
+    option, what, *arguments = arguments if program == "python" else ["-m", program, *arguments]
+    sys.argv = [option, *arguments]
+    if option == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        exec(what, {"__name__": "__main__"})
 
 
 if __name__ == "__main__":

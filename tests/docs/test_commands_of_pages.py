@@ -13,6 +13,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import preloaded
 import pytest
 import typer
 from pages import ROOT, shell_commands  # a module beside this file
@@ -52,13 +53,7 @@ COMMANDS_OF_PAGES = [
 
 @pytest.fixture(scope="module")
 def pytest_options():
-    printed = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    printed = preloaded.run(["pytest", "--help"], cwd=ROOT).stdout
     return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", printed))
 
 

@@ -4,11 +4,10 @@ Run as a program, it writes the table of instruments anew.
 """
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
+import preloaded
 import pytest
 
 from lightrig.harness.record import Context, Journal, Row, write_dataset
@@ -75,9 +74,7 @@ def test_every_make_target_exists(target):
 
 
 def test_every_option_exists():
-    help_text = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    help_text = preloaded.run(["pytest", "--help"]).stdout
     options = MEASURE.partition("## Options\n")[2].partition("\n## ")[0]
     assert options.count("`--") >= 10
     for option in re.findall(r"`(--[a-z]+)", options):

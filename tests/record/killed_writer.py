@@ -1,7 +1,7 @@
 """A process that records and says so, until it is killed."""
 
 import os
-from multiprocessing.connection import Connection
+import sys
 from pathlib import Path
 
 from record.recorded import begin, context
@@ -11,8 +11,11 @@ from lightrig.harness.record import Row, TestOutcome
 TESTS_EVERY = 10
 
 
-def write_until_killed(results: str, run: str, acknowledge: Connection) -> None:
-    """Every tenth thing is a test that has ended, the others are rows; each is acknowledged."""
+def write_until_killed(results: str, run: str) -> None:
+    """Every tenth thing is a test that has ended, the others are rows; each is acknowledged.
+
+    Eight bytes on standard output acknowledge one.
+    """
     journal = begin(Path(results), run)
     contexts = [context(moving=moved) for moved in (1, 4, 16)]
     number = 0
@@ -26,4 +29,8 @@ def write_until_killed(results: str, run: str, acknowledge: Connection) -> None:
             )
             journal.append(contexts[number // 100 % 3], row)
         number += 1
-        os.write(acknowledge.fileno(), number.to_bytes(8, "big"))
+        os.write(1, number.to_bytes(8, "big"))
+
+
+if __name__ == "__main__":
+    write_until_killed(*sys.argv[1:])

@@ -1,13 +1,11 @@
 """Compacted results read as before, whenever their writer is killed."""
 
 import datetime
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+import preloaded
 import pytest
 
 from lightrig.harness.record import Context, Journal, Results, Row, settle
@@ -129,8 +127,7 @@ def test_a_killed_compaction_leaves_all_rows(results: Path, after: Sequence[int]
     before = Results(results).frame()
     ended = []
     for steps in after:
-        command = [sys.executable, "-c", COMPACT, str(results), str(steps)]
-        ended.append(subprocess.run(command, check=False, env=dict(os.environ)).returncode)
+        ended.append(preloaded.run(["python", "-c", COMPACT, results, steps]).returncode)
         pd.testing.assert_frame_equal(before, Results(results).frame())
     assert ended[0] == 9, "killed"
     assert set(ended) <= {0, 9}

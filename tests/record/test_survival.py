@@ -1,43 +1,40 @@
 """Killed at any moment, a run keeps what it acknowledged and is whole again afterwards."""
 
-import multiprocessing
 import os
 import random
+import subprocess
 import time
+from pathlib import Path
 
-from record.killed_writer import TESTS_EVERY, write_until_killed
+import preloaded
+from record.killed_writer import TESTS_EVERY
 
 from lightrig.harness.record import Results, read_journal, recover, to_recover
 from lightrig.harness.report import write_page
 
 KILLS = range(12)
+TESTS = Path(__file__).parents[1]
 
 
-def acknowledged(context, results, run, after_s):
+def acknowledged(results, run, after_s):
     """Kill a writer `after_s` after its first word; returns how many things it said are kept."""
-    receive, send = context.Pipe(duplex=False)
-    writer = context.Process(target=write_until_killed, args=(str(results), run, send))
-    writer.start()
-    send.close()
-    output, deadline = 0, None
-    while deadline is None or time.monotonic() < deadline:
-        output += len(os.read(receive.fileno(), 1 << 16))
-        deadline = deadline or time.monotonic() + after_s
-    writer.kill()
-    while more := os.read(receive.fileno(), 1 << 16):
-        output += len(more)
-    writer.join()
-    receive.close()
+    command = ("python", "-m", "record.killed_writer", results, run)
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    with preloaded.Process(command, env=environment, stdout=subprocess.PIPE) as writer:
+        receive = writer.stdout.fileno()
+        output, deadline = 0, None
+        while deadline is None or time.monotonic() < deadline:
+            output += len(os.read(receive, 1 << 16))
+            deadline = deadline or time.monotonic() + after_s
+        writer.kill()
+        while more := os.read(receive, 1 << 16):
+            output += len(more)
     return output // 8
 
 
 def test_nothing_acknowledged_is_lost_to_kill_9(tmp_path):
     dice = random.Random(5)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lightrig.harness.record"])
-    output = {
-        f"r{n}": acknowledged(context, tmp_path, f"r{n}", dice.uniform(0, 0.04)) for n in KILLS
-    }
+    output = {f"r{n}": acknowledged(tmp_path, f"r{n}", dice.uniform(0, 0.04)) for n in KILLS}
     folders = list(to_recover(tmp_path))
     assert [folder.name for folder in folders] == sorted(output)
     for folder in folders:

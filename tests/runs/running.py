@@ -13,7 +13,10 @@ from pathlib import Path
 import preloaded
 
 ROOT = Path(__file__).parents[2]
-QUIET = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--color=no")
+QUIET = (
+    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio"),
+    "--color=no",
+)
 NO_PAGE = ("-p", "no:html")
 
 

@@ -2,12 +2,11 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
 
@@ -136,10 +135,7 @@ def test_after_a_kill_the_command_puts_back_what_was_found(
     moving()
     killed.signal(signal.SIGKILL)
     killed.end()
-    command = [Path(sys.executable).with_name("lightrig"), "restore", lab.file, "--json"]
-    ended = subprocess.run(
-        command, env=lab.environment, capture_output=True, text=True, check=False
-    )
+    ended = preloaded.run(["lightrig", "restore", lab.file, "--json"], env=lab.environment)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == [{"switch": "ocs", "circuits": sorted(map(str, LEFT))}]
     check_left_as_found(lab)
@@ -236,6 +232,5 @@ def test_a_switch_that_stays_silent_ends_the_run_loudly(
     (event,) = [each for each in written if each["event"] == "not_restored"]
     assert event["problem"].startswith("NOT as found: ocs")
     assert written[-1]["exit"] == 6
-    command = [Path(sys.executable).with_name("lightrig"), "restore", lab.file]
-    subprocess.run(command, env=lab.environment, capture_output=True, check=True)
+    assert preloaded.run(["lightrig", "restore", lab.file], env=lab.environment).returncode == 0
     check_left_as_found(lab)

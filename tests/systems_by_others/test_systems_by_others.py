@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 from distributions import write_metadata
 
@@ -28,12 +29,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(site: Path | None, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(site: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run `lightrig` or pytest in `folder`, with the package installed where there is a site."""
     program = ["-m", "pytest"] if words[0] == "pytest" else ["-c", LIGHTRIG]
     arguments = words[1:]
-    installed = [str(site), str(CAROUSEL)] if site else []
-    path = os.pathsep.join([*installed, str(ROOT)])
+    path = os.pathsep.join([str(site), str(CAROUSEL), str(ROOT)])
     return subprocess.run(
         [sys.executable, *program, *arguments],
         cwd=folder,
@@ -95,7 +95,7 @@ def test_its_tests_are_deselected_on_a_testbed_without_its_plans(
 
 
 def test_without_the_package_the_system_is_unknown(tmp_path: Path) -> None:
-    ended = run(None, tmp_path, "lightrig", "claims", "carousel")
+    ended = preloaded.run(["lightrig", "claims", "carousel"], tmp_path)
     assert ended.returncode == 2
     assert "carousel: no such system; known are: acos, " in ended.stderr
 
