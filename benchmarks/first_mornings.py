@@ -52,8 +52,7 @@ def main() -> None:
 
 
 def _labs(folder: str) -> list[Lab]:
-    with Source(folder).connected() as connection:
-        history = read(connection, NIGHTS)
+    history = read(Source(folder, NIGHTS))
     assert history is not None
     return list(history.labs)
 

@@ -28,8 +28,7 @@ Mark = tuple[str, datetime.date, str, str]
 
 def marked(results: Path) -> tuple[set[Mark], int, int]:
     """Return the changes that the page marks, the number of their groups, and of drifts."""
-    with Source(results).connected() as connection:
-        history = read(connection, NIGHTS)
+    history = read(Source(results, NIGHTS))
     assert history is not None
     found: set[Mark] = set()
     times = drifts = 0

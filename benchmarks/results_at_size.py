@@ -23,6 +23,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -217,32 +218,39 @@ def write_run(
 
 def rows_of(run: str, count: int, random: np.random.Generator) -> pa.Table:
     """Return the rows of one run, with the columns of the data set."""
+    value = random.normal(40.0, 2.0, count)
+    columns = alike(count) | {
+        "run": pa.repeat(run, count),
+        "value": pa.array(value),
+        "lower": pa.array(value - 0.1),
+        "upper": pa.array(value + 0.1),
+    }
+    return pa.Table.from_arrays([columns[name] for name in COLUMNS.names], schema=COLUMNS)
+
+
+@lru_cache
+def alike(count: int) -> dict[str, pa.Array]:
+    """Return the columns that every run of `count` rows has."""
     place = np.arange(count)
     kind = place % len(QUANTITIES)
     events = place // (len(QUANTITIES) * EVENT_SUBJECTS)
-    value = random.normal(40.0, 2.0, count)
     texts = [json.dumps({"clock": "system", "event": int(n)}) for n in range(events[-1] + 1)]
-    nothing = np.zeros(count, dtype=np.int64)
 
     def chosen(names: list[str], index: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Array:
         return pa.DictionaryArray.from_arrays(index, names).cast(pa.string())
 
     subjects = [f"server{n}.nic0" for n in range(EVENT_SUBJECTS)]
-    columns = [
-        chosen([run], nothing),
-        chosen(["suites/test_reconfiguration.py::test_between_plans"], nothing),
-        chosen(subjects, place // len(QUANTITIES) % EVENT_SUBJECTS),
-        chosen(list(QUANTITIES), kind),
-        pa.array(value),
-        pa.array(value - 0.1),
-        pa.array(value + 0.1),
-        chosen(list(UNITS), kind),
-        pa.array(place * 1_000_000),
-        pa.array(np.zeros(count, dtype=bool)),
-        pa.array([["ocs Polatis 1234 6.8"]], pa.list_(pa.string())).take(pa.array(nothing)),
-        chosen(texts, events),
-    ]
-    return pa.Table.from_arrays(columns, schema=COLUMNS)
+    instruments = pa.array([["ocs Polatis 1234 6.8"]], pa.list_(pa.string()))
+    return {
+        "test": pa.repeat("suites/test_reconfiguration.py::test_between_plans", count),
+        "subject": chosen(subjects, place // len(QUANTITIES) % EVENT_SUBJECTS),
+        "quantity": chosen(list(QUANTITIES), kind),
+        "unit": chosen(list(UNITS), kind),
+        "time_ns": pa.array(place * 1_000_000),
+        "simulated": pa.array(np.zeros(count, dtype=bool)),
+        "instruments": instruments.take(pa.array(np.zeros(count, dtype=np.int64))),
+        "conditions": chosen(texts, events),
+    }
 
 
 def write_together(folder: Path) -> None:
@@ -304,8 +312,7 @@ def queries(
     """Yield each query with its name."""
 
     def page() -> None:
-        with Source(folder).connected() as connection:
-            read(connection, 90)
+        read(Source(folder, 90))
 
     yield "results list", results.runs
     yield "one run's frame", lambda: results.frame(run=last)

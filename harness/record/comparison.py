@@ -69,9 +69,8 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     `QuestionError` if there is no such run, or nothing in common, and `TestbedError` for
     rules that cannot be read.
     """
-    results.declare_quantities()
-    runs = results.runs()
-    first, second = results.find(before, runs), results.find(after, runs)
+    first, second = results.find(before), results.find(after)
+    results.declare_quantities({first.run, second.run})
     was, has = (
         _joined(
             _measured(results, one, testbed, quantity)
@@ -88,7 +87,7 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     for testbed, stated in rules.items():
         rules_here = {case: rule_of(case, stated) for case in common if case.testbed == testbed}
         most = max((rule.nights for rule in rules_here.values() if rule), default=0)
-        nights = _nights_before(results, runs, second, testbed, quantity, most) if most else []
+        nights = _nights_before(results, second, testbed, quantity, most) if most else []
         judged = {
             case: ([night[case] for night in nights if case in night], has[case], rule)
             for case, rule in rules_here.items()
@@ -152,8 +151,9 @@ def _samples(frame: pd.DataFrame) -> dict[Case, Samples]:
     frame["upper"] = frame["upper"].fillna(frame["value"].where(~times, np.inf))
     frame["conditions"] = _case_conditions(frame)
     # What one subject of an event shows is part of the whole event's, which is compared.
-    whole = set(frame["quantity"])
-    frame = frame[[f"reconfiguration.{name}" not in whole for name in frame["quantity"]]]
+    whole = "reconfiguration."
+    shown = [n.removeprefix(whole) for n in frame["quantity"].unique() if n.startswith(whole)]
+    frame = frame[~frame["quantity"].isin(shown)]
     found = {}
     for key, rows in frame.groupby(list(Case._fields), sort=False):
         bounds = rows[["lower", "upper"]]
@@ -203,28 +203,15 @@ def _measured(
 
 
 def _nights_before(
-    results: Results,
-    every: Sequence[RunFacts],
-    run: RunFacts,
-    testbed: str,
-    quantity: str,
-    most: int,
+    results: Results, run: RunFacts, testbed: str, quantity: str, most: int
 ) -> list[Mapping[Case, Samples]]:
     """Return the samples of the nights before `run`, the oldest first.
 
     Some nights measured less than others, so half as many again as the `most` that a rule looks
     at are read.
     """
-    runs = [one for one in every if one.night < run.night and one.testbeds.get(testbed)]
-    nights = sorted({one.night for one in runs})[-(most * 3 // 2) :]
-    runs = [one for one in runs if one.night in nights]
-    frames = results.frames(runs, testbed, quantity)
-    return [
-        _joined(
-            _samples(frames[one.run]) for one in runs if one.night == night and one.run in frames
-        )
-        for night in nights
-    ]
+    found = results.frames_before(run.night, most * 3 // 2, testbed, quantity)
+    return [_joined(map(_samples, frames)) for frames in found.values()]
 
 
 def _joined(runs: Iterable[Mapping[Case, Samples]]) -> Mapping[Case, Samples]:

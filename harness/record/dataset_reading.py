@@ -16,13 +16,19 @@ from lightrig.harness.record.dataset import COLUMNS, PARTITIONS
 from lightrig.harness.record.row import RecordError
 
 
-def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.dataset.Dataset:
+def open_dataset(
+    files: Sequence[str], root: str, filesystem: Any = None, texts: Sequence[str] = ()
+) -> pa.dataset.Dataset:
     """The rows of `files`, all below `root`, with the columns of `COLUMNS` and `PARTITIONS`.
 
-    Nothing is read yet. `filesystem` is fsspec's, or None for this machine's. A file of an
-    older schema lacks columns, which are null.
+    Nothing is read yet. `filesystem` is fsspec's, or None for this machine's. `texts` are columns
+    that come as dictionaries. A file of an older schema lacks columns, which are null.
     """
     schema = pa.unify_schemas([COLUMNS, PARTITIONS])
+    for name in texts:
+        place = schema.get_field_index(name)
+        coded = schema.field(place).with_type(pa.dictionary(pa.int32(), pa.string()))
+        schema = schema.set(place, coded)
     if not files:
         return pa.dataset.dataset(schema.empty_table())
     return pa.dataset.dataset(
@@ -30,9 +36,10 @@ def open_dataset(files: Sequence[str], root: str, filesystem: Any = None) -> pa.
         schema=schema,
         filesystem=filesystem,
         format=pa.dataset.ParquetFileFormat(
+            read_options=pa.dataset.ParquetReadOptions(dictionary_columns=set(texts)),
             default_fragment_scan_options=pa.dataset.ParquetFragmentScanOptions(
                 page_checksum_verification=True
-            )
+            ),
         ),
         partitioning=pa.dataset.partitioning(PARTITIONS, flavor="hive"),
         partition_base_dir=root,
@@ -65,12 +72,7 @@ def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
         | quantity.isin(pa.array(list(former), pa.string()))
         | quantity.is_null()
     )
-    for field in COLUMNS:
-        # The names of columns stand where no checksum is: one that was changed reads as missing.
-        if not field.nullable and table[field.name].null_count:
-            raise RecordError(
-                f"the data set has rows without {field.name}: a file of it is damaged"
-            )
+    check_complete(table)
     if not former:
         return table
     names = table["quantity"].combine_chunks().dictionary_encode()
@@ -78,3 +80,12 @@ def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
     index = table.schema.get_field_index("quantity")
     column = pa.DictionaryArray.from_arrays(names.indices, pa.array(present)).cast(pa.string())
     return table.set_column(index, table.schema.field(index), column)
+
+
+def check_complete(table: pa.Table) -> None:
+    """Raise `RecordError` for rows that lack what every row has."""
+    names = [field.name for field in COLUMNS if not field.nullable]
+    for name in set(names) & set(table.schema.names):
+        # The names of columns stand where no checksum is: one that was changed reads as missing.
+        if table[name].null_count:
+            raise RecordError(f"the data set has rows without {name}: a file of it is damaged")

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -160,14 +160,24 @@ class Place:
         with self._errors_named():
             return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
 
-    def read_each(self, below: str, name: str) -> Mapping[str, bytes]:
-        """The content of the file `name` of each folder in `below` that has one, sorted by name."""
+    def read_each(
+        self, below: str, name: str, folders: Collection[str] | None = None
+    ) -> Mapping[str, bytes]:
+        """The content of the file `name` of each folder in `below` that has one, sorted by name.
+
+        folders: names of those to look into, instead of all.
+        """
         if self.folder is None:
             every = re.compile(rf"{re.escape(below)}/[^/]+/{re.escape(name)}")
-            return self.read(file for file in self.files(below) if every.fullmatch(file))
+            among = None if folders is None else {f"{below}/{one}/{name}" for one in folders}
+            return self.read(
+                file
+                for file in self.files(below)
+                if (every.fullmatch(file) if among is None else file in among)
+            )
         found = {}
         with self._errors_named():
-            for folder in self.folders(below):
+            for folder in self.folders(below) if folders is None else sorted(folders):
                 file = f"{below}/{folder}/{name}"
                 with suppress(FileNotFoundError), open(self.path(file), "rb") as stream:
                     found[file] = stream.read()

@@ -8,8 +8,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset
 
 from lightrig.harness.quantities import current_name
@@ -32,7 +33,7 @@ from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
-from lightrig.harness.record.rows_files import folder_of, reading, stored_rows
+from lightrig.harness.record.rows_files import RowsFile, folder_of, reading, stored_rows
 from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
@@ -165,9 +166,7 @@ _DTYPES = {
 
 def tidy(rows: pd.DataFrame) -> pd.DataFrame:
     """Return `COLUMNS` of `rows`, and each condition as a column of its own."""
-    # The same few identities stand in all rows, and an array in a cell cannot be grouped by.
-    instruments = rows["instruments"].map("; ".join)
-    frame = rows.assign(instruments=instruments)[list(COLUMNS)]
+    frame = rows[list(COLUMNS)]
     codes, texts = pd.factorize(rows["conditions"])
     conditions = [json.loads(text) for text in texts]
     names = dict.fromkeys(name for one in conditions for name in one)
@@ -181,7 +180,14 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ordered(table: pa.Table) -> pd.DataFrame:
-    """Return rows by testbed, night and run: compacted files and those of one run take turns."""
+    """Return rows by testbed, night and run, with their instruments as one text.
+
+    Compacted files and those of one run take turns.
+    """
+    # An array in a cell cannot be grouped by.
+    instruments = pc.binary_join(table["instruments"], "; ")
+    place = table.schema.get_field_index("instruments")
+    table = table.set_column(place, "instruments", instruments)
     rows = table.to_pandas(date_as_object=False)
     return rows.sort_values(["testbed", "night", "run"], kind="stable", ignore_index=True)
 
@@ -255,6 +261,8 @@ class Results:
         among: what `runs` returned, where it has been asked already. Raises `QuestionError` if
         there is none, or more than one.
         """
+        if among is None and (named := self._named(run)) is not None:
+            return named
         runs = list(self.runs() if among is None else among)
         if run == "last" and runs:
             return runs[-1]
@@ -291,25 +299,26 @@ class Results:
             dataset = self._dataset(run, night, testbed)
             return tidy(_ordered(named(dataset, _regex(current_name(quantity)))))
 
-    def frames(
-        self, runs: Sequence[RunFacts], testbed: str, quantity: str = "*"
-    ) -> dict[str, pd.DataFrame]:
-        """Return the `frame` of each of `runs` on one testbed by the run's name, read at once.
+    def frames_before(
+        self, night: str, nights: int, testbed: str, quantity: str = "*"
+    ) -> dict[str, list[pd.DataFrame]]:
+        """Return the `frame` of each run of a testbed in the last `nights` before `night`.
 
-        A run without such rows is left out.
+        By night, the oldest first; nights without runs are not counted. All are read at once, and
+        no run's own files are.
         """
-        wanted = {(facts.night, facts.run) for facts in runs}
+        files = stored_rows(self._place, str(folder_of(testbed)))
+        before = {pair for file in files for pair in file.nights_and_runs() if pair[0] < night}
+        found: dict[str, list[pd.DataFrame]]
+        found = {date: [] for date in sorted({date for date, _ in before})[-nights:]}
         with reading(self._place), self._errors_named():
             dataset = self._chosen(
-                lambda where, night, run: where == testbed and (night, run) in wanted,
-                str(folder_of(testbed)),
-                some=True,
+                lambda _, date, run: date in found and (date, run) in before, files, some=True
             )
             rows = _ordered(named(dataset, _regex(current_name(quantity))))
-        return {
-            str(run): tidy(each.reset_index(drop=True))
-            for run, each in rows.groupby("run", sort=False)
-        }
+        for (date, _), each in rows.groupby(["night", "run"]):
+            found[f"{date:%Y-%m-%d}"].append(tidy(each.reset_index(drop=True)))
+        return found
 
     def query(self, sql: str) -> pd.DataFrame:
         """Ask anything in DuckDB's SQL of the views `rows`, `runs` and `tests`.
@@ -348,9 +357,9 @@ class Results:
             return bytes(frame.to_csv(index=False, date_format="%Y-%m-%d").encode())
         return json.dumps(records(frame), ensure_ascii=False, indent=1).encode() + b"\n"
 
-    def declare_quantities(self) -> None:
-        """Declare the quantities that the runs had declared and this process has not."""
-        load_quantities_of_runs(self._place)
+    def declare_quantities(self, runs: Collection[str] | None = None) -> None:
+        """Declare the quantities that `runs`, or all, had declared and this process has not."""
+        load_quantities_of_runs(self._place, runs)
 
     def stored_file(self, run: RunFacts, name: str) -> bytes | None:
         """Return a file of the run's folder, such as a description, or None."""
@@ -358,6 +367,34 @@ class Results:
         if name not in self._place.files(f"runs/{run.run}"):
             return None
         return self._place.read([name])[name]
+
+    def _named(self, run: str) -> RunFacts | None:
+        """Return the run that `find` looks for, if few files tell; None where all must be read.
+
+        A year has tens of thousands of runs: those with rows have their nights in the data set.
+        """
+        if self._place.folder is None:
+            return None
+        names = set(self._place.folders("runs"))
+        if run == "last":
+            files = stored_rows(self._place)
+            dated = [pair for file in files for pair in file.nights_and_runs() if pair[1] in names]
+            # The rest have no rows, or not yet: these alone are asked for their night.
+            found = names - {name for _, name in dated} | {max(dated)[1] for _ in dated[:1]}
+        else:
+            found = names & {run} or {name for name in names if name.startswith(run)}
+        if not found or (run != "last" and len(found) > 1):
+            return None
+        facts = [self._facts(name) for name in found]
+        read = [one for one in facts if one is not None]
+        return max(read, key=lambda one: (one.night, one.run)) if len(read) == len(facts) else None
+
+    def _facts(self, run: str) -> RunFacts | None:
+        name = f"runs/{run}/{FACTS}"
+        text = self._place.read_each("runs", FACTS, [run]).get(name)
+        with suppress(RecordError):
+            return parse_facts(name, text) if text is not None else None
+        return None
 
     def _survey(self) -> Iterator[RunFacts | RecordError]:
         stored = self._place.read_each("runs", FACTS)
@@ -387,20 +424,19 @@ class Results:
         def wanted(*names: str) -> bool:
             return all(p.fullmatch(name) for p, name in zip(patterns, names, strict=True))
 
-        return self._chosen(wanted, _folder(night, testbed), some=run != "*" or night != "*")
+        files = stored_rows(self._place, _folder(night, testbed))
+        return self._chosen(wanted, files, some=run != "*" or night != "*")
 
     def _chosen(
-        self, wanted: Callable[[str, str, str], bool], below: str, *, some: bool
+        self, wanted: Callable[[str, str, str], bool], among: Iterable[RowsFile], *, some: bool
     ) -> pa.dataset.Dataset:
         """Return the rows of the wanted runs, by testbed, night and run; some: not of all runs."""
         files, compacted = [], False
         nights, runs = set[str](), set[str]()
-        for file in stored_rows(self._place, below):
-            within = file.runs.nights if file.runs else {file.night: (file.run,)}
+        for file in among:
             found = [
                 (night, run)
-                for night, names in within.items()
-                for run in names
+                for night, run in file.nights_and_runs()
                 if wanted(file.testbed, night, run)
             ]
             if found:

@@ -64,6 +64,13 @@ class RowsFile:
     run: str
     runs: Compacted | None = None
 
+    def nights_and_runs(self) -> Iterator[tuple[str, str]]:
+        """Yield night and name of each run in it."""
+        if self.runs is None:
+            yield self.night, self.run
+        else:
+            yield from ((night, run) for night, runs in self.runs.nights.items() for run in runs)
+
 
 def folder_of(testbed: str) -> PurePosixPath:
     """Return the name, from the results on, of the folder of a testbed's rows."""
@@ -105,8 +112,9 @@ def stored_rows(place: Place, below: str = "rows") -> list[RowsFile]:
     matches = [match for name in place.files(below) if (match := _PLAIN.fullmatch(name))]
     manifest = read_manifest(place)
     compacted = {
-        (file.testbed, night, run)
+        (testbed, night, run)
         for file in manifest.files
+        for testbed in (file.testbed,)
         for night, runs in file.nights.items()
         for run in runs
     }

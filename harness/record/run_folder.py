@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args, overload
@@ -325,9 +325,9 @@ def load_quantities(folder: Path) -> None:
         _declare({str(path): path.read_bytes()})
 
 
-def load_quantities_of_runs(place: Place) -> None:
-    """Declare the quantities of all runs at `place`; of two of a name the later run's."""
-    stored = place.read_each("runs", QUANTITIES)
+def load_quantities_of_runs(place: Place, runs: Collection[str] | None = None) -> None:
+    """Declare the quantities of `runs`, or all, at `place`; of two of a name the later run's."""
+    stored = place.read_each("runs", QUANTITIES, runs)
     _declare(dict(sorted(stored.items(), reverse=True)))
 
 

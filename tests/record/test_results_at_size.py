@@ -81,3 +81,22 @@ def test_outcomes_are_those_of_their_lines():
 def test_no_outcome_holds_what_a_record_may_not(line):
     with pytest.raises((RowError, TypeError)):
         Outcomes([("b", "passed", 1.0), line])
+
+
+def test_a_comparison_reads_the_facts_of_its_two_runs_alone(tmp_path, monkeypatch):
+    for number in range(1, 14):
+        night(tmp_path, number)
+    read = []
+    whole = Place.read_each
+
+    def noted(place, below, name, folders=None):
+        read.append((name, folders and sorted(folders)))
+        return whole(place, below, name, folders)
+
+    monkeypatch.setattr(Place, "read_each", noted)
+    compare(Results(tmp_path), "n12", "last")
+    assert read == [
+        ("run.json", ["n12"]),
+        ("run.json", ["n13"]),
+        ("quantities.json", ["n12", "n13"]),
+    ]

@@ -26,11 +26,11 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
     Links on the page lead to `runs/<run>/report.html` beside it. Raises `RecordError` if there
     is nothing to show or the results cannot be read, `OSError` if the page cannot be written.
     """
-    source = Source(results)
+    source = Source(results, last)
+    history = read(source)
+    if history is None:
+        raise RecordError(f"{results}: no run has left a row yet, so there are no nights")
     with source.connected() as connection:
-        history = read(connection, last)
-        if history is None:
-            raise RecordError(f"{results}: no run has left a row yet, so there are no nights")
         descriptions = source.descriptions(connection)
         events_of_labs = events(connection, descriptions, history.first)
     found = find_series_changes(history.labs)

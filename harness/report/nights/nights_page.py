@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from lightrig.harness.report.markup import number_of, text
+from lightrig.harness.report.nights.cells import Numbers
 from lightrig.harness.report.nights.changes_summary import summary
 from lightrig.harness.report.nights.lab_section import anchor, fold, lab_section
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.last_night_section import section
 from lightrig.harness.report.nights.overview import Board
-from lightrig.harness.report.nights.series import MEDIAN_NEEDS, History, Numbers
+from lightrig.harness.report.nights.series import MEDIAN_NEEDS, History
 from lightrig.harness.report.nights.trend_figures import LEFT, RIGHT, WIDTH, layers, letters
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.units import ENDLESS, scale

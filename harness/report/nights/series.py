@@ -8,37 +8,27 @@ are no part of it.
 
 import datetime
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
 
-import duckdb
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from lightrig.harness.record import Context
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.frames import COUNTERS, label_of
+from lightrig.harness.report.frames import label_of
+from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, Cells, Numbers, cells_of
+from lightrig.harness.report.nights.source import Source
 from lightrig.harness.statistics import NotEnough, quantile, samples_needed
-
-Numbers: TypeAlias = npt.NDArray[Any]
 
 MEDIAN_NEEDS = samples_needed(0.5, CONFIDENCE)
 """With fewer samples a median has no interval."""
 
 _ROWS_AT_ONCE = 2_000_000
-"""Rows whose samples are held in memory together: some 700 MB; a testbed alone may have more."""
+"""Rows of a testbed that are held in memory together: some 300 MB; a month's file may have more."""
 
-_KEY = ("testbed", "simulated", "quantity", "subject", "test", "held", "unit")
-_CELLS = """
-SELECT testbed, simulated, quantity, subject, test, held, unit, night,
-    list_sort(list(coalesce(lower, if(unit = 'ns', 0, value)))) AS lower,
-    list_sort(list(coalesce(upper, if(unit = 'ns', 'inf'::DOUBLE, value)))) AS upper,
-    median(value) AS level
-FROM recent JOIN cases USING (conditions) WHERE testbed IN ({testbeds})
-GROUP BY ALL ORDER BY testbed, simulated, quantity, subject, test, held, unit, night
-"""
+_TESTBEDS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,101 +89,74 @@ class History:
         return self.first + datetime.timedelta(night)
 
 
-def read(connection: duckdb.DuckDBPyConnection, last: int = 90) -> History | None:
-    """The `last` nights of the view `found`, which has the columns of the data set.
+def read(source: Source) -> History | None:
+    """The nights of `source`; None where it has no row.
 
-    None where it has no row. Raises duckdb's errors for a file that cannot be read.
+    Raises `RecordError` for a file that cannot be read.
     """
-    latest: datetime.date | None
-    (latest,) = connection.sql("SELECT max(night) FROM found").fetchall()[0]
-    if latest is None:
+
+    def estimated(testbed: str) -> list[_Part]:
+        tables = source.parts(testbed, COLUMNS, TEXTS, _ROWS_AT_ONCE)
+        return [_Part(cells_of(table)) for table in tables if len(table)]
+
+    # Arrow and numpy leave the processor to other threads: one testbed is read while the samples
+    # of another are sorted.
+    with ThreadPoolExecutor(_TESTBEDS_AT_ONCE) as pool:
+        found = dict(zip(source.testbeds, pool.map(estimated, source.testbeds), strict=True))
+    nights = {night for parts in found.values() for part in parts for _, night, _ in part.runs}
+    if not nights:
         return None
-    since = latest - datetime.timedelta(last - 1)
-    connection.sql(f"CREATE OR REPLACE TEMP VIEW recent AS FROM found WHERE night >= '{since}'")
-    texts = [
-        text for (text,) in connection.sql("SELECT DISTINCT conditions FROM recent").fetchall()
-    ]
-    cases = pa.table({"conditions": texts, "held": list(map(_case_conditions, texts))})
-    connection.register("cases", cases)
-    runs = connection.sql("SELECT DISTINCT testbed, simulated, night, run FROM recent ORDER BY ALL")
-    by_lab: dict[tuple[str, bool], list[list[str]]] = {}
-    found = runs.fetchall()
-    first = min(night for _, _, night, _ in found)
-    count = (latest - first).days + 1
-    for testbed, simulated, night, run in found:
-        nights = by_lab.setdefault((testbed, simulated), [[] for _ in range(count)])
-        nights[(night - first).days].append(run)
-    series: dict[tuple[str, bool], list[Series]] = {}
-    for testbeds in _batches(connection):
-        quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in testbeds)
-        cells = connection.sql(_CELLS.format(testbeds=quoted))
-        series |= _series(cells.to_arrow_table(), first, count)
-    labs = [Lab(*lab, tuple(series[lab]), tuple(map(tuple, runs))) for lab, runs in by_lab.items()]
+    first, count = min(nights), (max(nights) - min(nights)).days + 1
+    labs = []
+    for testbed, parts in found.items():
+        series = _series(testbed, parts, first, count)
+        for simulated in sorted(series):
+            runs: list[set[str]] = [set() for _ in range(count)]
+            for part in parts:
+                for mode, night, run in part.runs:
+                    if mode == simulated:
+                        runs[(night - first).days].add(run)
+            named = tuple(tuple(sorted(names)) for names in runs)
+            labs.append(Lab(testbed, simulated, tuple(series[simulated]), named))
     return History(first, count, tuple(labs))
 
 
-def _batches(connection: duckdb.DuckDBPyConnection) -> list[list[str]]:
-    """Return the testbeds of the view `recent`, in parts of few enough rows for the memory."""
-    counted = connection.sql("SELECT testbed, count(*) FROM recent GROUP BY 1 ORDER BY 1")
-    batches: list[list[str]] = []
-    rows = _ROWS_AT_ONCE
-    for testbed, count in counted.fetchall():
-        if rows + count > _ROWS_AT_ONCE:
-            batches.append([])
-            rows = 0
-        batches[-1].append(testbed)
-        rows += count
-    return batches
+class _Part:
+    """Some nights of a testbed: the estimates of cells without their samples."""
 
-
-def _case_conditions(conditions: str) -> str:
-    """Return the conditions of a row that distinguish cases, as JSON.
-
-    Counters do not, nor do numbers with a fraction, which are measurements.
-    """
-    distinguishing = {
-        name: value
-        for name, value in json.loads(conditions).items()
-        if name not in COUNTERS and not isinstance(value, float)
-    }
-    return json.dumps(distinguishing, sort_keys=True)
+    def __init__(self, cells: Cells) -> None:
+        self.keys, self.series, self.night = cells.keys, cells.series, cells.night
+        self.runs = cells.runs
+        self.estimates = _estimates(cells)
 
 
 def _series(
-    table: pa.Table, first: datetime.date, nights: int
-) -> dict[tuple[str, bool], list[Series]]:
-    """The series of each lab from their cells, which come ordered."""
-    keys = [table[name].combine_chunks() for name in _KEY]
-    codes = [np.asarray(key.dictionary_encode().indices) for key in keys]
-    differ = np.any([code[1:] != code[:-1] for code in codes], axis=0)
-    starts = np.concatenate([[0], np.flatnonzero(differ) + 1])
-    ends = np.append(starts[1:], len(table))
-    days = np.asarray(table["night"].combine_chunks().cast(pa.int32()))
-    night = days - (first - datetime.date(1970, 1, 1)).days
-    lower, upper = (table[name].combine_chunks() for name in ("lower", "upper"))
-    offsets = np.asarray(lower.offsets)
-    cells = _estimates(offsets, np.asarray(lower.values), np.asarray(upper.values))
-    cells["level"] = np.asarray(table["level"])
-
-    where = np.repeat(np.arange(starts.size), ends - starts), night
-    estimates = {}
-    for name, found in cells.items():
-        estimates[name] = np.full((starts.size, nights), 0.0 if name == "n" else np.nan)
-        estimates[name][where] = found
-
-    by_lab: dict[tuple[str, bool], list[Series]] = {}
-    names = zip(*(key.take(pa.array(starts)).to_pylist() for key in keys), strict=True)
-    for index, (testbed, simulated, quantity, subject, test, conditions, unit) in enumerate(names):
+    testbed: str, parts: Sequence[_Part], first: datetime.date, nights: int
+) -> dict[bool, list[Series]]:
+    """Return the series of a testbed, those of hardware and simulated ones apart."""
+    keys = sorted({key for part in parts for key in part.keys})
+    places = {key: place for place, key in enumerate(keys)}
+    start = (first - datetime.date(1970, 1, 1)).days
+    estimates = {
+        name: np.full((len(keys), nights), 0.0 if name == "n" else np.nan)
+        for name in parts[0].estimates
+    }
+    for part in parts:
+        row = np.array([places[key] for key in part.keys])[part.series]
+        for name, found in part.estimates.items():
+            estimates[name][row, part.night - start] = found
+    by_mode: dict[bool, list[Series]] = {}
+    for index, key in enumerate(keys):
         one = Series(
-            quantity=quantity,
-            subject=subject,
-            test=test,
-            case=_label(testbed, simulated, test, conditions),
-            unit=unit,
+            quantity=key.quantity,
+            subject=key.subject,
+            test=key.test,
+            case=_label(testbed, key.simulated, key.test, key.conditions),
+            unit=key.unit,
             **{name: found[index] for name, found in estimates.items()},
         )
-        by_lab.setdefault((testbed, simulated), []).append(one)
-    return by_lab
+        by_mode.setdefault(key.simulated, []).append(one)
+    return by_mode
 
 
 @cache
@@ -201,12 +164,13 @@ def _label(testbed: str, simulated: bool, test: str, conditions: str) -> str:
     return label_of(Context(testbed, test, (), simulated, json.loads(conditions)))
 
 
-def _estimates(offsets: Numbers, lower: Numbers, upper: Numbers) -> dict[str, Numbers]:
-    """Each cell's estimates from its sorted bounds; `offsets` say where cells begin.
+def _estimates(cells: Cells) -> dict[str, Numbers]:
+    """Each cell's estimates from its sorted samples.
 
     They are those of `harness.statistics.quantile`, which is asked once for each count.
     """
-    start, n = offsets[:-1], np.diff(offsets)
+    lower, upper = cells.lower, cells.upper
+    start, n = cells.offsets[:-1], np.diff(cells.offsets)
     counts, place = np.unique(n, return_inverse=True)
     median, first, last, p99, bound = np.array([_ranks(int(count)) for count in counts])[place].T
     return {
@@ -216,6 +180,7 @@ def _estimates(offsets: Numbers, lower: Numbers, upper: Numbers) -> dict[str, Nu
         "upper": _at(upper, start, last),
         "p99": (_at(lower, start, p99) + _at(upper, start, p99)) / 2,
         "p99_upper": _at(upper, start, bound),
+        "level": _at(cells.value, start, (n - 1) / 2),
     }
 
 

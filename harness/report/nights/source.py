@@ -1,5 +1,6 @@
-"""Source of the nights: the data set in DuckDB, and the files that runs stored beside it."""
+"""Source of the nights: the data set by Arrow and DuckDB, and files that runs stored beside it."""
 
+import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.dataset
 
 from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError
-from lightrig.harness.record.dataset_reading import open_dataset, present_names
+from lightrig.harness.record.dataset_reading import check_complete, open_dataset, present_names
 from lightrig.harness.record.places import Place
-from lightrig.harness.record.rows_files import reading, stored_rows
+from lightrig.harness.record.rows_files import RowsFile, reading, stored_rows
 from lightrig.harness.record.run_folder import load_quantities_of_runs
 from lightrig.testbeds import LightrigError, Testbed, load
 
@@ -22,18 +25,82 @@ SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number F
 
 
 class Source:
-    """The results at a path or URL; raises `RecordError` for what cannot be reached or read."""
+    """The results at a path or URL; raises `RecordError` for what cannot be reached or read.
 
-    def __init__(self, location: str | Path) -> None:
+    last: the number of nights, up to the last one, that are read; None for all.
+    """
+
+    def __init__(self, location: str | Path, last: int | None = None) -> None:
         self._place = Place(location)
         found = stored_rows(self._place)
-        self._files = [file.name for file in found if file.runs is None]
-        self._compacted = [file.name for file in found if file.runs is not None]
-        load_quantities_of_runs(self._place)
+        latest = max((_nights(file)[-1] for file in found), default="")
+        self._since = ""
+        if last is not None and latest:
+            first = datetime.date.fromisoformat(latest) - datetime.timedelta(last - 1)
+            self._since = str(first)
+        # Opening a file takes a millisecond, and a year of fifty testbeds has 1,650.
+        self._found = [file for file in found if _nights(file)[-1] >= self._since]
+        self._files = [file.name for file in self._found if file.runs is None]
+        self._compacted = [file.name for file in self._found if file.runs is not None]
+        load_quantities_of_runs(self._place, frozenset(self._runs()))
+
+    @property
+    def testbeds(self) -> list[str]:
+        """Names of the testbeds."""
+        return sorted({file.testbed for file in self._found})
+
+    def parts(
+        self, testbed: str, columns: Sequence[str], texts: Sequence[str], rows: int
+    ) -> Iterator[pa.Table]:
+        """Yield some columns of a testbed's rows: whole nights, about `rows` rows at a time.
+
+        texts: columns that come as dictionaries.
+        """
+        files = {self._place.path(f.name): f for f in self._found if f.testbed == testbed}
+        with reading(self._place):
+            try:
+                root, filesystem = self._place.path("rows"), self._place.filesystem
+                dataset = open_dataset(list(files), root, filesystem, texts)
+                waiting: list[pa.dataset.Fragment] = []
+                count, first, until = 0, "", ""
+                for fragment in dataset.get_fragments():
+                    nights = _nights(files[fragment.path])
+                    if count >= rows and nights[0] > until:
+                        yield self._table(dataset, waiting, columns, first)
+                        waiting, count = [], 0
+                    first = first if waiting else nights[0]
+                    waiting.append(fragment)
+                    count += fragment.count_rows()
+                    until = max(until, nights[-1])
+                yield self._table(dataset, waiting, columns, first)
+            except (OSError, pa.ArrowException) as error:
+                raise RecordError(f"{self._place.name}: {error}") from error
+
+    def _table(
+        self,
+        dataset: pa.dataset.Dataset,
+        fragments: Sequence[pa.dataset.Fragment],
+        columns: Sequence[str],
+        first: str,
+    ) -> pa.Table:
+        part = pa.dataset.FileSystemDataset(
+            fragments, dataset.schema, dataset.format, dataset.filesystem
+        )
+        # A condition on rows copies all that meet it, so it is made only where some do not.
+        since = None
+        if first < self._since:
+            since = pa.dataset.field("night") >= datetime.date.fromisoformat(self._since)
+        table = part.to_table(columns=list(columns), filter=since)
+        check_complete(table)
+        return table
+
+    def _runs(self) -> Iterator[str]:
+        for file in self._found:
+            yield from (run for night, run in file.nights_and_runs() if night >= self._since)
 
     @contextmanager
     def connected(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection with the data set as its view `found`.
+        """A connection with the data set as its views `found`, and `recent` of the nights to read.
 
         Its columns are those of the data set and `file_row_number`, which is 0 in the first row
         of each run's rows.
@@ -53,8 +120,10 @@ class Source:
                 else:
                     paths += compacted
                     root, files = self._place.path("rows"), self._place.filesystem
-                    connection.register("elsewhere", open_dataset(paths, root, files))
+                    connection.register("elsewhere", open_dataset(list(files), root, files))
                     connection.execute(f"CREATE VIEW found AS {present_names(_NUMBERED)}")
+                since = f"WHERE night >= '{self._since}'" if self._since else ""
+                connection.execute(f"CREATE VIEW recent AS FROM found {since}")
                 yield connection
             except duckdb.Error as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
@@ -126,6 +195,11 @@ class Descriptions:
         name = self._headers.get(run, {}).get("descriptions", {}).get(testbed)
         folder = self._source.folder(run) if name else None
         return folder / name if folder is not None and (folder / name).is_file() else None
+
+
+def _nights(file: RowsFile) -> list[str]:
+    """Return the nights of which `file` has rows."""
+    return sorted(file.runs.nights) if file.runs else [file.night]
 
 
 def _compacted(paths: Sequence[str]) -> str:

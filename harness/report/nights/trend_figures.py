@@ -10,7 +10,8 @@ from html import escape
 import numpy as np
 
 from lightrig.harness.report.drawing import Axis, Plot, decades, even, path, picture, word
-from lightrig.harness.report.nights.series import History, Numbers, Series
+from lightrig.harness.report.nights.cells import Numbers
+from lightrig.harness.report.nights.series import History, Series
 from lightrig.harness.report.nights.series_changes import Event, SeriesChange
 from lightrig.harness.report.units import shown
 from lightrig.harness.statistics.changes import Trend

@@ -30,8 +30,7 @@ def history_of():
     """Read the nights of a folder."""
 
     def history_of(root, last=90):
-        with Source(root).connected() as connection:
-            return read(connection, last)
+        return read(Source(root, last))
 
     return history_of
 

@@ -40,8 +40,8 @@ def happened(tmp_path):
                 journal.append(context, Row("a", "q", 1, 1, 1, "ns", 1))
             write_dataset(folder / "journal.jsonl", tmp_path / "rows")
         source = Source(tmp_path)
+        history = read(source)
         with source.connected() as connection:
-            history = read(connection)
             stored = source.descriptions(connection)
             (found,) = events(connection, stored, history.first).values()
         return [(event.night, event.kind, event.text) for event in found]
