@@ -79,7 +79,7 @@ class LinkObservation:
         }
         self._up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
-        self._gaps: list[tuple[str, Gap]] | None = None
+        self._gaps: list[tuple[Port, Gap]] | None = None
         self._silences: dict[Port, LinkEvent] = {}
         self._watching = False
         self.begin()
@@ -132,11 +132,10 @@ class LinkObservation:
         finally:
             self._gaps = None
 
-    def take_gaps(self) -> list[tuple[Port, Gap]]:
-        """Return the gaps of each port since the last call, while gaps are recorded."""
-        self._ask({name: {} for name in self._bench.servers}, 0)
-        taken, self._gaps = self._gaps or [], []
-        return [(self._ports[name, gap.port], gap) for name, gap in taken]
+    @property
+    def gaps(self) -> Sequence[tuple[Port, Gap]]:
+        """The gaps of each port that servers have answered, while gaps are kept."""
+        return self._gaps or ()
 
     def silences(self) -> Mapping[Port, LinkEvent]:
         """Return the ports to which no datagrams come, by what was seen of it."""
@@ -152,19 +151,19 @@ class LinkObservation:
         return self._silences
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
-        """When numbered datagrams from ports had been sent, where that is still known."""
+        """When numbered datagrams from ports had been sent, where that is still known.
+
+        Every server is asked, and answers with the gaps until then too.
+        """
         by_server: defaultdict[str, dict[str, Sequence[int]]] = defaultdict(dict)
         for port, numbers in wanted.items():
             by_server[port.owner][self._netdevs[port]] = numbers
-        pending = [
-            (name, asked, self._bench.servers[name].departures(asked))
-            for name, asked in by_server.items()
-        ]
+        everyone: dict[str, dict[str, Sequence[Stage]]] = {n: {} for n in self._bench.servers}
         known = {}
-        for name, asked, departures in pending:
-            for netdev, stamps in departures.result().items():
+        for name, settled in self._settle(everyone, 0, by_server):
+            for netdev, stamps in settled.departures.items():
                 port = self._ports[name, netdev]
-                for number, at in zip(asked[netdev], stamps, strict=True):
+                for number, at in zip(by_server[name][netdev], stamps, strict=True):
                     if at is not None:
                         known[port, number] = at
         return known
@@ -249,18 +248,33 @@ class LinkObservation:
         self, stages: Mapping[str, Mapping[str, Sequence[Stage]]], timeout: int
     ) -> list[tuple[Port, LinkEvent]]:
         """Ask the named servers side by side; their changes in the servers' order."""
-        self.begin()
-        gaps = self._gaps is not None
-        pending = [
-            (name, self._bench.servers[name].settle(wanted, timeout=timeout, gaps=gaps))
-            for name, wanted in stages.items()
+        return [
+            (self._ports[name, event.port], event)
+            for name, settled in self._settle(stages, timeout, {})
+            for event in settled.events
         ]
-        changes = []
-        for name, settlement in pending:
-            settled: Settled = settlement.result()
+
+    def _settle(
+        self,
+        stages: Mapping[str, Mapping[str, Sequence[Stage]]],
+        timeout: int,
+        numbers: Mapping[str, Mapping[str, Sequence[int]]],
+    ) -> list[tuple[str, Settled]]:
+        """Ask the named servers side by side, and note what they have seen.
+
+        numbers: of datagrams, by server and netdev, whose send times are asked for too.
+        """
+        self.begin()
+        servers, gaps = self._bench.servers, self._gaps is not None
+        pending = []
+        for name, wanted in stages.items():
+            asked = numbers.get(name)
+            settlement = servers[name].settle(wanted, timeout=timeout, gaps=gaps, departures=asked)
+            pending.append((name, settlement))
+        answers = [(name, settlement.result()) for name, settlement in pending]
+        for name, settled in answers:
             for event in settled.events:
                 port = self._ports[name, event.port]
-                changes.append((port, event))
                 if event.up:
                     self._up.add((port, event.stage))
                 else:
@@ -270,8 +284,8 @@ class LinkObservation:
                 elif event.stage == "datagram":
                     self._silences[port] = event
             if self._gaps is not None:
-                self._gaps += [(name, gap) for gap in settled.gaps]
+                self._gaps += [(self._ports[name, gap.port], gap) for gap in settled.gaps]
             self._cross_checks += [
                 (self._ports[name, event.port], event) for event in settled.cross_checks
             ]
-        return changes
+        return answers

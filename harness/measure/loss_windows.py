@@ -6,7 +6,7 @@ bound the outage. A silence alone bounds nothing: the sender may not have been s
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lightrig.harness.measure.links import LinkObservation
@@ -62,16 +62,19 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
     A port that was dark before had no traffic to lose.
     """
     senders = links.senders()
+    left, asked = dict[tuple[Port, int], Span](), 0
+    # Servers answer with the gaps until then: a second round is for those that the first brings.
+    for first in (True, False):
+        new = links.gaps[asked:]
+        wanted = _first_lost(new, senders, since)
+        if first or wanted:
+            asked += len(new)
+            left.update(links.departures(wanted))
     gaps = [
         (port, gap)
-        for port, gap in links.take_gaps()
+        for port, gap in links.gaps[:asked]
         if gap.last_stream in senders and gap.first_stream in senders
     ]
-    wanted: defaultdict[Port, list[int]] = defaultdict(list)
-    for _, gap in gaps:
-        if gap.received.latest > since:
-            wanted[senders[gap.last_stream]].append(gap.last_number + 1)
-    left = links.departures(wanted)
     # The one that certainly lasted longest: a full buffer of the receiver bounds none from below.
     longest: dict[Port, LossWindow] = {}
     for port, gap in gaps:
@@ -81,6 +84,17 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
             if window.length > retained.length:
                 longest[port] = window
     return [longest[port] for port in sorted(longest)]
+
+
+def _first_lost(
+    gaps: Iterable[tuple[Port, Gap]], senders: Mapping[int, Port], since: int
+) -> dict[Port, list[int]]:
+    """Return the first lost datagram of each gap that ended after `since`, by its sender."""
+    wanted: defaultdict[Port, list[int]] = defaultdict(list)
+    for _, gap in gaps:
+        if gap.last_stream in senders and gap.received.latest > since:
+            wanted[senders[gap.last_stream]].append(gap.last_number + 1)
+    return wanted
 
 
 def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
@@ -96,6 +110,8 @@ def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
         for port, event in silences.items()
         if event.at.latest > since and event.last is not None and event.last.stream in senders
     }
+    if not lasts:
+        return {}
     wanted: defaultdict[Port, list[int]] = defaultdict(list)
     for last in lasts.values():
         wanted[senders[last.stream]].append(last.number + 1)

@@ -129,22 +129,27 @@ class LinuxServer:
             ) from error
 
     def settle(
-        self, stages: Mapping[str, Sequence[Stage]], *, timeout: int, gaps: bool = False
+        self,
+        stages: Mapping[str, Sequence[Stage]],
+        *,
+        timeout: int,
+        gaps: bool = False,
+        departures: Mapping[str, Sequence[int]] | None = None,
     ) -> "PendingSettlement":
         """Start waiting for links; see `instruments.capabilities.Server`."""
-        body = {"ports": {port: list(wanted) for port, wanted in stages.items()}}
-        request = self._submit("settle", {**body, "timeout_ns": timeout}, timeout)
-        return PendingSettlement(request, self._clocks, self._neighbours, gaps=gaps)
+        numbers = {netdev: list(each) for netdev, each in (departures or {}).items()}
+        body: dict[str, Any] = {
+            "ports": {port: list(wanted) for port, wanted in stages.items()},
+            "timeout_ns": timeout,
+        }
+        if numbers:
+            body["numbers"] = numbers
+        request = self._submit("settle", body, timeout)
+        return PendingSettlement(request, self._clocks, self._neighbours, numbers, gaps=gaps)
 
     def streams(self) -> Mapping[int, str]:
         """Return the netdev of each datagram stream; see `instruments.capabilities.Server`."""
         return self._streams
-
-    def departures(self, wanted: Mapping[str, Sequence[int]]) -> "PendingDepartures":
-        """Ask for the stamps of sent datagrams; see `instruments.capabilities.Server`."""
-        numbers = {netdev: list(each) for netdev, each in wanted.items()}
-        request = self._submit("departures", {"numbers": numbers})
-        return PendingDepartures(request, self._clocks, numbers)
 
     def unwatch(self) -> None:
         """Stop observing."""
@@ -270,31 +275,6 @@ class LinuxServer:
         return run.submit(verb, body, duration)
 
 
-class PendingDepartures:
-    """A question about sent datagrams that the server is to answer."""
-
-    def __init__(
-        self, request: ProgramRequest, clocks: ClockMap, wanted: Mapping[str, Sequence[int]]
-    ) -> None:
-        self._request = request
-        self._clocks = clocks
-        self._wanted = wanted
-
-    def result(self) -> dict[str, list[Span | None]]:
-        """Wait for the server's reply; return stamps on the bench's clock, None where unknown."""
-        answer = self._request.result()
-        try:
-            found = {}
-            for netdev, numbers in self._wanted.items():
-                stamps = answer["at"][netdev]
-                if len(stamps) != len(numbers):
-                    raise ValueError("one stamp a number")
-                found[netdev] = [None if at is None else self._clocks.here(at) for at in stamps]
-        except (KeyError, ValueError, TypeError) as error:
-            raise self._request.run.garbled("no departures", self._request, answer) from error
-        return found
-
-
 class PendingSettlement:
     """A wait for links that is in progress on the server."""
 
@@ -303,12 +283,14 @@ class PendingSettlement:
         request: ProgramRequest,
         clocks: ClockMap,
         neighbours: Mapping[str, ClockMap],
+        numbers: Mapping[str, Sequence[int]],
         *,
         gaps: bool = False,
     ) -> None:
         self._request = request
         self._clocks = clocks
         self._neighbours = neighbours
+        self._numbers = numbers
         self._gaps = gaps
 
     def result(self) -> Settled:
@@ -335,11 +317,23 @@ class PendingSettlement:
                     for port, count in answer.get("datagrams", {}).items()
                 },
                 tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
+                self._departures(answer["departures"]) if self._numbers else {},
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise self._request.run.garbled(
                 "no settlement of links", self._request, answer
             ) from error
+
+    def _departures(
+        self, stamps: Mapping[str, Sequence[int | None]]
+    ) -> dict[str, list[Span | None]]:
+        """Return when the wanted datagrams had been sent on the bench's clock."""
+        found = {}
+        for netdev, numbers in self._numbers.items():
+            if len(stamps[netdev]) != len(numbers):
+                raise ValueError("one stamp a number")
+            found[netdev] = [None if at is None else self._clocks.here(at) for at in stamps[netdev]]
+        return found
 
     def _datagram(self, stream: int, boot: str, number: int, sent: int) -> Datagram | None:
         """Return a datagram on the bench's clock; None if its sender is not on this bench."""

@@ -153,7 +153,6 @@ def test_starved_probes_leave_every_interval_true(
     recording = Recording(rows.extend)
     plans = list(fabric.plans.values())[:2]
     bring_up(fabric, links, plans[0])
-    links.take_gaps()
     begin: Callable[..., Any] = fabric.prepare
 
     def prepare(plan: Any) -> Any:

@@ -28,7 +28,8 @@ class Seen:
     def __init__(self, gaps: Sequence[tuple[Port, Gap]], left: Mapping[tuple[Port, int], Span]):
         self._gaps, self._left = list(gaps), left
 
-    def take_gaps(self) -> list[tuple[Port, Gap]]:
+    @property
+    def gaps(self) -> list[tuple[Port, Gap]]:
         return self._gaps
 
     def senders(self) -> dict[int, Port]:

@@ -27,7 +27,14 @@ from lightrig.testbeds import load
 
 PORTS = ("ens1f0", "ens1f1")
 
-NOTHING = {"settled": True, "missing": [], "events": [], "gaps": [], "datagrams": {}}
+NOTHING = {
+    "settled": True,
+    "missing": [],
+    "events": [],
+    "gaps": [],
+    "datagrams": {},
+    "departures": {},
+}
 
 
 class Probe:
@@ -93,9 +100,9 @@ class Probe:
             datagrams={"udp_port": 47_000, "period_ns": 1_000_000} if datagrams else None,
         )
 
-    def settle(self, *stages: str, timeout: int = LONG) -> Any:
+    def settle(self, *stages: str, timeout: int = LONG, **numbers: Any) -> Any:
         ports = {PORTS[0]: list(stages)} if stages else {}
-        return self.ask("settle", ports=ports, timeout_ns=timeout)
+        return self.ask("settle", ports=ports, timeout_ns=timeout, **numbers)
 
 
 class Rig:
@@ -241,7 +248,7 @@ def test_settle_hands_over_what_happened_once(rig: Rig) -> None:
     rig.here.watch(*PORTS)
     rig.light(True)
     answer = rig.here.settle("carrier")
-    assert set(answer) == {"settled", "missing", "events", "gaps", "datagrams"}
+    assert set(answer) == set(NOTHING)
     assert answer["settled"] is True
     assert answer["missing"] == []
     check_events(answer["events"])
@@ -310,7 +317,7 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     assert last[:2] == first[:2] == [token, boot]
     assert first[2] - last[2] >= 10
     numbers = [last[2], last[2] + 1, first[2] - 1, first[2], 1 << 40, 0]
-    there = rig.there.ask("departures", numbers={PORTS[0]: numbers})["at"][PORTS[0]]
+    there = rig.there.settle(numbers={PORTS[0]: numbers})["departures"][PORTS[0]]
     assert there[4:] == [None, None]
     assert sorted(there[:4]) == there[:4]
     assert last[3] <= there[0]
@@ -386,6 +393,8 @@ DURING: list[tuple[str, Any, dict[str, Any]]] = [
     ("bad_request", "settle", {"ports": [], "timeout_ns": 0}),
     ("bad_request", "settle", {"ports": {}, "timeout_ns": -1}),
     ("bad_request", "settle", {"ports": {}}),
+    ("unknown_port", "settle", {"ports": {}, "timeout_ns": 0, "numbers": {PORTS[0]: [1]}}),
+    ("bad_request", "settle", {"ports": {}, "timeout_ns": 0, "numbers": [1]}),
 ]
 
 

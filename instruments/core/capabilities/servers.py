@@ -1,7 +1,7 @@
 """Servers, and their observation of the links of their NIC ports."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from lightrig.instruments.clock import Span
@@ -87,6 +87,8 @@ class Settled:
         cross_checks: changes as netlink reported them: delayed by the kernel, for comparison only.
         datagrams: by netdev, how many were sent and received since the watch began.
         gaps: interruptions, in the order of their ends.
+        departures: by netdev, when the datagrams that were asked for had been sent; None where
+            that is not known.
     """
 
     events: tuple[LinkEvent, ...]
@@ -94,6 +96,7 @@ class Settled:
     cross_checks: tuple[LinkEvent, ...]
     datagrams: Mapping[str, tuple[int, int]]
     gaps: tuple[Gap, ...] = ()
+    departures: Mapping[str, Sequence[Span | None]] = field(default_factory=dict)
 
 
 class PendingSettlement(Protocol):
@@ -101,13 +104,6 @@ class PendingSettlement(Protocol):
 
     def result(self) -> Settled:
         """Wait for the reply of the server."""
-
-
-class PendingDepartures(Protocol):
-    """A question about sent datagrams that was asked."""
-
-    def result(self) -> Mapping[str, Sequence[Span | None]]:
-        """Wait for the reply of the server; return stamps by netdev, None where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +131,22 @@ class Server(Identified, Protocol):
         """
 
     def settle(
-        self, stages: Mapping[str, Sequence[Stage]], *, timeout: int, gaps: bool = False
+        self,
+        stages: Mapping[str, Sequence[Stage]],
+        *,
+        timeout: int,
+        gaps: bool = False,
+        departures: Mapping[str, Sequence[int]] | None = None,
     ) -> PendingSettlement:
         """Begin to wait until every named netdev has gone through every named stage.
 
         `timeout` is in ns. Without stages the reply comes at once, with the events since the last
-        one. Without `gaps`, interruptions until then are discarded.
+        one. Without `gaps`, interruptions until then are discarded. departures: numbers of
+        datagrams by the netdev that sent them, whose send times the reply brings.
         """
 
     def streams(self) -> Mapping[int, str]:
         """Return the netdev of each stream of datagrams that this server sends, by its number."""
-
-    def departures(self, wanted: Mapping[str, Sequence[int]]) -> PendingDepartures:
-        """Ask when datagrams were sent, by netdev and their numbers."""
 
     def unwatch(self) -> None:
         """Stop observing, and stop sending datagrams."""

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lightrig.instruments.servers.programs.probe_datagrams import DatagramStream
@@ -111,14 +111,17 @@ class Watch:
     def tokens(self) -> dict[str, int]:
         return {stream.port: stream.token for stream in self._streams}
 
-    def departures(self, wanted: dict[str, list[int]]) -> dict[str, list[int | None]]:
-        streams = {stream.port: stream for stream in self._streams}
-        for port in wanted:
-            if port not in streams:
+    def check_senders(self, ports: Iterable[str]) -> None:
+        senders = {stream.port for stream in self._streams}
+        for port in ports:
+            if port not in senders:
                 raise Refused("unknown_port", f"no datagrams are sent from {port!r}")
+
+    def departures(self, wanted: dict[str, list[int]]) -> dict[str, list[int | None]]:
         return {
-            port: [streams[port].departure(number) for number in numbers]
-            for port, numbers in wanted.items()
+            stream.port: [stream.departure(number) for number in wanted[stream.port]]
+            for stream in self._streams
+            if stream.port in wanted
         }
 
     def start(self) -> None:
@@ -206,7 +209,6 @@ class _Probe:
             "ports": self._ports,
             "watch": self._start_watch,
             "unwatch": self._end_watch,
-            "departures": self._departures,
         }
 
     def serve(self) -> None:
@@ -281,13 +283,6 @@ class _Probe:
         self._watch.start()
         return {"state": state, "tokens": self._watch.tokens()}
 
-    def _departures(self, request: dict[str, Any]) -> dict[str, Any]:
-        wanted = _field(request, "numbers", dict)
-        for numbers in wanted.values():
-            if type(numbers) is not list or not all(type(number) is int for number in numbers):
-                raise Refused("bad_request", '"numbers" must be whole numbers of each port')
-        return {"at": self._watching().departures(wanted)}
-
     def _watching(self) -> Watch:
         if self._watch is None:
             raise Refused("not_watching", "watch first")
@@ -306,9 +301,16 @@ class _Probe:
                 if not isinstance(stage, str) or (port, stage) not in watch.stages:
                     raise Refused("unknown_stage", f"{stage!r} of {port!r} is not watched")
                 wanted.add((port, stage))
+        numbers = _field({"numbers": {}, **request}, "numbers", dict)
+        for each in numbers.values():
+            if type(each) is not list or not all(type(one) is int for one in each):
+                raise Refused("bad_request", '"numbers" must be whole numbers of each port')
+        watch.check_senders(numbers)
         timeout = _field(request, "timeout_ns", int)
         thread = threading.Thread(
-            target=self._settle, args=(number, received, watch, wanted, timeout), daemon=True
+            target=self._settle,
+            args=(number, received, watch, wanted, timeout, numbers),
+            daemon=True,
         )
         thread.start()
 
@@ -319,6 +321,7 @@ class _Probe:
         watch: Watch,
         wanted: set[tuple[str, str]],
         timeout_ns: int,
+        numbers: dict[str, list[int]],
     ) -> None:
         try:
             missing, events, gaps = watch.log.settle(wanted, timeout_ns)
@@ -331,6 +334,7 @@ class _Probe:
             "events": [event.fields() for event in events],
             "gaps": [gap.fields() for gap in gaps],
             "datagrams": watch.counts(),
+            "departures": watch.departures(numbers),
         }
         self._replies.reply(number, received, content)
 

@@ -73,6 +73,7 @@ class _Settling:
     number: int
     received: int
     wanted: dict[str, list[str]]
+    numbers: dict[str, list[int]]
     deadline: Scheduled
     answer: Scheduled | None = None
 
@@ -271,18 +272,6 @@ class SimulatedProbe:
         tokens = {netdev: self.token(netdev) for netdev in ports} if datagrams else {}
         return {"state": state, "tokens": tokens}
 
-    def _do_departures(self, request: dict[str, Any], now: int) -> dict[str, Any]:
-        if not self._watched:
-            raise _Refusal("not_watching", "watch first")
-        grid = self.datagrams
-        found: dict[str, list[int | None]] = {}
-        for port, numbers in _mapping(request["numbers"]).items():
-            if port not in self._watched or grid is None:
-                raise _Refusal("unknown_port", f"no datagrams are sent from {port}")
-            moments = [grid.moment(_whole(number, -(1 << 62), 1 << 62)) for number in numbers]
-            found[port] = [at + self.offset if grid.phase <= at <= now else None for at in moments]
-        return {"at": found}
-
     def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
         if not self._watched:
             raise _Refusal("not_watching", "watch first")
@@ -304,10 +293,16 @@ class SimulatedProbe:
             watched = self._watched.get(netdev)
             if watched is None or not set(stages) <= set(watched.stages):
                 raise _Refusal("unknown_stage", f"{netdev}: {stages} are not all watched")
+        numbers = _mapping(request.get("numbers", {}))
+        for port, each in numbers.items():
+            if port not in self._watched or self.datagrams is None:
+                raise _Refusal("unknown_port", f"no datagrams are sent from {port}")
+            if type(each) is not list or any(type(one) is not int for one in each):
+                raise TypeError("numbers are whole numbers of each port")
         if not any(wanted.values()):
-            return self._settled([])
+            return self._settled([], numbers)
         give_up = self._clock.schedule(now + timeout, self._server, self._answer)
-        self._settling = _Settling(request["id"], now, wanted, give_up)
+        self._settling = _Settling(request["id"], now, wanted, numbers, give_up)
         self._news.clear()
         self._schedule_answer()
         return None
@@ -436,7 +431,8 @@ class SimulatedProbe:
                 for (netdev, stage), known in self._first_ups(settling).items()
                 if known is None or known > now
             ]
-            self._reply(settling.number, settling.received, {"ok": self._settled(missing)})
+            answer = self._settled(missing, settling.numbers)
+            self._reply(settling.number, settling.received, {"ok": answer})
 
     def _end_settling(self) -> _Settling | None:
         settling, self._settling = self._settling, None
@@ -446,7 +442,18 @@ class SimulatedProbe:
                 settling.answer.cancel()
         return settling
 
-    def _settled(self, missing: list[list[str]]) -> dict[str, Any]:
+    def _departures(self, numbers: dict[str, list[int]]) -> dict[str, list[int | None]]:
+        grid, now, offset = self.datagrams, self._clock.now(), self.offset
+        if grid is None:
+            return {}
+        return {
+            port: [
+                at + offset if grid.phase <= at <= now else None for at in map(grid.moment, each)
+            ]
+            for port, each in numbers.items()
+        }
+
+    def _settled(self, missing: list[list[str]], numbers: dict[str, list[int]]) -> dict[str, Any]:
         now = self._clock.now()
         known = [o for netdev in self._watched for o in self._observations(netdev)]
         known = sorted((o for o in known if o.known <= now), key=lambda o: o.known)
@@ -458,4 +465,5 @@ class SimulatedProbe:
             "events": [observed.event for observed in known],
             "gaps": [gap for gap in map(self._gap, known) if gap is not None],
             "datagrams": {},
+            "departures": self._departures(numbers),
         }
