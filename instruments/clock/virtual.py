@@ -170,10 +170,6 @@ class VirtualClock:
         heapq.heappush(self._agenda, (max(at, self._now), owner, next(self._numbers[owner]), due))
         return due
 
-    def _at_rest(self) -> bool:
-        running = self._participating - len(self._waiters)
-        return running == 0 and not self._acting and self._in_flight == 0
-
     def _jump(self, duration: int) -> bool:
         """Let `duration` pass for this thread, if nothing else runs or is due until its end.
 
@@ -194,7 +190,7 @@ class VirtualClock:
 
     def _advance(self) -> None:
         """Move time if the world is at rest; the main thread leaves that to the mover."""
-        if not self._at_rest():
+        if self._participating != len(self._waiters) or self._acting or self._in_flight:
             return
         if threading.current_thread() is not threading.main_thread():
             self._move()
@@ -211,11 +207,12 @@ class VirtualClock:
         An action runs without the lock: it sends bytes and sets events, which need it. `_acting`
         keeps all other threads from moving time until the action has ended.
         """
-        while self._at_rest():
-            if not self._agenda:
+        agenda, waiters = self._agenda, self._waiters
+        while self._participating == len(waiters) and not self._acting and not self._in_flight:
+            if not agenda:
                 self._fail(ClockStalledError(self._describe_stall()))
                 return
-            at, _, _, due = heapq.heappop(self._agenda)
+            at, _, _, due = heapq.heappop(agenda)
             if due.cancelled:
                 continue
             self._now = at

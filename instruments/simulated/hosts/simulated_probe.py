@@ -325,22 +325,22 @@ class SimulatedProbe:
         if settling.answer is not None:
             settling.answer.cancel()
             settling.answer = None
-        moments = self._first_ups(settling)
-        if None not in moments.values():
-            due = max(filter(None, moments.values()))
-            settling.answer = self._clock.schedule(due, self._server, self._answer)
+        due = 0
+        for netdev, stages in settling.wanted.items():
+            ups = self._first_ups(netdev)
+            for stage in stages:
+                if stage not in ups:
+                    return
+                due = max(due, ups[stage])
+        settling.answer = self._clock.schedule(due, self._server, self._answer)
 
-    def _first_ups(self, settling: _Settling) -> dict[tuple[str, str], int | None]:
-        """Return when each wanted port and stage is first known to be up, by the present plans."""
-        moments: dict[tuple[str, str], int | None] = {
-            (netdev, stage): None for netdev, stages in settling.wanted.items() for stage in stages
-        }
-        for netdev in settling.wanted:
-            for known, event, *_ in self._observations(netdev):
-                key = (netdev, event[1])
-                if event[2] and key in moments and moments[key] is None:
-                    moments[key] = known
-        return moments
+    def _first_ups(self, netdev: str) -> dict[str, int]:
+        """Return when each stage of a port is first known to be up, by the present plans."""
+        ups: dict[str, int] = {}
+        for observed in self._observations(netdev):
+            if observed.event[2]:
+                ups.setdefault(observed.event[1], observed.known)
+        return ups
 
     def _observations(self, netdev: str) -> list[_Observed]:
         """Return the unreported transitions of one port, planned ones included."""
@@ -428,8 +428,10 @@ class SimulatedProbe:
             now = self._clock.now()
             missing = [
                 [netdev, stage]
-                for (netdev, stage), known in self._first_ups(settling).items()
-                if known is None or known > now
+                for netdev, stages in settling.wanted.items()
+                for ups in (self._first_ups(netdev),)
+                for stage in stages
+                if ups.get(stage, now + 1) > now
             ]
             answer = self._settled(missing, settling.numbers)
             self._reply(settling.number, settling.received, {"ok": answer})

@@ -36,9 +36,9 @@ class _Moments:
         self.latest = array("q")
         self.dropped: int | None = None
 
-    def append(self, at: Span) -> None:
-        self.earliest.append(at.earliest)
-        self.latest.append(at.latest)
+    def append(self, earliest: int, latest: int) -> None:
+        self.earliest.append(earliest)
+        self.latest.append(latest)
         if len(self.latest) > MOST_MOMENTS:
             count = MOST_MOMENTS // 2
             self.dropped = self.latest[count - 1]
@@ -77,7 +77,11 @@ class GroundTruth:
         if stage == "acknowledged" and subject in self._late:
             late = self._late[subject]()
             at = Span(at.earliest + late, at.latest + late)
-        self._moments[subject, stage, up].append(at)
+        self._moments[subject, stage, up].append(*at)
+
+    def note_exact(self, subject: str, stage: str, at: int, *, up: bool) -> None:
+        """Record that `subject` went up or down in `stage`, other than acknowledged, at `at`."""
+        self._moments[subject, stage, up].append(at, at)
 
     def note_delay(self, subject: str, late: Callable[[], int]) -> None:
         """Let `late` tell by how many ns an acknowledgement of `subject` is delayed at present."""
