@@ -65,6 +65,7 @@ class Run:
         except OSError as error:
             raise RecordError(f"{self.folder}: {error.strerror}") from error
         self._parts: dict[Path, PartReader] = {}
+        self._closed: RunRecord | None = None
         self._journal = Journal(
             self.folder / "journal.jsonl",
             {
@@ -110,7 +111,7 @@ class Run:
     def record(self) -> RunRecord:
         """Return the run as its journal has it; its quantities are declared."""
         load_quantities(self.folder)
-        return read_journal(self._journal.path)
+        return self._closed or read_journal(self._journal.path)
 
     def close(self, summary: Mapping[str, Any]) -> None:
         """End the journal and add its rows to the data set in `results/rows`."""
@@ -121,7 +122,7 @@ class Run:
         self._journal.close({"duration_s": duration_s, **summary})
         for part in parts_of(self.folder):
             part.unlink()
-        settle(self.folder)
+        self._closed = settle(self.folder).record
 
     def publish(self) -> None:
         """Copy the run, its report included, to the location that it was given, if any.

@@ -123,13 +123,14 @@ def parse_wavelength(text: str) -> float:
 
 def _three_digits(value: float, steps: Mapping[str, float]) -> str:
     """Write `value` with three significant digits in the largest unit that keeps it above 1."""
-    unit = next(iter(steps))
-    for name, size in steps.items():
+    number, unit = "", ""
+    for name, size in reversed([*steps.items()]):
+        unit = name
         # Three digits are cut first, so that 999.9 µs is 1 ms and never 1000 µs.
-        if abs(float(f"{value / size:.3g}")) >= 1:
-            unit = name
-    number = f"{Decimal(f'{value / steps[unit]:.3g}'):f}"
-    return f"{number} {unit}"
+        number = f"{value / size:.3g}"
+        if abs(float(number)) >= 1:
+            break
+    return f"{Decimal(number):f} {unit}" if "e" in number else f"{number} {unit}"
 
 
 def format_duration(ns: float) -> str:

@@ -105,10 +105,12 @@ class Live:
         parts = [short(nodeid), in_a_line(test.quantities.few()), _cut(why.partition("\n")[0])]
         parts += [f"marginal: {limit}" for limit in test.marginal]
         self._erase()
-        self._reporter.write(f"{self._counted()}  ")
-        self._reporter.write(f"{outcome:<13}", **_COLOURS.get(outcome, {"yellow": True}))
+        colour = _COLOURS.get(outcome, {"yellow": True})
+        marked = self._config.get_terminal_writer().markup(f"{outcome:<13}", **colour)
         parts += [format_duration(took * 1e9), self._left.remaining_text()]
-        self._reporter.write_line("  ".join(filter(None, parts)))
+        # One write: where output is not buffered, each is a call of the system.
+        line = "  ".join(filter(None, parts))
+        self._reporter.write(f"{self._counted()}  {marked}{line}\n")
 
     def _recorded(self, test: str, simulated: bool, rows: Sequence[Row]) -> None:
         if (running := self._tests.get(test)) is not None:

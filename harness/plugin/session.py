@@ -4,6 +4,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -36,8 +37,8 @@ FINISHED = pytest.StashKey[bool]()
 """Present once the session is being finished, which closes the journal."""
 SHIELD = pytest.StashKey[EndShield]()
 SHOWN = pytest.StashKey[bool]()
-INCLUDE_AGAIN = pytest.StashKey[Callable[[], None]]()
 """Whether the terminal shows already where the results are."""
+INCLUDE_AGAIN = pytest.StashKey[Callable[[], None]]()
 
 _HYPOTHESIS = "_hypothesis_pytestplugin"
 """Module of Hypothesis's plugin."""
@@ -45,6 +46,8 @@ _HYPOTHESIS = "_hypothesis_pytestplugin"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the testbeds and begin the run."""
+    # Clean-ups run in reverse order, so this one comes after pytest's last collections.
+    config.add_cleanup(partial(_include_again, config))
     given = config.stash[FILES]
     try:
         testbeds = config.stash[TESTBEDS] = [
@@ -98,6 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(part, f"lightrig-{name}")
 
 
+def _include_again(config: pytest.Config) -> None:
+    config.stash.get(INCLUDE_AGAIN, lambda: None)()
+
+
 def _terminated(number: int, _frame: FrameType | None) -> None:
     """A terminated night, or a closed terminal, puts the switches back like Ctrl-C."""
     raise KeyboardInterrupt(f"terminated by {signal.Signals(number).name}")
@@ -118,7 +125,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Store what conftests have declared, and keep what is loaded out of garbage collections.
 
-    Going through it again and again takes a seventh of a run of 5,000 short tests.
+    Going through it again and again takes a seventh of a run of 5,000 short tests, and pytest
+    does it five times more at its end.
     """
     if (run := session.config.stash.get(RUN, None)) is not None:
         store_quantities(run.folder)
@@ -158,7 +166,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     this hook too, but after the data set is written: seconds on a busy machine, in which whoever
     terminated the run may kill it, with the switches not yet put back.
     """
-    session.config.stash.get(INCLUDE_AGAIN, lambda: None)()
     run = session.config.stash.get(RUN, None)
     if not isinstance(run, ObservedRun):
         return (yield)

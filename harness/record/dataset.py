@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet
 
-from lightrig.harness.record.journal import to_json
+from lightrig.harness.record.journal import conditions_text, to_json
 from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.row import Context, RecordError
@@ -183,7 +183,7 @@ def _merged(contexts: Sequence[Context], codes: Codes, conditions: Texts) -> Tex
     for pair in distinct.tolist():
         context, place = divmod(pair, len(conditions.names))
         merged = {**contexts[context].conditions, **conditions.names[place]}
-        texts.append(to_json("conditions", merged))
+        texts.append(conditions_text(merged))
     return Texts(of_row.astype(np.int32), texts)
 
 

@@ -165,11 +165,12 @@ def row_line(context: int, row: Row) -> str:
     return (
         f"[{context},{_text(row.subject)},{_text(row.quantity)},{_number(row.value)},"
         f"{_number(row.lower)},{_number(row.upper)},{_text(row.unit)},{row.time_ns},"
-        f"{_conditions(row.conditions)}]"
+        f"{conditions_text(row.conditions)}]"
     )
 
 
-def _conditions(conditions: Mapping[str, Scalar]) -> str:
+def conditions_text(conditions: Mapping[str, Scalar]) -> str:
+    """Write checked conditions as JSON."""
     if len(conditions) == 1:  # as good as always, and then the number of an event
         ((name, value),) = conditions.items()
         if type(value) is int:
