@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from lightrig.harness.cli.common import (
@@ -15,7 +16,7 @@ from lightrig.harness.cli.common import (
     warn_renamed,
 )
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.cli.terminal import out
+from lightrig.harness.cli.terminal import out, print_table
 from lightrig.harness.doctor import Findings, examine
 
 Simulated = Annotated[
@@ -80,9 +81,10 @@ def doctor(
 def _print(findings: Findings, *, simulated: bool, only_problems: bool) -> None:
     table = Table("", "", "", "", show_header=False, box=None, padding=(0, 2, 0, 0))
     for f in findings.problems if only_problems else findings.found:
-        text = f"{f.text}\n[dim]try[/] {f.fix}" if f.fix else f.text
-        table.add_row(_MARKS[f.grade], f.subject, f.check, text)
-    out.print(table)
+        # Findings quote what a device answered, which may have brackets.
+        text = f"{escape(f.text)}\n[dim]try[/] {escape(f.fix)}" if f.fix else escape(f.text)
+        table.add_row(_MARKS[f.grade], escape(f.subject), f.check, text)
+    print_table(table)
     count = len(findings.problems)
     lab_kind = "the simulated lab" if simulated else "the lab"
     out.print(

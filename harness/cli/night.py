@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
-from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.cli.terminal import err, out, print_table
 from lightrig.harness.night import job_arrays
 from lightrig.harness.night.measuring import Task, measure, tasks
 from lightrig.harness.night.outcomes import TestbedNight, collect
@@ -151,14 +150,13 @@ def _report(lab: LabHosts, found: list[TestbedNight], as_json: bool, *, page: bo
         table = Table(box=None, padding=(0, 2, 0, 0))
         for head in ("testbed", "state", "host", "rows", "passed", "failed", "inconclusive",
                      "attempts", "took", "reason"):  # fmt: skip
-            table.add_column(head, overflow="fold")
+            table.add_column(head)
         for one in found:
             took = "" if one.duration_s is None else format_duration(int(one.duration_s * 1e9))
             counts = (one.rows, one.passed, one.failed, one.inconclusive, one.attempts)
             shown = (one.testbed, one.state, one.host, *map(str, counts), took, one.reason)
             table.add_row(*shown)
-        # What is piped has no width to be folded into.
-        (out if out.is_terminal else Console(width=10_000)).print(table)
+        print_table(table)
         if drawn:
             out.print(f"nights   {drawn}", markup=False, soft_wrap=True)
     if any(one.state != "measured" for one in found):

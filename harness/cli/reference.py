@@ -10,7 +10,7 @@ from rich.table import Table
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed, print_json
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.cli.terminal import err, print_table
 from lightrig.harness.measure.insertion_loss import (
     Hands,
     chains,
@@ -229,5 +229,5 @@ def _tell(found: References, path: Path, *, as_json: bool) -> None:
     for one in rows:
         value = f"{one['value']:.3f} ± {one['standard_uncertainty_db']:.3f} {one['unit']}"
         table.add_row(one["reference"], one["kind"], one["port"], value, one["expires"])
-    out.print(table)
+    print_table(table)
     err.print(f"stored in {path}", markup=False, soft_wrap=True)

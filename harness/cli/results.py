@@ -10,17 +10,16 @@ from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
-from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.cli.terminal import err, out, print_table
 from lightrig.harness.cli.watching import metrics, watch
 from lightrig.testbeds import LightrigError, format_duration
 
@@ -444,10 +443,8 @@ def _print_table(head: Sequence[str], rows: Sequence[Any]) -> None:
     for index, name in enumerate(head):
         values = [list(row)[index] for row in rows]
         numbers = all(isinstance(value, int | float | None) for value in values)
-        table.add_column(
-            escape(name), justify="right" if numbers else "left", overflow="fold", no_wrap=not index
-        )
+        justify: Literal["left", "right"] = "right" if numbers else "left"
+        table.add_column(escape(name), justify=justify, no_wrap=not index)
     for row in rows:
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    # What is piped has no width to be folded into.
-    (out if out.is_terminal else Console(width=10_000)).print(table)
+    print_table(table)

@@ -80,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 "instruments": config.option.instruments,
                 "command": shlex.join(["pytest", *config.invocation_params.args]),
                 "testbeds": {t.name: str(t.path) for t in testbeds},
+                "testbed_order": [t.name for t in testbeds],
             },
             config.getoption("publish"),
             config.getoption("run_name"),

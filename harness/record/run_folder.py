@@ -268,12 +268,17 @@ def store_descriptions(files: Mapping[str, str], folder: Path) -> dict[str, str]
 
 
 def load_descriptions(record: RunRecord) -> dict[str, Testbed]:
-    """The testbeds of a run as they were described when it began, by name.
+    """The testbeds of a run as they were described when it began, in the command line's order.
 
-    One whose copy is missing, or is no description to this version, is left out.
+    One whose copy is missing, or is no description to this version, is left out. The header of an
+    older run has no order: its testbeds come by name.
     """
     found = {}
-    for name, file in record.header.get("descriptions", {}).items():
+    files = record.header.get("descriptions", {})
+    # The journal sorts the keys of its objects.
+    ordered = [name for name in record.header.get("testbed_order", ()) if name in files]
+    for name in dict.fromkeys([*ordered, *files]):
+        file = files[name]
         try:
             found[name] = load(record.path.parent / file, quantities=names_in_files())
         except (TestbedError, OSError):

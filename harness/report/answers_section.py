@@ -57,6 +57,18 @@ class Answer:
         return min(self.estimates, key=self._order, default=None)
 
     @property
+    def outcomes(self) -> Mapping[str, str]:
+        """Worst verdict on the samples of each test, also of tests that do not judge the limit."""
+        found: dict[str, list[str]] = {}
+        for one in self.estimates:
+            if one.verdict is not None:
+                found.setdefault(one.test.name, []).append(one.verdict.outcome)
+        return {
+            test: min(outcomes, key=lambda outcome: _place(outcome, _WORST_FIRST))
+            for test, outcomes in found.items()
+        }
+
+    @property
     def rank(self) -> int:
         """Place on the page: failures first, then what is undecided, passes, what has no limit."""
         worst = self.worst
@@ -97,7 +109,10 @@ def render_answers(found: Iterable[Answer]) -> str:
         row((_quantity(one), _verdicts(one), _answer(one), _limit(one), _worst_test(one)))
         for one in ordered
     ]
-    head = ("quantity", "verdicts", "answer of the worst test", "limit", "worst test (of all)")
+    head = (
+        *("quantity", "tests whose samples", "answer of the worst test", "limit"),
+        "worst test (of all)",
+    )
     simulated = any(each.test.simulated for one in ordered for each in one.estimates)
     return (
         f'<section class="lr-card" id="lr-answers"><h2 class="lr-h2">Answers {mark(simulated)}</h2>'
@@ -154,7 +169,7 @@ def _limit(answer: Answer) -> str:
 
 
 def _verdicts(answer: Answer) -> str:
-    counts: Counter[str] = Counter(one.verdict.outcome for one in answer.estimates if one.verdict)
+    counts = Counter(answer.outcomes.values())
     chips = " ".join(chip(outcome, counts[outcome]) for outcome in SIGNS if counts[outcome])
     one = answer.worst
     if one is None or one.verdict is None or one.verdict.outcome == "pass":
@@ -167,6 +182,6 @@ def _worst_test(answer: Answer) -> str:
     if one is None:
         return ""
     of_all = ""
-    if len(answer.estimates) > 1:
-        of_all = f' <span class="lr-with">of {len(answer.estimates)}</span>'
+    if (tests := len({each.test.name for each in answer.estimates})) > 1:
+        of_all = f' <span class="lr-with">of {tests}</span>'
     return f'<a href="{test_link(one.test.name)}">{text(one.test.label)}</a>{of_all}'

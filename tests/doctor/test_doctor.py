@@ -134,6 +134,9 @@ def test_the_command_prints_the_problems(tmp_path: Path) -> None:
         application(), ["doctor", str(path), "--simulated", "--only-problems"]
     )
     assert "its laser is dark" in shown.stdout
+    (wrong,) = (f for f in findings if f["grade"] == "wrong")
+    assert wrong["text"] in shown.stdout
+    assert wrong["fix"] in shown.stdout
     assert "1 problem in the simulated lab" in shown.stdout
 
 

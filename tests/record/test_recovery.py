@@ -171,6 +171,13 @@ def test_a_description_is_stored_with_the_files_it_refers_to(tmp_path, plans):
     assert load_descriptions(run.record()) == {}
 
 
+def test_descriptions_have_the_order_of_the_command_line(tmp_path):
+    files = {name: str(OPUS.with_name(f"{name}.yaml")) for name in ("opus", "mixnet", "railx")}
+    run = Run(tmp_path, {"testbeds": files, "testbed_order": list(files)})
+    run.close({})
+    assert list(load_descriptions(run.record())) == ["opus", "mixnet", "railx"]
+
+
 def test_a_run_begins_nowhere_without_its_description(tmp_path):
     missing = tmp_path / "none.yaml"
     with pytest.raises(RecordError, match="No such file or directory, and no run begins"):

@@ -108,3 +108,11 @@ def test_many_notes_are_folded(journal, small, count, folded):
     page = Page(sections(read_journal(journal.path), {"small": small}))
     assert all(f"note {n}" in page.text for n in range(count))
     assert (f"{count} notes of tests" in page.text) == folded
+
+
+def test_a_test_of_several_conditions_counts_once(show):
+    warm, cold = context(temperature_c=75), context(temperature_c=25)
+    page = show((warm, rows("small", 320)), (cold, rows("small", 3)))
+    verdicts, _, _, test = by_quantity(page)["reconfiguration: signal recovered small"]
+    assert verdicts == "✓ 1 pass"
+    assert " of " not in test
