@@ -20,7 +20,7 @@ from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
 from lightrig.harness.report.markup import number_of, text
-from lightrig.harness.report.run_page import TITLE, Results, banner, document
+from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
 
@@ -105,8 +105,9 @@ class Page:
         extra = report.additional_summary
         body = "".join(part for place in ("prefix", "summary", "postfix") for part in extra[place])
         duration = format_duration(report.total_duration * 1e9)
+        tests = number_of(sum(counts.values()) - counts["skipped"], "test")
         about = (
-            f"{number_of(sum(counts.values()) - counts['skipped'], 'test')} took {duration}. "
+            f"{of_run(self._run.name, self._described)}. {tests} took {duration}. "
             f"Made {wall_time():%d-%b-%Y, %H:%M:%S} UTC."
         )
         css = "".join(

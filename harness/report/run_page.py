@@ -14,11 +14,11 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
@@ -32,6 +32,7 @@ TITLE = "Lightrig"
 
 _ORDER = ("error", "failed", "rerun", "xpassed", "inconclusive", "xfailed", "skipped", "passed")
 _LEVEL = 4
+_MOST_LISTED = 8
 _COUNTS = re.compile(r"\b[\d,]+ of [\d,]+ samples\b")
 
 
@@ -68,11 +69,19 @@ def document(title: str, about: str, body: str, results: Results, css: str = "")
     )
 
 
+def of_run(run: str, testbeds: Iterable[str]) -> str:
+    """Return a run's name and testbeds as the beginning of the line below the title."""
+    names = ", ".join(testbeds)
+    return f"Run {text(run)}{' of ' if names else ''}{text(names)}"
+
+
 def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the additions to the log of a test, from the `details` in the journal."""
     found = {name: details[name] for name in ("command", "why", "wire") if details.get(name)}
     if outcome in {"failed", "error"}:
         found["wrong"] = True
+    if outcome == "inconclusive":
+        found["undecided"] = True
     return found
 
 
@@ -81,10 +90,11 @@ def _overview(results: Results) -> str:
         f'<li><span class="lr-outcome lr-o-{text(outcome)}">{count:,} {text(outcome)}</span></li>'
         for outcome, count in _counted(results)
     )
-    wrong = _wrong(results)
-    most = 8
-    rest = f"<li>and {len(wrong) - most:,} more</li>" if len(wrong) > most else ""
-    found = f'<ul class="lr-wrong">{"".join(wrong[:most])}{rest}</ul>' if wrong else ""
+    found = "".join(
+        f'<ul class="lr-{name}">{_listed(_not_passed(results, name))}</ul>'
+        for name in ("wrong", "undecided")
+        if any(added.get(name) for added in results.added.values())
+    )
     return (
         '<nav class="lr-overview" aria-label="Outcomes"><ul class="lr-counts">'
         f'{counts or "<li>No test has ended.</li>"}<li><a href="#lr-tests">to the tests</a></li>'
@@ -92,26 +102,33 @@ def _overview(results: Results) -> str:
     )
 
 
-def _wrong(results: Results) -> list[str]:
-    """Return the failed tests as items; those that exceed one limit of a testbed are one item.
+def _listed(items: Sequence[str]) -> str:
+    rest = len(items) - _MOST_LISTED
+    return "".join([*items[:_MOST_LISTED], f"<li>and {rest:,} more</li>" if rest > 0 else ""])
+
+
+def _not_passed(results: Results, name: Literal["wrong", "undecided"]) -> list[str]:
+    """Return the failed or the inconclusive tests as items; those of one limit are one item.
 
     The limit's other tests are folded: their sentences differ in the counts of samples alone.
     """
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for name, added in results.added.items():
-        if added.get("wrong"):
-            reason = str(added["why"]).partition("\n")[0]
-            testbed = re.split(r"[]/-]", name.partition("[")[2])[0]
-            alike.setdefault((testbed, _COUNTS.sub("", reason)), []).append((name, reason))
-    return [_alike(group) for group in alike.values()]
+    for test, added in results.added.items():
+        if added.get(name):
+            reason = str(added.get("why", "")).partition("\n")[0]
+            testbed = re.split(r"[]/-]", test.partition("[")[2])[0]
+            alike.setdefault((testbed, _COUNTS.sub("", reason)), []).append((test, reason))
+    wrong = name == "wrong"
+    more = ("more test fails", "more tests fail") if wrong else ("more test", "more tests")
+    return [_alike(group, more) for group in alike.values()]
 
 
-def _alike(group: Sequence[tuple[str, str]]) -> str:
+def _alike(group: Sequence[tuple[str, str]], named: tuple[str, str]) -> str:
     (name, reason), *repeated = group
     folded = ""
     if repeated:
         links = "".join(f"<li>{_test(nodeid)}</li>" for nodeid, _ in repeated)
-        more = number_of(len(repeated), "more test fails", "more tests fail")
+        more = number_of(len(repeated), *named)
         folded = f"<details><summary>{more} alike</summary><ul>{links}</ul></details>"
     return f'<li>{_test(name)} <span class="lr-with">{text(reason)}</span>{folded}</li>'
 
@@ -304,7 +321,7 @@ def write_page(
             more[test.nodeid]["card"] = cards[test.nodeid]
     counts = Counter(test.outcome for test in record.tests)
     results = Results(counts, json.dumps({"tests": tests, "environment": {}}), more)
-    about = f"run {text(record.header.get('run', '?'))}, made from its journal"
+    about = f"{of_run(str(record.header.get('run', '?')), testbeds)}, made from its journal"
     if not_restored is None:
         not_restored = (record.summary or {}).get("not_restored", ())
     body = banner(not_restored) + sections(record, testbeds, run)

@@ -126,8 +126,9 @@ _PAGE = """
 .lr-title h1{font-size:26px;margin:0}.lr-title p{margin:0 0 12px;color:var(--lr-muted)}
 .lr-overview ul{list-style:none;padding:0;margin:0 0 10px}
 .lr-counts{display:flex;flex-wrap:wrap;gap:6px 10px;align-items:center}
-.lr-wrong{border-left:4px solid var(--lr-fail);overflow-wrap:anywhere}
-.lr-wrong li{padding:1px 0 1px 10px}
+.lr-wrong,.lr-undecided{border-left:4px solid var(--lr-fail);overflow-wrap:anywhere}
+.lr-undecided{border-color:var(--lr-sim-ink);margin-top:6px}
+.lr-wrong li,.lr-undecided li{padding:1px 0 1px 10px}
 .lr-outcome{display:inline-block;border-radius:3px;padding:0 7px;font-weight:600;
  white-space:nowrap;color:var(--lr-ink);background:var(--lr-soft);border:1px solid var(--lr-line)}
 .lr-outcome.lr-o-passed{color:var(--lr-pass);background:var(--lr-pass-ground)}

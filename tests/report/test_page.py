@@ -9,7 +9,7 @@ from report_runs import context, rows
 
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.report import sections
-from lightrig.harness.report.run_page import Results, document
+from lightrig.harness.report.run_page import Results, document, of_run
 
 
 def test_fragment_is_well_formed_and_its_ids_are_unique(show):
@@ -111,3 +111,17 @@ def test_failures_by_one_limit_are_one_item():
     assert [unescape(listed).count(why) for why in reasons] == [1, 1, 0, 1]
     assert "<summary>1 more test fails alike</summary>" in listed
     assert all(f"t.py::test[lab/{n}]</a>" in listed for n in range(4))
+
+
+def test_inconclusive_tests_are_named_after_failures():
+    undecided = {"undecided": True, "why": "carrier_up: 3 of 5 samples are missing"}
+    failed = {"wrong": True, "why": "ocs.5: dirty connector"}
+    results = Results(
+        {"failed": 1, "inconclusive": 1}, "{}", {"t.py::few[a]": undecided, "t.py::b": failed}
+    )
+    page = document("a", of_run("20260314-1", ["mixnet", "opus"]), "", results)
+    assert "Run 20260314-1 of mixnet, opus" in page
+    listed = unescape(page[: page.index("</nav>")])
+    assert listed.index("ocs.5: dirty connector") < listed.index("carrier_up: 3 of 5 samples")
+    (few,) = re.findall(r'<ul class="lr-undecided">.*?</ul>', page, re.DOTALL)
+    assert "t.py::few[a]</a>" in few
