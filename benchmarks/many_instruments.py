@@ -194,11 +194,8 @@ def large() -> None:
     took, used = time.perf_counter() - begun, time.process_time() - cpu
     assert found == frozenset(wanted)
     begun = time.process_time()
-    losses = [
-        world.loss("ocs0", Circuit(i, LARGE + e))
-        for i in range(1, LARGE + 1)
-        for e in range(1, LARGE + 1)
-    ]
+    paths = [Circuit(i, LARGE + e) for i in range(1, LARGE + 1) for e in range(1, LARGE + 1)]
+    losses = world.losses("ocs0", paths)
     matrix = time.process_time() - begun
     figure(
         f"{LARGE} x {LARGE}: {len(found)} circuits set and read back",

@@ -226,6 +226,7 @@ def test_losses_follow_from_the_seed_alone():
     assert {c: backward.matrix.loss(c) for c in reversed(circuits)} == losses
     assert all(other.matrix.loss(circuit) != losses[circuit] for circuit in circuits)
     assert len(set(losses.values())) == len(circuits)
+    assert Bench(seed=3).matrix.losses(circuits) == list(losses.values())
     assert all(loss >= 0.3 for loss in losses.values())
     assert math.fsum(losses.values()) / 36 == pytest.approx(1.2, abs=0.4)
     for bench in (forward, backward, other):

@@ -24,6 +24,13 @@ def test_streams_are_independent():
     assert abs(np.corrcoef(np.array(mixed).T)[0, 1]) < 0.15
 
 
+def test_first_draws_of_many_streams_are_those_of_each():
+    chance = Chance(7)
+    names = [f"ocs/loss/{number}" for number in range(500)]
+    assert chance.first_normals(names) == [chance.stream(name).normal() for name in names]
+    assert chance.first_normals([]) == []
+
+
 def test_normals_are_standard():
     values = np.array(draws(Chance(1).stream("x"), 20_000))
     assert values.mean() == pytest.approx(0, abs=0.03)

@@ -1,7 +1,7 @@
 """Optics of a simulated matrix switch: mirrors that move, losses, power monitors."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -98,6 +98,7 @@ class Matrix:
         self._traces: dict[int, LightTrace] = {}
         self._planned: dict[int, list[Scheduled]] = {}
         self._losses: dict[Circuit, float] = {}
+        self._port_draws: dict[int, float] = {}
         self._windows: dict[int, int] = {}
         self._faults = faults
         self._made = chance.stream(f"{name}/made")
@@ -170,13 +171,7 @@ class Matrix:
         """
         if circuit not in self._losses:
             draw = self._chance.stream(f"{self.name}/loss/{circuit}").normal()
-            loss = self._truth_of.loss.mean + self._truth_of.loss.sd * draw
-            ports = self._truth_of.ports
-            for port, sd in zip(circuit, (ports.ingress_db, ports.egress_db), strict=True):
-                if sd:
-                    loss += sd * self._chance.stream(f"{self.name}.{port}/loss").normal()
-            faulty = sum(self._faults.losses.get(port, 0.0) for port in circuit)
-            self._losses[circuit] = max(loss, _LEAST_LOSS_DB) + faulty
+            self._losses[circuit] = self._drawn(circuit, draw)
         ports = self._truth_of.ports
         if not ports.per_kelvin_db and not ports.per_nm_db:
             return self._losses[circuit]
@@ -188,6 +183,30 @@ class Matrix:
         more = ports.per_kelvin_db * by_kelvin * warmer
         more += ports.per_nm_db * by_nm * self._detuning(circuit.ingress)
         return max(self._losses[circuit] + more, _LEAST_LOSS_DB)
+
+    def losses(self, circuits: Sequence[Circuit]) -> list[float]:
+        """Return the `loss` of each of many circuits, drawn together."""
+        new = [circuit for circuit in circuits if circuit not in self._losses]
+        begin = f"{self.name}/loss/"
+        names = [begin + str(circuit) for circuit in new]
+        for circuit, draw in zip(new, self._chance.first_normals(names), strict=True):
+            self._losses[circuit] = self._drawn(circuit, draw)
+        return [self.loss(circuit) for circuit in circuits]
+
+    def _drawn(self, circuit: Circuit, draw: float) -> float:
+        """Return the loss of a circuit as made, in dB, by its standard normal `draw`."""
+        loss = self._truth_of.loss.mean + self._truth_of.loss.sd * draw
+        ports = self._truth_of.ports
+        if ports.ingress_db or ports.egress_db:
+            for port, sd in zip(circuit, (ports.ingress_db, ports.egress_db), strict=True):
+                if sd:
+                    if port not in self._port_draws:
+                        stream = self._chance.stream(f"{self.name}.{port}/loss")
+                        self._port_draws[port] = stream.normal()
+                    loss += sd * self._port_draws[port]
+        loss = max(loss, _LEAST_LOSS_DB)
+        excess = self._faults.losses
+        return loss + sum(excess.get(port, 0.0) for port in circuit) if excess else loss
 
     def _make(self, egress: int) -> None:
         """Draw by how much the circuit to `egress` differs from its loss, made this time."""

@@ -3,6 +3,8 @@
 import functools
 import hashlib
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +20,31 @@ class Chance:
 
     def stream(self, name: str) -> "Stream":
         """Return the stream of `name`: the same for the same seed, whatever else is drawn."""
-        digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()
-        return Stream(int.from_bytes(digest[:16], "big"))
+        return Stream(int.from_bytes(self._digest(name), "big"))
+
+    def first_normals(self, names: Sequence[str]) -> list[float]:
+        """Return the first `normal` of the stream of each name, several times as fast as by streams.
+
+        One generator draws for all: its state is set to where that of each stream begins.
+        """
+        entropy = np.frombuffer(b"".join(map(self._digest, names)), ">u4").astype(np.uint32)
+        pcg = np.random.PCG64(0)
+        draw, bulk = np.random.Generator(pcg).standard_normal, np.empty(Stream.BULK)
+        state: Any = pcg.state
+        within = state["state"]
+        drawn = []
+        for high, low, step_high, step_low in _seeds(entropy.reshape(-1, 4)[:, ::-1]).tolist():
+            # As PCG64 begins from these words.
+            increment = ((step_high << 64 | step_low) << 1 | 1) & _LAST_128
+            begin = (increment + (high << 64 | low)) * _PCG_MULTIPLIER + increment
+            within["state"], within["inc"] = begin & _LAST_128, increment
+            pcg.state = state
+            draw(out=bulk)
+            drawn.append(bulk.item(-1))  # streams hand out their bulk from the end
+        return drawn
+
+    def _digest(self, name: str) -> bytes:
+        return hashlib.sha256(f"{self._seed}/{name}".encode()).digest()[:16]
 
 
 class Stream:
@@ -28,7 +53,7 @@ class Stream:
     The generator is made with the first draw: most streams of a world are never drawn from.
     """
 
-    _BULK = 256
+    BULK = 256
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -41,7 +66,7 @@ class Stream:
     def normal(self) -> float:
         """A standard normal deviate."""
         if not self._normals:
-            self._normals = self._generator.standard_normal(self._BULK).tolist()
+            self._normals = self._generator.standard_normal(self.BULK).tolist()
         return self._normals.pop()
 
     def normals(self, count: int) -> npt.NDArray[np.float64]:
@@ -89,3 +114,42 @@ def _lognormal(mean: int, sd: float) -> tuple[float, float]:
     """Location and scale of the lognormal with this mean and standard deviation."""
     variance = math.log1p((sd / mean) ** 2)
     return math.log(mean) - variance / 2, math.sqrt(variance)
+
+
+# ------------------------------------------------------------------------------- many seeds at once
+
+_PCG_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+_LAST_32, _LAST_128 = (1 << 32) - 1, (1 << 128) - 1
+_POOL, _STATE = 4, 8
+
+
+def _seeds(entropy: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """Return what `SeedSequence(seed).generate_state(4, np.uint64)` is, for each of many seeds.
+
+    entropy: the words of 32 bits of each seed, the least first: shape (seeds, 4). Source: numpy's
+    documentation of `SeedSequence`, whose results are the same in all versions.
+    """
+    pool, const = [], 0x43B0D7E5
+    for word in range(_POOL):
+        value, const = _hashed(entropy[:, word], const, 0x931E8875)
+        pool.append(value)
+    for source in range(_POOL):
+        for target in range(_POOL):
+            if source != target:
+                value, const = _hashed(pool[source], const, 0x931E8875)
+                mixed = pool[target] * np.uint32(0xCA01F9DD) - value * np.uint32(0x4973F715)
+                pool[target] = mixed ^ (mixed >> np.uint32(16))
+    states, const = [], 0x8B51F9DD
+    for place in range(_STATE):
+        value, const = _hashed(pool[place % _POOL], const, 0x58F38DED)
+        states.append(value)
+    return np.column_stack(states).astype("<u4").view("<u8")
+
+
+def _hashed(
+    value: npt.NDArray[np.uint32], const: int, multiplier: int
+) -> tuple[npt.NDArray[np.uint32], int]:
+    """Return the hash of each word, and the next constant."""
+    following = const * multiplier & _LAST_32
+    value = (value ^ np.uint32(const)) * np.uint32(following)
+    return value ^ (value >> np.uint32(16)), following

@@ -3,7 +3,7 @@
 import itertools
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -139,6 +139,10 @@ class World:
     def loss(self, switch: str, circuit: Circuit) -> float:
         """Return the true insertion loss of a circuit in dB; for closure only."""
         return self._matrices[switch].loss(circuit)
+
+    def losses(self, switch: str, circuits: Sequence[Circuit]) -> list[float]:
+        """Return the true insertion loss of each of many circuits in dB; for closure only."""
+        return self._matrices[switch].losses(circuits)
 
     def polarization_dependence(self, switch: str) -> float:
         """Return the true polarization dependent loss of a switch's circuits; for closure only."""
