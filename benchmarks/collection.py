@@ -21,6 +21,9 @@ REPETITIONS = int(os.environ.get("LIGHTRIG_REPETITIONS", "5"))
 TESTBEDS, FILES, TESTS = 4, 10, 10_000
 LIMIT = 1.5
 ROOT = Path(__file__).parents[1]
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+"""Compiled modules are kept between runs, as they are at a desk."""
+
 TEST = """import pytest
 
 @pytest.mark.parametrize("n", range({count}))
@@ -54,6 +57,8 @@ def main() -> None:
             for number in range(FILES):
                 text = TEST.format(count=count // FILES // 2)
                 Path(folder, name, f"test_{name}{number}.py").write_text(text)
+        collected_s(TESTS, f"{folder}/with", *options)
+        collected_s(TESTS, f"{folder}/bare", "-p", "no:lightrig")
         ours, bare = [], []
         for _ in range(REPETITIONS):  # in turn, so that other work meets both alike
             ours.append(collected_s(TESTS, f"{folder}/with", *options))
@@ -92,6 +97,7 @@ def collected_s(count: int | None, *arguments: str) -> float:
         capture_output=True,
         text=True,
         cwd=ROOT,
+        env=ENVIRONMENT,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if count is not None and f"{count} tests collected" not in pytest.stdout:

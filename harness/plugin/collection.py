@@ -213,6 +213,9 @@ def _reason(item: pytest.Item) -> str | None:
     """Return the reason for which the item's testbed can never run it; None if it can."""
     if isinstance(item, NotApplicable):
         return item.reason
+    # Asked first: of 10,000 tests, looking through all marks takes a tenth of the collection.
+    if "needs" not in item.keywords:
+        return None
     params = _params(item)
     if f"{PREFIX}testbed" not in params:
         return None
