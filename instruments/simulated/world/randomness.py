@@ -23,7 +23,7 @@ class Chance:
         return Stream(int.from_bytes(self._digest(name), "big"))
 
     def first_normals(self, names: Sequence[str]) -> list[float]:
-        """Return the first `normal` of the stream of each name, several times as fast as by streams.
+        """Return the first `normal` of the stream of each name, faster than by streams.
 
         One generator draws for all: its state is set to where that of each stream begins.
         """
