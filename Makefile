@@ -22,7 +22,7 @@ FUZZ_SECONDS ?= 900
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night test test-long clients test-clients object-store \
-        test-object-store fuzz mutants hashes install-verified audit lint bench clean
+        test-object-store test-container fuzz mutants hashes install-verified audit lint bench clean
 
 install: $(READY)
 
@@ -67,6 +67,13 @@ $(OBJECT_STORE)/.ready: tests/object_store/requirements.txt
 
 test-object-store: $(READY) object-store
 	$(BIN)/python -m pytest tests/object_store -m long $(SKIPS)
+
+# The image of the Containerfile, whose suites make namespaces in it.
+test-container:
+	podman build --tag lightrig .
+	podman run --rm --privileged --volume ./results:/lightrig/results lightrig \
+	    pytest suites --testbed testbeds/namespaces.yaml --testbed testbeds/opus.yaml \
+	    --instruments simulated -k conformance
 
 # Examples that no run has tried before, FUZZ_EXAMPLES of each test. What it finds is kept in
 # .hypothesis, and becomes an @example of its test.

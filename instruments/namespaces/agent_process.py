@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from types import TracebackType
@@ -30,8 +31,14 @@ class AgentProcess:
     def __init__(self, command: Sequence[str], name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
+        # A file, which nobody has to read for the agent to go on.
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
         )
 
     def request(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +49,7 @@ class AgentProcess:
                 self._process.stdin.write(json.dumps(request) + "\n")
                 self._process.stdin.flush()
             except (BrokenPipeError, ValueError) as error:  # ValueError: closed by us
-                raise AgentError(f"{self._name} has ended") from error
+                raise self._ended() from error
             return self.read_reply()
 
     def read_reply(self) -> dict[str, Any]:
@@ -50,11 +57,19 @@ class AgentProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise AgentError(f"{self._name} has ended")
+            raise self._ended()
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             raise AgentError(reply["error"])
         return reply
+
+    def _ended(self) -> AgentError:
+        """Return the error of an agent that has ended, with the last line that it printed."""
+        if self._errors.closed:
+            return AgentError(f"{self._name} has ended")
+        self._errors.seek(0)
+        last = self._errors.read().strip().rpartition("\n")[2]
+        return AgentError(f"{self._name} has ended{': ' if last else ''}{last}")
 
     def close(self) -> None:
         """End the agent, and with it all that it holds. May be called twice."""
@@ -67,6 +82,7 @@ class AgentProcess:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
+        self._errors.close()
 
     def __enter__(self) -> Self:
         return self

@@ -35,7 +35,7 @@ ELSEWHERE = {
     ". .venv/bin/activate": "the shell of this test has the environment",
     "pip install 'lightrig[[]*[]]'": "needs a package index with a release",
     "lightrig init mine.yaml": "tests/cli/test_init.py",  # asks, on a terminal
-    "podman *": ".github/workflows/nightly.yml",
+    "podman *": "Makefile",
     "systemctl *": "needs systemd, and changes the machine",
     "install -d *": "changes the machine, as root",
     "* kubernetes *": "needs a cluster; tests/cli and tests/runs try the file",

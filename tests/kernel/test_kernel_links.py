@@ -1,5 +1,6 @@
 """The kernel's carriers and packets follow what is applied."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -176,3 +177,13 @@ def test_a_closed_agent_removes_its_links_and_raises(
         links.apply(frozenset(), frozenset())
     for name in ("a", "plant"):
         assert run(spaces.pid(name), "ls", "/sys/class/net") == "lo\n"
+
+
+def test_an_agent_that_cannot_start_is_reported_with_its_reason() -> None:
+    """A namespace's holder may have ended, or a container have no root of its own."""
+    holder = subprocess.Popen([sys.executable, "-c", ""])
+    holder.wait()
+    with pytest.raises(KernelLinksError) as caught:
+        KernelLinks(holder.pid, [])
+    assert "has ended: cannot run" in str(caught.value)
+    assert f"in the namespaces of {holder.pid}" in str(caught.value)
