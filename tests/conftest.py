@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import random
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck
 from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.internal import entropy
 from hypothesis.internal.conjecture import engine, providers
 
 from lightrig.harness.bench import Bench, bind
@@ -110,10 +112,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # run. Not in the process that starts workers, which need them.
     if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
-    # Hypothesis has no setting for either of these. A failure that shrinks for as long as its
+    # Hypothesis has no setting for any of these. A failure that shrinks for as long as its
     # test may take is reported as a timeout, without the assertion.
     assert hasattr(engine, "MAX_SHRINKING_SECONDS")
     engine.MAX_SHRINKING_SECONDS = SHRINKING
+    # It seeds and restores NumPy's global generator around each example and its body, a third of
+    # the time of a short one; nothing here uses that generator (ruff's NPY002).
+    assert hasattr(entropy, "NP_RANDOM")
+    entropy.NP_RANDOM = random.Random()
     # Even without chance it draws constants of those of the project's modules that are imported
     # by then, which depends on the files that the same process has run before.
     assert hasattr(providers, "_get_local_constants")
