@@ -17,28 +17,36 @@ import lightrig.harness.plugin.fixtures
 import lightrig.harness.plugin.session
 from lightrig.testbeds import load
 
-for opening in (
-    lambda found: bind(found, "hardware"),
-    lambda found: bind_only(found, {*found.optical_switches}, "a test"),
-):
-    try:
-        opening(load(sys.argv[1]))
-    except LabUnavailableError as error:
-        assert "did not answer" in str(error)
-    else:
-        raise AssertionError("instruments of this file are placeholders")
-print(*(name for name in sys.modules if name.startswith("lightrig.instruments.simulated")))
+for file in sys.argv[1:]:
+    for opening in (
+        lambda found: bind(found, "hardware"),
+        lambda found: bind_only(found, {*found.optical_switches}, "a test"),
+    ):
+        try:
+            opening(load(file))
+        except LabUnavailableError as error:
+            assert "did not answer" in str(error)
+        else:
+            raise AssertionError("instruments of this file are placeholders")
+    print(*(name for name in sys.modules if name.startswith("lightrig.instruments.simulated")))
 """
+TESTBEDS = ("opus", "infinitehbd")
 
 
-@pytest.mark.parametrize("testbed", ["opus", "infinitehbd"])
-def test_a_bench_on_hardware_loads_no_simulation(testbed):
-    file = ROOT / "testbeds" / f"{testbed}.yaml"
+@pytest.fixture(scope="module")
+def loaded():
+    """Names of simulation modules after each testbed was bound, in one process."""
+    files = (str(ROOT / "testbeds" / f"{testbed}.yaml") for testbed in TESTBEDS)
     ended = subprocess.run(
-        [sys.executable, "-c", BIND, str(file)],
+        [sys.executable, "-c", BIND, *files],
         capture_output=True,
         text=True,
         check=True,
         cwd=ROOT,
     )
-    assert ended.stdout.split() == []
+    return dict(zip(TESTBEDS, ended.stdout.splitlines(), strict=True))
+
+
+@pytest.mark.parametrize("testbed", TESTBEDS)
+def test_a_bench_on_hardware_loads_no_simulation(testbed, loaded):
+    assert loaded[testbed].split() == []
