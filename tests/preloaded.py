@@ -11,6 +11,7 @@ Python itself.
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -178,6 +179,7 @@ def _server(_process: int) -> socket.socket:
 
 
 def _preload() -> None:
+    gc.disable()  # next to nothing of what is loaded here is garbage
     for name in ("pytest", *PLUGINS, "pdb", "scipy.special", "networkx"):
         importlib.import_module(name)
     sys.modules["duckdb"] = None  # type: ignore[assignment]
@@ -194,6 +196,7 @@ def _preload() -> None:
             module.__doc__ = f"{module.__doc__} PYTEST_DONT_REWRITE"
     # For good: a run's own exclusion would end with it, and pytest then looks for garbage twice.
     importlib.import_module("lightrig.harness.bench.garbage").exclude_present()
+    gc.enable()
 
 
 def _serve(requests: socket.socket) -> dict[str, object] | None:
