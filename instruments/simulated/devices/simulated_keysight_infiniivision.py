@@ -8,7 +8,7 @@ Left out: triggers other than forced ones, measurements, everything but normal c
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.instruments.clock import Scheduled
+from lightrig.instruments.clock import Scheduled, Span
 from lightrig.instruments.simulated.devices.keysight_lightwave import KeysightDevice, KeysightNode
 from lightrig.instruments.simulated.protocols.commands import command
 from lightrig.instruments.simulated.protocols.scpi_device import block
@@ -174,7 +174,7 @@ class SimulatedKeysightInfiniivision(KeysightDevice):
         self._armed = False
         begin = self.position - self.duration / 2
         self._record = (self.duration, begin, now)
-        self._truth.note_exact(self.name, "trigger", now, up=True)
+        self._truth.note(self.name, "trigger", up=True, at=Span(now, now))
         end = now + round(max(begin + self.duration, 0.0) * 1e9)
         self._completion = self.clock.schedule(end, self.name, self._complete)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.instruments.clock import Scheduled
+from lightrig.instruments.clock import Scheduled, Span
 from lightrig.instruments.simulated.devices.keysight_lightwave import (
     BUSY,
     FAILED,
@@ -418,7 +418,7 @@ class MeterSlot(KeysightNode):
             return
         if not self._singles:
             self._log_range = self._range_dbm
-            self._truth.note_exact(self._name, "log", at, up=True)
+            self._truth.note(self._name, "log", up=True, at=Span(at, at))
         self._single = self._detector.expose(at)
         period = round(self.period * 1e9)
         self._completion = self._clock.schedule(at + period, self._name, self._complete_sample)
@@ -436,7 +436,7 @@ class MeterSlot(KeysightNode):
         self.state = "running"
         self._log_range = self._range_dbm
         self._exposure = self._detector.expose(at)
-        self._truth.note_exact(self._name, "log", at, up=True)
+        self._truth.note(self._name, "log", up=True, at=Span(at, at))
         duration = round(self.points) * round(self.period * 1e9)
         self._completion = self._clock.schedule(at + duration, self._name, self._complete)
 

@@ -79,10 +79,6 @@ class GroundTruth:
             at = Span(at.earliest + late, at.latest + late)
         self._moments[subject, stage, up].append(*at)
 
-    def note_exact(self, subject: str, stage: str, at: int, *, up: bool) -> None:
-        """Record that `subject` went up or down in `stage`, other than acknowledged, at `at`."""
-        self._moments[subject, stage, up].append(at, at)
-
     def note_delay(self, subject: str, late: Callable[[], int]) -> None:
         """Let `late` tell by how many ns an acknowledgement of `subject` is delayed at present."""
         self._late[subject] = late

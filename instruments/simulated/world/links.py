@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
 from lightrig.testbeds import Port, SimulatedNic
@@ -111,7 +111,7 @@ class NicLinks:
             return
         end.up[stage] = up
         end.transitions.append(Transition(at, stage, up, partner))
-        self._truth.note_exact(end.name, stage, at, up=up)
+        self._truth.note(end.name, stage, up=up, at=Span(at, at))
 
     def _forget_plans(self, end: LinkTimeline, now: int) -> None:
         while end.transitions and end.transitions[-1].at > now:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lightrig.instruments.clock import Clock, Scheduled
+from lightrig.instruments.clock import Clock, Scheduled, Span
 from lightrig.instruments.simulated.world.ambient import Ambient
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightTrace, Stokes
@@ -343,7 +343,7 @@ class Matrix:
         self, egress: int, ingress: int | None, at: int, up: bool, stages: tuple[str, ...]
     ) -> None:
         for stage in stages:
-            self._truth.note_exact(f"{self.name}.{egress}", stage, at, up=up)
+            self._truth.note(f"{self.name}.{egress}", stage, up=up, at=Span(at, at))
         self._on_light(egress, ingress, at)
         if self._truth_of.ports.crosstalk_db is not None:
             self._leak(at)

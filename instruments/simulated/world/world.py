@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.running_faults import RunningFaults
@@ -269,7 +269,7 @@ class World:
         def write_delay(written: bool) -> int:
             if written:
                 now = clock.now()
-                self.truth.note_exact("harness", "written", now, up=True)
+                self.truth.note("harness", "written", up=True, at=Span(now, now))
             return draws.duration(delay)
 
         clock.write_delay = write_delay
