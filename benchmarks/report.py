@@ -126,10 +126,9 @@ def _run(folder: Path, plots: str, options: list[str]) -> tuple[float, float]:
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
     # As with `make`, Python may keep what it has compiled: that is no cost of a run.
-    kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run(
-        command, cwd=folder, env={**kept, "PLOTS": plots}, check=True, capture_output=True
-    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment["PLOTS"] = plots
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
