@@ -1,6 +1,7 @@
 """Figures of a running test for the terminal and the event stream, cheap to keep up to date."""
 
 import operator
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -38,13 +39,40 @@ class Figure:
 
 @dataclass(slots=True)
 class _Samples:
-    """Samples of one quantity by event; `reduce` makes one of the subjects of an event."""
+    """Samples of one quantity by event; `reduce` makes one of the subjects of an event.
+
+    Bounds are arrays of numbers, since they stay until a test ends, and a long run has tens of
+    thousands of events. in_order: number of events, from 0, whose place is their number; places: of
+    the others.
+    """
 
     unit: str
     simulated: bool
     reduce: Callable[[float, float], float] | None
-    low: dict[object, float] = field(default_factory=dict)
-    high: dict[object, float] = field(default_factory=dict)
+    low: "array[float]" = field(default_factory=lambda: array("d"))
+    high: "array[float]" = field(default_factory=lambda: array("d"))
+    in_order: int = 0
+    places: dict[object, int] = field(default_factory=dict)
+
+    def add(self, event: object, low: float, high: float) -> None:
+        """Take bounds of a subject of an event; None for a sample by itself."""
+        if self.reduce is None or event is None:
+            place = None
+        elif type(event) is int and 0 <= event < self.in_order:
+            place = event
+        else:
+            place = self.places.get(event)
+        if place is not None and self.reduce is not None:
+            self.low[place] = self.reduce(low, self.low[place])
+            self.high[place] = self.reduce(high, self.high[place])
+            return
+        if self.reduce is not None and event is not None:
+            if event == self.in_order == len(self.low):
+                self.in_order += 1
+            else:
+                self.places[event] = len(self.low)
+        self.low.append(low)
+        self.high.append(high)
 
 
 class Quantities:
@@ -52,7 +80,6 @@ class Quantities:
 
     def __init__(self) -> None:
         self._samples: dict[str, _Samples | None] = {}
-        self._rows = 0
 
     def add(self, simulated: bool, rows: Iterable[Row]) -> None:
         """Take rows that were recorded."""
@@ -62,24 +89,16 @@ class Quantities:
             samples = self._samples[row.quantity]
             if samples is None:
                 continue
-            self._rows += 1
-            event: object = row.conditions.get("event")
-            if event is None or samples.reduce is None:
-                event = -self._rows
             low = row.value if row.lower is None else row.lower
             high = row.value if row.upper is None else row.upper
-            if event in samples.low and samples.reduce is not None:
-                low = samples.reduce(low, samples.low[event])
-                high = samples.reduce(high, samples.high[event])
-            samples.low[event], samples.high[event] = low, high
+            samples.add(row.conditions.get("event"), low, high)
 
     def figures(self) -> Iterator[Figure]:
         """Yield the present figure of every quantity that is not hidden."""
         for name, samples in self._samples.items():
             if samples is None:
                 continue
-            low = np.fromiter(samples.low.values(), dtype=float)
-            high = np.fromiter(samples.high.values(), dtype=float)
+            low, high = np.array(samples.low), np.array(samples.high)
             found = quantile(low, high, 0.5, CONFIDENCE)
             if isinstance(found, Quantile):
                 value, lower, upper = found.value, found.lower, found.upper

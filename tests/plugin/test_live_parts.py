@@ -61,6 +61,16 @@ def test_guess_is_no_finer_than_it_can_be(seconds: float, words: str) -> None:
     assert left.remaining_text() == words
 
 
+@pytest.mark.parametrize("events", [(0, 1, 2), (2, 0, 1), (7, 3, 5)])
+def test_subjects_of_an_event_are_one_sample_in_any_order(events: tuple[int, ...]) -> None:
+    found = Quantities()
+    for late in (0, 6):  # the other subject comes after all events
+        for number, event in enumerate(events):
+            found.add(True, [row("reconfiguration.carrier_up", (40 + number + late) * MS, event)])
+    (figure,) = found.figures()
+    assert (figure.value, figure.n) == (47 * MS, 3)  # of each event the greater
+
+
 def test_figures_are_medians_of_events_with_their_interval() -> None:
     found = Quantities()
     for event in range(9):
