@@ -39,6 +39,23 @@ def test_a_datagram_that_is_read_late_was_there_before(ends) -> None:
         stamps.emptied()
 
 
+def test_a_reading_of_two_clocks_that_is_interrupted_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lead = kernel_stamps._ahead(time.CLOCK_REALTIME)
+    readings = []
+
+    def now() -> int:
+        readings.append(time.monotonic_ns())
+        if len(readings) == 2:
+            time.sleep(0.02)
+        return time.monotonic_ns()
+
+    monkeypatch.setattr(kernel_stamps, "now", now)
+    assert kernel_stamps._ahead(time.CLOCK_REALTIME) > lead - MS
+    assert len(readings) >= 4
+
+
 @pytest.mark.parametrize("moved", [-5 * MS, 5 * MS])
 def test_a_clock_that_is_moved_meanwhile_makes_no_datagram_too_early(
     ends, moved: int, monkeypatch: pytest.MonkeyPatch
