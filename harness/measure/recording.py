@@ -240,7 +240,7 @@ class Recording:
 
 
 def _sentences(verdicts: Iterable[tuple[Limit, Verdict]]) -> str:
-    return "; ".join(f"{limit}: {verdict.reason}" for limit, verdict in verdicts)
+    return " ".join(f"{limit}: {verdict.reason}" for limit, verdict in verdicts)
 
 
 def _ends(name: str) -> list[int]:

@@ -79,7 +79,7 @@ class Reports:
     @staticmethod
     def _inconclusive(item: pytest.Item, report: Any, undecided: Sequence[str]) -> None:
         report.outcome = INCONCLUSIVE_OUTCOME
-        report.longrepr = "; ".join(undecided)
+        report.longrepr = " ".join(undecided)
         # Reaches JUnit XML with the report of the tear-down, which copies the list.
         for name, value in (("outcome", INCONCLUSIVE_OUTCOME), ("reason", report.longrepr)):
             item.user_properties.append((name, value))
