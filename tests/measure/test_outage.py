@@ -25,17 +25,24 @@ A, B, C = (Port(f"server{n}", "nic0") for n in range(3))
 class Seen:
     """An observation of links that was made up."""
 
-    def __init__(self, gaps: Sequence[tuple[Port, Gap]], left: Mapping[tuple[Port, int], Span]):
-        self._gaps, self._left = list(gaps), left
+    def __init__(
+        self,
+        gaps: Sequence[tuple[Port, Gap]],
+        left: Mapping[tuple[Port, int], Span],
+        late: Sequence[tuple[Port, Gap]] = (),
+    ):
+        self._gaps, self._left, self._late = list(gaps), left, list(late)
+        self.asked: list[Mapping[Port, Sequence[int]]] = []
 
     @property
     def gaps(self) -> list[tuple[Port, Gap]]:
-        return self._gaps
+        return [*self._gaps, *(self._late if self.asked else ())]
 
     def senders(self) -> dict[int, Port]:
         return {1: A, 2: B}
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
+        self.asked.append(wanted)
         return {key: at for key, at in self._left.items() if key[1] in wanted.get(key[0], ())}
 
 
@@ -61,6 +68,18 @@ def test_a_window_lies_between_the_stamps_on_either_side() -> None:
     assert window.ended == Span(29 * MS, 30 * MS + 1_000)
     assert window.length == Span(19 * MS - 1_000, 21 * MS + 1_000)
     assert window.direction == "server0.nic0 > server2.nic0"
+
+
+def test_a_gap_that_the_closing_question_brings_has_its_send_time_too() -> None:
+    left = {(A, 11): at(10), (A, 41): at(40)}
+    early, late = gap(31, 30), gap(91, 90, last=40, sent=39)
+    links: Any = Seen([(C, early)], left)
+    assert loss_windows(links, 0) == windows(early)
+    assert links.asked == [{A: [11]}]
+    links = Seen([(C, early)], left, [(C, late)])
+    (window,) = loss_windows(links, 0)
+    assert window.began == Span(39 * MS, 40 * MS + 1_000)
+    assert links.asked == [{A: [11]}, {A: [41]}]
 
 
 def test_losses_are_not_counted_across_a_change_of_sender() -> None:
