@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from real_time import until
 
+from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.servers.programs import kernel_stamps
 
 MS = 1_000_000
@@ -23,20 +25,35 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def test_a_datagram_that_is_read_late_was_there_before(ends) -> None:
+def late_reading(
+    ends: tuple[socket.socket, socket.socket], stamps: kernel_stamps.KernelStamps
+) -> tuple[int, int, int]:
+    """Read a datagram 20 ms after it came; return a time before it, its own, and one after it."""
     ours, theirs = ends
-    stamps = kernel_stamps.KernelStamps(ours, "lo")
+    before = kernel_stamps.now()
+    theirs.send(b"x")
+    assert select.select([ours], [], [], 10)[0]
+    waiting = kernel_stamps.now()
+    time.sleep(0.02)
+    data, there = stamps.receive(ours)
+    assert data == b"x"
+    stamps.emptied()
+    return before, there, waiting
+
+
+def test_a_datagram_that_is_read_late_was_there_before(ends) -> None:
+    stamps = kernel_stamps.KernelStamps(ends[0], "lo")
     assert stamps.source == "kernel"
+
+    def begun() -> bool:
+        before, there, waiting = late_reading(ends, stamps)
+        assert before <= there
+        return there <= waiting
+
+    until(begun, SystemClock())  # the first ones the kernel stamps when they are read
     for _ in range(3):
-        before = kernel_stamps.now()
-        theirs.send(b"x")
-        assert select.select([ours], [], [], 10)[0]
-        waiting = kernel_stamps.now()
-        time.sleep(0.02)
-        data, there = stamps.receive(ours)
-        assert data == b"x"
+        before, there, waiting = late_reading(ends, stamps)
         assert before <= there <= waiting
-        stamps.emptied()
 
 
 def test_a_reading_of_two_clocks_that_is_interrupted_is_made_again(

@@ -37,7 +37,8 @@ class KernelStamps:
     it by CLOCK_REALTIME, a NIC with stamping switched on (SIOCSHWTSTAMP, which this program leaves
     alone) by its PTP clock. Both are mapped by the least lead of that clock since the socket was
     last empty, when the datagram had not come yet: so a clock that is set or slewed meanwhile
-    makes the time later, and never too early.
+    makes the time later, and never too early. The kernel begins to stamp some time after it is
+    asked to; datagrams before that have the time at which they are read.
     """
 
     def __init__(self, sock: socket.socket, port: str) -> None:
