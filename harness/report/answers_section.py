@@ -8,26 +8,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.quantities import quantity_of
-from lightrig.harness.report.estimates import Estimate
+from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.markup import (
     SIGNS,
+    bounded_value,
     chip,
     extreme_value,
     mark,
     median_value,
     not_enough,
     number,
-    p99_value,
+    quantile_name,
     row,
     table,
     test_link,
     text,
 )
 from lightrig.harness.report.units import Value
-from lightrig.harness.statistics import NotEnough
+from lightrig.harness.statistics import NotEnough, quantile
 from lightrig.testbeds import Limit
 
-_P99 = 0.99
+_MEDIAN = 0.5
 _WORST_FIRST = ("fail", "marginal", "pass", "not enough data")
 """Order of verdicts on one quantity: a test that took a few samples on its way decides nothing
 where others decide."""
@@ -140,23 +141,27 @@ def _answer(answer: Answer) -> str:
     if one.answer is not None:
         return number(one.answer.text, one.answer.context)
     asked = _asked(one)
-    estimated = asked or median_value(one.median, one.test.simulated, one.unit)
-    if isinstance(estimated, Value):
-        return number(estimated.text, estimated.context)
-    if one.p99 is not estimated or isinstance(one.median, NotEnough):
-        return not_enough(estimated)
+    if isinstance(asked, Value):
+        return number(asked.text, asked.context)
     median = median_value(one.median, one.test.simulated, one.unit)
-    assert isinstance(median, Value)
-    return f"{number(median.text, median.context)} p99: {not_enough(estimated)}"
+    if isinstance(median, NotEnough):
+        return not_enough(asked or median)
+    shown = number(median.text, median.context)
+    if asked is None or one.limit is None:
+        return shown
+    return f"{shown} {quantile_name(one.limit.quantile)}: {not_enough(asked)}"
 
 
 def _asked(one: Estimate) -> Value | NotEnough | None:
-    """Return the statistic that the limit is on, where it is a p99 or an extreme."""
-    if one.limit is None:
+    """Return the statistic that the limit is on, where it is a high quantile or an extreme."""
+    limit = one.limit
+    if limit is None:
         return None
-    if one.limit.quantile == _P99:
-        return p99_value(one.p99, one.test.simulated, one.unit)
-    if one.limit.quantile in {0.0, 1.0} and one.limit.confidence is None:
+    if limit.side == "upper" and _MEDIAN < limit.quantile < 1:
+        low, high = one.test.samples(one.quantity, limit.side)
+        found = quantile(low, high, limit.quantile, CONFIDENCE, "upper")
+        return bounded_value(found, one.test.simulated, one.unit)
+    if limit.quantile in {0.0, 1.0} and limit.confidence is None:
         return extreme_value(one)
     return None
 

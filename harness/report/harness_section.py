@@ -10,7 +10,7 @@ import numpy as np
 from lightrig.harness.quantities import declarations, quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import TestFrame
-from lightrig.harness.report.markup import median_value, p99_value, share_value
+from lightrig.harness.report.markup import bounded_value, median_value, share_value
 from lightrig.harness.report.sections import (
     Cell,
     Check,
@@ -179,7 +179,7 @@ _DELAYS = Table(
         Column[_Delay]("quantity", _delay_name),
         Column[_Delay]("of", lambda one: f"{one.title} ({one.samples:,})"),
         Column[_Delay]("median", lambda one: median_value(one.median, one.simulated)),
-        Column[_Delay]("p99", lambda one: p99_value(one.p99, one.simulated)),
+        Column[_Delay]("p99", lambda one: bounded_value(one.p99, one.simulated)),
     ),
     rows=_delays,
     about="Time from a change to the harness's stamp of it: a resolution that no measurement of "

@@ -92,18 +92,28 @@ def median_value(
     )
 
 
-def p99_value(found: Quantile | NotEnough, simulated: bool, unit: str = "ns") -> Value | NotEnough:
-    """Return a p99 with its one-sided upper bound; `NotEnough` stays as it is."""
+def bounded_value(
+    found: Quantile | NotEnough, simulated: bool, unit: str = "ns"
+) -> Value | NotEnough:
+    """Return a quantile, such as a p99, with its one-sided upper bound.
+
+    `NotEnough` stays as it is.
+    """
     if isinstance(found, NotEnough):
         return found
     return Value(
         shown(found.value, unit),
         (
-            f"p99 of {found.n:,}",
+            f"{quantile_name(found.q)} of {found.n:,}",
             f"{format_share(found.confidence)} upper bound {shown(found.upper, unit)}",
             "simulated" if simulated else "",
         ),
     )
+
+
+def quantile_name(q: float) -> str:
+    """Return the name of a quantile, such as "p99" for 0.99."""
+    return f"p{q * 100:.6g}"
 
 
 def extreme_value(one: Estimate) -> Value:

@@ -12,7 +12,7 @@ from lightrig.harness.report.drawing import Axis, Numbers, Plot, from_zero
 from lightrig.harness.report.estimates import Estimate, estimate, estimates_of
 from lightrig.harness.report.figures import Distribution, distribution_plot
 from lightrig.harness.report.frames import RunFrame, Series, TestbedFrame, TestFrame, natural
-from lightrig.harness.report.markup import median_value, p99_value
+from lightrig.harness.report.markup import bounded_value, median_value
 from lightrig.harness.report.sections import (
     Cell,
     Column,
@@ -77,7 +77,7 @@ def _group(one: Estimate) -> Group:
     return Group(declared.title, declared.meaning, one.limit)
 
 
-_P99 = Column[Estimate]("p99", lambda one: p99_value(one.p99, one.test.simulated))
+_P99 = Column[Estimate]("p99", lambda one: bounded_value(one.p99, one.test.simulated))
 
 
 def _columns(data: SectionData) -> Sequence[Column[Estimate]]:

@@ -67,6 +67,24 @@ def test_a_limit_on_all_samples_is_answered_by_the_sample_that_exceeds_it(show, 
     assert value == "2.6 dB (greatest of 10; known within 2.5 … 2.7; simulated)"
 
 
+@pytest.mark.parametrize(
+    ("events", "answer"),
+    [
+        (100, r"94.5 ms \(p95 of 100; 95 % upper bound 98 ms; simulated\)$"),
+        (58, r"28.5 ms \(median of 58; .*\) p95: not enough data: 59 needed"),
+    ],
+)
+def test_a_limit_on_a_p95_is_answered_by_the_p95(show, small, events, answer):
+    limit = parse_limit("reconfiguration.carrier_up", {"p95": "80 ms", "confidence": "95 %"})
+    limited = replace(small, limits={limit.quantity: limit})
+    measured = [
+        Row("small", limit.quantity, *[at * MS] * 3, "ns", at, {"event": at})
+        for at in range(events)
+    ]
+    page = show((context(), measured), described={"small": limited})
+    assert re.match(answer, by_quantity(page)["reconfiguration: carrier up small"][1])
+
+
 def test_a_p99_of_too_few_events_is_answered_by_their_median_too(show):
     page = show((context(), rows("small", 40)))
     value = by_quantity(page)["reconfiguration: carrier up small"][1]
