@@ -1,12 +1,11 @@
 """A year of nights of fifty testbeds: ingest, the queries of pages and comparisons, disk.
 
 LIGHTRIG_ROWS is the number of rows, 1e7 by default, LIGHTRIG_NIGHTS that of nights;
-LIGHTRIG_RESULTS keeps the data set in a
-folder instead of a temporary one, and where that has rows already, they are only queried;
-LIGHTRIG_REPETITIONS is the number of times that each query is
-made, of which p95 is shown from twenty on. The rows of the year are written by the same Parquet
-writer settings as runs are, from arrays: the rate at which runs themselves are settled, from
-journals, is measured apart.
+LIGHTRIG_RESULTS keeps the data set in a folder instead of a temporary one, and where that has
+rows already, they are only queried; LIGHTRIG_REPETITIONS is the number of times that each query
+is made, of which p95 is shown from twenty on. The rows of the year are written by the same
+Parquet writer settings as runs are, from arrays: the rate at which runs themselves are settled,
+from journals, is measured apart.
 
 With LIGHTRIG_PLANT=compacted the months that are over are written as compaction leaves them, one
 file a testbed and month: ten times as fast, for many rows. Otherwise each run has its own file, and
