@@ -22,7 +22,6 @@ BENCHMARKS = (
     "collection",
     "many_instruments",
     "results_at_size",
-    "report_reading",
     "nights_over_hosts",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"

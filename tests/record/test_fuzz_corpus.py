@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutation_targets import CORPUS, Target, targets
+from tests.campaigns.mutation_targets import CORPUS, Target, targets
 
 INPUTS = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
 MOST_SECONDS = 1.0

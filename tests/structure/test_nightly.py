@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from benchmarks import campaigns
+from tests.campaigns import records as campaigns
+from tests.campaigns.__main__ import CAMPAIGNS
 
 ROOT = Path(__file__).parents[2]
 SUMMARIZE = ROOT / ".github" / "summarize"
@@ -39,7 +41,7 @@ def test_every_command_exists() -> None:
     assert len(several) > 12
     for command in several:
         made = re.findall(r"\bmake ([a-z-]+)", command)
-        modules = re.findall(r"-m (benchmarks\.\w+)", command)
+        modules = re.findall(r"-m (benchmarks\.\w+|tests\.campaigns)", command)
         files = re.findall(r"(?:^|\s)((?:tests|\.github)/[\w./]+)", command)
         assert made or modules or files or "pip install" in command, command
         assert targets >= set(made)
@@ -73,7 +75,7 @@ def test_the_page_of_campaigns_is_made_of_their_files(
     with (tmp_path / "lease_races.jsonl").open("a") as file:
         file.write('{"kind": "names", "number": 1, "outc')
     printed: list[str] = []
-    assert campaigns.main(printed.append)
+    assert campaigns.print_page(printed.append)
     assert "## lease_races: kept\n" in printed
     assert re.search(r"^names +1 +1 +0 ", "\n".join(printed), re.MULTILINE)
 
@@ -81,12 +83,32 @@ def test_the_page_of_campaigns_is_made_of_their_files(
         assert [each["number"] for each in log.done] == [0], "a line that was cut off was not done"
         log.add({**race, "outcomes": ["held", "TWO HOLDERS"]})
     printed.clear()
-    assert not campaigns.main(printed.append)
+    assert not campaigns.print_page(printed.append)
     assert "## lease_races: BROKEN\n" in printed
 
 
 def test_the_page_shows_each_campaign_of_the_night() -> None:
     workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "nightly.yml")
     jobs = workflow["jobs"]["reliability"]["strategy"]["matrix"]["job"]
-    assert {*jobs} == {*campaigns.NAMES, "survival"}
-    assert all(hasattr(import_module(f"benchmarks.{name}"), "table") for name in campaigns.NAMES)
+    assert {*jobs} == {*campaigns.NAMES}
+    assert all(
+        hasattr(import_module(f"tests.campaigns.{name}"), "table") for name in campaigns.NAMES
+    )
+
+
+def test_every_campaign_is_listed() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "tests.campaigns"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout
+    runnable = {
+        path.stem
+        for path in (ROOT / "tests" / "campaigns").glob("[a-z]*.py")
+        if re.search(r"^def main\(.*bool:$", path.read_text(), re.MULTILINE)
+    }
+    assert runnable == {*CAMPAIGNS}
+    assert {*campaigns.NAMES} <= runnable
+    assert runnable == {*re.findall(r"^([a-z_]+) {2,}[A-Z]", listed, re.MULTILINE)}

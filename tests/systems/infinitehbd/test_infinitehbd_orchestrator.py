@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import orchestrations
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, circuits
 from lightrig.harness.systems.infinitehbd.runtime.orchestrator import Orchestrator, orchestrator
 from lightrig.testbeds import LightrigError, Plan, load
+from tests.campaigns import orchestrations
 
 RING = {"do": "submit", "job": "ring", "size": 0}
 FAILED = {"do": "failed", "nodes": ["node1"]}
@@ -114,7 +114,7 @@ def test_a_service_that_ends_between_any_two_orders_continues(
 
 @pytest.mark.long
 def test_a_killed_service_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `python -m benchmarks orchestrations` 200 times."""
+    """With `python -m tests.campaigns orchestrations` 200 times."""
     for name in ("LIGHTRIG_STATE", "LIGHTRIG_SERVED"):
         monkeypatch.setenv(name, "")  # restored afterwards
     state = tmp_path / "cluster.json"

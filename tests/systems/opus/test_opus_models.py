@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from systems.opus.opus_link_events import parse_link_events
+from systems.opus.opus_lognormals import Lognormal, fit_lognormals, probabilities
 
 from lightrig.harness.claims import check_claims, load_published
 from lightrig.harness.claims.published import PUBLISHED
 from lightrig.harness.record import Results
-from lightrig.harness.statistics.lognormals import Lognormal, fit_lognormals, probabilities
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.systems.opus.claims import COMPUTED, step_seconds
 from lightrig.harness.systems.opus.planning.costs import GB200, H200, advantage, packet_switch_ports

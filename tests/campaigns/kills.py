@@ -5,7 +5,7 @@ and chamber, moves circuits and records rows, until it is killed after up to a s
 has left is restored as `lightrig restore` does, and compared with the ground truth; its journal is
 compared with the rows whose append had returned. Every tenth time circuits are made by hand before:
 then the restore must stop, and say so. Every kill is a line of the campaign's file
-(`benchmarks.campaigns`), behind which a campaign that was ended goes on.
+(`tests.campaigns.records`), behind which a campaign that was ended goes on.
 """
 
 import mmap
@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import log
 from lightrig.harness.bench import Fabric, bind_only, leftovers
 from lightrig.harness.bench.saved_state import StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
@@ -29,6 +28,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds import Circuit, Plan, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
+from tests.campaigns.records import log
 
 LAB = """
 name: lab
@@ -88,7 +88,7 @@ def use(file: Path, folder: Path, seed: int) -> None:
 def kill_once(world: World, file: Path, root: Path, number: int, found: Counter[str]) -> None:
     """Kill a process that uses the lab, and restore the lab."""
     dice = random.Random(number)
-    matrix = world._matrices["ocs"]  # noqa: SLF001 - the ground truth
+    matrix = world._matrices["ocs"]
     matrix.disconnect(list(matrix.egress_of))
     initial = matching(dice)
     matrix.connect(initial)
@@ -180,7 +180,7 @@ def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
 def main(report: Callable[[str], object] = print) -> bool:
     """Kill and restore; returns whether everything was as found and no row was lost."""
     kills = int(os.environ.get("KILLS", "1000"))
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["benchmarks.kills"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.campaigns.kills"])
     with tempfile.TemporaryDirectory(prefix="lightrig-kills-") as name, log("kills") as lines:
         root = Path(name)
         os.environ["LIGHTRIG_STATE"] = str(root / "state")
@@ -207,7 +207,3 @@ def main(report: Callable[[str], object] = print) -> bool:
     for line in printed:
         report(line)
     return good
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

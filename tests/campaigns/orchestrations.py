@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +54,9 @@ def served(root: Path) -> Iterator[tuple[World, Path]]:
     world = World(load(root / "five.yaml"), clock, 1)
     names = load(root / "five.yaml").optical_switches
     addresses = {name: world.services[name].address for name in names}
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["benchmarks.orchestrations"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(
+        ["tests.campaigns.orchestrations"]
+    )
     os.environ["LIGHTRIG_STATE"] = str(root / "state")
     os.environ["LIGHTRIG_SERVED"] = ":".join(world.services["trx0-node0"].login)
     file, known = root / "served.yaml", root / "known_hosts"
@@ -133,7 +134,7 @@ def astray(world: World, state: Path) -> list[str]:
     found = []
     for node, paths in cluster.paths().items():
         for bundle, path in enumerate(paths):
-            matrix = world._matrices[f"trx{bundle}-node{node}"]  # noqa: SLF001 - the ground truth
+            matrix = world._matrices[f"trx{bundle}-node{node}"]
             present = frozenset(Circuit(*pair) for pair in matrix.egress_of.items())
             if present != circuits(path, 1):
                 found.append(f"trx{bundle}-node{node}: {present}, wanted {path.name}")
@@ -183,7 +184,3 @@ def main(report: Callable[[str], object] = print) -> bool:
                     report(f"{number + 1:>5} {json.dumps(dict(sorted(found.items())))}")
     report(f"all   {json.dumps(dict(sorted(found.items())))}")
     return not any(count for name, count in found.items() if name.isupper())
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

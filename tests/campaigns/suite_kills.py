@@ -10,8 +10,8 @@ call has returned; they must be in the journal, and, of every tenth run, in the 
 recovered run.
 
 `KILLS_LANES` processes (default 4) kill, each in labs of its own. Every kill is a line of the
-campaign's file (`benchmarks.campaigns`). A campaign that was ended goes on behind the last one; one
-number draws the same test and moment again.
+campaign's file (`tests.campaigns.records`). A campaign that was ended goes on behind the last one;
+one number draws the same test and moment again.
 """
 
 import itertools
@@ -34,12 +34,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.campaigns import folder, log, read
-from benchmarks.preloaded import RUN_OPTIONS, forked, preload, run_lanes, run_pytest
-from benchmarks.suite_kills_lab import served
 from lightrig.harness.record import Journal, Results, read_journal, recover
+from tests.campaigns.preloaded import RUN_OPTIONS, forked, preload, run_lanes, run_pytest
+from tests.campaigns.records import folder, log, read
+from tests.campaigns.suite_kills_lab import served
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TESTBEDS = ("mixnet", "opus", "infinitehbd", "switchlab", "switchoptics")
 WITHIN_S = 2.0
 WITHIN_CPU_S = 0.15
@@ -305,7 +305,3 @@ def main(report: Callable[[str], object] = print) -> bool:
     for line in printed:
         report(line)
     return good and killed(read("suite_kills")) >= kills
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

@@ -7,8 +7,8 @@ journal, which must be readable with all rows that its data set has, and by its 
 error, or a failure without a typed error of Lightrig, is one of the harness.
 
 `FAULTY_LANES` processes (default 4) run plans. Every run is a line of the campaign's file
-(`benchmarks.campaigns`). A campaign that was ended runs what is missing; one number draws the same
-faults again.
+(`tests.campaigns.records`). A campaign that was ended runs what is missing; one number draws the
+same faults again.
 """
 
 import json
@@ -26,15 +26,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import faults_by_outcome, folder, log, read, total_of
-from benchmarks.preloaded import forked, preload, run_lanes, run_pytest
 from lightrig.harness.bench import simulation
 from lightrig.harness.record import Results, read_journal
 from lightrig.instruments.namespaces import namespaces
 from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds.fault_plan import FAULT_KINDS
+from tests.campaigns.preloaded import forked, preload, run_lanes, run_pytest
+from tests.campaigns.records import faults_by_outcome, folder, log, read, total_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LAB = ROOT / "testbeds" / "mixnet.yaml"
 NAMESPACES = ROOT / "testbeds" / "namespaces.yaml"
 LIMIT_S = 1800
@@ -91,7 +91,7 @@ class ComparedWorlds:
 
 
 def _circuits(world: World) -> dict[str, dict[int, int]]:
-    matrices = world._matrices  # noqa: SLF001 - the ground truth
+    matrices = world._matrices
     return {name: dict(matrix.egress_of) for name, matrix in matrices.items()}
 
 
@@ -203,7 +203,3 @@ def main(report: Callable[[str], object] = print) -> bool:
     for line in printed:
         report(line)
     return good and len(read("faulty_suites")) >= count
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

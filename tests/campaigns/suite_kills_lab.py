@@ -1,6 +1,6 @@
 """The labs of the campaign of kills: shipped testbeds, served by one long-lived process.
 
-    python -m benchmarks.suite_kills_lab FOLDER NAME ...
+    python -m tests.campaigns.suite_kills_lab FOLDER NAME ...
 
 Questions and answers are lines of JSON: ["draw", lab, seed] makes random circuits where a switch
 takes any, and sets random attenuations; ["circuits", lab] and ["truth", lab] answer what is there.
@@ -24,7 +24,7 @@ from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import Circuit, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LOGIN = "LIGHTRIG_SERVED"
 MATRIX_SWITCHES = ("polatis",)
 """Models that take any circuit; positions of the others are left as they start."""
@@ -46,7 +46,7 @@ class Served:
         testbed = load(file)
         parts = [*testbed.optical_switches, *testbed.instruments, *testbed.servers]
         self._lab = ServedLab(testbed, 1, 0, dict.fromkeys(parts, login))
-        self._matrices = self._lab._world._matrices  # noqa: SLF001 - the ground truth
+        self._matrices = self._lab._world._matrices
         known = folder / "known_hosts"
         services = self._lab.services.values()
         known.write_text("".join(f"{s.known_hosts}\n" for s in services if s.known_hosts))

@@ -1,4 +1,4 @@
-"""The readers that `benchmarks.mutations` feeds: parsers, files, replies on wires.
+"""The readers that `tests.campaigns.mutations` feeds: parsers, files, replies on wires.
 
 A target takes bytes, and either returns a value or raises an error that it declares.
 """
@@ -38,7 +38,7 @@ from lightrig.testbeds.plans import Circuit
 from lightrig.testbeds.ranges import expand
 from lightrig.testbeds.references import load_references
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "tests" / "fuzz_corpus"
 """Inputs that once crashed, by target."""
 
@@ -180,7 +180,7 @@ def _tl1() -> Target:
 
     def run(data: bytes) -> object:
         session = Tl1Session("ocs", "h", 1, clock)
-        session._connection = _Connection()  # type: ignore[assignment]  # noqa: SLF001
+        session._connection = _Connection()  # type: ignore[assignment]
         pending = session.submit("RTRV-PATCH")
         second = session.submit("RTRV-PORT-SUM", "1&2")
         half = len(data) // 2
@@ -211,9 +211,9 @@ def _netconf() -> Target:
     def run(data: bytes) -> object:
         pending: Pending[Any] = Pending(session, "get", "urn:1", clock)
         pending.since = 0
-        session._pending["urn:1"] = pending  # noqa: SLF001
+        session._pending["urn:1"] = pending
         session.read(text(data), 0)
-        session.ended(session._session, EOFError("the end"))  # type: ignore[arg-type]  # noqa: SLF001
+        session.ended(session._session, EOFError("the end"))  # type: ignore[arg-type]
         try:
             reply = pending.result(0)
         except InstrumentError:

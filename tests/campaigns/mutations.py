@@ -1,13 +1,13 @@
 """Random mutations of files, replies and parser inputs: each ends in a value or a typed error.
 
-`MUTATIONS` inputs (default 10,000,000) are given to the targets of `benchmarks.mutation_targets`.
-A target has processor time by its speed, up to six times that of a slow one: parsers see hundreds
-of thousands, and files of YAML thousands. Inputs are drawn from `MUTATIONS_SEED`, the target and
-its corpus alone. What gives an outcome that its target had not before (another error, or another
-kind of value) is kept for later mutations in `MUTATIONS_CORPUS` (default `.mutations`), which later
-runs start from.
+`MUTATIONS` inputs (default 10,000,000) are given to the targets of `mutation_targets`. A target has
+processor time by its speed, up to six times that of a slow one: parsers see hundreds of thousands,
+and files of YAML thousands. Inputs are drawn from `MUTATIONS_SEED`, the target and its corpus
+alone. What gives an outcome that its target had not before (another error, or another kind of
+value) is kept for later mutations in `MUTATIONS_CORPUS` (default `.mutations`), which later runs
+start from.
 
-What was done is a line of the campaign's file (`benchmarks.campaigns`) every minute; a campaign
+What was done is a line of the campaign's file (`tests.campaigns.records`) every minute; a campaign
 that was ended goes on behind the last line of its seed.
 
 An exception that its target does not declare, or an input that takes more than five seconds of
@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import log
-from benchmarks.mutation_targets import Target, targets
+from tests.campaigns.mutation_targets import Target, targets
+from tests.campaigns.records import log
 
 BATCH_S = 0.5
 """Processor time of one turn of a target that takes `SLOW_PER_S` inputs a second."""
@@ -123,7 +123,7 @@ def attempt(target: Target, data: bytes) -> tuple[str, str]:
         return f"{type(error).__name__}: {text}", ""
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        ours = [f for f in frames if "/benchmarks/" not in f.filename]
+        ours = [f for f in frames if "/tests/campaigns/" not in f.filename]
         place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
         mine = next((f for f in reversed(ours) if "/lightrig/" in f.filename), None)
         inside = f" from {Path(mine.filename).name}:{mine.lineno}" if mine else ""
@@ -264,7 +264,3 @@ def main(report: Callable[[str], object] = print) -> bool:
     for line in printed:
         report(line)
     return good
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

@@ -1,4 +1,4 @@
-"""The files of campaigns, and the page that is made of them: `python -m benchmarks.campaigns`.
+"""The files of campaigns, and the page that is made of them: `python -m tests.campaigns --page`.
 
 A campaign runs for hours, is ended at will, and goes on behind its last line when it is started
 again. Its file `NAME.jsonl` stands in the folder `CAMPAIGNS` (default `.campaigns`), one line per
@@ -10,7 +10,6 @@ import datetime
 import fcntl
 import json
 import os
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,24 +113,20 @@ def log(name: str) -> Iterator[Log]:
         opened.close()
 
 
-def main(report: Callable[[str], object] = print) -> bool:
+def print_page(report: Callable[[str], object] = print) -> bool:
     """Print the page as Markdown; returns whether every campaign kept its promise."""
     good = True
     for name in NAMES:
         done = read(name)
         if not done:
             continue
-        printed, well = import_module(f"benchmarks.{name}").table(done)
+        printed, well = import_module(f"tests.campaigns.{name}").table(done)
         good &= well
         report(f"## {name}: {'kept' if well else 'BROKEN'}\n")
         times = sorted(each["at"] for each in done)
-        report(f"`python -m benchmarks.{name}`, {times[0]} to {times[-1]}\n")
+        report(f"`python -m tests.campaigns {name}`, {times[0]} to {times[-1]}\n")
         report("```")
         for line in printed:
             report(line)
         report("```\n")
     return good
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

@@ -7,12 +7,11 @@ hand. Judged against the ground truth: a change that was reported as made and wa
 verdict; circuits that are not as found at the end, without the run saying so, are a lab left
 changed. The faults end then, and a second restore must succeed. Time is virtual; a plan that takes
 more than `LIMIT_S` of real time is a hang. Every plan is a line of the campaign's file
-(`benchmarks.campaigns`), behind which a campaign that was ended goes on.
+(`tests.campaigns.records`), behind which a campaign that was ended goes on.
 """
 
 import os
 import random
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import faults_by_outcome, log, total_of
 from lightrig.harness.bench import Bench, Fabric, bind, simulation
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStates
@@ -29,6 +27,7 @@ from lightrig.instruments.simulated.faults.wire_faults import WIRE_FAULTS, Fault
 from lightrig.instruments.simulated.world.world import World
 from lightrig.instruments.wire import netconf_ssh
 from lightrig.testbeds import Circuit, LightrigError, Plan, load
+from tests.campaigns.records import faults_by_outcome, log, total_of
 
 LAB = """
 name: lab
@@ -85,7 +84,7 @@ class Lab:
         finally:
             simulation.World = original  # type: ignore[misc]
         self.faults: FaultInjector = made["faults"]
-        self.matrix = made["world"]._matrices["ocs"]  # noqa: SLF001 - the ground truth
+        self.matrix = made["world"]._matrices["ocs"]
 
     @property
     def circuits(self) -> frozenset[Circuit]:
@@ -198,7 +197,3 @@ def main(report: Callable[[str], object] = print) -> bool:
     for line in printed:
         report(line)
     return good
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

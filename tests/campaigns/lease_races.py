@@ -10,13 +10,12 @@ fifth; between hosts, where others wait for a term of 1 s then, one in twenty), 
 on the other host, shows that the lease is free again. "Lost in time" are holders that were not run
 by a busy machine for most of a term and stopped by themselves.
 
-Every race is a line of the campaign's file (`benchmarks.campaigns`).
+Every race is a line of the campaign's file (`tests.campaigns.records`).
 """
 
 import os
 import random
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,7 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import Log, log
 from lightrig.harness.bench.lease import (
     Claimant,
     Lease,
@@ -35,6 +33,7 @@ from lightrig.harness.bench.lease import (
 )
 from lightrig.harness.bench.shared_lease import SECOND, SharedFolder
 from lightrig.instruments.namespaces import agent, namespaces
+from tests.campaigns.records import Log, log
 
 KINDS = ("accounts", "names", "hosts", "namespaces")
 SECOND_ACCOUNT = 65534
@@ -258,7 +257,3 @@ def main(report: Callable[[str], object] = print) -> bool:
     for line in printed:
         report(line)
     return good
-
-
-if __name__ == "__main__":
-    sys.exit(not main())

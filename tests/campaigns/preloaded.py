@@ -15,7 +15,7 @@ import pytest
 
 from lightrig.testbeds import load
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 _FOREIGN = (
     "anyio", "cacheprovider", "html", "hypothesispytest", "metadata", "platformdirs",

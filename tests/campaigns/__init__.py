@@ -1,0 +1,1 @@
+"""Campaigns of faults, kills, races and changed inputs, which take hours: they pass or fail."""

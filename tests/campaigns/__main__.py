@@ -1,0 +1,64 @@
+"""Run campaigns: `python -m tests.campaigns [--page] [NAME ...]`; without a name, list them.
+
+Each ends with status 1 if a promise was broken: a lab shared or left changed, a row lost, an error
+without a type. One that was ended goes on behind its last line (`tests.campaigns.records`).
+"""
+
+import argparse
+import ast
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from tests.campaigns.records import NAMES, print_page
+
+CAMPAIGNS = {
+    "suite_kills": "KILLS (1000), KILLS_TESTBEDS, KILLS_LANES (4)",
+    "kills": "KILLS (1000)",
+    "lease_races": "RACES (1000), RACE_KINDS; a second account and namespaces only as root",
+    "faulty_suites": "FAULTY_RUNS (500), FAULTY_LANES (4); every 20th needs namespaces",
+    "fault_plans": "FAULT_PLANS (500)",
+    "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS",
+    "orchestrations": "ORCHESTRATIONS (200)",
+    "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
+}
+"""Settings from the environment with their defaults, and needs, of each."""
+
+
+def listing() -> str:
+    """Return a paragraph for each campaign."""
+    lines = []
+    for name, settings in CAMPAIGNS.items():
+        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        about = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+        lines += [f"{name:<16}{about}", f"{'':<16}{settings}"]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run what the command line names; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns",
+        description=f"Campaigns that take hours.\n\n{listing()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="campaigns to run")
+    parser.add_argument(
+        "--page", action="store_true", help=f"print what was done so far of {', '.join(NAMES)}"
+    )
+    chosen = parser.parse_args()
+    if chosen.page:
+        return not print_page()
+    if unknown := [name for name in chosen.names if name not in CAMPAIGNS]:
+        parser.error(f"found {', '.join(unknown)}, expected names of {', '.join(CAMPAIGNS)}")
+    if not chosen.names:
+        parser.print_help()
+    broken = 0
+    for name in chosen.names:
+        print(f"== {name}", flush=True)
+        broken += not import_module(f"tests.campaigns.{name}").main()
+    return min(broken, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
