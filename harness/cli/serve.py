@@ -21,7 +21,7 @@ from lightrig.harness.bench.credentials import CredentialError, look_up
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.served_lab import ServedLab
-from lightrig.harness.cli.terminal import out, print_table
+from lightrig.harness.cli.terminal import out, print_folded, print_table
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.readdressing import readdressed
 
@@ -145,15 +145,14 @@ def _print_table(
     table = Table("instrument", "address", box=None, padding=(0, 2, 0, 0))
     for name, service in served.services.items():
         table.add_row(escape(name), escape(service.address))
-    out.print(f"{file}: simulated, in real time; Ctrl-C ends it", markup=False, soft_wrap=True)
+    print_folded(f"{file}: simulated, in real time; Ctrl-C ends it")
     print_table(table)
     drawn = {":".join(s.login) for name, s in served.services.items() if name not in stated}
     logins = sorted(drawn)
     if logins:
         out.print(f"login {' '.join(logins)}", markup=False, soft_wrap=True)
     if stated:
-        named = f"login of {', '.join(stated)}: as {file} names it"
-        out.print(named, markup=False, soft_wrap=True)
+        print_folded(f"login of {', '.join(stated)}: as {file} names it")
     if written is not None:
         out.print(
             (f"export {LOGIN}={logins[0]}\n" if logins else "")

@@ -30,6 +30,9 @@ from typing import Any
 FOLDER = Path("/run/lightrig")
 """The folder of the SSH server's files, in each namespace another one."""
 
+HOME = FOLDER / "home"
+"""The home of the account."""
+
 SSHD_CONFIG = FOLDER / "sshd_config"
 SSHD_LOG = FOLDER / "sshd.log"
 
@@ -37,6 +40,8 @@ PROGRAMS = FOLDER / "bin"
 CLIENT = FOLDER / "client.py"
 DEVICES_OF_CLASS = FOLDER / "class"
 """Directory that a sealed namespace has as /sys/class; its maker keeps it up to date."""
+SFTP_ROOT = FOLDER / "sftp"
+"""Directory in which a sealed namespace shows the files that it transfers."""
 
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
 _HARMLESS = ("null", "zero", "full", "random", "urandom", "tty")
@@ -88,14 +93,14 @@ def _run(*command: str) -> None:
         raise _SetupError(f"{command[0]}: {(done.stderr or done.stdout).strip()}")
 
 
-def _accounts(user: str, password: str, home: Path) -> str:
+def _accounts(user: str, password: str) -> str:
     """Return this machine's accounts with `user` as the first one, who has root's rights."""
     unchanged = [
         line
         for line in Path("/etc/passwd").read_text(encoding="utf-8").splitlines()
         if not line.startswith(f"{user}:")
     ]
-    return "\n".join([f"{user}:{password}:0:0:{user}:{home}:/bin/sh", *unchanged, ""])
+    return "\n".join([f"{user}:{password}:0:0:{user}:{HOME}:/bin/sh", *unchanged, ""])
 
 
 def _seal() -> None:
@@ -139,6 +144,7 @@ def _install(programs: dict[str, str], client: str) -> None:
             # Not a program that has several names, such as one of busybox.
             if Path(path).is_file() and Path(path).name == name:
                 _run("mount", "--bind", str(program), path)
+    SFTP_ROOT.mkdir()
     DEVICES_OF_CLASS.mkdir()
     _run("mount", "--bind", str(DEVICES_OF_CLASS), "/sys/class")
 
@@ -160,11 +166,10 @@ def prepare(request: dict[str, Any]) -> str:
     for folder in _PRIVATE:
         if not any(_is_hidden(path, folder) for path in shared) and Path(folder).is_dir():
             _hide(folder)
-    home = FOLDER / "home"
-    for made in (FOLDER, home, Path("/run/sshd")):  # sshd insists on the last one
+    for made in (FOLDER, HOME, Path("/run/sshd")):  # sshd insists on the last one
         made.mkdir(mode=0o755)
     user, host = request["user"], request["host"]
-    _replace("/etc/passwd", _accounts(user, request["password"], home))
+    _replace("/etc/passwd", _accounts(user, request["password"]))
     _replace("/etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {host}\n")
     if Path("/etc/hostname").exists():
         _replace("/etc/hostname", f"{host}\n")

@@ -17,6 +17,10 @@ WIDTH = 80
 NAME = "a-polarization-controller-with-a-name-that-its-rack-has-given-it-" * 2
 FIX = f"see [its manual], and write {'identity:' * 12} into the testbed's file"
 ADDRESS = f"tl1://[::1]:17000/{'port' * 25}"
+LAB = """
+name: lab
+switches: {ocs: {model: polatis, address: "tl1://ocs.invalid", size: 4x4}}
+"""
 
 
 @pytest.fixture(params=["pipe", "terminal"])
@@ -48,12 +52,19 @@ def test_doctor_prints_names_and_fixes_whole(run, monkeypatch):
     _is_whole(run("doctor", str(OPUS)), NAME, FIX, "it answered [none]")
 
 
-def test_serve_prints_names_and_addresses_whole(run, monkeypatch):
+def test_serve_prints_names_and_addresses_whole(run, monkeypatch, tmp_path):
     service = SimpleNamespace(address=ADDRESS, login=("user", "secret"), known_hosts=None)
     lab = SimpleNamespace(services={NAME: service}, failure="over", close=lambda: None)
     module = importlib.import_module("lightrig.harness.cli.serve")
     monkeypatch.setattr(module, "ServedLab", lambda *_: lab)
-    _is_whole(run("serve", str(OPUS)), NAME, ADDRESS)
+    monkeypatch.setattr(module, "_stated_logins", lambda _: {NAME: ("user", "secret")})
+    place = tmp_path / ("a checkout whose path is longer than a terminal is wide " * 2)
+    place.mkdir()
+    (place / "lab.yaml").write_text(LAB)
+    file = place / "lab.yaml"
+    end = "simulated, in real time; Ctrl-C ends it"
+    named = f"login of {NAME}: as {file} names it"
+    _is_whole(run("serve", str(file)), NAME, ADDRESS, f"{file}: {end}", named)
 
 
 def _is_whole(printed: str | list[str], *texts: str) -> None:

@@ -179,14 +179,89 @@ def test_an_interactive_shell_has_a_terminal(client: paramiko.SSHClient) -> None
     assert channel.recv_exit_status() == 4
 
 
-def test_files_are_copied_by_sftp(client: paramiko.SSHClient, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def sftp(client: paramiko.SSHClient) -> Iterator[paramiko.SFTPClient]:
+    with client.open_sftp() as opened:
+        yield opened
+
+
+def test_files_are_copied_by_sftp(
+    client: paramiko.SSHClient, sftp: paramiko.SFTPClient, tmp_path: Path
+) -> None:
     (tmp_path / "sent").write_bytes(bytes(range(256)) * 400)
-    sftp = client.open_sftp()
     sftp.put(str(tmp_path / "sent"), "stored")
     sftp.get("stored", str(tmp_path / "fetched"))
     assert (tmp_path / "fetched").read_bytes() == (tmp_path / "sent").read_bytes()
     assert run(client, "wc -c < stored")[0] == "102400\n"
-    sftp.close()
+
+
+def test_folders_and_attributes_are_changed_by_sftp(
+    client: paramiko.SSHClient, sftp: paramiko.SFTPClient
+) -> None:
+    sftp.mkdir("/tmp/made", 0o750)
+    sftp.chdir("/tmp/made")
+    with sftp.open("one", "w") as file:
+        file.write("first\n")
+        file.chmod(0o640)
+    with sftp.open("one", "a") as file:
+        file.write("second\n")
+    sftp.truncate("one", 9)
+    sftp.utime("one", (1_000_000_000, 1_100_000_000))
+    sftp.symlink("one", "link")
+    sftp.rename("one", "two")
+    with sftp.open("three", "wx") as file:
+        file.write("third")
+    with pytest.raises(OSError, match="Failure"):
+        sftp.rename("three", "two")
+    assert run(client, "cd /tmp/made; cat two; stat -c '%a %Y' two; readlink link; stat -c %a .")[
+        0
+    ] == ("first\nsec640 1100000000\none\n750\n")
+    assert sorted(sftp.listdir()) == ["link", "three", "two"]
+    assert sftp.readlink("link") == "one"
+    with pytest.raises(FileNotFoundError):
+        sftp.stat("link")
+    sftp.posix_rename("three", "two")
+    assert sftp.stat("two").st_size == len("third")
+    sftp.remove("two")
+    sftp.remove("link")
+    sftp.chdir(None)
+    sftp.rmdir("/tmp/made")
+    assert sftp.normalize("../home") == "/run/lightrig/home"
+
+
+def test_the_ports_are_read_by_sftp(sftp: paramiko.SFTPClient) -> None:
+    with sftp.open("/sys/class/net/ens1f1/mtu") as file:
+        assert file.read() == b"1500\n"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../../etc/shadow", "../../../etc/passwd", "/etc/passwd", f"{'../' * 9}{__file__}",
+     "absolute", "relative", "folder/passwd", "/proc/1/root/etc/passwd", "/run/lightrig/world"],
+)  # fmt: skip
+def test_sftp_leaves_its_folders_by_no_path(
+    client: paramiko.SSHClient, sftp: paramiko.SFTPClient, path: str
+) -> None:
+    made = "ln -sfn /etc/passwd absolute; ln -sfn ../../../etc/passwd relative; ln -sfn /etc folder"
+    assert run(client, f"{made}; head -c 4 absolute relative folder/passwd") == (
+        "".join(f"==> {name} <==\nbenc\n" for name in ("absolute", "relative"))
+        + "==> folder/passwd <==\nbenc",
+        "",
+        0,
+    )
+    with pytest.raises(FileNotFoundError):
+        sftp.stat(path)
+    with pytest.raises(FileNotFoundError):
+        sftp.open(path)
+    with pytest.raises(OSError, match=r"No such file|Failure"):
+        sftp.open(path, "w").close()
+
+
+def test_sftp_adds_nothing_beside_its_folders(sftp: paramiko.SFTPClient) -> None:
+    assert set(sftp.listdir("/")) <= {"dev", "run", "sys", "tmp", "var"}
+    for path in ("/etc", "/run/other"):
+        with pytest.raises(OSError, match="Failure"):
+            sftp.mkdir(path)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ each other and have no rights outside.
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -23,7 +24,7 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.namespaces import machine
 from lightrig.instruments.namespaces.machine_setup import prepare_machine
 from lightrig.instruments.namespaces.namespaces import Namespaces, available, enter_command
-from lightrig.instruments.simulated.hosts import host_client
+from lightrig.instruments.simulated.hosts import host_client, sftp_program
 from lightrig.instruments.simulated.hosts.host_tools import HostTools
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 
@@ -51,6 +52,22 @@ while :; do
 done
 [ $# -gt 0 ] || exit 0
 exec "$@"
+"""
+
+# Files are transferred by a program of ours, since this machine may have no sftp-server. It sees
+# what a server's user can write, and the simulated ports, at the paths where the shell has them.
+_SFTP_FOLDERS = (machine.HOME, "/tmp", "/var/tmp", "/dev/shm", "/sys/class")  # noqa: S108 - in memory
+_SFTP = """\
+#!/bin/sh
+set -e
+mount -t tmpfs tmpfs {root}
+for folder in {folders}; do
+    [ -d $folder ] || continue
+    mkdir -p {root}$folder
+    mount --rbind $folder {root}$folder
+done
+mount -o remount,ro {root}
+exec {python} -I {program} {root} {home}
 """
 
 
@@ -122,7 +139,7 @@ class HostShell:
         stdout: int | IO[bytes],
         stderr: int | IO[bytes],
     ) -> "subprocess.Popen[bytes]":
-        home = str(machine.FOLDER / "home")
+        home = str(machine.HOME)
         variables = {
             **environment,
             "HOME": home,
@@ -167,9 +184,19 @@ class HostShell:
         threading.Thread(target=self._accept, name=f"shell {self._name}", daemon=True).start()
 
     def _programs(self) -> dict[str, str]:
-        values = {"python": sys.executable, "client": machine.CLIENT}
-        tools = {name: _TOOL.format(name=name, **values) for name in self._tools.replaced()}
-        return {**tools, "sudo": _SUDO}
+        python = shlex.quote(sys.executable)
+        tools = {
+            name: _TOOL.format(python=python, client=machine.CLIENT, name=name)
+            for name in self._tools.replaced()
+        }
+        sftp = _SFTP.format(
+            root=machine.SFTP_ROOT,
+            folders=" ".join(map(str, _SFTP_FOLDERS)),
+            python=python,
+            program=shlex.quote(sftp_program.__file__),
+            home=machine.HOME,
+        )
+        return {**tools, "sudo": _SUDO, "sftp-server": sftp}
 
     def _inside(self, path: str) -> str:
         """Return where a file of the namespace is seen from here."""

@@ -139,7 +139,7 @@ class SshServer(SshListener):
 _LAST_OUTPUT_S = 2.0
 """Time for the output of children that outlive a program, in s."""
 
-_SFTP = b"PATH=/usr/lib/openssh:/usr/libexec/openssh:$PATH; exec sftp-server"
+_SFTP = b"exec sftp-server"
 
 
 class _HostService(SshService):
