@@ -119,7 +119,7 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --all
 
 clean:
 	rm -rf $(VENV) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,35 +1,77 @@
-"""Run every benchmark: `python -m benchmarks [NAME ...]`."""
+"""Run benchmarks: `python -m benchmarks NAME ...`, or `--all`; without a name, list them."""
 
+import argparse
+import ast
 import sys
 from importlib import import_module
+from pathlib import Path
 
-ALL = (
-    "reconfigurations",
-    "queries",
-    "journal",
-    "gates",
-    "error_rates",
-    "report",
-    "nights",
-    "first_mornings",
-    "flows",
-    "bit_errors",
-    "insertion_loss",
-    "loss_coverage",
-    "infinitehbd",
-    "mixnet",
-    "mixnet_training",
-    "railx",
-    "acos",
-    "opus",
-    "sonic_ocs",
-    "nic_errors",
-    "startup",
-    "many_instruments",
-    "results_at_size",
-    "nights_over_hosts",
-)
+NEEDS = {
+    "reconfigurations": "",
+    "queries": "pymeasure, qcodes as peers (LIGHTRIG_PEERS: the Python that has them)",
+    "journal": "",
+    "startup": "",
+    "collection": "LIGHTRIG_REPETITIONS (5)",
+    "many_instruments": "LIGHTRIG_ROUNDS",
+    "plans": "LIGHTRIG_REPETITIONS (3)",
+    "report": "pytest-html",
+    "nights": "",
+    "first_mornings": "",
+    "nights_over_hosts": "extra dask; LIGHTRIG_HOSTS (1,2,4), LIGHTRIG_SAMPLES (20)",
+    "results_at_size": "25 GB of disk; LIGHTRIG_ROWS (1e7), LIGHTRIG_NIGHTS (365), more there",
+    "gates": "",
+    "error_rates": "statsmodels as a peer",
+    "bit_errors": "",
+    "insertion_loss": "",
+    "loss_coverage": "",
+    "flows": "",
+    "acos": "",
+    "acos_actuation": "512 pseudo-terminals",
+    "infinitehbd": "",
+    "mixnet": "MIXNET_TOKENS: a recorded trace, optional",
+    "mixnet_training": "root (namespaces), PyTorch; half an hour",
+    "opus": "",
+    "railx": "extra flits for the flit simulation",
+    "sonic_ocs": "",
+    "nic_errors": "CHANGES (2)",
+    "lab_in_a_box": "root (namespaces); TESTBED, SAMPLES (20)",
+}
+"""Settings from the environment with their defaults, and needs, of each."""
+APART = ("lab_in_a_box", "mixnet_training", "acos_actuation")
+"""Run only by name: they take long, or need a quiet machine."""
 
-for name in sys.argv[1:] or ALL:
-    print(f"== {name}", flush=True)
-    import_module(f"benchmarks.{name}").main()
+
+def listing() -> str:
+    """Return a paragraph for each benchmark."""
+    lines = []
+    for name, needs in NEEDS.items():
+        source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+        about = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+        lines += [f"{name:<18}{about}", *([f"{'':<18}{needs}"] if needs else [])]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run what the command line names; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=f"Ratios to a peer or a limit, printed.\n\n{listing()}",
+        epilog="`python -m benchmarks.figures [NAME ...]` writes docs/benchmarks.md.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")
+    parser.add_argument("--all", action="store_true", help=f"all but {', '.join(APART)}")
+    chosen = parser.parse_args()
+    names = chosen.names + [name for name in NEEDS if chosen.all and name not in APART]
+    if unknown := [name for name in names if name not in NEEDS]:
+        parser.error(f"found {', '.join(unknown)}, expected names of {', '.join(NEEDS)}")
+    if not names:
+        parser.print_help()
+    for name in names:
+        print(f"== {name}", flush=True)
+        import_module(f"benchmarks.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from benchmarks.__main__ import NEEDS
 from tests.campaigns import records as campaigns
 from tests.campaigns.__main__ import CAMPAIGNS
 
@@ -96,19 +97,32 @@ def test_the_page_shows_each_campaign_of_the_night() -> None:
     )
 
 
-def test_every_campaign_is_listed() -> None:
-    listed = subprocess.run(
-        [sys.executable, "-m", "tests.campaigns"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    ).stdout
+@pytest.mark.parametrize(
+    ("package", "names", "libraries"),
+    [
+        ("tests.campaigns", CAMPAIGNS, {"records", "preloaded", "suite_kills_lab"}),
+        ("benchmarks", NEEDS, {"figures"}),
+    ],
+)
+def test_every_campaign_and_benchmark_is_listed(
+    package: str, names: dict[str, str], libraries: set[str]
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", package], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     runnable = {
         path.stem
-        for path in (ROOT / "tests" / "campaigns").glob("[a-z]*.py")
-        if re.search(r"^def main\(.*bool:$", path.read_text(), re.MULTILINE)
-    }
-    assert runnable == {*CAMPAIGNS}
-    assert {*campaigns.NAMES} <= runnable
-    assert runnable == {*re.findall(r"^([a-z_]+) {2,}[A-Z]", listed, re.MULTILINE)}
+        for path in (ROOT / package.replace(".", "/")).glob("[a-z]*.py")
+        if re.search(r"^def main\(", path.read_text(), re.MULTILINE)
+    } - libraries
+    assert runnable == {*names}
+    assert runnable == {*re.findall(r"^([a-z_]+) +[A-Z]", ended.stdout, re.MULTILINE)}
+    wrong = subprocess.run(
+        [sys.executable, "-m", package, "unknown"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
