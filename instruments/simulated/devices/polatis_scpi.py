@@ -14,7 +14,7 @@ from lightrig.instruments.simulated.devices.polatis_box import (
     PolatisBox,
     Reason,
 )
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Constant, command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, Reply, ScpiDevice
 from lightrig.instruments.simulated.protocols.scpi_values import ScpiError
 from lightrig.testbeds import Circuit
@@ -73,9 +73,10 @@ class PolatisScpi(ScpiDevice):
             entries.append(entry)
         return ",".join(entries)
 
-    @command("SYSTem:COMMunicate:NETWork#:ADDRess?")
-    def _query_network(self) -> str:
-        return 'IP="127.0.0.1" Gateway="0.0.0.0" Mask="255.0.0.0" Broadcast="127.255.255.255"'
+    _query_network = Constant(
+        "SYSTem:COMMunicate:NETWork#:ADDRess?",
+        reply='IP="127.0.0.1" Gateway="0.0.0.0" Mask="255.0.0.0" Broadcast="127.255.255.255"',
+    )
 
     # ------------------------------------------------------------------------- circuits
 

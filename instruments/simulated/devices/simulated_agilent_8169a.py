@@ -8,7 +8,7 @@ the light only when it is stopped.
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Ignored, command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice
 from lightrig.instruments.simulated.protocols.scpi_values import Flag, Range
 from lightrig.instruments.simulated.registry import DeviceContext
@@ -77,13 +77,11 @@ class SimulatedAgilent8169a(ScpiDevice):
     def _query_half(self, *limit: str) -> str:
         return _ANGLE.query(self, self._angles["half"], limit)
 
-    @command("INITiate[:IMMediate]")
-    def _scan(self) -> None:
-        """Begin a scan of the sphere."""
+    _scan = Ignored("INITiate[:IMMediate]")
+    """Begin a scan of the sphere."""
 
-    @command("ABORt")
-    def _stop(self) -> None:
-        """End a scan."""
+    _stop = Ignored("ABORt")
+    """End a scan."""
 
     def _turn(self, plate: str, text: str) -> DelayedReply:
         target = _ANGLE.parse(self, text)

@@ -6,7 +6,7 @@ the reply to an unknown item of a result.
 """
 
 from lightrig.instruments.clock import Scheduled
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import ScpiDevice
 from lightrig.instruments.simulated.protocols.scpi_values import (
     ILLEGAL_VALUE,
@@ -128,9 +128,7 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
         self._detector.settings_changed()
         self._rate = rate
 
-    @command("OUTPut:DATA:BITRate?")
-    def _query_rate(self) -> str:
-        return f"{self._rate:.6f}"
+    _query_rate = Query("OUTPut:DATA:BITRate?", reply=lambda self: f"{self._rate:.6f}")
 
     @command("SOURce:OUTPut:ASET")
     def _set_output(self, text: str) -> None:
@@ -139,9 +137,7 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
         self._lit = text.upper() in {"ON", "1"}
         self._light.emit(1, self._launch if self._lit else 0.0, self.clock.now())
 
-    @command("SOURce:OUTPut:ASET?")
-    def _query_output(self) -> str:
-        return str(int(self._lit))
+    _query_output = Query("SOURce:OUTPut:ASET?", reply=lambda self: self._lit)
 
     @command("SENSe:MEASure:EALarm:MODE")
     def _set_gate(self, text: str) -> None:
@@ -199,9 +195,7 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
     def _counted(self) -> Counted | None:
         return self._detector.counted() if self._running else self._shown
 
-    @command("SENSe:MEASure:EALarm:STATe?")
-    def _query_running(self) -> str:
-        return str(int(self._running))
+    _query_running = Query("SENSe:MEASure:EALarm:STATe?", reply=lambda self: self._running)
 
     @command("SENSe:MEASure:EALarm:ELAPsed?")
     def _query_elapsed(self) -> str:

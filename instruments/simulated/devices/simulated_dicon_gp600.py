@@ -5,7 +5,7 @@ codes and texts of its error queue but for the empty one, and that connecting a 
 it.
 """
 
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Constant, Query, command
 from lightrig.instruments.simulated.protocols.device_server import DeviceConnection
 from lightrig.instruments.simulated.protocols.scpi_device import (
     DelayedReply,
@@ -45,21 +45,14 @@ class SimulatedDiconGp600(ScpiDevice):
         """Open the session of a new client."""
         return _Gp600Session(self, connection, f"{self.name}#{index:04d}")
 
-    @command("SYSTem:CONFig?")
-    def _query_configuration(self) -> str:
-        return "X1"
-
-    @command("VER?")
-    def _query_version(self) -> str:
-        return self.identity.rpartition(",")[2].strip()
+    _query_configuration = Constant("SYSTem:CONFig?", reply="X1")
+    _query_version = Query("VER?", reply=lambda self: self.identity.rpartition(",")[2].strip())
 
     @command("WEN")
     def _set_saving(self, text: str) -> None:
         self._saves = boolean(text)
 
-    @command("WEN?")
-    def _query_saving(self) -> str:
-        return str(int(self._saves))
+    _query_saving = Query("WEN?", reply=lambda self: self._saves)
 
     @command("RESET")
     def reset(self) -> None:

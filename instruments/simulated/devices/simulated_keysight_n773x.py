@@ -5,7 +5,7 @@ edition 7. Which model has which switches, and the number of that error, are gue
 """
 
 from lightrig.instruments.simulated.devices.keysight_lightwave import NO_SUCH_SLOT
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice
 from lightrig.instruments.simulated.protocols.scpi_values import ScpiError, ScpiNode
 from lightrig.instruments.simulated.registry import DeviceContext
@@ -58,9 +58,7 @@ class _Unit(ScpiNode):
                 return DelayedReply(after, self._context.acknowledge)
         raise ScpiError(*_WRONG_ROUTE)
 
-    @command("ROUTe#[:CHANnel#]?")
-    def _query_route(self) -> str:
-        return _format(self._state)
+    _query_route = Query("ROUTe#[:CHANnel#]?", reply=lambda self: _format(self._state))
 
     @command("ROUTe#[:CHANnel#]:CONFig?")
     def _query_size(self) -> str:

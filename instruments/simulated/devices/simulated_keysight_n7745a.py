@@ -25,7 +25,7 @@ from lightrig.instruments.simulated.devices.keysight_lightwave import (
     power_block,
     slot_block,
 )
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Constant, Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, block
 from lightrig.instruments.simulated.protocols.scpi_values import (
     DBM,
@@ -173,9 +173,7 @@ class MeterSlot(KeysightNode):
         self.in_watt = parse_power_unit(text)
         self._restart()
 
-    @command(f"{_SENSE}:POWer:UNIT?")
-    def _query_unit(self) -> str:
-        return f"{int(self.in_watt):+d}"
+    _query_unit = Query(f"{_SENSE}:POWer:UNIT?", reply=lambda self: f"{int(self.in_watt):+d}")
 
     @command("INITiate#[:CHANnel#]:CONTinuous")
     def _set_continuous(self, text: str) -> None:
@@ -384,9 +382,7 @@ class MeterSlot(KeysightNode):
             case _:
                 raise ScpiError(*ILLEGAL_VALUE)
 
-    @command(f"{_SENSE}:FUNCtion:STATe?")
-    def _query_state(self) -> str:
-        return _STATES[self.state]
+    _query_state = Query(f"{_SENSE}:FUNCtion:STATe?", reply=lambda self: _STATES[self.state])
 
     @command(f"{_SENSE}:FUNCtion:RESult?")
     def _query_result(self) -> bytes:
@@ -495,18 +491,14 @@ class SimulatedKeysightN7745a(KeysightDevice):
             raise ScpiError(*_ZEROING)
         return self.slots[suffixes[0] - 1]
 
-    @command("*OPT?")
-    def _query_options(self) -> str:
-        return ",".join([self._model] * len(self.slots))
+    _query_options = Query("*OPT?", reply=lambda self: ",".join([self._model] * len(self.slots)))
 
     @command("SLOT#:HEAD#?")
     def _query_head(self) -> str:
         """Return the identity of a slot's head; here that of the meter (a guess)."""
         return self.identity
 
-    @command("TRIGger#:CONFiguration?")
-    def _query_trigger_configuration(self) -> str:
-        return "DEF"
+    _query_trigger_configuration = Constant("TRIGger#:CONFiguration?", reply="DEF")
 
     @command("SYSTem:PRESet")
     def reset(self) -> None:

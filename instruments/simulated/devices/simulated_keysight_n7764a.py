@@ -19,7 +19,7 @@ from lightrig.instruments.simulated.devices.keysight_lightwave import (
     power_block,
     slot_block,
 )
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import ErrorQueue
 from lightrig.instruments.simulated.protocols.scpi_values import (
     DBM,
@@ -141,9 +141,7 @@ class _Channel(KeysightNode):
             else:
                 self._go(_SHUT_DB, FASTEST_DB_PER_S)
 
-    @command("OUTPut#[:CHANnel#][:STATe]?")
-    def _query_shutter(self) -> str:
-        return str(int(self.is_open))
+    _query_shutter = Query("OUTPut#[:CHANnel#][:STATe]?", reply=lambda self: self.is_open)
 
     @command("OUTPut#[:CHANnel#]:APMode")
     def _set_power_mode(self, text: str) -> None:
@@ -197,9 +195,7 @@ class _Channel(KeysightNode):
     def _query_unit(self) -> str:
         return f"{int(self.in_watt):+d}"
 
-    @command("SLOT#:OPC?")
-    def _query_settled(self) -> str:
-        return str(int(not self._moves))
+    _query_settled = Query("SLOT#:OPC?", reply=lambda self: not self._moves)
 
     @command(
         "FETCh#[:CHANnel#][:SCALar]:POWer[:DC]?",

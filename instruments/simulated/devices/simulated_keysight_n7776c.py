@@ -17,7 +17,7 @@ from lightrig.instruments.simulated.devices.keysight_lightwave import (
     keysight_float,
     parse_power_unit,
 )
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, block
 from lightrig.instruments.simulated.protocols.scpi_values import (
     DBM,
@@ -134,9 +134,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
             self._on = False
             self._emit()
 
-    @command("LOCK?")
-    def _query_lock(self) -> str:
-        return str(int(self._locked))
+    _query_lock = Query("LOCK?", reply=lambda self: self._locked)
 
     @command("SOURce#[:CHANnel#]:POWer:STATe", "OUTPut#[:CHANnel#][:STATe]")
     def _switch(self, text: str) -> DelayedReply:

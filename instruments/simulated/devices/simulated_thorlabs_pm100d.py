@@ -6,7 +6,7 @@ its replies without a sensor, and to zeroing with light on the sensor; how long 
 
 import math
 
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Constant, Ignored, command
 from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice
 from lightrig.instruments.simulated.protocols.scpi_status import StatusSubsystem
 from lightrig.instruments.simulated.protocols.scpi_values import (
@@ -90,9 +90,8 @@ class SimulatedThorlabsPm100d(StatusSubsystem, ScpiDevice):
         """Return an integer, as InstrumentKit and others read it."""
         return str(round(float(type(self).count.query(self, limit))))
 
-    @command("ABORt")
-    def _abort(self) -> None:
-        """Do nothing: a measurement ends before the next command is read."""
+    _abort = Ignored("ABORt")
+    """Do nothing: a measurement ends before the next command is read."""
 
     @command("SYSTem:SENSor:IDN?")
     def _query_sensor(self) -> str:
@@ -114,13 +113,12 @@ class SimulatedThorlabsPm100d(StatusSubsystem, ScpiDevice):
     def _query_zeroing(self) -> str:
         return str(int(self._zeroing))
 
-    @command("CONFigure[:SCALar][:POWer]", "MEASure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]")
-    def _ignore(self) -> None:
-        """Power is all that this sensor measures, and nobody hears the beeper."""
+    _ignore = Ignored(
+        "CONFigure[:SCALar][:POWer]", "MEASure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]"
+    )
+    """Power is all that this sensor measures, and nobody hears the beeper."""
 
-    @command("CONFigure?")
-    def _query_configuration(self) -> str:
-        return "POW"
+    _query_configuration = Constant("CONFigure?", reply="POW")
 
     # ------------------------------------------------------------------------ readings
 

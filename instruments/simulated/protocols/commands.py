@@ -5,12 +5,19 @@ A device class declares its commands as its manual lists them, by decorating met
     @command("READ?")
     def read(self) -> str: ...
 
+One whose reply is known, or follows from one expression, is declared without a method:
+
+    layout = Constant("SYSTem:LAYout?", reply="2x1")
+    output = Query("OUTPut:STATe?", reply=lambda self: self._lit)
+    abort = Ignored("ABORt")
+
 Protocols give the patterns their meaning: SCPI headers, TL1 verbs, regular expressions of a line.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from lightrig.instruments.clock import Clock
@@ -29,6 +36,39 @@ def command(*patterns: str) -> Callable[[Method], Method]:
         return method
 
     return declare
+
+
+class Query:
+    """A query without arguments, declared by its reply as a function of the device.
+
+    A reply that is a number or a truth value is sent as an integer.
+    """
+
+    def __init__(self, *patterns: str, reply: Callable[[Any], str | int | None]) -> None:
+        self._reply = reply
+        setattr(self, _DECLARED, patterns)
+
+    def __call__(self, device: object) -> str | None:
+        """Return the reply of `device`; None for a command that has none."""
+        reply = self._reply(device)
+        return str(int(reply)) if isinstance(reply, int) else reply
+
+    def __get__(self, device: object | None, owner: type) -> Callable[..., str | None]:
+        return self if device is None else partial(self, device)
+
+
+class Constant(Query):
+    """A query without arguments whose reply is always the same."""
+
+    def __init__(self, *patterns: str, reply: str) -> None:
+        super().__init__(*patterns, reply=lambda _: reply)
+
+
+class Ignored(Query):
+    """A command without arguments and reply that changes nothing in the simulated device."""
+
+    def __init__(self, *patterns: str) -> None:
+        super().__init__(*patterns, reply=lambda _: None)
 
 
 def declared_commands(device: type) -> dict[str, str]:

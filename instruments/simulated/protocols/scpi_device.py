@@ -26,6 +26,9 @@ from typing import Any, ClassVar, TypeAlias
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.protocols.commands import (
     CommandQueue,
+    Constant,
+    Ignored,
+    Query,
     command,
     declared_commands,
 )
@@ -233,21 +236,15 @@ class ScpiDevice(ScpiNode):
 
     # ---------------------------------------------------------------------- common commands
 
-    @command("*IDN?")
-    def _query_identity(self) -> str:
-        return self.identity
-
-    @command("*OPC?")
-    def _query_operation_complete(self) -> str:
-        return "1"
+    _query_identity = Query("*IDN?", reply=lambda self: self.identity)
+    _query_operation_complete = Constant("*OPC?", reply="1")
 
     @command("*OPC")
     def _set_operation_complete(self) -> None:
         self.status.events |= _OPERATION_COMPLETE
 
-    @command("*WAI")
-    def _wait(self) -> None:
-        """Do nothing: commands are carried out one after the other anyway."""
+    _wait = Ignored("*WAI")
+    """Do nothing: commands are carried out one after the other anyway."""
 
     @command("*CLS")
     def _clear_status(self) -> None:
@@ -258,29 +255,20 @@ class ScpiDevice(ScpiNode):
     def _reset(self) -> None:
         self.reset()
 
-    @command("*TST?")
-    def _self_test(self) -> str:
-        return "0"
-
-    @command("*ESR?")
-    def _query_events(self) -> str:
-        return str(self.status.take_events())
+    _self_test = Constant("*TST?", reply="0")
+    _query_events = Query("*ESR?", reply=lambda self: self.status.take_events())
 
     @command("*STB?")
     def _query_status_byte(self) -> str:
         return str(self.status.status_byte(errors=bool(self.errors)))
 
-    @command("*ESE?")
-    def _query_event_enable(self) -> str:
-        return str(self.status.event_enable)
+    _query_event_enable = Query("*ESE?", reply=lambda self: self.status.event_enable)
 
     @command("*ESE")
     def _set_event_enable(self, text: str) -> None:
         self.status.event_enable = _byte(text)
 
-    @command("*SRE?")
-    def _query_service_enable(self) -> str:
-        return str(self.status.service_enable)
+    _query_service_enable = Query("*SRE?", reply=lambda self: self.status.service_enable)
 
     @command("*SRE")
     def _set_service_enable(self, text: str) -> None:
@@ -331,6 +319,8 @@ def _call(name: str) -> Callable[[ScpiNode, tuple[str, ...]], Reply]:
 
 
 def _argument_count(method: Callable[..., object]) -> tuple[int, float]:
+    if isinstance(method, Query):
+        return 0, 0
     parameters = list(inspect.signature(method).parameters.values())[1:]
     needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
