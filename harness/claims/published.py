@@ -242,6 +242,10 @@ def _check_answers(
     if part.ours is not None or part.unmeasured is not None:
         answer = "ours" if part.ours is not None else "unmeasured"
         findings.add(keys, f"found beside `{answer}`, expected one of the two")
+    if system not in installed_systems():
+        found = ", ".join(installed_systems())
+        findings.add(keys, f"no system {system!r} is installed; there are: {found}")
+        return
     known = computed_by(system)
     if part.computed not in known:
         offered = ", ".join(sorted(known)) or "nothing"

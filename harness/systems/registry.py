@@ -1,9 +1,13 @@
-"""Published systems, found among the installed entry points (docs/systems.md)."""
+"""Published systems: folders of this package, and entry points of others (docs/systems.md).
+
+As with drivers, a new folder in a checkout is found without declaring it or installing it again.
+"""
 
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +16,8 @@ from lightrig.instruments.core.entry_points import entries
 from lightrig.testbeds import LightrigError
 
 GROUP = "lightrig.systems"
-"""Entry points of this group name a `System` each."""
+"""Entry points of other packages in this group name a `System` each."""
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 class SystemRegistryError(LightrigError):
@@ -93,9 +98,18 @@ class System:
 def installed_systems() -> Mapping[str, System]:
     """Return the installed systems by name, in alphabetical order.
 
-    Raises `SystemRegistryError` for an entry point that names no system, or another one.
+    A system of an installed package replaces Lightrig's of the same name. Raises
+    `SystemRegistryError` for a folder or an entry point that names no system, or another one.
     """
-    found = {entry.name: _load(entry) for entry in entries(GROUP).values()}
+    folders = pkgutil.iter_modules(import_module(_PACKAGE).__path__)
+    shipped = [
+        EntryPoint(folder.name, f"{_PACKAGE}.{folder.name}:SYSTEM", GROUP)
+        for folder in folders
+        if folder.ispkg
+    ]
+    # Those of Lightrig itself are left over from an installation of an earlier version.
+    installed = [entry for entry in entries(GROUP).values() if not entry.value.startswith(_PACKAGE)]
+    found = {entry.name: _load(entry) for entry in (*shipped, *installed)}
     return dict(sorted(found.items()))
 
 
@@ -104,7 +118,9 @@ def _load(entry: EntryPoint) -> System:
         system = entry.load()
     except (ImportError, AttributeError) as error:
         raise SystemRegistryError(
-            f"system {entry.name}: {entry.value} cannot be loaded: {error}"
+            f"system {entry.name}: {entry.value} cannot be loaded: {error}\n"
+            f"  try       let its module have SYSTEM = System(name={entry.name!r}, ...) "
+            "(docs/systems.md)"
         ) from error
     if not isinstance(system, System) or system.name != entry.name:
         raise SystemRegistryError(

@@ -96,7 +96,11 @@ def test_a_formula_and_draws_answer_by_name(path, tmp_path):
     ("old", "new", "what"),
     [
         ("computed: waste", "computed: wast", "'wast', but .* computes is: circuits, waste"),
-        ("system: mine_fabric", "system: nobody", "what nobody computes is: nothing"),
+        (
+            "system: mine_fabric",
+            "system: nobody",
+            "no system 'nobody' is installed; there are: acos, .*mine_fabric",
+        ),
         ("basis: modelled\n", "", "found no `basis`, expected one of modelled, emulated, printed"),
         ("computed: waste", "computed: waste\n    unmeasured: why", "beside `unmeasured`"),
         (

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from lightrig.harness.bench import Bench
-from lightrig.instruments.core.capabilities import PowerMeter, PowerMonitor, Restorable
+from lightrig.instruments.core.capabilities import HasNic, PowerMeter, PowerMonitor, Restorable
 from lightrig.testbeds import Port
 
 
@@ -67,14 +67,6 @@ class Channels:
         return Seen(dbm, reading.window)
 
 
-class _Asked(Protocol):
-    """A server whose transceivers can be asked."""
-
-    @property
-    def nic(self) -> Any:
-        """Tools of the server."""
-
-
 class Modules:
     """Power readings of transceivers, averaged over their lanes.
 
@@ -112,7 +104,8 @@ class Modules:
     def _ask(
         self, name: str, ports: Iterable[Port]
     ) -> dict[Port, tuple[list[float | None], list[float | None]]]:
-        server: _Asked = self._bench.servers[name]  # type: ignore[assignment]
+        server = self._bench.servers[name]
+        assert isinstance(server, HasNic)  # `has_module` is asked before
         found = {}
         for port in sorted(ports):
             stated = server.nic.module(self._bench.testbed.nic_port(port).netdev).value
@@ -127,7 +120,7 @@ class Modules:
 def has_module(bench: Bench, port: Port) -> bool:
     """Whether `port` is a NIC port whose transceiver can be read."""
     server = bench.servers.get(port.owner)
-    if server is None or not hasattr(server, "nic"):
+    if server is None or not isinstance(server, HasNic):
         return False
     if bench.testbed.servers[port.owner].is_namespace:
         return False  # a namespace's port has no transceiver

@@ -49,6 +49,7 @@ from lightrig.instruments.core.capabilities.light import (
 from lightrig.instruments.core.capabilities.servers import (
     Datagram,
     Gap,
+    HasNic,
     LinkEvent,
     PendingSettlement,
     PortWatch,
@@ -76,6 +77,7 @@ __all__ = [
     "HasErrorQueue",
     "HasFecHistograms",
     "HasModuleDiagnostics",
+    "HasNic",
     "HasSettings",
     "HistogramCounter",
     "Identified",

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities.instruments import Identified
+
+if TYPE_CHECKING:
+    from lightrig.instruments.servers.nic import Nic
 
 Stage = Literal["firmware", "carrier", "datagram"]
 """Stage of a NIC port's link: locked by the firmware, carrier in the kernel, datagrams arrive."""
@@ -150,3 +153,12 @@ class Server(Identified, Protocol):
 
     def unwatch(self) -> None:
         """Stop observing, and stop sending datagrams."""
+
+
+@runtime_checkable
+class HasNic(Protocol):
+    """A server whose NIC ports its tools can read: link, transceiver, counters, FEC, firmware."""
+
+    @property
+    def nic(self) -> "Nic":
+        """Readings of the NIC ports, each by netdev or device."""
