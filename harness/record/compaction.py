@@ -26,16 +26,18 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lightrig.harness.record.dataset import COLUMNS
+from lightrig.harness.record.digests import digest_of
 from lightrig.harness.record.places import Place, appearing, left_by_the_killed
 from lightrig.harness.record.results import Results
 from lightrig.harness.record.row import QuestionError, RecordError
+from lightrig.harness.record.rows_check import check_rows
 from lightrig.harness.record.rows_files import (
     MANIFEST,
     READERS,
     Compacted,
     Manifest,
+    RowsFile,
     folder_of,
-    plain_file,
     read_manifest,
     stored_rows,
 )
@@ -86,28 +88,29 @@ def compact(location: str, testbed: str = "*") -> Compaction:
     folder = _folder(place)
     settled = {facts.run for facts in Results(location).runs() if _is_settled(folder, facts)}
     with _locked(folder):
-        groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        groups: dict[tuple[str, str], list[RowsFile]] = {}
         found = [file for file in stored_rows(place) if file.runs is None]
         last = max((file.night for file in found), default="")
         for file in found:
             over = file.run in settled and file.night[:7] < last[:7]
             if over and fnmatchcase(file.testbed, testbed):
-                groups.setdefault((file.testbed, file.night[:7]), []).append((file.night, file.run))
+                groups.setdefault((file.testbed, file.night[:7]), []).append(file)
         written, problems = [], []
         replaced = before = after = 0
-        for (name, month), each in sorted(groups.items()):
-            if len(each) < 2:
+        for (name, month), files in sorted(groups.items()):
+            if len(files) < 2:
                 continue
-            paths = [folder / plain_file(name, night, run) for night, run in sorted(each)]
+            paths = [folder / file.name for file in files]
             try:
-                new = _write(folder, name, month, [(path, frozenset()) for path in paths])
-            except (OSError, pa.ArrowException, RecordError) as error:
+                check_rows(place, files)
+                new = write_compacted(folder, name, month, [(path, frozenset()) for path in paths])
+            except RecordError as error:
                 problems.append(f"{name}, {month}: {error}")
                 continue
             manifest = read_manifest(place)
             _commit(folder, Manifest((*manifest.files, new)))
             written.append(new.name)
-            replaced += len(each)
+            replaced += len(files)
             before += sum(path.stat().st_size for path in paths)
             after += (folder / new.name).stat().st_size
         left = _remove_replaced(place, folder)
@@ -126,7 +129,8 @@ def drop(place: Place, runs: frozenset[str]) -> None:
             rest = tuple(one for one in read_manifest(place).files if one.name != file.name)
             if file.names - runs:
                 month = Path(file.name).name[:7]
-                new = _write(folder, file.testbed, month, [(folder / file.name, runs)])
+                check_rows(place, [file.rows_file()])
+                new = write_compacted(folder, file.testbed, month, [(folder / file.name, runs)])
                 rest = (*rest, new)
             _commit(folder, Manifest(rest))
         _remove_replaced(place, folder)
@@ -147,10 +151,22 @@ def _folder(place: Place) -> Path:
     return place.folder
 
 
-def _write(
+def write_compacted(
     folder: Path, testbed: str, month: str, sources: Sequence[tuple[Path, frozenset[str]]]
 ) -> Compacted:
-    """Write one file of `sources`, each without some runs, and compare it with them."""
+    """Write one file below `folder` of `sources`, each without some runs, and compare it with them.
+
+    Raises `RecordError` for what cannot be read or written, or is not what was written.
+    """
+    try:
+        return _written(folder, testbed, month, sources)
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise RecordError(f"{folder}: {error}") from error
+
+
+def _written(
+    folder: Path, testbed: str, month: str, sources: Sequence[tuple[Path, frozenset[str]]]
+) -> Compacted:
     path = folder / folder_of(testbed) / f"{month}.{uuid.uuid4().hex[:8]}.parquet"
     metadata: dict[str, Any] = {}
     for source, without in sources:
@@ -167,7 +183,7 @@ def _write(
         for group, wanted in enumerate(_tables(sources)):
             if not file.read_row_group(group).equals(wanted):
                 raise RecordError(f"{path}: rows {group} differ from those they were written from")
-    return Compacted(path.relative_to(folder).as_posix(), counted)
+    return Compacted(path.relative_to(folder).as_posix(), counted, digest_of(path))
 
 
 def writer_of(path: Path, metadata: Mapping[str, Any]) -> pa.parquet.ParquetWriter:

@@ -1,14 +1,16 @@
 """Bringing a run to its end: by itself, or later where its own process could not."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from lightrig.harness.record.digests import digest_of
 from lightrig.harness.record.journal import is_written, locked
 from lightrig.harness.record.journal_reading import RunRecord, absorb, read_journal
 from lightrig.harness.record.places import left_by_the_killed
 from lightrig.harness.record.row import RecordError
+from lightrig.harness.record.rows_files import plain_file
 from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
@@ -55,15 +57,33 @@ def settle(
     journal, report = folder / JOURNAL, folder / REPORT
     results = folder.parent.parent
     record = read_journal(journal, salvage=salvage)
+    facts = facts_of(record, state_of(record.summary))
+    digests = _digests_before(folder)
+    rows = {name: results / plain_file(name, facts.night, facts.run) for name in facts.testbeds}
+    if any(path.exists() for path in rows.values()):
+        # Rows that are written again may have other digests: the run has not ended meanwhile.
+        (folder / FACTS).unlink(missing_ok=True)
     files = write_dataset(record, results / "rows")
     if write_page is not None and (record.damage or not (record.complete and report.exists())):
         try:
             write_page(record, load_descriptions(record), report)
         except OSError as error:
             raise RecordError(f"{report}: {error.strerror}") from error
-    facts = facts_of(record, state_of(record.summary))
+    try:
+        digests |= {name: digest_of(path) for name, path in rows.items() if path.exists()}
+    except OSError as error:
+        raise RecordError(f"{error.filename}: {error.strerror}") from error
+    facts = replace(facts, digests=digests)
     write_facts(facts, folder)
     return Recovered(record, facts, files, report if report.exists() else None)
+
+
+def _digests_before(folder: Path) -> dict[str, str]:
+    """Return the digests of a run that has ended before: those of compacted rows stay."""
+    try:
+        return dict(parse_facts(str(folder / FACTS), (folder / FACTS).read_bytes()).digests)
+    except (FileNotFoundError, RecordError):
+        return {}
 
 
 def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:

@@ -33,6 +33,7 @@ from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
+from lightrig.harness.record.rows_check import check_rows
 from lightrig.harness.record.rows_files import RowsFile, folder_of, reading, stored_rows
 from lightrig.harness.record.run_folder import (
     FACTS,
@@ -431,7 +432,7 @@ class Results:
         self, wanted: Callable[[str, str, str], bool], among: Iterable[RowsFile], *, some: bool
     ) -> pa.dataset.Dataset:
         """Return the rows of the wanted runs, by testbed, night and run; some: not of all runs."""
-        files, compacted = [], False
+        files, chosen, compacted = [], [], False
         nights, runs = set[str](), set[str]()
         for file in among:
             found = [
@@ -441,9 +442,11 @@ class Results:
             ]
             if found:
                 files.append(self._place.path(file.name))
+                chosen.append(file)
                 nights.update(night for night, _ in found)
                 runs.update(run for _, run in found)
                 compacted |= file.runs is not None
+        check_rows(self._place, chosen)
         with self._errors_named():
             root = self._place.path("rows")
             dataset = open_dataset(files, root, self._place.filesystem)

@@ -5,14 +5,15 @@ files of single runs. `harness.record.compaction` writes it.
 """
 
 import contextlib
+import datetime
 import fcntl
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
+from lightrig.harness.record.digests import checked_digests, with_digest, without_digest
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import RecordError
 
@@ -21,15 +22,32 @@ READERS = "rows/.readers"
 """The file whose lock readers share: nothing that they may read is removed meanwhile."""
 
 _SCHEMA = 1
-_PLAIN = re.compile(r"rows/testbed=([^/]+)/night=([^/]+)/(.+)[.]parquet")
+_PLAIN = re.compile(r"rows/testbed=([^/]+)/night=([^/]+)/([^/]+)[.]parquet")
+_COMPACTED = re.compile(r"rows/testbed=[^/]+/[^/.][^/]*[.]parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A compacted file, named from the results on, and the rows of each of its runs by night."""
+    """A compacted file, named from the results on, and the rows of each of its runs by night.
+
+    digest: its SHA-256 digest; empty for one of an earlier version.
+    Raises `ValueError` for what no compacted file can be.
+    """
 
     name: str
     nights: Mapping[str, Mapping[str, int]]
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not _COMPACTED.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} can be no compacted file")
+        if not self.nights:
+            raise ValueError(f"{self.name} has no nights")
+        for night, runs in self.nights.items():
+            if datetime.date.fromisoformat(night).isoformat() != night:
+                raise ValueError(f"{self.name}: {night!r} is no night")
+            if not all(type(rows) is int and rows >= 0 for rows in runs.values()):
+                raise ValueError(f"{self.name}, {night}: numbers of rows are none")
 
     @property
     def testbed(self) -> str:
@@ -41,6 +59,10 @@ class Compacted:
         """The runs in it."""
         return frozenset(run for runs in self.nights.values() for run in runs)
 
+    def rows_file(self) -> "RowsFile":
+        """Return it as one of the files that have the rows."""
+        return RowsFile(self.name, self.testbed, min(self.nights), "", self)
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -51,7 +73,8 @@ class Manifest:
     def text(self) -> str:
         """Return the manifest as JSON."""
         files = {file.name: file.nights for file in self.files}
-        return json.dumps({"schema": _SCHEMA, "files": files}, indent=1) + "\n"
+        digests = {file.name: file.digest for file in self.files if file.digest}
+        return with_digest({"schema": _SCHEMA, "files": files, "digests": digests})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +115,26 @@ def parse_manifest(name: str, text: bytes | None) -> Manifest:
     if text is None:
         return Manifest()
     try:
-        document = json.loads(text)
+        document = without_digest(text)
         if document["schema"] != _SCHEMA:
             raise RecordError(
                 f"{name}: found {MANIFEST} of schema {document['schema']}, expected {_SCHEMA}; "
                 "read it with the version of Lightrig that wrote it"
             )
-        return Manifest(tuple(Compacted(*each) for each in document["files"].items()))
+        digests = checked_digests(document.get("digests", {}))
+        files = tuple(
+            Compacted(file, nights, digests.get(file, ""))
+            for file, nights in document["files"].items()
+        )
+        parts = [(file.testbed, run) for file in files for run in file.names]
+        if len(set(parts)) < len(parts):
+            raise ValueError("two of its files have rows of the same run")
+        return Manifest(files)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{name}: {MANIFEST} is damaged: {error!r}") from error
+        raise RecordError(
+            f"{name}: {MANIFEST} is damaged: {error!r}; bring it back from a copy of the results: "
+            "it alone tells which runs the compacted files have"
+        ) from error
 
 
 def stored_rows(place: Place, below: str = "rows") -> list[RowsFile]:
@@ -119,16 +153,28 @@ def stored_rows(place: Place, below: str = "rows") -> list[RowsFile]:
         for run in runs
     }
     found = [
-        RowsFile(match[0], unquote(match[1]), unquote(match[2]), unquote(match[3]))
+        RowsFile(match[0], unquote(match[1]), _night(place, match), unquote(match[3]))
         for match in matches
     ]
     found = [file for file in found if (file.testbed, file.night, file.run) not in compacted]
     found += [
-        RowsFile(file.name, file.testbed, min(file.nights), "", file)
+        file.rows_file()
         for file in manifest.files
         if file.name.startswith(f"{'/'.join(below.split('/')[:2])}/")
     ]
     return sorted(found, key=lambda file: (file.testbed, file.night, file.run))
+
+
+def _night(place: Place, match: re.Match[str]) -> str:
+    night = unquote(match[2])
+    try:
+        if datetime.date.fromisoformat(night).isoformat() == night:
+            return night
+    except ValueError:
+        pass
+    raise RecordError(
+        f"{place.name}: {match[0]} is of no night, YYYY-MM-DD; move it out of the results"
+    )
 
 
 @contextlib.contextmanager

@@ -8,12 +8,11 @@ A journal must be on a disk of its machine to survive a kill, and an object stor
 appending: a run is recorded locally first, and published (copied) when it has ended.
 """
 
-import json
 import math
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args, overload
 
@@ -23,13 +22,13 @@ from lightrig.harness.quantities import (
     names_in_files,
     stored_quantities,
 )
+from lightrig.harness.record.digests import checked_digests, with_digest, without_digest
 from lightrig.harness.record.journal import check_header
 from lightrig.harness.record.journal_reading import RunRecord
 from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.row import RecordError, RowError, TestOutcome
 from lightrig.testbeds import Testbed, TestbedError, load
 from lightrig.testbeds.baselines import baselines_path
-from lightrig.testbeds.json_text import from_json
 from lightrig.testbeds.yaml_positions import read
 
 # ------------------------------------------------------------------------------------------- facts
@@ -49,10 +48,17 @@ _SECONDS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Number of rows of a run on one testbed, and whether anything simulated took part."""
+    """Number of rows of a run on one testbed, and whether anything simulated took part.
+
+    Raises `RowError` for values of another type.
+    """
 
     rows: int
     simulated: bool
+
+    def __post_init__(self) -> None:
+        if type(self.rows) is not int or self.rows < 0 or type(self.simulated) is not bool:
+            raise RowError(f"found {self.rows!r} rows, simulated {self.simulated!r}")
 
 
 class Outcomes(Sequence[TestOutcome]):
@@ -116,6 +122,9 @@ class RunFacts:
     tests: how each ended, without details; None if the run is older than such lines.
     header, summary: as in its journal.
     damage: lines of its journal that are not what was written, and are left out.
+    digests: SHA-256 digest of its rows file of each testbed, as it was written; empty for a run
+        that has not ended, or was recorded by an earlier version. With the header they say which
+        run it is.
     """
 
     state: State
@@ -125,6 +134,7 @@ class RunFacts:
     header: Mapping[str, Any]
     summary: Mapping[str, Any] | None
     damage: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> str:
@@ -207,10 +217,11 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
         "header": facts.header,
         "summary": facts.summary,
         **({"damage": list(facts.damage)} if facts.damage else {}),
+        "digests": facts.digests,
     }
     try:
         with appearing(folder / FACTS) as hidden:
-            hidden.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            hidden.write_text(with_digest(document), "utf-8")
     except OSError as error:
         raise RecordError(f"{folder / FACTS}: {error.strerror}") from error
 
@@ -218,7 +229,7 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
 def parse_facts(name: str, text: bytes) -> RunFacts:
     """Read a `run.json`; raises `RecordError` with `name` if it is none."""
     try:
-        document = from_json(text)
+        document = without_digest(text)
         if document["schema"] != FACTS_SCHEMA:
             raise RecordError(
                 f"{name}: found schema {document['schema']}, expected {FACTS_SCHEMA}; "
@@ -238,9 +249,13 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
             document["header"],
             None if document["summary"] is None else dict(document["summary"]),
             tuple(map(str, document.get("damage", ()))),
+            checked_digests(document.get("digests", {})),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RowError) as error:
-        raise RecordError(f"{name} is damaged: {error!r}") from error
+        raise RecordError(
+            f"{name} is damaged: {error!r}; `lightrig results recover` writes it again from the "
+            "run's journal"
+        ) from error
 
 
 # ------------------------------------------------------------------------------------ descriptions
@@ -359,6 +374,9 @@ def publish(folder: Path, location: str) -> None:
     """
     place = Place(location)
     results = folder.parent.parent
+    facts = (folder / FACTS).relative_to(results).as_posix()
+    if place.read_if_there(facts) not in (None, (folder / FACTS).read_bytes()):
+        place.remove(facts)  # its digests are not those of the rows that come now
     for file in _files(folder):
         place.put(file, file.relative_to(results).as_posix())
     try:

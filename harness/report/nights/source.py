@@ -15,6 +15,7 @@ from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.dataset_reading import check_complete, open_dataset, present_names
 from lightrig.harness.record.places import Place
+from lightrig.harness.record.rows_check import check_rows
 from lightrig.harness.record.rows_files import RowsFile, reading, stored_rows
 from lightrig.harness.record.run_folder import load_quantities_of_runs
 from lightrig.testbeds import LightrigError, Testbed, load
@@ -58,6 +59,7 @@ class Source:
         """
         files = {self._place.path(f.name): f for f in self._found if f.testbed == testbed}
         with reading(self._place):
+            check_rows(self._place, files.values())
             try:
                 root, filesystem = self._place.path("rows"), self._place.filesystem
                 dataset = open_dataset(list(files), root, filesystem, texts)
@@ -106,6 +108,7 @@ class Source:
         of each run's rows.
         """
         with reading(self._place), duckdb.connect() as connection:
+            check_rows(self._place, self._found)
             try:
                 # It would write over whatever the program prints.
                 connection.execute("SET enable_progress_bar = false")

@@ -1,0 +1,164 @@
+"""Rows files are what was written before a native reader sees them.
+
+A file with a digest is compared with it; one without is read in another process first. Each is
+checked once in a process, and again when it has changed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from lightrig.harness.record.digests import digest_of, digest_of_bytes
+from lightrig.harness.record.places import Place
+from lightrig.harness.record.row import RecordError
+from lightrig.harness.record.rows_files import MANIFEST, RowsFile
+from lightrig.harness.record.run_folder import FACTS, parse_facts
+
+_checked: set[tuple[object, ...]] = set()
+
+
+def check_rows(place: Place, files: Iterable[RowsFile]) -> None:
+    """Raise `RecordError` for a file of rows that is damaged, or cannot be read."""
+    new = {file.name: file for file in files if _state(place, file.name) not in _checked}
+    if not new:
+        return
+    digests = _digests(place, new)
+    unknown = []
+    for name, file in new.items():
+        state = _state(place, name)
+        if digest := digests.get(name):
+            if _digest(place, name) != digest:
+                raise RecordError(_damaged(place, file, "its SHA-256 digest differs"))
+            _checked.add(state)
+        else:
+            unknown.append((file, state))
+    if unknown:
+        with _inspector() as inspector:
+            for file, state in unknown:
+                with _local(place, file.name) as path:
+                    if problem := inspector.problem(path, file.run):
+                        raise RecordError(_damaged(place, file, problem))
+                _checked.add(state)
+
+
+def _state(place: Place, name: str) -> tuple[object, ...]:
+    """Return what a file of this machine has anew when it is written again."""
+    path = place.path(name)
+    if place.folder is None:
+        return place.name, path
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from error
+    return path, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _digests(place: Place, files: Mapping[str, RowsFile]) -> dict[str, str]:
+    """Return the digests that are known, by the name of the file."""
+    found = {name: file.runs.digest for name, file in files.items() if file.runs is not None}
+    runs = {file.run for file in files.values() if file.runs is None}
+    digests = {}
+    for name, text in place.read_each("runs", FACTS, runs).items():
+        try:
+            facts = parse_facts(name, text)
+        except RecordError:  # a damaged one has no digests, and is named among the damaged runs
+            continue
+        digests[name.split("/")[1]] = facts.digests
+    for name, file in files.items():
+        if file.runs is None and (of_run := digests.get(file.run)):
+            found[name] = of_run.get(file.testbed, "")
+    return found
+
+
+def _digest(place: Place, name: str) -> str:
+    if place.folder is None:
+        return digest_of_bytes(place.read([name])[name])
+    try:
+        return digest_of(Path(place.path(name)))
+    except OSError as error:
+        raise RecordError(f"{place.path(name)}: {error.strerror}") from error
+
+
+@contextmanager
+def _local(place: Place, name: str) -> Iterator[Path]:
+    """A path of a file on this machine."""
+    if place.folder is not None:
+        yield Path(place.path(name))
+        return
+    with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
+        file.write(place.read([name])[name])
+        file.flush()
+        yield Path(file.name)
+
+
+class _Inspector:
+    """The process that reads files without a digest, started anew where one has ended it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def problem(self, path: Path, run: str) -> str:
+        """Return what is wrong with the file at `path`, or an empty text."""
+        process = self._process = self._process or _start()
+        asked, answered = _pipes(process)
+        try:
+            asked.write(json.dumps([str(path), run]) + "\n")
+            asked.flush()
+            line = answered.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self.close()
+            return "reading it ends the reading process"
+        return line.rstrip("\n")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            for stream in _pipes(self._process):
+                stream.close()
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _start() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lightrig.harness.record.rows_inspection"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    if process.stdin is None or process.stdout is None:
+        raise RecordError("the process that reads rows has no pipes")
+    return process.stdin, process.stdout
+
+
+@contextmanager
+def _inspector() -> Iterator[_Inspector]:
+    inspector = _Inspector()
+    try:
+        yield inspector
+    finally:
+        inspector.close()
+
+
+def _damaged(place: Place, file: RowsFile, problem: str) -> str:
+    if file.runs is None:
+        mend = (
+            f"`lightrig results recover {file.run}` writes it again from the run's journal, or "
+            "remove it and bring it back by `lightrig results pull` from a copy"
+        )
+    else:
+        mend = f"bring it back from a copy of the results; {MANIFEST} names its runs"
+    return f"{place.name}: {file.name} is damaged: {problem}; {mend}"

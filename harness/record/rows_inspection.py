@@ -1,0 +1,133 @@
+"""Inspection of rows files without a digest, in a process of its own.
+
+A native reader of Parquet can end its process at a file that is damaged. So what has no digest
+(runs of earlier versions, and killed ones) is read here first: paths come as lines on standard
+input, and each is answered by a line, empty for a file that is whole. A process that ends instead,
+or that reading keeps busy for too long, says that the file is damaged too.
+
+A checksum stands on each page, none on what describes the pages. So all that is stated twice is
+compared: names and types of columns, numbers of rows, statistics, the header of the run, and what
+two readers make of the file.
+"""
+
+import json
+import math
+import os
+import re
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from lightrig.harness.record.dataset import COLUMNS
+
+_COMPACTED = pa.schema([*COLUMNS, pa.field("night", pa.date32()), pa.field("row", pa.int64())])
+
+
+_LONGEST_S = 5.0
+_LEAST_BYTES_A_S = 1e6
+"""A file takes `_LONGEST_S` of the processor and its size by this rate, or it never ends."""
+
+
+class InspectionError(Exception):
+    """Raised for a file whose parts do not fit each other."""
+
+
+def inspect(path: str, run: str) -> None:
+    """Read the file at `path` wholly; `run` is the run that it has, empty for a compacted one.
+
+    Raises:
+        InspectionError, pa.ArrowException, duckdb.Error, OSError, ValueError: it is damaged.
+    """
+    file = pa.parquet.ParquetFile(path, page_checksum_verification=True)
+    known = {field.name: field.type for field in (COLUMNS if run else _COMPACTED)}
+    for field in file.schema_arrow:
+        if known.get(field.name) != field.type:
+            raise InspectionError(f"its column {field.name!r} is none of rows")
+    if len(set(file.schema_arrow.names)) != len(file.schema_arrow):
+        raise InspectionError("two of its columns have the same name")
+    groups = [_group(file, number) for number in range(file.metadata.num_row_groups)]
+    rows = sum(len(group) for group in groups)
+    if rows != file.metadata.num_rows:
+        raise InspectionError(f"{rows} rows, and {file.metadata.num_rows} are stated")
+    table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
+    if run:
+        _check_header(file.metadata.metadata or {}, run)
+        if rows and pc.unique(table["run"]).to_pylist() != [run]:
+            raise InspectionError("it has rows of another run")
+    # The types of DuckDB's table are others: both are compared as columns of ours.
+    with duckdb.connect(config={"threads": 1}) as connection:
+        second: pa.Table = connection.execute(
+            "SELECT * FROM read_parquet($path, hive_partitioning = false)", {"path": path}
+        ).to_arrow_table()
+    for name in table.schema.names:
+        if not _equal(table[name].combine_chunks(), second[name]):
+            raise InspectionError(f"two readers find other values of {name}")
+
+
+def _group(file: Any, number: int) -> pa.Table:
+    """Return a row group whose statistics are those of its rows."""
+    table = file.read_row_group(number)
+    stated = file.metadata.row_group(number)
+    if len(table) != stated.num_rows:
+        raise InspectionError(f"row group {number}: {stated.num_rows} rows are stated")
+    for place in range(stated.num_columns):
+        column = stated.column(place)
+        name = column.path_in_schema.partition(".")[0]
+        found = column.statistics
+        if found is None or name == "instruments":
+            continue
+        values = table[name]
+        if found.has_null_count and found.null_count != values.null_count:
+            raise InspectionError(f"row group {number}: {name} has another number of gaps")
+        if found.num_values != len(values) - values.null_count:
+            raise InspectionError(f"row group {number}: {name} has another number of values")
+        if found.has_min_max and len(values) > values.null_count:
+            least: dict[str, object] = pc.min_max(values).as_py()
+            if (found.min, found.max) != (least["min"], least["max"]):
+                raise InspectionError(f"row group {number}: {name} is not within its bounds")
+    return table
+
+
+def _check_header(metadata: Mapping[bytes, bytes], run: str) -> None:
+    text = metadata.get(b"lightrig.header")
+    if text is not None and json.loads(text).get("run") != run:
+        raise InspectionError("its header is of another run")
+
+
+def _equal(ours: pa.Array, theirs: pa.ChunkedArray) -> bool:
+    return bool(ours.equals(theirs.cast(ours.type).combine_chunks()))
+
+
+def main() -> None:
+    """Answer each path of standard input by a line."""
+    for line in sys.stdin:
+        path, run = json.loads(line)
+        try:
+            _limit(os.path.getsize(path))
+            inspect(path, run)
+            answer = ""
+        except (
+            *(InspectionError, pa.ArrowException, duckdb.Error),
+            *(OSError, ValueError, KeyError, TypeError, MemoryError),
+        ) as error:
+            answer = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")[:300]
+        print(answer, flush=True)
+
+
+def _limit(size: int) -> None:
+    """Have the system end this process where reading `size` bytes takes too long."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = used.ru_utime + used.ru_stime + _LONGEST_S + size / _LEAST_BYTES_A_S
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = math.ceil(until) if hard == resource.RLIM_INFINITY else min(math.ceil(until), hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+if __name__ == "__main__":
+    main()
