@@ -4,21 +4,23 @@ A file with a digest is compared with it; one without is read in another process
 checked once in a process, and again when it has changed.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from lightrig.harness.record.digests import digest_of, digest_of_bytes
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import RecordError
 from lightrig.harness.record.rows_files import MANIFEST, RowsFile
-from lightrig.harness.record.run_folder import FACTS, parse_facts
+from lightrig.harness.record.run_folder import FACTS, RunFacts, parse_facts
+
+INSPECTION = [sys.executable, "-m", "lightrig.harness.record.rows_inspection"]
 
 _checked: set[tuple[object, ...]] = set()
 
@@ -28,21 +30,22 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> None:
     new = {file.name: file for file in files if _state(place, file.name) not in _checked}
     if not new:
         return
-    digests = _digests(place, new)
+    facts = _facts(place, {file.run for file in new.values() if file.runs is None})
     unknown = []
     for name, file in new.items():
         state = _state(place, name)
-        if digest := digests.get(name):
+        if digest := _known_digest(file, facts):
             if _digest(place, name) != digest:
                 raise RecordError(_damaged(place, file, "its SHA-256 digest differs"))
             _checked.add(state)
         else:
             unknown.append((file, state))
     if unknown:
-        with _inspector() as inspector:
+        facts |= _facts(place, {run for file, _ in unknown if file.runs for run in file.runs.names})
+        with contextlib.closing(Inspector()) as inspector:
             for file, state in unknown:
                 with _local(place, file.name) as path:
-                    if problem := inspector.problem(path, file.run):
+                    if problem := inspector.problem(path, file.run, headers_of(file, facts)):
                         raise RecordError(_damaged(place, file, problem))
                 _checked.add(state)
 
@@ -59,21 +62,27 @@ def _state(place: Place, name: str) -> tuple[object, ...]:
     return path, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _digests(place: Place, files: Mapping[str, RowsFile]) -> dict[str, str]:
-    """Return the digests that are known, by the name of the file."""
-    found = {name: file.runs.digest for name, file in files.items() if file.runs is not None}
-    runs = {file.run for file in files.values() if file.runs is None}
-    digests = {}
-    for name, text in place.read_each("runs", FACTS, runs).items():
-        try:
-            facts = parse_facts(name, text)
-        except RecordError:  # a damaged one has no digests, and is named among the damaged runs
-            continue
-        digests[name.split("/")[1]] = facts.digests
-    for name, file in files.items():
-        if file.runs is None and (of_run := digests.get(file.run)):
-            found[name] = of_run.get(file.testbed, "")
+def _facts(place: Place, runs: Collection[str]) -> dict[str, RunFacts]:
+    """Return the facts of those of `runs` that have ended, by name."""
+    found = {}
+    for name, text in place.read_each("runs", FACTS, runs).items() if runs else ():
+        # A damaged one has no digests, and is named among the damaged runs.
+        with contextlib.suppress(RecordError):
+            found[name.split("/")[1]] = parse_facts(name, text)
     return found
+
+
+def _known_digest(file: RowsFile, facts: Mapping[str, RunFacts]) -> str:
+    """Return the digest of a file; empty where none is known."""
+    if file.runs is not None:
+        return file.runs.digest
+    return facts[file.run].digests.get(file.testbed, "") if file.run in facts else ""
+
+
+def headers_of(file: RowsFile, facts: Mapping[str, RunFacts]) -> dict[str, Any]:
+    """Return the header of each run of a file that has ended."""
+    runs = file.runs.names if file.runs is not None else {file.run}
+    return {run: facts[run].header for run in runs if run in facts}
 
 
 def _digest(place: Place, name: str) -> str:
@@ -85,7 +94,7 @@ def _digest(place: Place, name: str) -> str:
         raise RecordError(f"{place.path(name)}: {error.strerror}") from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def _local(place: Place, name: str) -> Iterator[Path]:
     """A path of a file on this machine."""
     if place.folder is not None:
@@ -97,18 +106,21 @@ def _local(place: Place, name: str) -> Iterator[Path]:
         yield Path(file.name)
 
 
-class _Inspector:
+class Inspector:
     """The process that reads files without a digest, started anew where one has ended it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def problem(self, path: Path, run: str) -> str:
-        """Return what is wrong with the file at `path`, or an empty text."""
+    def problem(self, path: Path, run: str, headers: Mapping[str, Any]) -> str:
+        """Return what is wrong with the file at `path`, or an empty text.
+
+        run: the run that it has; empty for a compacted one. headers: of its runs.
+        """
         process = self._process = self._process or _start()
         asked, answered = _pipes(process)
         try:
-            asked.write(json.dumps([str(path), run]) + "\n")
+            asked.write(json.dumps([str(path), run, headers]) + "\n")
             asked.flush()
             line = answered.readline()
         except BrokenPipeError:
@@ -130,7 +142,7 @@ class _Inspector:
 
 def _start() -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "lightrig.harness.record.rows_inspection"],
+        INSPECTION,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -142,15 +154,6 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
     if process.stdin is None or process.stdout is None:
         raise RecordError("the process that reads rows has no pipes")
     return process.stdin, process.stdout
-
-
-@contextmanager
-def _inspector() -> Iterator[_Inspector]:
-    inspector = _Inspector()
-    try:
-        yield inspector
-    finally:
-        inspector.close()
 
 
 def _damaged(place: Place, file: RowsFile, problem: str) -> str:

@@ -38,8 +38,11 @@ class InspectionError(Exception):
     """Raised for a file whose parts do not fit each other."""
 
 
-def inspect(path: str, run: str) -> None:
-    """Read the file at `path` wholly; `run` is the run that it has, empty for a compacted one.
+def inspect(path: str, run: str, headers: Mapping[str, Any]) -> None:
+    """Read the file at `path` wholly.
+
+    run: the run that it has; empty for a compacted one. headers: of its runs, as `run.json` has
+    them, where there is one.
 
     Raises:
         InspectionError, pa.ArrowException, duckdb.Error, OSError, ValueError: it is damaged.
@@ -56,10 +59,11 @@ def inspect(path: str, run: str) -> None:
     if rows != file.metadata.num_rows:
         raise InspectionError(f"{rows} rows, and {file.metadata.num_rows} are stated")
     table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
-    if run:
-        _check_header(file.metadata.metadata or {}, run)
-        if rows and pc.unique(table["run"]).to_pylist() != [run]:
-            raise InspectionError("it has rows of another run")
+    for name, header in _headers(file.metadata.metadata or {}).items():
+        if header != headers.get(name, header) or (run and name != run):
+            raise InspectionError(f"its header of run {name!r} is another than in run.json")
+    if run and rows and pc.unique(table["run"]).to_pylist() != [run]:
+        raise InspectionError("it has rows of another run")
     # The types of DuckDB's table are others: both are compared as columns of ours.
     with duckdb.connect(config={"threads": 1}) as connection:
         second: pa.Table = connection.execute(
@@ -94,10 +98,14 @@ def _group(file: Any, number: int) -> pa.Table:
     return table
 
 
-def _check_header(metadata: Mapping[bytes, bytes], run: str) -> None:
-    text = metadata.get(b"lightrig.header")
-    if text is not None and json.loads(text).get("run") != run:
-        raise InspectionError("its header is of another run")
+def _headers(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the header of each run, of which files of other programs have none."""
+    if (runs := metadata.get(b"lightrig.runs")) is not None:
+        return {name: each["header"] for name, each in json.loads(runs).items()}
+    if (text := metadata.get(b"lightrig.header")) is not None:
+        header = json.loads(text)
+        return {str(header["run"]): header}
+    return {}
 
 
 def _equal(ours: pa.Array, theirs: pa.ChunkedArray) -> bool:
@@ -107,14 +115,14 @@ def _equal(ours: pa.Array, theirs: pa.ChunkedArray) -> bool:
 def main() -> None:
     """Answer each path of standard input by a line."""
     for line in sys.stdin:
-        path, run = json.loads(line)
+        path, run, headers = json.loads(line)
         try:
             _limit(os.path.getsize(path))
-            inspect(path, run)
+            inspect(path, run, headers)
             answer = ""
         except (
             *(InspectionError, pa.ArrowException, duckdb.Error),
-            *(OSError, ValueError, KeyError, TypeError, MemoryError),
+            *(OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError),
         ) as error:
             answer = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")[:300]
         print(answer, flush=True)

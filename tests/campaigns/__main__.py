@@ -18,6 +18,7 @@ CAMPAIGNS = {
     "lease_races": "RACES (1000), RACE_KINDS; a second account and namespaces only as root",
     "faulty_suites": "FAULTY_RUNS (500), FAULTY_LANES (4); every 20th needs namespaces",
     "fault_plans": "FAULT_PLANS (500)",
+    "bit_flips": "FLIPS (10000), FLIPS_SEED (1), FLIPS_KINDS, by commas",
     "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS",
     "orchestrations": "ORCHESTRATIONS (200)",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",

@@ -1,7 +1,6 @@
 """Source of the nights: the data set by Arrow and DuckDB, and files that runs stored beside it."""
 
 import datetime
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from lightrig.harness.record.rows_check import check_rows
 from lightrig.harness.record.rows_files import RowsFile, reading, stored_rows
 from lightrig.harness.record.run_folder import load_quantities_of_runs
 from lightrig.testbeds import LightrigError, Testbed, load
+from lightrig.testbeds.json_text import from_json
 
 _NUMBERED = """(
 SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number FROM elsewhere
@@ -156,11 +156,16 @@ class Source:
             " WHERE decode(key) IN ('lightrig.header', 'lightrig.runs')",
             {"paths": paths},
         ).fetchall()
-        headers = [json.loads(text) for key, text in found if key == "lightrig.header"]
-        for key, text in found:
-            if key == "lightrig.runs":
-                headers += [run["header"] for run in json.loads(text).values()]
-        return {str(header["run"]): header for header in headers}
+        try:
+            headers = [from_json(text) for key, text in found if key == "lightrig.header"]
+            for key, text in found:
+                if key == "lightrig.runs":
+                    headers += [run["header"] for run in from_json(text).values()]
+            return {str(header["run"]): header for header in headers}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(
+                f"{self._place.name}: the header of a run in the data set is damaged: {error!r}"
+            ) from error
 
 
 class Descriptions:
