@@ -92,12 +92,13 @@ class LightWatch:
         return port in self._darkened or self._readings[0].dbm[port] <= NO_LIGHT_DBM
 
     @property
-    def watched_until(self) -> int:
-        """The time up to which the last reading shows every change of light, in ns.
+    def watched(self) -> Span:
+        """Until when changes of light show, see `Watch.until`.
 
         What lies between the last two readings, and is over before the last, shows in neither.
         """
-        return self._readings[-2 if len(self._readings) > 1 else -1].answered
+        last_but_one = self._readings[-2 if len(self._readings) > 1 else -1]
+        return Span(last_but_one.answered, self._readings[-1].answered)
 
     def losses_of_signal(self, sent: Span) -> dict[int, Span]:
         """Interval of each loss of signal, by egress; ports where it was not seen are absent."""

@@ -3,6 +3,7 @@
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lightrig.harness.bench import Bench
 from lightrig.instruments.clock import Span
@@ -23,6 +24,13 @@ TRANSIT = 100_000_000
 
 LINK_TIMEOUT = 60_000_000_000
 """Timeout for links to come up, in ns; the slowest recorded firmware took 25 s."""
+
+UNSEEN = 50_000_000
+"""How long before a server's answer a change may be that is not in it, in ns.
+
+The server reads its ports in turn, declares a silence after some periods, and may itself have to
+wait for a processor.
+"""
 
 _CARRIER_PERIOD = 10_000_000
 """Time between two queries of the servers' carriers, in ns."""
@@ -61,6 +69,27 @@ def await_carriers(
         bench.clock.sleep(_CARRIER_PERIOD)
 
 
+@dataclass(slots=True)
+class ObservedEvent:
+    """What servers answer while one event is observed.
+
+    Attributes:
+        changes: of any port, in the order of the answers.
+        gaps: what each port misses of the datagrams sent to it.
+        answered: when each server answered last, on the bench's clock.
+    """
+
+    changes: list[tuple[Port, LinkEvent]] = field(default_factory=list)
+    gaps: list[tuple[Port, Gap]] = field(default_factory=list)
+    answered: dict[str, Span] = field(default_factory=dict)
+
+    def watched(self) -> dict[str, Span]:
+        """Return until when the ports of each server were watched: see `Watch.until`."""
+        return {
+            server: Span(at.earliest - UNSEEN, at.latest) for server, at in self.answered.items()
+        }
+
+
 class LinkObservation:
     """Link events of the servers' ports since the observation was created.
 
@@ -79,7 +108,7 @@ class LinkObservation:
         }
         self._up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
-        self._gaps: list[tuple[Port, Gap]] | None = None
+        self._event: ObservedEvent | None = None
         self._silences: dict[Port, LinkEvent] = {}
         self._watching = False
         self.begin()
@@ -124,18 +153,18 @@ class LinkObservation:
         return taken
 
     @contextlib.contextmanager
-    def keeping_gaps(self) -> Iterator[None]:
-        """Meanwhile keep what each port misses of the datagrams sent to it."""
-        self._gaps = []
+    def observing(self) -> Iterator[ObservedEvent]:
+        """Meanwhile collect all that servers answer."""
+        self._event = ObservedEvent()
         try:
-            yield
+            yield self._event
         finally:
-            self._gaps = None
+            self._event = None
 
     @property
     def gaps(self) -> Sequence[tuple[Port, Gap]]:
-        """The gaps of each port that servers have answered, while gaps are kept."""
-        return self._gaps or ()
+        """The gaps of each port that servers have answered, while an event is observed."""
+        return self._event.gaps if self._event is not None else ()
 
     def silences(self) -> Mapping[Port, LinkEvent]:
         """Return the ports to which no datagrams come, by what was seen of it."""
@@ -265,7 +294,8 @@ class LinkObservation:
         numbers: of datagrams, by server and netdev, whose send times are asked for too.
         """
         self.begin()
-        servers, gaps = self._bench.servers, self._gaps is not None
+        servers, observed = self._bench.servers, self._event
+        gaps = observed is not None
         pending = []
         for name, wanted in stages.items():
             asked = numbers.get(name)
@@ -283,8 +313,10 @@ class LinkObservation:
                     self._silences.pop(port, None)
                 elif event.stage == "datagram":
                     self._silences[port] = event
-            if self._gaps is not None:
-                self._gaps += [(self._ports[name, gap.port], gap) for gap in settled.gaps]
+            if observed is not None:
+                observed.answered[name] = settled.answered
+                observed.changes += [(self._ports[name, e.port], e) for e in settled.events]
+                observed.gaps += [(self._ports[name, gap.port], gap) for gap in settled.gaps]
             self._cross_checks += [
                 (self._ports[name, event.port], event) for event in settled.cross_checks
             ]

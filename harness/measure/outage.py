@@ -8,7 +8,7 @@ from lightrig.harness.measure.links import DATAGRAM_PERIOD, LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.measure.stages import Reconfiguration
+from lightrig.harness.measure.stages import OUTAGES, Reconfiguration, true_outages
 from lightrig.harness.record import Row
 from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
@@ -47,11 +47,12 @@ def outage_rows(
     for window in windows:
         low, high = window.length
         middle, time = (low + high) // 2, window.began.earliest
-        conditions = {"event": number, "datagram_period_ns": period}
+        flaps = event.spans_flaps(str(window.receiver), window.began, window.ended)
+        conditions = {"event": number, "datagram_period_ns": period, "flaps": flaps}
         if window.lost is not None:
             conditions["lost"] = window.lost
         yield Row(window.direction, "outage.packets", middle, low, high, "ns", time, conditions)
-        true = true_outage(window, fabric.bench, event.sent.earliest)
+        true = _true_outage(window, fabric.bench, event)
         if true is not None:
             agree.append(true.latest >= low and true.earliest <= high)
             off = abs(middle - (true.earliest + true.latest) // 2)
@@ -63,14 +64,11 @@ def outage_rows(
         yield closure_row(fabric.testbed.name, "closure.outage_packets", verdict, time, number)
 
 
-def true_outage(window: LossWindow, bench: Bench, since: int) -> Span | None:
+def _true_outage(window: LossWindow, bench: Bench, event: Reconfiguration) -> Span | None:
     """True outage of a direction; None where there is no ground truth of it."""
-    truth = bench.truth
+    truth, subject = bench.truth, str(window.receiver)
     if truth is None:
         return None
-    subject = str(window.receiver)
-    fallen = truth.first(subject, "datagram", up=False, since=since)
-    if fallen is None or fallen.earliest > window.ended.latest:
-        return None
-    risen = truth.first(subject, "datagram", up=True, since=fallen.earliest)
-    return None if risen is None else risen.since(fallen)
+    middle = sum(window.length) / 2
+    found = true_outages(subject, OUTAGES[-1], event, truth)
+    return min(found, key=lambda one: abs(sum(one) / 2 - middle), default=None)

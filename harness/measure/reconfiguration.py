@@ -8,9 +8,7 @@ from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksD
 from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, losses
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import (
-    ENDS,
-    OF_LINK,
-    EventStage,
+    Flap,
     Reconfiguration,
     Seen,
     closure_rows,
@@ -19,7 +17,14 @@ from lightrig.harness.measure.stages import (
     rows,
 )
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor
+from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
+from lightrig.instruments.core.stages import (
+    CARRIER_UP,
+    LOS,
+    SIGNAL_RECOVERED,
+    StageName,
+    stage_of,
+)
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 
@@ -85,19 +90,32 @@ def measure_reconfiguration(
         ],
         judged=not event.missing,
     )
+    if event.flaps:
+        recording.note(_flapped(event, number))
     if event.missing:
         fabric.bench.check_world()
         sentence = (
             f"reconfiguration {number} to {plan.name} did not complete; not seen: "
             + ", ".join(f"{subject} {stage}" for subject, stage in event.missing)
         )
-        if any(stage == "signal_recovered" for _, stage in event.missing):
+        if any(stage == SIGNAL_RECOVERED.name for _, stage in event.missing):
             sentence += (
                 f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a "
                 "switch's monitors, and a shorter darkness may go unseen"
             )
         raise IncompleteError(sentence)
     return event
+
+
+def _flapped(event: Reconfiguration, number: int) -> str:
+    ports = ", ".join(sorted({flap.port for flap in event.flaps}))
+    sentence = (
+        f"reconfiguration {number} to {event.plan}: carrier came up and was lost again at {ports}; "
+        "carrier_up is the last time that it came, and each loss a row outage.flap"
+    )
+    if down := ", ".join(sorted(flap.port for flap in event.flaps if flap.up is None)):
+        sentence += f"; without carrier when the last link was up: {down}"
+    return sentence
 
 
 def reconfigure(
@@ -119,7 +137,7 @@ def reconfigure(
         InstrumentError: an instrument refused or failed.
     """
     links.begin()
-    with links.keeping_gaps():
+    with links.observing() as observed:
         transition = fabric.prepare(plan)
         watches = _light_watches(fabric.bench, transition)
         take_all(fabric.bench, watches.values())
@@ -128,29 +146,33 @@ def reconfigure(
         acknowledged = transition.acknowledgements()
         transition.verify()
         rising = rising_ports(fabric, transition)
-        changes, unfinished = links.changes(rising, sent.earliest, link_timeout)
+        _, unfinished = links.changes(rising, sent.earliest, link_timeout)
         windows = loss_windows(links, sent.earliest)
+    # Questions after the last link came up bring changes too: one watch for every port.
+    changes = [pair for pair in observed.changes if pair[1].at.latest > sent.earliest]
 
     seen = [Seen(name, "acknowledged", at) for name, at in acknowledged.items()]
     for name, watch in watches.items():
-        seen += [Seen(f"{name}.{e}", "los", at) for e, at in watch.losses_of_signal(sent).items()]
-        seen += [
-            Seen(f"{name}.{e}", "signal_recovered", at) for e, at in watch.recoveries(sent).items()
-        ]
-    seen += _link_stages(changes)
-    seen += _datagram_stages(changes, windows, losses(links, sent.earliest))
-    lit = {one.subject for one in seen if one.stage == "signal_recovered"}
-    missing: list[tuple[str, EventStage]] = [
-        (f"{name}.{circuit.egress}", "signal_recovered")
+        for stage, found in (
+            (LOS, watch.losses_of_signal(sent)),
+            (SIGNAL_RECOVERED, watch.recoveries(sent)),
+        ):
+            seen += [Seen(f"{name}.{egress}", stage.name, at) for egress, at in found.items()]
+    seen += link_stages(changes)
+    seen += datagram_stages(changes, windows, losses(links, sent.earliest))
+    lit = {one.subject for one in seen if one.stage == SIGNAL_RECOVERED.name}
+    missing: list[tuple[str, StageName]] = [
+        (f"{name}.{circuit.egress}", SIGNAL_RECOVERED.name)
         for name in watches
         for circuit in sorted(transition.changes[name].add)
         if f"{name}.{circuit.egress}" not in lit
     ]
-    missing += [(str(port), OF_LINK[stage, True]) for port, stage in unfinished]
+    missing += [(str(port), stage_of(signal, up=True).name) for port, signal in unfinished]
     gap = max((watch.longest_gap for watch in watches.values()), default=0)
     return Reconfiguration(
         *(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)),
-        {name: watch.watched_until for name, watch in watches.items()},
+        {name: watch.watched for name, watch in watches.items()} | observed.watched(),
+        tuple(flaps(changes)),
     )
 
 
@@ -186,20 +208,37 @@ def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch
     return watches
 
 
-def _link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
-    """Every port's first loss of carrier and of the firmware's link, and its recovery.
-
-    A flapping link has recovered when it is up for good.
-    """
-    retained: dict[tuple[Port, EventStage], Span] = {}
+def link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
+    """Every port's loss of carrier and of the firmware's link, and its recovery."""
+    moments: dict[tuple[Port, Stage, bool], list[Span]] = {}
     for port, event in changes:
-        stage = OF_LINK[event.stage, event.up]
-        if event.stage != "datagram" and (stage in ENDS or (port, stage) not in retained):
-            retained[port, stage] = event.at
-    return [Seen(str(port), stage, at) for (port, stage), at in retained.items()]
+        if event.stage != "datagram":
+            moments.setdefault((port, event.stage, event.up), []).append(event.at)
+    return [
+        Seen(str(port), stage.name, stage.choose(found))
+        for (port, signal, up), found in moments.items()
+        for stage in (stage_of(signal, up=up),)
+    ]
 
 
-def _datagram_stages(
+def flaps(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Flap]:
+    """Return each loss of carrier at a port that had come up in the same event."""
+    found: list[Flap] = []
+    risen: set[Port] = set()
+    down: dict[Port, Span] = {}
+    for port, event in changes:
+        if event.stage != CARRIER_UP.signal:
+            continue
+        if event.up:
+            if port in down:
+                found.append(Flap(str(port), down.pop(port), event.at))
+            risen.add(port)
+        elif port in risen:
+            down[port] = event.at
+    return found + [Flap(str(port), at, None) for port, at in down.items()]
+
+
+def datagram_stages(
     changes: Iterable[tuple[Port, LinkEvent]],
     windows: Iterable[LossWindow],
     losses: Mapping[Port, Span],

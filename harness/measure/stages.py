@@ -6,10 +6,12 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from itertools import product
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
@@ -18,44 +20,23 @@ from lightrig.harness.record import Row
 from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
+from lightrig.instruments.core.stages import (
+    CARRIER_DOWN,
+    CARRIER_UP,
+    DATAGRAMS_LOST,
+    FIRST_DATAGRAM,
+    STAGES,
+    EventStage,
+    StageName,
+    Watch,
+    stage_of,
+)
 from lightrig.testbeds import Port
 
 if TYPE_CHECKING:
     from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 
-EventStage: TypeAlias = Literal[
-    "acknowledged",
-    "los",
-    "datagrams_lost",
-    "firmware_down",
-    "carrier_down",
-    "signal_recovered",
-    "firmware_up",
-    "carrier_up",
-    "first_datagram",
-]
-"""Stages of a reconfiguration, in their usual order."""
-
-OF_LINK: dict[tuple[str, bool], EventStage] = {
-    ("datagram", False): "datagrams_lost",
-    ("firmware", False): "firmware_down",
-    ("carrier", False): "carrier_down",
-    ("firmware", True): "firmware_up",
-    ("carrier", True): "carrier_up",
-    ("datagram", True): "first_datagram",
-}
-ENDS: frozenset[EventStage] = frozenset(
-    ("acknowledged", "signal_recovered", "firmware_up", "carrier_up", "first_datagram")
-)
-"""Stages that an event has reached when its last subject has."""
-
-_TRUTH: dict[EventStage, tuple[str, bool]] = {
-    "acknowledged": ("acknowledged", True),
-    "los": ("light", False),
-    "signal_recovered": ("light", True),
-    **{stage: truth for truth, stage in OF_LINK.items()},
-}
-"""The moment of the ground truth that a stage must agree with."""
+_ENDLESS = Span(sys.maxsize, sys.maxsize)
 
 
 class Seen(NamedTuple):
@@ -65,8 +46,30 @@ class Seen(NamedTuple):
     """
 
     subject: str
-    stage: EventStage
+    stage: StageName
     at: Span
+
+
+class Flap(NamedTuple):
+    """A later loss of carrier at a NIC port, whose link had come up in the same event.
+
+    Attributes:
+        port: the port.
+        down: when its carrier went, on the bench's clock.
+        up: when it was back; None where that was not seen.
+    """
+
+    port: str
+    down: Span
+    up: Span | None
+
+    def within(self, began: Span, ended: Span) -> bool:
+        """Whether the flap may lie in an interruption, and is over."""
+        return (
+            self.up is not None
+            and self.down.latest >= began.earliest
+            and self.up.earliest <= ended.latest
+        )
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,31 @@ class Reconfiguration:
         missing: subject and stage of what had to come and was not seen.
         reading_gap: the longest time between two readings of a switch's monitors, in ns.
         windows: each direction's interruption of datagrams.
-        watched: until when the light of each switch was watched, on the bench's clock, in ns.
+        watched: until when the light of each switch and the ports of each server were watched,
+            by name: see `Watch.until`.
+        flaps: later losses of carrier.
     """
 
     plan: str
     moved: int
     sent: Span
     seen: tuple[Seen, ...]
-    missing: tuple[tuple[str, EventStage], ...]
+    missing: tuple[tuple[str, StageName], ...]
     reading_gap: int = 0
     windows: tuple[LossWindow, ...] = ()
-    watched: Mapping[str, int] = field(default_factory=dict)
+    watched: Mapping[str, Span] = field(default_factory=dict)
+    flaps: tuple[Flap, ...] = ()
+
+    def watch_of(self, stage: EventStage, subject: str) -> Watch:
+        """Return for how long a subject was watched; an acknowledgement is awaited."""
+        owner = subject.partition(".")[0]
+        awaited = stage.signal == "acknowledged"
+        until = _ENDLESS if awaited else self.watched.get(owner, _ENDLESS)
+        return Watch(self.sent.earliest, until)
+
+    def spans_flaps(self, port: str, began: Span, ended: Span) -> int:
+        """Return how many later flaps of a port lie in an interruption."""
+        return sum(flap.port == port and flap.within(began, ended) for flap in self.flaps)
 
     def after(self, at: Span) -> Span:
         """Latency of `at` after the command, not below zero."""
@@ -103,52 +120,82 @@ class Reconfiguration:
         """For each of `seen`, how long after the command it happened."""
         return tuple(self.after(seen.at) for seen in self.seen)
 
-    def stages(self) -> dict[EventStage, Span]:
-        """Each stage of the event as a whole, after the command.
-
-        What comes up counts when the last subject has it, what goes down when the first
-        has lost it.
-        """
-        spans: dict[EventStage, list[Span]] = {}
+    def stages(self) -> dict[StageName, Span]:
+        """Each stage of the event as a whole (see `EventStage`), after the command."""
+        spans: dict[StageName, list[Span]] = {}
         for seen, after in zip(self.seen, self.seen_after, strict=True):
             spans.setdefault(seen.stage, []).append(after)
         whole = {}
         for stage, parts in spans.items():
-            pick = max if stage in ENDS else min
+            pick = max if STAGES[stage].up else min
             whole[stage] = Span(
                 pick(part.earliest for part in parts), pick(part.latest for part in parts)
             )
         return whole
 
-    def outages(self) -> Iterator[tuple[str, str, Span]]:
-        """Port, kind (`carrier` or `datagram`) and length of each outage, in ns."""
+    def outages(self) -> Iterator[Outage]:
+        """Return each port's time without carrier, and without datagrams, that is over."""
         moments = {(seen.subject, seen.stage): seen.at for seen in self.seen}
-        pairs: tuple[tuple[str, EventStage, EventStage], ...] = (
-            ("carrier", "carrier_down", "carrier_up"),
-            ("datagram", "datagrams_lost", "first_datagram"),
-        )
-        for kind, down, up in pairs:
+        for kind in OUTAGES:
             for (subject, stage), lost in moments.items():
-                recovered = moments.get((subject, up))
-                if stage == down and recovered is not None:
-                    length = recovered.since(lost)
-                    yield subject, kind, Span(max(length.earliest, 0), max(length.latest, 0))
+                recovered = moments.get((subject, kind.up.name))
+                if stage == kind.down.name and recovered is not None:
+                    flaps = self.spans_flaps(subject, lost, recovered)
+                    yield Outage(subject, kind, _not_negative(recovered.since(lost)), flaps)
+
+
+class OutageKind(NamedTuple):
+    """From which stage until which a port is without service."""
+
+    signal: Literal["carrier", "datagram"]
+    down: EventStage
+    up: EventStage
+
+
+OUTAGES = (
+    OutageKind("carrier", CARRIER_DOWN, CARRIER_UP),
+    OutageKind("datagram", DATAGRAMS_LOST, FIRST_DATAGRAM),
+)
+
+
+class Outage(NamedTuple):
+    """One port's time without service.
+
+    Attributes:
+        subject: the port.
+        kind: of which service.
+        length: in ns.
+        flaps: how many later flaps of its carrier lie in it.
+    """
+
+    subject: str
+    kind: OutageKind
+    length: Span
+    flaps: int
 
 
 def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
     """The event as rows: each stage as a whole, each subject's own, and the outages."""
     time, conditions = event.sent.earliest, {"event": number}
 
-    def row(subject: str, quantity: str, span: Span) -> Row:
+    def row(subject: str, quantity: str, span: Span, flaps: int | None = None) -> Row:
         middle = (span.earliest + span.latest) // 2
-        return Row(subject, quantity, middle, span.earliest, span.latest, "ns", time, conditions)
+        of_this = conditions if flaps is None else {**conditions, "flaps": flaps}
+        return Row(subject, quantity, middle, span.earliest, span.latest, "ns", time, of_this)
 
     for stage, span in event.stages().items():
         yield row(fabric.testbed.name, f"reconfiguration.{stage}", span)
     for seen, after in zip(event.seen, event.seen_after, strict=True):
         yield row(seen.subject, seen.stage, after)
-    for subject, kind, span in event.outages():
-        yield row(subject, f"outage.{kind}", span)
+    for outage in event.outages():
+        yield row(outage.subject, f"outage.{outage.kind.signal}", outage.length, outage.flaps)
+    for flap in event.flaps:
+        least, most = (flap.up or event.watched[flap.port.partition(".")[0]]).since(flap.down)
+        least, end = max(least, 0), max(most, 0) if flap.up is not None else None
+        middle = least if end is None else (least + end) // 2
+        yield Row(flap.port, "outage.flap", middle, least, end, "ns", time, conditions)
+    for owner, until in event.watched.items():
+        yield row(owner, "watched", event.after(until))
 
 
 def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
@@ -163,20 +210,23 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     inside: dict[str, list[bool]] = {}
     written = _first_write(event, truth)
     for seen, after in zip(event.seen, event.seen_after, strict=True):
-        name, _ = _TRUTH[seen.stage]
+        stage = STAGES[seen.stage]
         # In real time the reply needs a moment from the switch to us, in virtual time none.
         judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
-        if judged and truth.knows(seen.subject, name):
-            true = _true_moment(seen, event, truth)
+        if judged and truth.knows(seen.subject, stage.signal):
+            true = truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))
             inside.setdefault(seen.stage, []).append(_overlap(true, seen.at))
-            if written is not None and true is not None:
-                inside.setdefault("latency", []).append(_overlap(true.since(written), after))
-    for subject, kind, length in event.outages():
-        if truth.knows(subject, kind):
-            down = truth.first(subject, kind, up=False, since=event.sent.earliest)
-            up = down and truth.first(subject, kind, up=True, since=down.earliest)
-            true = up.since(down) if up is not None and down is not None else None
-            inside.setdefault(f"outage_{kind}", []).append(_overlap(true, length))
+            if written is not None and true:
+                late = [moment.since(written) for moment in true]
+                inside.setdefault("latency", []).append(_overlap(late, after))
+    for outage in event.outages():
+        subject, kind = outage.subject, outage.kind
+        if truth.knows(subject, kind.signal):
+            lengths = true_outages(subject, kind, event, truth)
+            inside.setdefault(f"outage_{kind.signal}", []).append(_overlap(lengths, outage.length))
+    for flap in event.flaps:
+        if truth.knows(flap.port, CARRIER_UP.signal):
+            inside.setdefault("outage_flap", []).append(_happened(flap, event, truth))
     for name, found in inside.items():
         verdict = judge_bounds(found)
         yield closure_row(
@@ -192,20 +242,29 @@ def _first_write(event: Reconfiguration, truth: GroundTruth) -> Span | None:
     return found if found is not None and found.latest <= event.sent.latest else None
 
 
-def _true_moment(seen: Seen, event: Reconfiguration, truth: GroundTruth) -> Span | None:
-    (name, up), since = _TRUTH[seen.stage], event.sent.earliest
-    if seen.stage == "acknowledged":  # with the last command of a change
-        return truth.last(seen.subject, name, since=since)
-    if seen.stage == "signal_recovered":  # for good: a fault may take the new light again
-        until = event.watched.get(seen.subject.rpartition(".")[0])
-        return truth.last(seen.subject, name, since=since, until=until)
-    return truth.first(seen.subject, name, up=up, since=since)
+def true_outages(
+    subject: str, kind: OutageKind, event: Reconfiguration, truth: GroundTruth
+) -> list[Span]:
+    """Return how long a port was truly without service; nothing if it never was."""
+    downs, ups = (
+        truth.moments_of(stage, subject, event.watch_of(stage, subject))
+        for stage in (kind.down, kind.up)
+    )
+    return [up.since(down) for down, up in product(downs, ups) if up.latest >= down.earliest]
 
 
-def _overlap(true: Span | None, seen: Span) -> bool:
-    if true is None:
-        return False
-    return true.latest >= seen.earliest and true.earliest <= seen.latest
+def _happened(flap: Flap, event: Reconfiguration, truth: GroundTruth) -> bool:
+    """Whether the carrier truly went and came at the moments of a flap."""
+    watch = event.watch_of(CARRIER_UP, flap.port)
+    downs, ups = (
+        truth.all_moments(CARRIER_UP.signal, flap.port, watch, up=up) for up in (False, True)
+    )
+    return _overlap(downs, flap.down) and (flap.up is None or _overlap(ups, flap.up))
+
+
+def _overlap(true: Sequence[Span], seen: Span) -> bool:
+    """Whether any of the true moments or durations may be what was seen."""
+    return any(one.latest >= seen.earliest and one.earliest <= seen.latest for one in true)
 
 
 def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
@@ -218,11 +277,10 @@ def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[R
     if truth is None or fabric.bench.clock.virtual:
         return
     for seen in event.seen:
-        if seen.stage not in ("carrier_down", "carrier_up"):
+        stage = STAGES[seen.stage]
+        if stage not in (CARRIER_DOWN, CARRIER_UP):
             continue
-        up = seen.stage == "carrier_up"
-        true = truth.first(seen.subject, "carrier", up=up, since=event.sent.earliest)
-        if true is not None:
+        for true in truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))[:1]:
             cost = Span(seen.at.latest - true.latest, seen.at.latest - true.earliest)
             yield _duration(seen.subject, "harness.carrier_stamp", cost, event, number)
 
@@ -233,11 +291,15 @@ def cross_check_rows(
     """Delay of netlink behind the fast path for the same carrier event, in ns."""
     seen = {(one.subject, one.stage): one.at for one in event.seen}
     for port, announced in checks:
-        stage: EventStage = "carrier_up" if announced.up else "carrier_down"
-        at = seen.get((str(port), stage))
+        stage = stage_of("carrier", up=announced.up)
+        at = seen.get((str(port), stage.name))
         if at is not None and announced.at.latest >= at.earliest:
             delay = Span(announced.at.latest - at.latest, announced.at.latest - at.earliest)
             yield _duration(str(port), "harness.netlink_delay", delay, event, number)
+
+
+def _not_negative(span: Span) -> Span:
+    return Span(max(span.earliest, 0), max(span.latest, 0))
 
 
 def _duration(subject: str, quantity: str, span: Span, event: Reconfiguration, number: int) -> Row:

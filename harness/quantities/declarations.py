@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from lightrig.harness.quantities.optical import MATRIX_LOSSES, OPTICAL
-from lightrig.harness.quantities.quantity import Combination, Quantity, duration
+from lightrig.harness.quantities.quantity import Quantity, duration
+from lightrig.instruments.core.stages import STAGES
 from lightrig.testbeds.baselines import Rule
 
 RECONFIGURATION = "Reconfiguration"
@@ -14,48 +15,31 @@ RDMA = "RDMA"
 CLOSURE = "Closure"
 HARNESS = "Cost of the harness"
 
-STAGES: tuple[tuple[str, str, Combination, tuple[str, ...]], ...] = (
-    ("acknowledged", "every switch acknowledged its commands", "greatest", ()),
-    ("los", "loss of signal on the first egress", "least", ("light_gone",)),
-    ("datagrams_lost", "first datagram that did not arrive", "least", ()),
-    ("firmware_down", "firmware reports the link down, on the first NIC port", "least", ()),
-    ("carrier_down", "the kernel reports no carrier, on the first NIC port", "least", ()),
-    ("signal_recovered", "optical power is back, on the last egress", "greatest", ("light_back",)),
-    ("firmware_up", "firmware reports the link up, on the last NIC port", "greatest", ()),
-    ("carrier_up", "the kernel reports carrier, on the last NIC port", "greatest", ()),
-    ("first_datagram", "first datagram after the loss, on the last NIC port", "greatest", ()),
-)
-"""The stages of a reconfiguration in their usual order: name, meaning, combination, aliases.
-
-Losses count from the first subject and recoveries until the last, so that the time between the
-two is the whole interruption.
-"""
-
 _HEADLINES = frozenset(("acknowledged", "signal_recovered", "carrier_up", "first_datagram"))
 
 
 def _stages() -> Iterator[Quantity]:
-    for stage, meaning, combine, aliases in STAGES:
+    for stage in STAGES.values():
         yield Quantity(
-            name=f"reconfiguration.{stage}",
+            name=f"reconfiguration.{stage.name}",
             unit="ns",
-            meaning=f"from the command until {meaning}",
-            better="lower" if combine == "greatest" else None,
-            combine=combine,
+            meaning=f"from the command until {stage.whole}",
+            better="lower" if stage.up else None,
+            combine="greatest" if stage.up else "least",
             section=RECONFIGURATION,
-            terminal="headline" if stage in _HEADLINES else "shown",
-            aliases=tuple(f"reconfiguration.{alias}" for alias in aliases),
+            terminal="headline" if stage.name in _HEADLINES else "shown",
+            aliases=tuple(f"reconfiguration.{alias}" for alias in stage.aliases),
         )
-    for stage, meaning, combine, aliases in STAGES:
+    for stage in STAGES.values():
         yield Quantity(
-            name=stage,
+            name=stage.name,
             unit="ns",
-            meaning=f"{meaning.partition(', ')[0]}: one switch, egress or NIC port",
-            better="lower" if combine == "greatest" else None,
-            combine=combine,
+            meaning=f"one {stage.subject}: {stage.meaning}",
+            better="lower" if stage.up else None,
+            combine="greatest" if stage.up else "least",
             section=RECONFIGURATION,
             terminal="hidden",
-            aliases=aliases,
+            aliases=stage.aliases,
         )
 
 
@@ -75,9 +59,18 @@ def _closure(name: str, meaning: str, *aliases: str) -> Quantity:
 DECLARED: tuple[Quantity, ...] = (
     *_stages(),
     Quantity(
+        name="watched",
+        unit="ns",
+        meaning="from the command until the watch of a server's links or a switch's light ended",
+        section=RECONFIGURATION,
+        combine="none",
+        baseline=None,
+        terminal="hidden",
+    ),
+    Quantity(
         name="outage.carrier",
         unit="ns",
-        meaning="time without carrier at one NIC port",
+        meaning="from the first loss of carrier at one NIC port to its last return, with its flaps",
         better="lower",
         section=OUTAGE,
         terminal="hidden",
@@ -86,6 +79,14 @@ DECLARED: tuple[Quantity, ...] = (
         name="outage.datagram",
         unit="ns",
         meaning="time without datagrams at one NIC port, by stages",
+        better="lower",
+        section=OUTAGE,
+        terminal="hidden",
+    ),
+    Quantity(
+        name="outage.flap",
+        unit="ns",
+        meaning="time without carrier at one NIC port whose link had come up before in the event",
         better="lower",
         section=OUTAGE,
         terminal="hidden",
@@ -194,11 +195,11 @@ DECLARED: tuple[Quantity, ...] = (
     ),
     *(
         _closure(
-            f"closure.{stage}",
-            f"share of the intervals of {stage} that contain the true time",
-            *(f"closure.{alias}" for alias in aliases),
+            f"closure.{stage.name}",
+            f"share of the intervals of {stage.name} that contain the true time",
+            *(f"closure.{alias}" for alias in stage.aliases),
         )
-        for stage, _, _, aliases in STAGES
+        for stage in STAGES.values()
     ),
     _closure("closure.latency", "share of the times after the command that contain the true one"),
     _closure("closure.outage_packets", "share of the outages that contain the true one"),
@@ -214,6 +215,7 @@ DECLARED: tuple[Quantity, ...] = (
         )
         for kind in ("carrier", "datagram")
     ),
+    _closure("closure.outage_flap", "share of the flaps whose ends contain true moments"),
     _closure("closure.bit_errors", "share of the counts that agree with the true error ratio"),
     _closure("closure.frame_loss_ratio", "share of the bounds that hold the true frame loss"),
     _closure("loss.closure", "share of the losses whose interval contains the true one"),

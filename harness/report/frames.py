@@ -19,7 +19,7 @@ Numbers: TypeAlias = npt.NDArray[Any]
 
 COUNTERS = frozenset(
     (
-        *("event", "n", "repetition", "sample"),
+        *("event", "n", "repetition", "sample", "flaps"),
         *("codewords", "lost", "most_symbol_errors", "extrapolated_from"),
     )
 )

@@ -316,6 +316,7 @@ class PendingSettlement:
                     port: (count["sent"], count["received"])
                     for port, count in answer.get("datagrams", {}).items()
                 },
+                self._clocks.here(self._request.answered_there),
                 tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
                 self._departures(answer["departures"]) if self._numbers else {},
             )

@@ -174,6 +174,7 @@ class ProgramRun:
             return
         # A program that does not report it leaves the slew to what exchanges contradict.
         known = 0 if slewed is None else int(slewed) - self._clock.slewed()
+        request.answered_there = there[1]
         self._clocks.exchanged(request.sent, there[0], there[1], received, known)
         if "error" in answer:
             request.resolve(
@@ -226,13 +227,19 @@ class ProgramRun:
 
 
 class ProgramRequest:
-    """A request that was sent to the program."""
+    """A request that was sent to the program.
+
+    Attributes:
+        sent: when, on the bench's clock, in ns.
+        answered_there: when the program sent its reply, on the server's clock, in ns.
+    """
 
     def __init__(self, run: ProgramRun, number: int, text: str, clock: Clock, timeout: int) -> None:
         self.run = run
         self.number = number
         self.text = text
         self.sent = 0
+        self.answered_there = 0
         self._timeout = timeout
         self._answered = clock.event()
         self._outcome: dict[str, Any] | InstrumentError | None = None

@@ -14,7 +14,7 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow, losses
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import _datagram_stages, bring_up
+from lightrig.harness.measure.reconfiguration import bring_up, datagram_stages
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import Seen
 from lightrig.harness.record import Row
@@ -44,7 +44,7 @@ def test_silence_of_a_sender_is_no_outage() -> None:
         event(True, 94, 96),
     ]
     window = LossWindow(A, B, 10, B, 90, ms(9, 10), ms(94, 96))
-    assert _datagram_stages(changes, [window], {}) == [
+    assert datagram_stages(changes, [window], {}) == [
         Seen(str(A), "datagrams_lost", ms(9, 10)),
         Seen(str(A), "first_datagram", ms(94, 96)),
     ]
@@ -52,11 +52,11 @@ def test_silence_of_a_sender_is_no_outage() -> None:
 
 def test_silence_without_an_outage_is_no_stage() -> None:
     changes = [event(False, 0, 6), event(True, 0, 7, "idle")]
-    assert _datagram_stages(changes, [], {}) == []
+    assert datagram_stages(changes, [], {}) == []
 
 
 def test_a_port_that_was_dark_has_its_first_datagram() -> None:
-    assert _datagram_stages([event(True, 94, 96)], [], {}) == [
+    assert datagram_stages([event(True, 94, 96)], [], {}) == [
         Seen(str(A), "first_datagram", ms(94, 96))
     ]
 

@@ -3,11 +3,21 @@
 import pytest
 
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.stages import (
+    CARRIER_DOWN,
+    CARRIER_UP,
+    DATAGRAMS_LOST,
+    FIRST_DATAGRAM,
+    EventStage,
+    Watch,
+)
 from lightrig.instruments.simulated.world.ground_truth import (
     MOST_MOMENTS,
     DroppedTruthError,
     GroundTruth,
 )
+
+MS = 1_000_000
 
 
 def test_old_moments_are_dropped_and_not_searched():
@@ -30,3 +40,40 @@ def test_moment_that_was_planned_is_withdrawn():
     truth.withdraw("server0.nic0", "carrier", up=True)
     assert truth.first("server0.nic0", "carrier", up=True, since=6) is None
     assert truth.knows("server0.nic0", "carrier")
+
+
+def flapping() -> GroundTruth:
+    """Carrier is lost at 10, 300 and 900 and comes at 200, 340 and 2,000."""
+    truth = GroundTruth()
+    for signal in ("carrier", "datagram"):
+        for up, moments in ((False, (10, 300, 900)), (True, (200, 340, 2_000))):
+            for at in moments:
+                moment = Span(at * MS, at * MS + 2)
+                truth.note("server0.nic0", signal, up=up, at=moment)
+    return truth
+
+
+def watch(certain: int, latest: int | None = None) -> Watch:
+    return Watch(5 * MS, Span(certain * MS, (certain if latest is None else latest) * MS))
+
+
+@pytest.mark.parametrize(
+    ("stage", "until", "expected"),
+    [
+        (CARRIER_DOWN, watch(1_500), [10]),
+        (CARRIER_UP, watch(100), []),
+        (CARRIER_UP, watch(250), [200]),
+        (CARRIER_UP, watch(1_500), [340]),
+        (CARRIER_UP, watch(9_000), [2_000]),
+        (CARRIER_UP, watch(330, 350), [200, 340]),  # it may not have seen the second
+        (DATAGRAMS_LOST, watch(1_500), [10]),  # 190 ms are longer than 40 ms
+        (FIRST_DATAGRAM, watch(1_500), [200]),
+        (DATAGRAMS_LOST, watch(9_000), [900]),
+        (FIRST_DATAGRAM, watch(9_000), [2_000]),
+        (DATAGRAMS_LOST, watch(100), [10]),  # not over
+        (FIRST_DATAGRAM, watch(100), []),
+    ],
+)
+def test_a_stage_is_within_the_watch(stage: EventStage, until: Watch, expected: list[int]) -> None:
+    found = flapping().moments_of(stage, "server0.nic0", until)
+    assert [moment.earliest // MS for moment in found] == expected

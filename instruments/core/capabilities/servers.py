@@ -89,6 +89,7 @@ class Settled:
         missing: netdev and stage of every link that did not come up in time.
         cross_checks: changes as netlink reported them: delayed by the kernel, for comparison only.
         datagrams: by netdev, how many were sent and received since the watch began.
+        answered: when the server answered, on the bench's clock.
         gaps: interruptions, in the order of their ends.
         departures: by netdev, when the datagrams that were asked for had been sent; None where
             that is not known.
@@ -98,6 +99,7 @@ class Settled:
     missing: tuple[tuple[str, Stage], ...]
     cross_checks: tuple[LinkEvent, ...]
     datagrams: Mapping[str, tuple[int, int]]
+    answered: Span
     gaps: tuple[Gap, ...] = ()
     departures: Mapping[str, Sequence[Span | None]] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.stages import EventStage, Watch
 from lightrig.testbeds.errors import LightrigError
 
 MOST_MOMENTS = 8192
@@ -16,6 +17,10 @@ MOST_MOMENTS = 8192
 
 Closure judges an event as soon as it is over, and a night of a testbed has millions of moments.
 """
+
+
+_ALIKE = 10_000_000
+"""Interruptions whose lengths differ by less, in ns: either may count as the longest."""
 
 
 class DroppedTruthError(LightrigError):
@@ -60,11 +65,12 @@ class GroundTruth:
     """When each thing went up or down, by its name and stage.
 
     Subjects are what the testbed calls them: `ocs.35` for the light at an egress,
-    `server0.nic0.p1` for a NIC port's link. Stages are `light`, `firmware`, `carrier`,
-    `datagram` and, for a switch, `acknowledged`. Light that comes or goes gradually has the stages
-    `light10`, `half` and `light90` as well. `harness` has `written` a command or a query, where the
-    simulation lets a write take time. A moment that the simulation itself knows
-    only within bounds, such as a change in the kernel, is a span with a width.
+    `server0.nic0.p1` for a NIC port's link. Stages are the signals of `core.stages`: `light`,
+    `firmware`, `carrier`, `datagram` and, for a switch, `acknowledged`. Light
+    that comes or goes gradually has the stages `light10`, `half` and `light90` as well. `harness`
+    has `written` a command or a query, where the simulation lets a write take time. A moment that
+    the simulation itself knows only within bounds, such as a change in the kernel, is a span with a
+    width.
     """
 
     def __init__(self) -> None:
@@ -115,6 +121,48 @@ class GroundTruth:
         found = moments.span(count - 1) if count else None
         return found if found is not None and found.latest >= since else None
 
+    def moments_of(self, stage: EventStage, subject: str, watch: Watch) -> tuple[Span, ...]:
+        """Return when a stage of `subject` may have been in an event; nothing if it was not.
+
+        One moment, unless another change may have come too late for the watch to see it.
+        """
+        if stage.counts == "longest":
+            found = self._longest(subject, stage.signal, watch)
+            if found:
+                return tuple(rise if stage.up else fall for fall, rise in found)
+        found = self.all_moments(stage.signal, subject, watch, up=stage.up)
+        if stage.counts != "last":
+            return found[:1]
+        unseen = sum(moment.latest > watch.until.earliest for moment in found)
+        return found[-1 - unseen :]
+
+    def all_moments(self, signal: str, subject: str, watch: Watch, *, up: bool) -> tuple[Span, ...]:
+        """Return each moment at which a signal of `subject` came up or went down in an event."""
+        moments = self._moments[subject, signal, up]
+        moments.check(watch.since)
+        begin = bisect_left(moments.latest, watch.since)
+        end = bisect_right(moments.earliest, watch.until.latest)
+        return tuple(map(moments.span, range(begin, end)))
+
+    def interruptions(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
+        """Return each fall of a signal in an event, and the rise after it, oldest first."""
+        found: list[tuple[Span, Span]] = []
+        fall = self.first(subject, signal, up=False, since=watch.since)
+        while fall is not None:
+            rise = self.first(subject, signal, up=True, since=fall.earliest)
+            if rise is None or rise.earliest > watch.until.latest:
+                break
+            found.append((fall, rise))
+            fall = self.first(subject, signal, up=False, since=rise.latest + 1)
+        return found
+
+    def _longest(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
+        """Return the longest interruption, and those that a watch may take for it."""
+        found = self.interruptions(subject, signal, watch)
+        seen = [pair for pair in found if pair[1].latest <= watch.until.earliest]
+        least = max((_length(pair) for pair in seen), default=0) - _ALIKE
+        return [pair for pair in found if _length(pair) >= least]
+
     def note_counter(self, counter: str, ratio: Callable[[], float | None]) -> None:
         """Let `ratio` tell the expected bit error ratio of a counter's gate."""
         self._ratios[counter] = ratio
@@ -123,3 +171,8 @@ class GroundTruth:
         """Return the expected bit error ratio of a counter's last gate; None if not known."""
         ratio = self._ratios.get(counter)
         return None if ratio is None else ratio()
+
+
+def _length(interruption: tuple[Span, Span]) -> int:
+    fall, rise = interruption
+    return rise.earliest - fall.earliest

@@ -2,30 +2,29 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import IncompleteError, rising_ports
+from lightrig.harness.measure.reconfiguration import (
+    IncompleteError,
+    datagram_stages,
+    link_stages,
+    rising_ports,
+)
 from lightrig.harness.measure.recovery import WrongTrafficError
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.stages import CARRIER_DOWN, CARRIER_UP, FIRST_DATAGRAM, StageName
 from lightrig.instruments.core.traffic import MortalTrafficSource, Traffic
-from lightrig.testbeds import LightrigError, Plan, Port
+from lightrig.testbeds import LightrigError, Plan
 
 EventKind = Literal["bypass", "return"]
 
-Stage = Literal[
-    "carrier_down",
-    "detected",
-    "planned",
-    "switched",
-    "carrier_up",
-    "first_datagram",
-    "routed",
-    "first_collective",
-]
-"""Stages of a bypass or a rejoin, in their usual order."""
+BypassStage: TypeAlias = (
+    StageName | Literal["detected", "planned", "switched", "routed", "first_collective"]
+)
+"""Stages of a bypass or a rejoin; the links' are those of a reconfiguration."""
 
 _RUNNING_NS = 500_000_000
 """Duration of the all-reduces before a failure, and after the ring is closed again."""
@@ -68,11 +67,11 @@ class NodeFailure:
     server: str
     began: Span
     ranks: int
-    stages: dict[Stage, Span] = field(default_factory=dict)
+    stages: dict[BypassStage, Span] = field(default_factory=dict)
 
-    def after(self) -> dict[Stage, Span]:
+    def after(self) -> dict[BypassStage, Span]:
         """Return the time from the beginning to the end of each stage, in ns, at least 0."""
-        found: dict[Stage, Span] = {}
+        found: dict[BypassStage, Span] = {}
         for stage, at in self.stages.items():
             low, high = at.since(self.began)
             found[stage] = Span(max(low, 0), max(high, 0))
@@ -141,7 +140,7 @@ def bypass_failed_node(
     if beside - lost.keys():
         stayed = ", ".join(map(str, sorted(beside - lost.keys())))
         raise NotNoticedError(f"{server} failed, and these ports still have a carrier: {stayed}")
-    found.stages["carrier_down"] = max(lost.values())
+    found.stages[CARRIER_DOWN.name] = max(lost.values())
     found.stages["detected"] = _at(noticed)
     _close(fabric, links, found, planned, timeout)
     if collective is not None:
@@ -199,17 +198,11 @@ def _close(
         fabric.bench.check_world()
         missing = ", ".join(f"{port} {stage}" for port, stage in unfinished)
         raise IncompleteError(f"the ring did not close past {found.server}; not seen: {missing}")
-    carrier: dict[Port, Span] = {}
-    datagram: dict[Port, Span] = {}
-    for port, event in changes:
-        if event.up and port in rising and event.stage == "carrier":
-            carrier[port] = event.at  # up for good, should it flap
-        elif event.up and port in rising and event.stage == "datagram":
-            datagram.setdefault(port, event.at)
-    if carrier:
-        stages["carrier_up"] = max(carrier.values())
-    if datagram:
-        stages["first_datagram"] = max(datagram.values())
+    of_new_links = [(port, event) for port, event in changes if port in rising]
+    seen = [*link_stages(of_new_links), *datagram_stages(of_new_links, (), {})]
+    for stage in (CARRIER_UP, FIRST_DATAGRAM):
+        if moments := [one.at for one in seen if one.stage == stage.name]:
+            stages[stage.name] = max(moments)
 
 
 def _run_again(
