@@ -127,14 +127,14 @@ class GroundTruth:
         One moment, unless another change may have come too late for the watch to see it.
         """
         if stage.counts == "longest":
-            found = self._longest(subject, stage.signal, watch)
-            if found:
-                return tuple(rise if stage.up else fall for fall, rise in found)
-        found = self.all_moments(stage.signal, subject, watch, up=stage.up)
+            longest = self._longest(subject, stage.signal, watch)
+            if longest:
+                return tuple(rise if stage.up else fall for fall, rise in longest)
+        changes = self.all_moments(stage.signal, subject, watch, up=stage.up)
         if stage.counts != "last":
-            return found[:1]
-        unseen = sum(moment.latest > watch.until.earliest for moment in found)
-        return found[-1 - unseen :]
+            return changes[:1]
+        unseen = sum(moment.latest > watch.until.earliest for moment in changes)
+        return changes[-1 - unseen :]
 
     def all_moments(self, signal: str, subject: str, watch: Watch, *, up: bool) -> tuple[Span, ...]:
         """Return each moment at which a signal of `subject` came up or went down in an event."""
