@@ -21,17 +21,15 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from lightrig.harness.bench import Bench
+from lightrig import api, devices, drivers, systems
 from lightrig.harness.cli import COMMANDS
 from lightrig.harness.cli.app import application
-from lightrig.harness.measure.recording import Recording
-from lightrig.harness.record import Results, Row
 from lightrig.instruments.core import capabilities
 from lightrig.testbeds import json_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
-_PUBLIC = (Results, Row, Recording, Bench)
+_PUBLIC: tuple[Any, ...] = (api, drivers, devices, systems)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -181,9 +179,19 @@ def _printed(*options: str) -> str:
 
 
 def _python() -> str:
-    parts = ["# Python\n\nThe classes that suites, notebooks and drivers use.\n\n"]
-    for public in _PUBLIC:
-        parts += _class(public)
+    parts = ["# Python\n\nWhat the [public modules](../public-modules.md) hold.\n\n"]
+    for module in _PUBLIC:
+        about = inspect.getdoc(module) or ""
+        parts.append(f"## {module.__name__}\n\n{about.partition(chr(10))[0]}\n\n")
+        for name in module.__all__:
+            member = getattr(module, name)
+            if inspect.isclass(member):
+                parts += _class(member, 3)
+            else:
+                parts.append(f"### {name}\n\n")
+                taken = inspect.signature(member) if inspect.isfunction(member) else ""
+                text = inspect.getdoc(member) if inspect.isfunction(member) else repr(member)
+                parts.append(_fenced(f"{name}{taken}\n\n{text}".replace("lightrig.", ""), "python"))
     parts.append("## Capabilities\n\nWhat measurements ask of an instrument (`Protocol`s).\n\n")
     found = inspect.getmembers(capabilities, inspect.isclass)
     for _, capability in found:

@@ -17,10 +17,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lightrig.harness.claims import load_published
-from lightrig.harness.claims.published import PUBLISHED, Claim
-from lightrig.harness.record import Results
-from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.api import NotEnough, Results, quantile
+from lightrig.systems import PUBLISHED, Claim, load_published
 
 STAGES = {
     "acknowledged": "control plane",

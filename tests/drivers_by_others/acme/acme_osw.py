@@ -1,7 +1,6 @@
 """Acme OSW: switches one fiber to one of N, selected by channel over a serial line."""
 
-from lightrig.instruments.core.position_switch import TextPositionSwitch
-from lightrig.instruments.wire.session import Resync
+from lightrig.drivers import Resync, TextPositionSwitch
 
 
 class AcmeOsw(TextPositionSwitch):

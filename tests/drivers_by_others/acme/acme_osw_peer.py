@@ -1,8 +1,6 @@
 """Simulated Acme OSW; written from its manual, never from the driver."""
 
-from lightrig.instruments.simulated.devices.position_switch import SimulatedTextSwitch
-from lightrig.instruments.simulated.protocols.commands import command
-from lightrig.instruments.simulated.protocols.framed_device import FrameReply
+from lightrig.devices import FrameReply, SimulatedTextSwitch, command
 
 
 class AcmeOswPeer(SimulatedTextSwitch):

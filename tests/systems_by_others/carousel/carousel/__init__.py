@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lightrig.harness.systems.registry import System
+from lightrig.systems import System
 
 SYSTEM = System(
     name="carousel",

@@ -1,7 +1,7 @@
 """Figures of the paper that arithmetic answers."""
 
 from carousel.planning import rotation
-from lightrig.harness.claims.computed import Computed, exactly
+from lightrig.systems import Computed, exactly
 
 
 def _matchings() -> Computed:

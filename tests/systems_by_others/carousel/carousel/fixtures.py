@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightrig.harness.record import Row
+from lightrig.api import Row
 
 if TYPE_CHECKING:
-    from lightrig.harness.bench import Fabric
-    from lightrig.harness.measure.recording import Recording
-    from lightrig.testbeds import Testbed
+    from lightrig.api import Fabric, Recording, Testbed
 
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:

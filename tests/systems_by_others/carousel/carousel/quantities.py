@@ -1,6 +1,6 @@
 """The quantities that only Carousel records."""
 
-from lightrig.harness.quantities.quantity import Quantity
+from lightrig.api import Quantity
 
 QUANTITIES = (
     Quantity(

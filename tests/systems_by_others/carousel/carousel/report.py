@@ -1,15 +1,16 @@
 """The section of the report that only Carousel has."""
 
-from lightrig.harness.report.estimates import Estimate
-from lightrig.harness.report.markup import Value, median_value
-from lightrig.harness.report.sections import (
+from lightrig.api import NotEnough
+from lightrig.systems import (
     Column,
+    Estimate,
     Section,
     Table,
+    Value,
+    median_value,
     test_column,
     verdict_column,
 )
-from lightrig.harness.statistics import NotEnough
 
 
 def _median(one: Estimate) -> Value | NotEnough:

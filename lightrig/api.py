@@ -1,0 +1,84 @@
+"""What suites, conftests and notebooks import.
+
+    from lightrig.api import Quantity, Row, declare
+
+Fixtures of pytest give the rest. docs/public-modules.md has a complete example.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.quantities import Quantity, declare
+from lightrig.harness.record import Row
+from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import (
+    Attenuator,
+    BitErrorTester,
+    ClimateChamber,
+    HasNic,
+    LightSource,
+    OpticalSwitch,
+    PolarizationController,
+    PowerMeter,
+    PowerMonitor,
+    Server,
+)
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Port, Testbed, load
+from lightrig.testbeds.baselines import Rule
+
+if TYPE_CHECKING:
+    from lightrig.harness.record import Results
+    from lightrig.harness.report.plots import bit_error_curve, latency, loss_matrix
+
+__all__ = [
+    "Attenuator",
+    "Bench",
+    "BitErrorTester",
+    "Circuit",
+    "ClimateChamber",
+    "Fabric",
+    "HasNic",
+    "InstrumentError",
+    "LightSource",
+    "LightrigError",
+    "Link",
+    "NotEnough",
+    "OpticalSwitch",
+    "Plan",
+    "PolarizationController",
+    "Port",
+    "PowerMeter",
+    "PowerMonitor",
+    "Quantity",
+    "Recording",
+    "Results",
+    "Row",
+    "Rule",
+    "Server",
+    "Span",
+    "Testbed",
+    "bit_error_curve",
+    "declare",
+    "latency",
+    "load",
+    "loss_matrix",
+    "quantile",
+]
+
+_LOADED_AT_FIRST_USE = {
+    "Results": "lightrig.harness.record",
+    "bit_error_curve": "lightrig.harness.report.plots",
+    "latency": "lightrig.harness.report.plots",
+    "loss_matrix": "lightrig.harness.report.plots",
+}
+"""Names that load large parts, pandas, DuckDB and matplotlib, by module."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LOADED_AT_FIRST_USE:
+        return getattr(import_module(_LOADED_AT_FIRST_USE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,79 @@
+"""What published systems import: their declaration, sections of the report, computed claims.
+
+    from lightrig.systems import System
+
+docs/systems.md has a complete example.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lightrig.harness.systems.registry import Orchestrator, System, SystemRegistryError
+
+if TYPE_CHECKING:
+    from lightrig.harness.claims import load_published
+    from lightrig.harness.claims.computed import Computed, exactly, over_draws
+    from lightrig.harness.claims.published import PUBLISHED, Claim
+    from lightrig.harness.report.estimates import Estimate
+    from lightrig.harness.report.markup import median_value
+    from lightrig.harness.report.sections import (
+        Column,
+        Figure,
+        Figures,
+        Section,
+        SectionData,
+        Table,
+        test_column,
+        verdict_column,
+    )
+    from lightrig.harness.report.units import Value
+
+__all__ = [
+    "PUBLISHED",
+    "Claim",
+    "Column",
+    "Computed",
+    "Estimate",
+    "Figure",
+    "Figures",
+    "Orchestrator",
+    "Section",
+    "SectionData",
+    "System",
+    "SystemRegistryError",
+    "Table",
+    "Value",
+    "exactly",
+    "load_published",
+    "median_value",
+    "over_draws",
+    "test_column",
+    "verdict_column",
+]
+
+_LOADED_AT_FIRST_USE = {
+    "load_published": "lightrig.harness.claims",
+    "Computed": "lightrig.harness.claims.computed",
+    "exactly": "lightrig.harness.claims.computed",
+    "over_draws": "lightrig.harness.claims.computed",
+    "PUBLISHED": "lightrig.harness.claims.published",
+    "Claim": "lightrig.harness.claims.published",
+    "Estimate": "lightrig.harness.report.estimates",
+    "Value": "lightrig.harness.report.units",
+    "median_value": "lightrig.harness.report.markup",
+    "Column": "lightrig.harness.report.sections",
+    "Figure": "lightrig.harness.report.sections",
+    "Figures": "lightrig.harness.report.sections",
+    "Section": "lightrig.harness.report.sections",
+    "SectionData": "lightrig.harness.report.sections",
+    "Table": "lightrig.harness.report.sections",
+    "test_column": "lightrig.harness.report.sections",
+    "verdict_column": "lightrig.harness.report.sections",
+}
+"""Names that load large parts, the report and the reading of claims, by module."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LOADED_AT_FIRST_USE:
+        return getattr(import_module(_LOADED_AT_FIRST_USE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

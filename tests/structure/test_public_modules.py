@@ -1,0 +1,150 @@
+"""The public modules: their names are frozen, their examples run, and pages import nothing else.
+
+Run as a program, it writes the list of their names anew.
+"""
+
+import contextlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributions import write_metadata
+
+from lightrig.harness.bench import bind
+from lightrig.harness.systems.registry import installed_systems
+from lightrig.testbeds import load
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "public-modules.md"
+FROZEN = Path(__file__).with_name("public_modules.txt")
+MODULES = ("api", "drivers", "devices", "systems")
+INTERNAL = {
+    "docs/training.md": "lightrig.harness.systems.opus.runtime",
+    "examples/draw_infinitehbd.py": "lightrig.harness",
+}
+"""What pages and examples import beside the public modules: parts of one published system."""
+
+
+def taken(member: Any) -> str:
+    """Return the parameters of a function or class, and the members of a class of ours."""
+    if not (inspect.isfunction(member) or inspect.isclass(member)):
+        return ""
+    parameters: list[str] = []
+    if not getattr(member, "_is_protocol", False):
+        with contextlib.suppress(ValueError):  # exceptions without a constructor of their own
+            parameters = [n for n in inspect.signature(member).parameters if not n.startswith("_")]
+    members = {
+        name
+        for cls in (member.__mro__ if inspect.isclass(member) else ())
+        if cls.__module__.startswith("lightrig.")
+        for name in (*vars(cls), *inspect.get_annotations(cls))
+        if not name.startswith("_") and name not in parameters
+    }
+    has = f": {', '.join(sorted(members))}" if members else ""
+    return f"({', '.join(parameters)}){has}"
+
+
+def listing() -> str:
+    """Return every public name with what it takes or has."""
+    lines = []
+    for module in MODULES:
+        loaded = import_module(f"lightrig.{module}")
+        lines += [f"{module}.{name}{taken(getattr(loaded, name))}" for name in loaded.__all__]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_names_are_frozen() -> None:
+    """A change that breaks code outside is one of this file, with a line in the changelog."""
+    assert FROZEN.read_text() == listing(), "run: make generated"
+
+
+IMPORT = re.compile(r"^ *(?:from|import) (lightrig\.[\w.]+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "README.md",
+        *(ROOT / "examples").glob("*.py"),
+        *(ROOT / "tests" / "drivers_by_others").rglob("acme*.py"),
+        *(ROOT / "tests" / "systems_by_others" / "carousel").rglob("*.py"),
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_pages_and_examples_import_public_modules_alone(path: Path) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    text = path.read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL) if path.suffix == ".md" else [text]
+    public = {f"lightrig.{module}" for module in MODULES}
+    found = {module for block in blocks for module in IMPORT.findall(block)} - public
+    assert {module for module in found if not module.startswith(INTERNAL.get(name, "-"))} == set()
+    assert bool(found) == (name in INTERNAL)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Return a folder with the files of the page, and their metadata in `site` beside them."""
+    folder = tmp_path / "package"
+    folder.mkdir()
+    for name, text in re.findall(r"^`([\w.]+)`\n\n```\w+\n(.*?)```", PAGE.read_text(), re.M | re.S):
+        (folder / name).write_text(text)
+    write_metadata(folder, tmp_path / "site")
+    return folder
+
+
+def test_the_driver_meets_its_device_on_the_wire(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(package)
+    monkeypatch.syspath_prepend(package.parent / "site")
+    installed_systems.cache_clear()
+    bench = bind(load(package / "bench.yaml"), "simulated", seed=1)
+    try:
+        laser, meter = (bench.instruments[name] for name in ("laser", "meter"))
+        laser.set_power(1, -3.0)  # type: ignore[attr-defined]
+        laser.set_emission(1, on=True)  # type: ignore[attr-defined]
+        meter.prepare([1], wavelength_nm=1310.0)  # type: ignore[attr-defined]
+        # The connector between them loses up to half a decibel.
+        assert meter.power([1]).dbm[1] == pytest.approx(-3.25, abs=0.25)  # type: ignore[attr-defined]
+        assert meter.wavelength.get() == pytest.approx(1310.0)  # type: ignore[attr-defined]
+        assert installed_systems()["lit-rack"].title == "Lit Rack"
+    finally:
+        bench.close()
+        installed_systems.cache_clear()
+
+
+@pytest.mark.long
+def test_the_example_is_checked_measured_and_reported(package: Path) -> None:
+    path = os.pathsep.join(map(str, (package.parent / "site", package, ROOT)))
+    environment = {**os.environ, "PYTHONPATH": path}
+    options = ("--testbed", "bench.yaml", "--instruments", "simulated", "--rootdir", ".")
+    for command in (
+        ("lightrig.harness.cli", "check", "bench.yaml", "--declarations", "conftest.py"),
+        ("pytest", "test_launched_power.py", *options),
+    ):
+        program = ("-m", *command)
+        if command[0] != "pytest":
+            program = ("-c", "from lightrig.harness.cli import main; main()", *command[1:])
+        ended = subprocess.run(
+            [sys.executable, *program],
+            cwd=package,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "launched_power" in ended.stdout
+    (report,) = package.glob("results/runs/*/report.html")
+    assert "Launched power by test" in report.read_text()
+
+
+if __name__ == "__main__":
+    FROZEN.write_text(listing())
