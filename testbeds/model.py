@@ -291,11 +291,13 @@ class SimulatedNetwork:
 class SimulatedClocks:
     """The servers' clocks: `offset` against the harness, in ns; its mean may be negative.
 
-    `drift_ppm` is the standard deviation of their rates.
+    `drift_ppm` is the standard deviation of their rates, `wander_ppm` that of the change of a rate
+    in a second.
     """
 
     offset: Distribution[int] = Distribution(0, 2_000_000)
     drift_ppm: float = 0.0
+    wander_ppm: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +321,7 @@ class SimulatedFault:
     after_ns: int = 0
     answers: int | None = None
     lasting_ns: int | None = None
+    step_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

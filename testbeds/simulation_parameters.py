@@ -69,6 +69,7 @@ def read_simulation(document: Document, parts: Parts, findings: Findings) -> Sim
                 f.after or 0,
                 f.answers,
                 f.lasting,
+                f.step or 0,
             )
             for f in stated.faults
         ),
@@ -171,4 +172,5 @@ def _clocks(stated: SimulatedClocksPart) -> SimulatedClocks:
         if offset is None
         else Distribution(offset.mean or 0, offset.sd or 0),
         stated.drift_ppm or 0.0,
+        stated.wander_ppm or 0.0,
     )

@@ -155,6 +155,13 @@ class SimulatedClocksPart(Part):
         "and slews by up to 500 ppm",
         examples=[15.0],
     )
+    wander_ppm: float | None = Field(
+        None,
+        ge=0,
+        description="Standard deviation of the change of a rate in a second, a random walk; maps "
+        "of clocks allow for 0.1",
+        examples=[0.1],
+    )
 
 
 class ConnectorsPart(Part):
@@ -192,6 +199,8 @@ class FaultPart(Part):
         "dark laser",
         "wrong host key",
         "clock skew",
+        "clock step",
+        "clock slew",
         "stale cross-connect",
         "full error queue",
         "missing tool",
@@ -211,16 +220,21 @@ class FaultPart(Part):
     drift: Decibels | None = Field(None, description="What a drifting laser loses in a minute")
     after: Duration | None = Field(
         None,
-        description="When counters begin anew, a fiber is dark for a tenth of a second, or an "
-        "instrument falls silent",
+        description="When counters begin anew, a fiber is dark for a tenth of a second, an "
+        "instrument falls silent, or a clock is set or slewed",
     )
     answers: Annotated[int, Field(ge=0)] | None = Field(
         None, description="After how many answers an instrument falls silent"
     )
     lasting: Duration | None = Field(
-        None, description="For how long an instrument is silent; left out, for good"
+        None,
+        description="For how long an instrument is silent; left out, for good. For how long a "
+        "clock is slewed",
     )
-    ppm: float | None = Field(None, description="By how much a clock runs too fast")
+    ppm: float | None = Field(
+        None, description="By how much a clock runs too fast, or is slewed, which it reports"
+    )
+    step: Offset | None = Field(None, description="By how much a clock is set ahead")
     tool: str | None = Field(None, description="The program that is missing")
 
 

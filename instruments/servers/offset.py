@@ -1,103 +1,251 @@
 """Mapping of a server's stamps to the bench's clock."""
 
+import math
 import warnings
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
 
-DRIFT = 9_999
-"""Time on a server's clock, in ns, in which it may drift by 1 ns: at most 100 ppm slow."""
+MAXIMUM_RATE = 1e-3
+"""A server's clock gains or loses at most this part of the time that passes on the bench's.
+
+Quartz is within 100 ppm, and the kernel slews by at most 500 ppm; beyond, it was set or it stood.
+"""
+
+_WALK = 300.0
+_RAMP = 1e3 / 60 / 2
+"""Departure, in ns, from a steady rate: `_WALK` times s ** 1.5 plus `_RAMP` times s ** 2.
+
+A rate that wanders by 0.1 ppm per root second departs after t seconds from the line through the
+present moment with a standard deviation of 58 ns times t ** 1.5; the factor is five of them. A rate
+that changes by 1 ppm a minute departs by half of that times t ** 2.
+"""
 
 _HISTORY = 8
-_MARGIN = 2
-"""A clock that was found too fast may at times be faster than on average, by this factor."""
 
 _new_tuple = tuple.__new__
 """Makes a named tuple of a sequence in less than half of the time that its class takes."""
 
 
+_USUAL_RATE = 1e-4
+"""A clock that gains or loses more than this part is named in a warning."""
+
+
 class ClockError(InstrumentError):
-    """Raised when the exchanges with a server contradict each other: its clock jumped."""
+    """Raised for a stamp across which the exchanges show that the server's clock jumped."""
 
 
 class ClockDriftWarning(UserWarning):
-    """A server's clock drifts by more than is assumed; bounds are wider than usual."""
-
-
-class _Bound(NamedTuple):
-    """A bound on server time minus bench time, and the server's time at which it was exact."""
-
-    offset: int
-    at: int
+    """Issued for a server whose clock gains or loses more than quartz or NTP explain."""
 
 
 class _Exchange(NamedTuple):
-    """Bounds of the offset at one exchange; `slewed` is how far the clocks had been slewed."""
+    """Stamps of a request and of its reply, and how far the clocks had been slewed apart then."""
 
-    at: int
-    lower: int
-    upper: int
+    sent: int
+    received_there: int
+    sent_there: int
+    received: int
     slewed: int
 
 
-class _Slew(NamedTuple):
-    """Clocks were slewed by `moved` ns at most, between two stamps of the server."""
+class _Point(NamedTuple):
+    """One bound of an exchange, in ns.
 
-    begun: int
-    ended: int
-    moved: int
-
-
-class _Bounds(NamedTuple):
-    """Bounds by which stamps are mapped; one value, since replies come while others map stamps.
-
-    rate: time on the server's clock, in ns, in which it may drift by 1 ns.
+    Attributes:
+        at: the server's stamp, from the line's origin.
+        least: of a reply, the greatest that bench time less server time may be there; of a request,
+            the greatest that server time less bench time may be.
     """
 
-    upper: tuple[_Bound, ...] = ()
-    lower: tuple[_Bound, ...] = ()
-    slews: tuple[_Slew, ...] = ()
-    rate: int = DRIFT
+    at: int
+    least: int
 
-    def slewed_between(self, one: int, two: int) -> int:
-        """Return by how many ns the clocks were slewed, at most, between two stamps.
 
-        In which part of the time between two exchanges they were is not known, so all of it counts.
+class _Deciding(NamedTuple):
+    """What bounds the stamps between two stamps of exchanges.
+
+    Attributes:
+        points: those that bound alone, for the clock's greatest rate.
+        pair: the two points that bound together; None where none do.
+        sign: 1 for a pair of one kind, -1 for one of two kinds.
+    """
+
+    points: Sequence[_Point]
+    pair: tuple[_Point, _Point] | None
+    sign: int
+
+
+def _wander(distance: int) -> float:
+    """Return by how much a clock departs from a steady rate within `distance` ns, in ns."""
+    seconds = abs(distance) * 1e-9
+    return seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
+
+
+def _alone(point: _Point, at: int) -> float:
+    """Return the bound that a point sets at the server's stamp `at` whatever the clock's rate."""
+    distance = abs(point.at - at)
+    return point.least + MAXIMUM_RATE * distance + _wander(distance)
+
+
+class _Line:
+    """All lines from server time to bench time that a few exchanges allow.
+
+    A request is not received before it was sent, and neither is a reply: an exchange sets a bound
+    from below at one stamp of the server and a bound from above at another. Between clocks of
+    steady rates bench time is a line over server time, so the bounds at a stamp are the least and
+    the greatest value there of a line that keeps all of them: a linear program in two unknowns,
+    whose optimum lies where two points, or one point and the greatest rate, decide (Moon, Skelly,
+    Towsley, "Estimation and Removal of Clock Skew from Network Delay Measurements", INFOCOM 1999).
+    Each point is loosened by what the clock may wander between its stamp and the one in question.
+    """
+
+    def __init__(self, exchanges: Sequence[_Exchange], slews: Sequence[tuple[int, int]]) -> None:
+        last = exchanges[-1]
+        self._origin = last.sent_there
+        self._bench = last.received
+        self._slews = slews
+        self._requests: list[_Point] = []
+        self._replies: list[_Point] = []
+        for exchange in exchanges:
+            at, doubt = self._place(exchange.received_there)
+            self._requests.append(_Point(at, at - exchange.sent + self._bench + doubt))
+            at, doubt = self._place(exchange.sent_there)
+            self._replies.append(_Point(at, exchange.received - self._bench - at + doubt))
+        self._stamps = sorted(point.at for point in (*self._requests, *self._replies))
+        self._deciding: dict[tuple[int, int], _Deciding] = {}
+
+    def bound(self, stamp: int, side: int) -> int:
+        """Return when a stamp was at the earliest (`side` -1) or latest (1), on the bench's clock.
+
+        Any point and any pair of points set a true bound, so those that decide in the middle
+        between two stamps of exchanges serve for all stamps between these.
         """
-        first, last = min(one, two), max(one, two)
-        return sum(slew.moved for slew in self.slews if slew.begun < last and slew.ended > first)
+        at, doubt = self._place(stamp)
+        place = bisect_right(self._stamps, at)
+        if 0 < place < len(self._stamps):
+            least = self._between(place, at, side)
+        else:
+            least = self._decide(at, side)[0]
+        return self._bench + at + side * (math.ceil(least) + doubt)
+
+    def _between(self, place: int, at: int, side: int) -> float:
+        deciding = self._deciding.get((place, side))
+        if deciding is None:
+            before, after = self._stamps[place - 1], self._stamps[place]
+            points = self._kinds(side)[0]
+            nearest = {min(points, key=lambda point: _alone(point, at)) for at in (before, after)}
+            _, pair, sign = self._decide((before + after) // 2, side)
+            deciding = self._deciding[place, side] = _Deciding(tuple(nearest), pair, sign)
+        if deciding.pair is None:
+            return min([_alone(point, at) for point in deciding.points])
+        one, two = deciding.pair
+        first, second = one.at - at, two.at - at
+        near, far = one.least + _wander(first), two.least + _wander(second)
+        least = (second * near - deciding.sign * first * far) / (second - first)
+        # Between two points of one kind both are as near as can be.
+        return (
+            least
+            if deciding.sign > 0
+            else min(least, *(_alone(each, at) for each in deciding.points))
+        )
+
+    def _kinds(self, side: int) -> tuple[list[_Point], list[_Point]]:
+        """Return the points that bound from one side, and those that bound from the other."""
+        return (self._replies, self._requests) if side > 0 else (self._requests, self._replies)
+
+    def _decide(self, at: int, side: int) -> tuple[float, tuple[_Point, _Point] | None, int]:
+        """Return the bound at a stamp, and the pair of points that decides it, with its sign.
+
+        A point alone bounds only for a given rate of the clock. On two sides of `at`, one of two
+        points of one kind allows a fast clock what the other denies it; on one side, a far point of
+        the other kind bounds the rate at which a near one is extrapolated.
+        """
+        bounds, opposite = (
+            [(each, each.at - at, each.least + _wander(each.at - at)) for each in kind]
+            for kind in self._kinds(side)
+        )
+        least = min([near + MAXIMUM_RATE * abs(first) for _, first, near in bounds])
+        pair, pair_sign = None, 1
+        for one, first, near in bounds:
+            for sign, kind in ((1, bounds), (-1, opposite)):
+                for two, second, far in kind:
+                    if (
+                        (first < 0 < second)
+                        if sign > 0
+                        else (0 < first < second or second < first < 0)
+                    ):
+                        bound = (second * near - sign * first * far) / (second - first)
+                        if bound < least:
+                            least, pair, pair_sign = bound, (one, two), sign
+        return least, pair, pair_sign
+
+    def _place(self, stamp: int) -> tuple[int, int]:
+        """Return a stamp from the line's origin, slews taken off, and its doubt, in ns.
+
+        Exchanges tell how far clocks were slewed by their replies; in between, any part of it may
+        have happened. A stamp is rounded down to a whole nanosecond.
+        """
+        at = stamp - self._origin
+        if not self._slews:
+            return at, 1
+        place = bisect_right(self._slews, (stamp,))
+        before = self._slews[max(place - 1, 0)][1]
+        after = self._slews[min(place, len(self._slews) - 1)][1]
+        return at - (before + after) // 2, abs(after - before) // 2 + 2
+
+
+def _slews(exchanges: Sequence[_Exchange]) -> list[tuple[int, int]]:
+    """Return stamp and slew of each reply, less the latest slew; empty where none differs."""
+    latest = exchanges[-1].slewed
+    slews = [(exchange.sent_there, exchange.slewed - latest) for exchange in exchanges]
+    return sorted(slews) if any(slewed for _, slewed in slews) else []
+
+
+def _jump(line: _Line, stamp: int, earliest: int, latest: int) -> tuple[int, int]:
+    """Return the least and the greatest size of a jump of a clock, positive ahead.
+
+    stamp: one after the jump, taken between `earliest` and `latest` on the bench's clock.
+    """
+    guess = (line.bound(stamp, -1) + line.bound(stamp, 1) - earliest - latest) // 2
+    before = stamp - guess  # the line is narrow only near the exchanges that it is made of
+    return guess + line.bound(before, -1) - latest, guess + line.bound(before, 1) - earliest
 
 
 class ClockMap:
     """Maps a server's stamps to the bench's clock, with bounds.
 
-    Causality bounds the offset, whatever the delays: a request cannot be received before it was
-    sent, which gives an upper bound, and a reply cannot be received before it was sent, which gives
-    a lower one. No delay is assumed to be symmetric, as NTP does, so the true moment is always
-    inside. Clocks drift apart, so a bound is loosened by `DRIFT` with the distance in time from its
-    exchange; of the last few exchanges the tightest bound is used.
+    Causality bounds the offset, whatever the delays: no delay is assumed to be symmetric, as NTP
+    does, so the true moment is always inside. The rate of the server's clock is bounded by the same
+    exchanges, and need not be assumed: see `_Line`. What is assumed is `MAXIMUM_RATE`, and that the
+    rate wanders by at most 0.1 ppm per root second and 1 ppm a minute.
 
     NTP slews clocks by up to 500 ppm, chrony by far more. A slew shows as a difference between
-    CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW, which each exchange reports: bounds are loosened by
-    what the clocks were slewed between their exchange and the stamp. Where exchanges show that a
-    clock drifts by more than `DRIFT` all the same, that rate is used, with a `ClockDriftWarning`.
+    CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW, which each exchange reports; it is taken off.
+
+    An exchange that no line of those before it allows shows that the clock jumped meanwhile. Stamps
+    until then raise `ClockError`, and later ones are mapped by later exchanges alone. A jump is
+    visible where it exceeds the width of the map by more than the rate still allows: with a known
+    rate a round trip, else `MAXIMUM_RATE` of the time between the exchanges. A jump back while a
+    request is being answered looks like a slow reply until the next exchange.
 
     Args:
         exchanges: number of exchanges whose bounds are used.
         name: the server's name.
     """
 
-    def __init__(self, exchanges: int = 3, name: str = "a server") -> None:
+    def __init__(self, exchanges: int = _HISTORY, name: str = "a server") -> None:
         self.name = name
-        self._latest_upper: deque[_Bound] = deque(maxlen=exchanges)
-        self._latest_lower: deque[_Bound] = deque(maxlen=exchanges)
-        self._bounds = _Bounds()
-        self._history: deque[_Exchange] = deque(maxlen=_HISTORY)
+        self._history: deque[_Exchange] = deque(maxlen=exchanges)
+        # One value, since replies come on another thread while stamps are mapped.
+        self._line: _Line | None = None
+        self._jump: tuple[int, str] | None = None
         self._excess_ppm = 0.0
+        self._warned = False
         self.same_clock = False
         self.last_exchange = (0, 0, 0, 0)
 
@@ -112,29 +260,41 @@ class ClockMap:
         self.last_exchange = (sent, received_there, sent_there, received)
         if self.same_clock:
             return
-        upper = _Bound(received_there - sent, received_there)
-        lower = _Bound(sent_there - received, sent_there)
-        self._latest_upper.append(upper)
-        self._latest_lower.append(lower)
-        # Without slews so far, all exchanges of the history agree.
-        slewing = bool(self._bounds.slews) or (
-            bool(self._history) and self._history[-1].slewed != slewed
-        )
-        self._history.append(_Exchange(sent_there, lower.offset, upper.offset, slewed))
-        slews: tuple[_Slew, ...] = ()
-        if slewing:
-            slews = tuple(
-                _Slew(before.at, after.at, abs(after.slewed - before.slewed))
-                for before, after in pairwise(self._history)
-                if after.slewed != before.slewed
-            )
-        rate = self._rate_of(_Bounds((), (), slews, self._bounds.rate))
-        if slews or rate != DRIFT:
-            bounds = tuple(self._latest_upper), tuple(self._latest_lower)
+        exchange = _Exchange(sent, received_there, sent_there, received, slewed)
+        slews = _slews((*self._history, exchange))
+        line = self._line
+        if line is not None:
+            exchange = self._without_jump(_Line(self._history, slews) if slews else line, exchange)
+        self._history.append(exchange)
+        self._line = _Line(self._history, _slews(self._history))
+
+    def _without_jump(self, line: _Line, new: _Exchange) -> _Exchange:
+        """Return `new`; after a jump that it shows, note the jump and forget the exchanges before.
+
+        Of an exchange during which the clock jumped ahead only the reply is returned.
+        """
+        busy, passed = new.sent_there - new.received_there, new.received - new.sent
+        slack = MAXIMUM_RATE * busy + _wander(busy)
+        meanwhile = busy - slack > passed
+        last = new.received - busy
+        if not meanwhile and (
+            line.bound(new.received_there, 1) < new.sent
+            or line.bound(new.received_there, -1) > last + slack
+        ):
+            jump = _jump(line, new.received_there, new.sent, last)
+        elif meanwhile or line.bound(new.sent_there, -1) > new.received:
+            jump = _jump(line, new.sent_there, new.sent, new.received)
+            new = new._replace(received_there=new.sent_there)
         else:
-            # A reply brings tens of stamps, so bounds that never decide are dropped here.
-            bounds = _deciding(self._latest_upper, 1), _deciding(self._latest_lower, -1)
-        self._bounds = _Bounds(*bounds, slews, rate)
+            self._note_rate(new)
+            return new
+        small, large = sorted(map(abs, jump))
+        ahead = jump[1] > 0
+        problem = f"jumped {'ahead' if ahead else 'back'} by {small / 1e6:g} to {large / 1e6:g} ms"
+        # A clock that jumped back shows the same stamps twice.
+        self._jump = new.received_there + (0 if ahead else large), problem
+        self._history.clear()
+        return new
 
     def here(self, stamp: int) -> Span:
         """Return the server's `stamp` on the bench's clock."""
@@ -143,89 +303,53 @@ class ClockMap:
     def span(self, earliest: int, latest: int) -> Span:
         """Return a moment between two stamps of the server on the bench's clock.
 
-        Raises `ClockError` where the exchanges contradict each other.
+        Raises `ClockError` for stamps from before a jump of the clock.
         """
         if self.same_clock:
             return Span(earliest, latest)
-        if self._excess_ppm:
+        if self._excess_ppm and not self._warned:
             self._warn()
-        # `drift` is minus the drift, rounded up, between a bound's stamp and this one. Stamps are
-        # whole nanoseconds, rounded down, so two moments are up to 1 ns further apart than their
-        # stamps. In integers: stamps after a hundred days of uptime exceed a float's precision.
-        # Written out, since a reconfiguration maps a hundred stamps and more.
-        before = after = None
-        bounds = self._bounds
-        rate = bounds.rate
-        for offset, at in bounds.upper:
-            drift = (-1 - abs(earliest - at)) // rate
-            if bounds.slews:
-                drift -= bounds.slewed_between(earliest, at)
-            moment = earliest - offset + drift
-            if before is None or moment > before:
-                before = moment
-        for offset, at in bounds.lower:
-            drift = (-1 - abs(latest - at)) // rate
-            if bounds.slews:
-                drift -= bounds.slewed_between(latest, at)
-            moment = latest - offset - drift
-            if after is None or moment < after:
-                after = moment
-        if before is None or after is None:
+        jump, line = self._jump, self._line
+        if line is None:
             raise ValueError("no exchange bounds the offset yet")
+        if jump is not None and earliest <= jump[0]:
+            raise self._error(jump[1])
+        before, after = line.bound(earliest, -1), line.bound(latest, 1)
         if before > after:
-            raise ClockError(
-                self.name,
-                f"has a clock that jumped by at least {(before - after) / 1e3:.0f} us against "
-                "the bench's",
-                details=[
-                    ("try", "`chronyc tracking` there; a clock must not be stepped meanwhile")
-                ],
-            )
+            raise self._error("changes its rate by more than 0.1 ppm per root second")
         return _new_tuple(Span, (before, after))
 
-    def _rate_of(self, bounds: _Bounds) -> int:
-        """Return the rate of `bounds`, raised where the last exchange contradicts another one."""
-        last, rate = self._history[-1], bounds.rate
-        for first in self._history:
-            passed = last.at - first.at
-            if passed <= 0:
-                continue
-            moved = max(last.lower - first.upper, first.lower - last.upper)
-            if moved * DRIFT > passed + DRIFT and bounds.slews:
-                moved -= bounds.slewed_between(first.at, last.at)
-            if moved * DRIFT <= passed + DRIFT:
-                continue
-            rate = min(rate, max(passed // (_MARGIN * moved), 1))
-            self._excess_ppm = max(self._excess_ppm, 1e6 * moved / passed)
-        return rate
+    def _error(self, problem: str) -> ClockError:
+        return ClockError(
+            self.name,
+            f"has a clock that {problem} against the bench's",
+            details=[
+                (
+                    "try",
+                    "`chronyc tracking` there, or was it suspended? No clock may be set meanwhile",
+                )
+            ],
+        )
+
+    def _note_rate(self, new: _Exchange) -> None:
+        """Note by how much the clock gains or loses at least, if that is more than usual."""
+        old = self._history[0]
+        gained = old.slewed - new.slewed
+        there = new.sent_there - old.received_there + gained
+        here = new.received - old.sent
+        slow_there = new.received_there - old.sent_there + gained
+        slow_here = new.sent - old.received
+        if there > here * (1 + _USUAL_RATE) and here > 0:
+            self._excess_ppm = max(self._excess_ppm, 1e6 * (there / here - 1))
+        elif 0 < slow_there < slow_here * (1 - _USUAL_RATE):
+            self._excess_ppm = max(self._excess_ppm, 1e6 * (1 - slow_there / slow_here))
 
     def _warn(self) -> None:
-        excess, self._excess_ppm = self._excess_ppm, 0.0
+        self._warned = True
         warnings.warn(
-            f"{self.name}: its clock drifts by at least {excess:.0f} ppm against the bench's, "
-            f"where {1e6 / DRIFT:.0f} ppm are assumed; bounds are wider than usual. Is it being "
-            "slewed, or without NTP?",
+            f"{self.name}: its clock drifts by at least {self._excess_ppm:.0f} ppm against the "
+            f"bench's, more than the {1e6 * _USUAL_RATE:.0f} ppm of quartz. Is it being slewed, or "
+            "without NTP?",
             ClockDriftWarning,
             stacklevel=3,
         )
-
-
-def _deciding(bounds: Iterable[_Bound], sign: int) -> tuple[_Bound, ...]:
-    """Return the bounds that are the tightest at some time; `sign` is 1 for upper bounds.
-
-    By the triangle inequality a bound that is tighter at the time of another one, loosening
-    included, is at least as tight at all times.
-    """
-    found: list[_Bound] = []
-    for bound in bounds:
-        for each in found:
-            if _at_least_as_tight(each, bound, sign):
-                break
-        else:
-            found = [each for each in found if not _at_least_as_tight(bound, each, sign)]
-            found.append(bound)
-    return tuple(found)
-
-
-def _at_least_as_tight(one: _Bound, two: _Bound, sign: int) -> bool:
-    return sign * (two.offset - one.offset) >= -(-abs(one.at - two.at) // DRIFT)

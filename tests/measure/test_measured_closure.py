@@ -1,6 +1,9 @@
 """Closure: every switch driver closes, and a measurement that is wrong does not."""
 
 import itertools
+import re
+import statistics
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LightSource
-from lightrig.instruments.servers.offset import ClockDriftWarning
+from lightrig.instruments.servers.offset import ClockDriftWarning, ClockError
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.testbeds import Limit
 
@@ -261,6 +264,50 @@ def test_a_clock_that_drifts_too_fast_is_named_and_its_bounds_hold(
         change()
     assert list(unclosed(rig.rows)) == []
     assert rig.closures("carrier_up") == [1.0] * 3
+
+
+def test_a_drifting_clock_costs_no_precision(
+    simulated: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """Quartz without NTP drifts by 10 to 50 ppm: 70 to 350 us in a bring-up of seconds."""
+    widths = {}
+    for ppm in (0, 20, -400):
+        path = describe(tmp_path)
+        fault = f"  faults: [{{fault: clock skew, at: [server0], ppm: {ppm}}}]\n"
+        text, slow = path.read_text(), "bring_up: {mean: 3.5 s, sd: 1 ms}"
+        assert "bring_up: {mean: 10 ms, sd: 1 ms}" in text
+        text = text.replace("bring_up: {mean: 10 ms, sd: 1 ms}", slow)
+        path.write_text(text + "  clocks: {wander_ppm: 0.1}\n" + fault)
+        rig = Rig(simulated(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClockDriftWarning)
+            rig.bring_up("straight")
+            rig.change("crossed", "straight", "crossed")
+        assert list(unclosed(rig.rows)) == []
+        of_server = [
+            row.upper - row.lower
+            for row in rig.rows
+            if row.quantity == "carrier_up" and row.subject.startswith("server0")
+        ]
+        widths[ppm] = statistics.median(of_server)
+    assert max(widths.values()) <= 1.3 * widths[0]
+
+
+@pytest.mark.parametrize(("step", "way"), [("5 ms", "ahead"), ("-5 ms", "back")])
+def test_a_clock_that_jumps_within_an_event_is_named_with_the_size(
+    simulated: Callable[..., Bench], tmp_path: Path, step: str, way: str
+) -> None:
+    path = describe(tmp_path)
+    fault = f"{{fault: clock step, at: [server0], after: 1 s, step: {step}}}"
+    path.write_text(path.read_text() + f"  faults: [{fault}]\n")
+    rig = Rig(simulated(path))
+    rig.bring_up("straight")
+    with pytest.raises(ClockError, match=f"server0 has a clock that jumped {way} by") as says:
+        rig.change(*["crossed", "straight"] * 20)
+    assert rig.bench.clock.now() >= 1_000 * MS
+    assert list(unclosed(rig.rows)) == []
+    least, most = map(float, re.findall(r"([0-9.]+) to ([0-9.]+) ms", str(says.value))[0])
+    assert least <= 5 <= most
 
 
 def test_swapped_ends_of_the_command_are_not_closed(

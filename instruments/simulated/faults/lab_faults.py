@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lightrig.instruments.simulated.hosts.simulated_clock import ClockSlew, ClockStep
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.world.optics import PortFaults
 from lightrig.testbeds import Circuit, Fiber, Port, SimulatedFault, Testbed
@@ -72,6 +73,16 @@ class LabFaults:
     def skew(self, server: str) -> float:
         """Return by how many ppm a server's clock runs too fast."""
         return sum(fault.ppm for fault in self._of("clock skew") if fault.at[0] == server)
+
+    def clock_steps(self, server: str) -> list[ClockStep]:
+        """Return when a server's clock is set, and by how much."""
+        found = (fault for fault in self._of("clock step") if fault.at[0] == server)
+        return [ClockStep(fault.after_ns, fault.step_ns) for fault in found]
+
+    def clock_slews(self, server: str) -> list[ClockSlew]:
+        """Return when a server's clock is slewed by its kernel, for how long and how fast."""
+        found = (fault for fault in self._of("clock slew") if fault.at[0] == server)
+        return [ClockSlew(fault.after_ns, fault.lasting_ns or 0, fault.ppm) for fault in found]
 
     def has_wrong_key(self, server: str) -> bool:
         """Whether a server presents a host key other than the known one."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lightrig.instruments.clock import Clock, Scheduled
+from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks, Transition
 from lightrig.instruments.simulated.world.randomness import Stream
 from lightrig.testbeds import Distribution, NicPortSpec, Port
@@ -106,8 +107,7 @@ class SimulatedProbe:
         clock: the bench's clock.
         draws: its chance, for the network's delays.
         write: sends one line to the harness.
-        offset: the server's clock minus the harness's, in ns, when the world began.
-        skew_ppm: by how many ppm the server's clock runs faster.
+        server_clock: the clock of its stamps; each stamp is of its own moment.
         delay: one way through the management network.
         roster: the probes of all servers by name, whose datagrams this one receives.
     """
@@ -120,8 +120,7 @@ class SimulatedProbe:
         clock: Clock,
         draws: Stream,
         write: Callable[[str], None],
-        offset: int,
-        skew_ppm: float,
+        server_clock: SimulatedServerClock,
         delay: Distribution[int],
         roster: dict[str, "SimulatedProbe"],
     ) -> None:
@@ -131,8 +130,8 @@ class SimulatedProbe:
         self._clock = clock
         self._draws = draws
         self._write = write
-        self._first_offset = offset
-        self._skew_ppm = skew_ppm
+        self.server_clock = server_clock
+        self._reads = server_clock.reads
         self._delay = delay
         self._roster = roster
         self._watched: dict[str, _Watched] = {}
@@ -144,13 +143,6 @@ class SimulatedProbe:
         self._settling: _Settling | None = None
         self._client_left = False
         roster[server] = self
-
-    @property
-    def offset(self) -> int:
-        """Return the server's clock minus the harness's now, in ns."""
-        if not self._skew_ppm:
-            return self._first_offset
-        return self._first_offset + round(self._clock.now() * self._skew_ppm / 1e6)
 
     @property
     def boot(self) -> str:
@@ -201,8 +193,9 @@ class SimulatedProbe:
 
     def _reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
         now = self._clock.now()
-        at = [received + self.offset, now + self.offset]
-        text = _encode({"id": number, "at": at, "slewed": 0, **body})
+        at = [self._reads(received), self._reads(now)]
+        slewed = self.server_clock.slewed(now)
+        text = _encode({"id": number, "at": at, "slewed": slewed, **body})
         arrives = now + self._draws.duration(self._delay)
         self._clock.schedule(arrives, self._server, lambda: self._send(text))
 
@@ -311,10 +304,7 @@ class SimulatedProbe:
 
     def _plans_changed(self, netdev: str) -> None:
         """Take that the plans of one port's link have changed."""
-        if self._skew_ppm:  # stamps are by the offset of this moment
-            self._news.clear()
-        else:
-            self._news.pop(netdev, None)
+        self._news.pop(netdev, None)
         self._schedule_answer()
 
     def _schedule_answer(self) -> None:
@@ -348,7 +338,7 @@ class SimulatedProbe:
             return self._news[netdev]
         watched = self._watched[netdev]
         newest = self._news[netdev] = []
-        silent_since, offset = self._began, self.offset
+        silent_since, reads = self._began, self._reads
         last: tuple[Port, int] | None = None
         every = self.datagrams.period if self.datagrams else 0
         notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
@@ -366,7 +356,7 @@ class SimulatedProbe:
                 before = watched.polls.last_before(at)
                 after = before + watched.polls.period
                 if after > self._reported:
-                    event = [netdev, stage, up, before + offset, after + offset, "sysfs"]
+                    event = [netdev, stage, up, reads(before), reads(after), "sysfs"]
                     newest.append(_Observed(after, event))
                 continue
             sender = self._roster.get(partner.owner)
@@ -388,23 +378,25 @@ class SimulatedProbe:
 
     def _silence(self, netdev: str, partner: Port, before: int, declared: int) -> _Observed:
         """Return a silence of `partner`, whose last datagram was sent at `before`."""
-        sender, offset = self._roster[partner.owner], self.offset
-        event = [netdev, "datagram", False, before + offset, declared + offset, "udp"]
+        sender, reads = self._roster[partner.owner], self._reads
+        event = [netdev, "datagram", False, reads(before), reads(declared), "udp"]
         grid = sender.datagrams
         if grid is not None and before >= grid.phase:
-            event.append([*sender.sender(partner), grid.number(before), before + sender.offset])
+            sent = sender.server_clock.reads(before)
+            event.append([*sender.sender(partner), grid.number(before), sent])
         return _Observed(declared, event)
 
     def _first_datagram(
         self, netdev: str, partner: Port, at: int, silent_since: int, last: tuple[Port, int] | None
     ) -> _Observed:
         """Return the first datagram of `partner` after a silence; its link is up at `at`."""
-        sender, offset = self._roster[partner.owner], self.offset
+        sender, reads = self._roster[partner.owner], self._reads
         assert sender.datagrams is not None
         before = sender.datagrams.last_before(at)
         arrived = before + sender.datagrams.period
-        stamps = silent_since + offset, arrived + offset
-        event = [netdev, "datagram", True, *stamps, "udp", [sender.boot, before + sender.offset]]
+        stamps = reads(silent_since), reads(arrived)
+        sent = [sender.boot, sender.server_clock.reads(before)]
+        event = [netdev, "datagram", True, *stamps, "udp", sent]
         return _Observed(arrived, event, partner, last)
 
     def _gap(self, observed: _Observed) -> list[Any] | None:
@@ -418,9 +410,9 @@ class SimulatedProbe:
         sent, lost = old.datagrams.last_before(at), new.datagrams.last_before(observed.known)
         if sent < old.datagrams.phase:
             return None
-        last = [*old.sender(partner), old.datagrams.number(sent), sent + old.offset]
+        last = [*old.sender(partner), old.datagrams.number(sent), old.server_clock.reads(sent)]
         number = new.datagrams.number(observed.known)
-        first = [*new.sender(observed.first), number, lost + new.offset]
+        first = [*new.sender(observed.first), number, new.server_clock.reads(lost)]
         return [observed.event[0], last, first, observed.event[4], False]
 
     def _answer(self) -> None:
@@ -445,12 +437,13 @@ class SimulatedProbe:
         return settling
 
     def _departures(self, numbers: dict[str, list[int]]) -> dict[str, list[int | None]]:
-        grid, now, offset = self.datagrams, self._clock.now(), self.offset
+        grid, now = self.datagrams, self._clock.now()
         if grid is None:
             return {}
         return {
             port: [
-                at + offset if grid.phase <= at <= now else None for at in map(grid.moment, each)
+                self._reads(at) if grid.phase <= at <= now else None
+                for at in map(grid.moment, each)
             ]
             for port, each in numbers.items()
         }

@@ -15,6 +15,7 @@ from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
 from lightrig.instruments.simulated.hosts.host_shell import HostShell
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
+from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.namespaces.fiber_plant import FiberPlant
@@ -316,10 +317,7 @@ class World:
     def _host(self, spec: ServerSpec) -> Service:
         ports = {port.netdev: port for nic in spec.nics.values() for port in nic.ports}
         simulation = self._testbed.simulation
-        offset = simulation.clocks.offset
-        clock_draws = self._chance.stream(f"{spec.name}/clock")
-        draw = clock_draws.normal()
-        rate_ppm = self._faults.skew(spec.name) + simulation.clocks.drift_ppm * clock_draws.normal()
+        server_clock = self._server_clock(spec.name)
         draws = self._chance.stream(f"{spec.name}/network")
 
         def start_probe(write: Callable[[str], None]) -> SimulatedProbe:
@@ -330,8 +328,7 @@ class World:
                 self._clock,
                 draws,
                 write,
-                round(offset.mean + offset.sd * draw),
-                rate_ppm,
+                server_clock,
                 simulation.network.delay,
                 self._probes,
             )
@@ -356,6 +353,20 @@ class World:
         if self._faults.has_wrong_key(spec.name):
             known = known.rpartition(" ")[0] + " " + unknown_host_key()
         return Service("ssh", *host.address, self._login_of(spec.name), known)
+
+    def _server_clock(self, server: str) -> SimulatedServerClock:
+        clocks = self._testbed.simulation.clocks
+        draws = self._chance.stream(f"{server}/clock")
+        offset = round(clocks.offset.mean + clocks.offset.sd * draws.normal())
+        rate_ppm = self._faults.skew(server) + clocks.drift_ppm * draws.normal()
+        return SimulatedServerClock(
+            offset,
+            rate_ppm,
+            clocks.wander_ppm,
+            self._chance.stream(f"{server}/clock wander"),
+            self._faults.clock_steps(server),
+            self._faults.clock_slews(server),
+        )
 
     def _tools(self, spec: ServerSpec) -> HostTools:
         """Make the programs of a server, in this world's light."""
