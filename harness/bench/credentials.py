@@ -4,16 +4,18 @@ import os
 from pathlib import Path
 
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 
 class CredentialError(LightrigError):
-    """A credential is missing, or not of the form user:password."""
+    """A credential is missing, readable by all accounts, or not of the form user:password."""
 
 
 def look_up(name: str) -> tuple[str, str]:
     """Return user and password of `env:VARIABLE` or `file:PATH`, stored as `user:password`.
 
-    Raises `CredentialError`, whose message names the place and never shows its content.
+    A file may be read by its owner and its group. Raises `CredentialError`, whose message names the
+    place and never shows its content.
     """
     kind, _, place = name.partition(":")
     if kind == "env":
@@ -22,12 +24,10 @@ def look_up(name: str) -> tuple[str, str]:
             raise CredentialError(f"login: {name}: the environment variable {place} is not set")
     elif kind == "file":
         path = Path(place).expanduser()
-        if not path.is_file():
-            raise CredentialError(f"login: {name}: there is no file {path}")
         try:
-            secret = path.read_text().strip()
-        except OSError as error:
-            raise CredentialError(f"login: {name}: {path}: {error.strerror}") from error
+            secret = read_private(path, group=True).decode().strip()
+        except PrivateFileError as error:
+            raise CredentialError(f"login: {name}: {error}") from error
         except UnicodeDecodeError:
             # Without the cause: it would show the content.
             raise CredentialError(f"login: {name}: {path} is no text") from None

@@ -1,5 +1,6 @@
 """A credential is found by its name, and what stands there is never repeated."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,18 @@ from lightrig.harness.bench.credentials import CredentialError, look_up
 SECRET = "hunter2-never-shown"
 
 
+def private_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    path.write_bytes(content)
+    path.chmod(mode)
+
+
 def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_LOGIN", f"admin:{SECRET}:with:colons")
     assert look_up("env:LAB_LOGIN") == ("admin", f"{SECRET}:with:colons")
 
 
 def test_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "login").write_text(f"admin:{SECRET}\n")
+    private_file(tmp_path / "login", f"admin:{SECRET}\n".encode())
     assert look_up(f"file:{tmp_path / 'login'}") == ("admin", SECRET)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert look_up("file:~/login") == ("admin", SECRET)
@@ -48,7 +54,7 @@ def test_malformed_credential_is_not_repeated(stored: str, monkeypatch: pytest.M
 
 
 def test_a_file_that_is_no_text_is_not_repeated(tmp_path: Path) -> None:
-    (tmp_path / "login").write_bytes(b"admin:\xff" + SECRET.encode())
+    private_file(tmp_path / "login", b"admin:\xff" + SECRET.encode())
     with pytest.raises(CredentialError, match="login") as malformed:
         look_up(f"file:{tmp_path / 'login'}")
     assert malformed.value.__cause__ is None
@@ -58,3 +64,24 @@ def test_a_file_that_is_no_text_is_not_repeated(tmp_path: Path) -> None:
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(CredentialError, match="no file"):
         look_up(f"file:{tmp_path}")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o666, 0o604, 0o602, 0o601, 0o444])
+def test_a_file_of_all_accounts_is_refused_with_the_mode_to_set(tmp_path: Path, mode: int) -> None:
+    private_file(tmp_path / "login", f"admin:{SECRET}".encode(), mode)
+    with pytest.raises(CredentialError, match=rf"chmod 600 {tmp_path}/login; .*: 0400") as refused:
+        look_up(f"file:{tmp_path / 'login'}")
+    assert f"(mode {mode:04o})" in str(refused.value)
+    assert SECRET not in repr(refused.value)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o640, 0o660])
+def test_a_file_of_its_owner_or_of_a_group_is_read(tmp_path: Path, mode: int) -> None:
+    private_file(tmp_path / "login", f"admin:{SECRET}".encode(), mode)
+    assert look_up(f"file:{tmp_path / 'login'}") == ("admin", SECRET)
+
+
+def test_a_fifo_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "login", 0o600)
+    with pytest.raises(CredentialError, match="no file"):
+        look_up(f"file:{tmp_path / 'login'}")
