@@ -22,6 +22,8 @@ from pathlib import Path
 import duckdb
 
 from benchmarks.figures import figure
+from lightrig.harness.night.keys import make_keys
+from lightrig.testbeds.lab_hosts import load_hosts
 
 HOSTS = tuple(map(int, os.environ.get("LIGHTRIG_HOSTS", "1,2,4").split(",")))
 TESTBEDS = 4
@@ -85,7 +87,8 @@ def describe(folder: Path, hosts: int) -> Path:
     document = {
         "results": "results",
         "suites": [str(_SUITE)],
-        "scheduler": f"tcp://{_NETWORK}.254:0",
+        "scheduler": f"tls://{_NETWORK}.254:0",
+        "keys": "keys",
         "wait": "10 min",
         "pytest": [
             *("--instruments", "simulated", "--seed", "1", "-k", "between"),
@@ -95,12 +98,14 @@ def describe(folder: Path, hosts: int) -> Path:
             f"host{n}": {
                 "testbeds": files,
                 "start": f"ip netns exec {_BRIDGE}{n} {{command}}",
+                "address": f"tls://{_NETWORK}.{n + 1}",
             }
             for n in range(hosts)
         },
     }
     lab = folder / "lab.yaml"
     lab.write_text(json.dumps(document))  # JSON is YAML
+    list(make_keys(load_hosts(lab)))
     return lab
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from lightrig.testbeds.base import Part
+from lightrig.testbeds.findings import Findings
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.quantities import Duration
+
+LOOPBACK = "tls://127.0.0.1:0"
+"""An address that only this machine reaches, with any free port."""
 
 
 class HostPart(Part):
@@ -27,6 +33,12 @@ class HostPart(Part):
     parallel: Annotated[int, Field(ge=1)] = Field(
         1, description="Number of testbeds that it measures at once"
     )
+    address: str = Field(
+        LOOPBACK,
+        description="Where its worker listens for the scheduler, an address of the host; port 0, "
+        "or none, is any free one",
+        examples=["tls://10.0.0.6"],
+    )
 
 
 class HostsDocument(Part):
@@ -38,7 +50,16 @@ class HostsDocument(Part):
         default_factory=list, description="Further options of pytest", examples=[["--seed", "1"]]
     )
     scheduler: str = Field(
-        "tcp://127.0.0.1:0", description="Where the scheduler listens; port 0 is any free one"
+        LOOPBACK,
+        description="Where the scheduler listens, an address of the machine that starts the night; "
+        "port 0 is any free one",
+        examples=["tls://10.0.0.5:8786"],
+    )
+    keys: str | None = Field(
+        None,
+        description="Folder of the key files of scheduler and workers, which lightrig night FILE "
+        "--make-keys fills; addresses beyond loopback need it. Left out, each night makes its own",
+        examples=["keys"],
     )
     attempts: Annotated[int, Field(ge=1)] = Field(
         2, description="How often a testbed is begun at most, where workers are lost"
@@ -53,19 +74,24 @@ class HostsDocument(Part):
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """A host: its testbeds by their files as written, and the command that starts its worker."""
+    """A host: its testbeds by their files as written, and the command that starts its worker.
+
+    address: where its worker listens, `tls://HOST[:PORT]`.
+    """
 
     name: str
     testbeds: tuple[str, ...]
     start: str | None
     parallel: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
 class LabHosts:
     """A night over several hosts; files are relative to the folder of `path`.
 
-    results: where all runs come together. options: of pytest. scheduler: its address.
+    results: where all runs come together. options: of pytest.
+    scheduler: its address, `tls://HOST[:PORT]`. keys: folder of key files; None on loopback only.
     attempts: how often a testbed is begun at most. wait_ns: for a host that reaches it.
     """
 
@@ -74,6 +100,7 @@ class LabHosts:
     suites: tuple[Path, ...]
     options: tuple[str, ...]
     scheduler: str
+    keys: Path | None
     attempts: int
     wait_ns: int
     hosts: tuple[LabHost, ...]
@@ -102,6 +129,10 @@ def load_hosts(path: Path) -> LabHosts:
             findings.add(
                 ("hosts", name, "start"), "expected {command} or {arguments} in the command"
             )
+    listening: dict[tuple[str, ...], str] = {("scheduler",): document.scheduler} | {
+        ("hosts", name, "address"): host.address for name, host in document.hosts.items()
+    }
+    _check_addresses(findings, document, listening)
     findings.raise_if_any()
     results = document.results if "://" in document.results else path.parent / document.results
     return LabHosts(
@@ -110,10 +141,72 @@ def load_hosts(path: Path) -> LabHosts:
         tuple(path.parent / suite for suite in document.suites),
         tuple(document.pytest),
         document.scheduler,
+        None if document.keys is None else path.parent / document.keys,
         document.attempts,
         int(document.wait),
         tuple(
-            LabHost(name, tuple(host.testbeds), host.start, host.parallel)
+            LabHost(name, tuple(host.testbeds), host.start, host.parallel, host.address)
             for name, host in document.hosts.items()
         ),
     )
+
+
+def problem_with_address(address: str) -> str | None:
+    """Return what is wrong with an address of a night's scheduler or worker, None if nothing is."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port  # a port that is none raises
+    except ValueError as error:
+        return f"found {address!r}: {error}"
+    if not host or address != f"tls://{parts.netloc}" or "@" in address:
+        return f"found {address!r}, expected tls://HOST[:PORT]: every night speaks TLS"
+    if _is_unspecified(host):
+        return f"found {address!r}, all of the host's addresses; expected one of them"
+    return None
+
+
+def beyond_loopback(address: str) -> bool:
+    """Whether other machines may reach `SCHEME://HOST[:PORT]`: any but localhost and 127.0.0.0/8.
+
+    A name may be anything, and is taken for another machine's.
+    """
+    host = urlsplit(address).hostname or ""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _check_addresses(
+    findings: Findings, document: HostsDocument, listening: dict[tuple[str, ...], str]
+) -> None:
+    wrong = {keys: problem_with_address(address) for keys, address in listening.items()}
+    for keys, problem in wrong.items():
+        if problem is not None:
+            findings.add(keys, problem)
+    if any(wrong.values()):
+        return
+    reached = {keys: address for keys, address in listening.items() if beyond_loopback(address)}
+    if document.keys is None:
+        for keys, address in reached.items():
+            findings.add(
+                keys,
+                f"found {address} in a file without keys, expected loopback; or add keys: FOLDER, "
+                "and fill it by lightrig night FILE --make-keys",
+            )
+    elif ("scheduler",) in reached:
+        for name, host in document.hosts.items():
+            if "address" not in host.model_fields_set:
+                findings.add(
+                    ("hosts", name),
+                    f"expected address, where {name}'s worker listens, since the scheduler listens "
+                    "beyond loopback; e.g. tls://10.0.0.6",
+                    of_key=True,
+                )

@@ -15,6 +15,7 @@ from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.lab_hosts import beyond_loopback
 
 if TYPE_CHECKING:
     from lightrig.harness.claims import CheckedClaim, ClaimResult
@@ -56,6 +57,14 @@ def claims(
     if system not in files:
         known = ", ".join(files) or "none"
         give_up(f"{system}: no such system; known are: {known}", BAD_INPUT)
+    if scheduler is not None and "://" not in scheduler:
+        scheduler = f"tcp://{scheduler}"  # as Dask reads it
+    if scheduler is not None and not scheduler.startswith("tls://") and beyond_loopback(scheduler):
+        give_up(
+            f"--scheduler: found {scheduler!r}, expected tls://HOST:PORT beyond loopback, with the "
+            "keys of Dask's configuration (distributed.comm.tls): its answers may run code here",
+            BAD_INPUT,
+        )
     path = files[system]
     if not path.is_file():
         give_up(f"{path}: no such file of published values", BAD_INPUT)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 import tempfile
 import uuid
 from dataclasses import asdict
@@ -18,14 +19,23 @@ from rich.table import Table
 
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out, print_table
-from lightrig.harness.night import job_arrays
+from lightrig.harness.night import job_arrays, keys
+from lightrig.harness.night.keys import (
+    AUTHORITY,
+    SCHEDULER,
+    KeyFileError,
+    NightKey,
+    key_file,
+    parse_key,
+    read_key,
+)
 from lightrig.harness.night.measuring import Task, measure, tasks
 from lightrig.harness.night.outcomes import TestbedNight, collect
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.places import Place
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError, format_duration
-from lightrig.testbeds.lab_hosts import LabHosts, load_hosts
+from lightrig.testbeds.lab_hosts import LabHosts, load_hosts, problem_with_address
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -55,6 +65,9 @@ def night(
     collected: Annotated[
         str | None, typer.Option("--collect", metavar="NIGHT", help="Collect a job array's night.")
     ] = None,
+    make_keys: Annotated[
+        bool, typer.Option("--make-keys", help="Make the key files of scheduler and hosts.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure every testbed on a host that reaches it, and draw the page of all nights.
@@ -64,6 +77,9 @@ def night(
     """
     lab = _loaded(file)
     name = name or f"{wall_time():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:4]}"
+    if make_keys:
+        _make_keys(lab)
+        return
     if worker is not None:
         _work(lab, worker, scheduler)
         return
@@ -106,13 +122,61 @@ def _work(lab: LabHosts, name: str, scheduler: str | None) -> None:
         give_up(f"{lab.path} has no host {name!r}", BAD_INPUT)
     if scheduler is None:
         give_up("--worker needs --scheduler, the address that lightrig night printed", BAD_INPUT)
+    problem = problem_with_address(scheduler)
+    if problem is not None:
+        give_up(f"--scheduler: {problem}", BAD_INPUT)
     try:
-        from lightrig.harness.night.coordinator import work
+        key = _key_of_worker(lab, name)
+    except KeyFileError as error:
+        give_up(f"host {name}: {error}", BAD_INPUT)
+    try:
+        from lightrig.harness.night.coordinator import SchedulerError, work
     except ImportError:
         give_up(_EXTRA, BAD_INPUT)
     logging.getLogger("distributed").setLevel(logging.WARNING)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever coordinates ends the night
-    asyncio.run(work(lab, host, scheduler))
+    try:
+        asyncio.run(work(lab, host, scheduler, key))
+    except SchedulerError as error:
+        give_up(f"host {name}: {error}", LAB_ERROR)
+
+
+def _key_of_worker(lab: LabHosts, name: str) -> NightKey:
+    """Return the key of this host's file or, where the lab names none, that of standard input."""
+    if lab.keys is not None:
+        return read_key(key_file(lab.keys, name))
+    content = b"" if sys.stdin.isatty() else sys.stdin.buffer.read()
+    if not content:
+        raise KeyFileError(
+            f"{lab.path} names no keys, so only lightrig night itself starts a worker; for one "
+            "that is started by other means add keys: FOLDER, and lightrig night FILE --make-keys"
+        )
+    return parse_key("standard input", content)
+
+
+def _make_keys(lab: LabHosts) -> None:
+    """Make the key files that are missing, and print where each belongs."""
+    if lab.keys is None:
+        give_up(f"{lab.path} names no folder for keys; add e.g. keys: keys", BAD_INPUT)
+    stays = {lab.keys / AUTHORITY: "stays here, for the keys of further hosts"}
+    stays[lab.keys / SCHEDULER] = "stays here, where the night is started"
+    copied = {key_file(lab.keys, host.name): f"copy to {host.name}" for host in lab.hosts}
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in ("key file", "", "valid until", ""):
+        table.add_column(head)
+    try:
+        for file, key, is_new in keys.make_keys(lab):
+            state = "made" if is_new else "was there"
+            place = (stays | copied)[file]
+            table.add_row(str(file), state, f"{key.expires:%Y-%m-%d}", place)
+    except KeyFileError as error:
+        give_up(str(error), BAD_INPUT)
+    print_table(table)
+    err.print(
+        "Each of these files may run code on every host of the night: mode 0600, the same path on "
+        "its host, nowhere else.",
+        soft_wrap=True,
+    )
 
 
 def _one(lab: LabHosts, wanted: list[Task], testbed: str) -> TestbedNight:

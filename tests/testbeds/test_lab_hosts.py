@@ -43,6 +43,47 @@ def test_a_start_without_a_place_for_the_command_is_located(tmp_path):
         load_hosts(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("scheduler: tcp://127.0.0.1:0", r"2:12: found 'tcp://.*expected tls://HOST"),
+        ("scheduler: tls://10.0.0.5:80", "2:12: found tls://10.0.0.5:80 in a file without keys"),
+        ("scheduler: tls://lab1", r"2:12: found tls://lab1 in a file without keys"),
+        ("scheduler: tls://0.0.0.0:8786", "2:12: .*all of the host's addresses"),
+        ("scheduler: 'tls://[::]:8786'", "2:12: .*all of the host's addresses"),
+        ("scheduler: tls://127.0.0.1:65536", "2:12: .*[Pp]ort"),
+        ("scheduler: tls://127.0.0.1/x", "2:12: found 'tls://127.0.0.1/x'"),
+        ("scheduler: tls://10.0.0.5\nkeys: keys", r"1:9: expected address, where lab1's worker"),
+    ],
+)  # fmt: skip
+def test_an_address_that_would_not_be_protected_is_located(tmp_path, text, problem):
+    path = tmp_path / "lab.yaml"
+    path.write_text(f"hosts: {{lab1: {{testbeds: [a.yaml]}}}}\n{text}\n")
+    with pytest.raises(TestbedError, match=rf"lab.yaml:{problem}"):
+        load_hosts(path)
+
+
+def test_a_worker_beyond_loopback_needs_keys(tmp_path):
+    path = tmp_path / "lab.yaml"
+    path.write_text("hosts:\n  lab1: {testbeds: [a.yaml], address: tls://10.0.0.6:0}\n")
+    with pytest.raises(TestbedError, match=r"lab.yaml:2:39: found tls://10.0.0.6:0 in a file with"):
+        load_hosts(path)
+
+
+def test_listeners_are_on_loopback_unless_the_file_names_keys_and_addresses(tmp_path, lab):
+    found = load_hosts(lab)
+    addresses = [found.scheduler, *(host.address for host in found.hosts)]
+    assert addresses == ["tls://127.0.0.1:0"] * 3
+    path = tmp_path / "named.yaml"
+    path.write_text(
+        "keys: keys\nscheduler: tls://10.0.0.5:8786\n"
+        "hosts: {lab1: {testbeds: [a.yaml], address: 'tls://[2001:db8::6]'}}\n"
+    )
+    found = load_hosts(path)
+    assert (found.scheduler, found.keys) == ("tls://10.0.0.5:8786", tmp_path / "keys")
+    assert found.hosts[0].address == "tls://[2001:db8::6]"
+
+
 def test_each_testbed_is_placed_once_on_a_host_that_reaches_it(lab):
     found = placed(load_hosts(lab), NAMES)
     assert found == {"lab1": ["beta", "it's c"], "lab2": ["alpha"]}
