@@ -22,7 +22,7 @@ FUZZ_SECONDS ?= 900
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night test test-long clients test-clients object-store \
-        test-object-store test-container fuzz mutants hashes install-verified audit lint bench clean
+        test-object-store test-container fuzz mutants generated hashes install-verified audit lint bench clean
 
 install: $(READY)
 
@@ -84,6 +84,12 @@ fuzz: $(READY)
 # Bugs that are planted one at a time: which of them do the tests notice?
 mutants: $(READY)
 	$(BIN)/python tests/mutants/plant.py
+
+# Every page, schema and list that is made from the code.
+generated: $(READY)
+	$(BIN)/python tests/generated.py
+	LIGHTRIG_WRITE_DOCS=1 $(BIN)/python -m pytest tests/conformance/test_drivers_conform.py \
+	    --quiet --numprocesses 0
 
 # Hashes of all pinned packages, of every platform; made by uv from constraints.txt.
 hashes:

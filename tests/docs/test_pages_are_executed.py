@@ -50,7 +50,8 @@ ELSEWHERE = {
     "pip install .": "tests/structure/test_public_modules.py",
     "lightrig check bench.yaml --declarations *": "tests/structure/test_public_modules.py",
     "pytest test_launched_power.py *": "tests/structure/test_public_modules.py",
-    "LIGHTRIG_WRITE_DOCS=1 *": "rewrites files of the checkout",
+    "pytest tests/conformance": ".ci/run",
+    "make generated": "rewrites files of the checkout",
 }
 
 NO_LAB = r"did not answer at|not be reached|does not answer|no such file|No such file"

@@ -1,40 +1,12 @@
-"""docs/quantities.md: its example runs, and its table lists every declared quantity.
-
-Run as a program, it writes the table anew.
-"""
+"""The example of docs/quantities.md runs."""
 
 import re
 from pathlib import Path
 
 import preloaded
 
-from lightrig.harness.quantities import declarations
-from lightrig.harness.systems.registry import installed_systems
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quantities.md"
-HEADING = "## All quantities\n\n"
-
-
-def table() -> str:
-    lines = [
-        "| quantity | unit | better | meaning | former names |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    declared = list(declarations.DECLARED)
-    for system in installed_systems().values():
-        declared += system.load("quantities") or ()
-    for one in declared:
-        former = ", ".join(f"`{alias}`" for alias in one.aliases)
-        lines.append(
-            f"| `{one.name}` | {one.unit} | {one.better or ''} | {one.meaning} | {former} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def test_the_table_lists_every_quantity():
-    written = PAGE.read_text(encoding="utf-8").partition(HEADING)[2]
-    assert written == table(), f"run: python {Path(__file__).relative_to(ROOT)}"
 
 
 def test_the_example_declares_records_and_judges(tmp_path):
@@ -64,8 +36,3 @@ def test_the_example_declares_records_and_judges(tmp_path):
     page = report.read_text(encoding="utf-8")
     assert "Isolation" in page
     assert "Other quantities" not in page
-
-
-if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
-    PAGE.write_text(page + HEADING + table(), encoding="utf-8")

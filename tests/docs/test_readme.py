@@ -1,7 +1,4 @@
-"""The README, and pages that began in it, are true: testbed, suite, options, table, links.
-
-Run as a program, it writes the table of instruments anew.
-"""
+"""The README, and pages that began in it, are true: testbed, suite, options, links."""
 
 import re
 from pathlib import Path
@@ -11,33 +8,12 @@ import preloaded
 import pytest
 
 from lightrig.harness.record import Context, Journal, Row, write_dataset
-from lightrig.instruments.core.models import models
-from lightrig.instruments.core.registry import driver
 from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 MEASURE = (ROOT / "docs" / "how-to" / "measure.md").read_text()
 SUITE = (ROOT / "docs" / "how-to" / "write-a-suite.md").read_text()
-INSTRUMENTS = ROOT / "docs" / "devices.md"
-TABLE = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
-OURS = "lightrig."
-"""Start of the modules of Lightrig's own drivers; other packages may be installed here."""
-
-
-def instruments() -> str:
-    """Return the table of models: kind, name and address schemes of each driver."""
-    rows = []
-    for model, entry in models().items():
-        if entry.value.startswith(OURS):
-            package = entry.value.split(".")[2]
-            kind = {"switches": "optical switch"}.get(package, package.removesuffix("s"))
-            schemes = ", ".join(f"`{scheme}://`" for scheme in driver(model).schemes)
-            rows.append(f"| {kind.replace('_', ' ')} | `{model}` | {schemes} |")
-    return (
-        "\n".join(["| kind | `model:` | `address:` |", "| --- | --- | --- |", *sorted(rows)])
-        + "\n\n"
-    )
 
 
 def _block(language: str, page: str) -> str:
@@ -58,12 +34,6 @@ def test_the_suite_is_the_one_that_runs():
     suite = (ROOT / "suites" / "test_reconfiguration.py").read_text()
     assert shown[0] in suite
     assert "\n".join(shown[2:]).strip() in suite
-
-
-def test_the_table_of_instruments_is_that_of_the_drivers():
-    shown = TABLE.search(INSTRUMENTS.read_text())
-    assert shown is not None
-    assert shown[0] == instruments(), f"run: python {Path(__file__).relative_to(ROOT)}"
 
 
 @pytest.mark.parametrize(
@@ -107,8 +77,3 @@ def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
     assert duckdb.sql(query[0]).fetchall() == [
         ("opus", "reconfiguration.signal_recovered", 1, 40.0)
     ]
-
-
-if __name__ == "__main__":
-    page = INSTRUMENTS.read_text(encoding="utf-8")
-    INSTRUMENTS.write_text(TABLE.sub(lambda _: instruments(), page), encoding="utf-8")

@@ -1,20 +1,18 @@
-"""The public modules: their names are frozen, their examples run, and pages import nothing else.
+"""The public modules: their examples run, and pages import nothing else.
 
-Run as a program, it writes the list of their names anew.
+Their names are frozen in public_modules.txt, which `tests/generated.py` writes: a change there
+breaks code outside, and gets a line in the changelog.
 """
 
-import contextlib
-import inspect
 import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from distributions import write_metadata
+from generated import PUBLIC_MODULES
 
 from lightrig.harness.bench import bind
 from lightrig.harness.systems.registry import installed_systems
@@ -22,46 +20,11 @@ from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-modules.md"
-FROZEN = Path(__file__).with_name("public_modules.txt")
-MODULES = ("api", "drivers", "devices", "systems")
 INTERNAL = {
     "docs/training.md": "lightrig.harness.systems.opus.runtime",
     "examples/draw_infinitehbd.py": "lightrig.harness",
 }
 """What pages and examples import beside the public modules: parts of one published system."""
-
-
-def taken(member: Any) -> str:
-    """Return the parameters of a function or class, and the members of a class of ours."""
-    if not (inspect.isfunction(member) or inspect.isclass(member)):
-        return ""
-    parameters: list[str] = []
-    if not getattr(member, "_is_protocol", False):
-        with contextlib.suppress(ValueError):  # exceptions without a constructor of their own
-            parameters = [n for n in inspect.signature(member).parameters if not n.startswith("_")]
-    members = {
-        name
-        for cls in (member.__mro__ if inspect.isclass(member) else ())
-        if cls.__module__.startswith("lightrig.")
-        for name in (*vars(cls), *inspect.get_annotations(cls))
-        if not name.startswith("_") and name not in parameters
-    }
-    has = f": {', '.join(sorted(members))}" if members else ""
-    return f"({', '.join(parameters)}){has}"
-
-
-def listing() -> str:
-    """Return every public name with what it takes or has."""
-    lines = []
-    for module in MODULES:
-        loaded = import_module(f"lightrig.{module}")
-        lines += [f"{module}.{name}{taken(getattr(loaded, name))}" for name in loaded.__all__]
-    return "\n".join(lines) + "\n"
-
-
-def test_the_names_are_frozen() -> None:
-    """A change that breaks code outside is one of this file, with a line in the changelog."""
-    assert FROZEN.read_text() == listing(), "run: make generated"
 
 
 IMPORT = re.compile(r"^ *(?:from|import) (lightrig\.[\w.]+)", re.MULTILINE)
@@ -82,7 +45,7 @@ def test_pages_and_examples_import_public_modules_alone(path: Path) -> None:
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL) if path.suffix == ".md" else [text]
-    public = {f"lightrig.{module}" for module in MODULES}
+    public = {f"lightrig.{module}" for module in PUBLIC_MODULES}
     found = {module for block in blocks for module in IMPORT.findall(block)} - public
     assert {module for module in found if not module.startswith(INTERNAL.get(name, "-"))} == set()
     assert bool(found) == (name in INTERNAL)
@@ -144,7 +107,3 @@ def test_the_example_is_checked_measured_and_reported(package: Path) -> None:
     assert "launched_power" in ended.stdout
     (report,) = package.glob("results/runs/*/report.html")
     assert "Launched power by test" in report.read_text()
-
-
-if __name__ == "__main__":
-    FROZEN.write_text(listing())

