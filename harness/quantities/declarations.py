@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from lightrig.harness.quantities.optical import MATRIX_LOSSES, OPTICAL
-from lightrig.harness.quantities.quantity import Quantity, duration
+from lightrig.harness.quantities.optical import OPTICAL
+from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.table import table
 from lightrig.instruments.core.stages import STAGES
-from lightrig.testbeds.baselines import Rule
 
 RECONFIGURATION = "Reconfiguration"
 OUTAGE = "Outage"
@@ -43,208 +43,111 @@ def _stages() -> Iterator[Quantity]:
         )
 
 
-def _closure(name: str, meaning: str, *aliases: str) -> Quantity:
-    return Quantity(
-        name=name,
-        unit="1",
-        meaning=meaning,
-        better="higher",
-        section=CLOSURE,
-        baseline=None,
-        terminal="hidden",
-        aliases=aliases,
-    )
+def _closures() -> Iterator[Quantity]:
+    for stage in STAGES.values():
+        yield Quantity(
+            name=f"closure.{stage.name}",
+            unit="1",
+            meaning=f"share of the intervals of {stage.name} that contain the true time",
+            better="higher",
+            section=CLOSURE,
+            baseline=None,
+            terminal="hidden",
+            aliases=tuple(f"closure.{alias}" for alias in stage.aliases),
+        )
 
 
 DECLARED: tuple[Quantity, ...] = (
     *_stages(),
-    Quantity(
-        name="watched",
-        unit="ns",
-        meaning="from the command until the watch of a server's links or a switch's light ended",
-        section=RECONFIGURATION,
-        combine="none",
-        baseline=None,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="outage.carrier",
-        unit="ns",
-        meaning="from the first loss of carrier at one NIC port to its last return, with its flaps",
-        better="lower",
-        section=OUTAGE,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="outage.datagram",
-        unit="ns",
-        meaning="time without datagrams at one NIC port, by stages",
-        better="lower",
-        section=OUTAGE,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="outage.flap",
-        unit="ns",
-        meaning="time without carrier at one NIC port whose link had come up before in the event",
-        better="lower",
-        section=OUTAGE,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="outage.packets",
-        unit="ns",
-        meaning="longest interruption of numbered datagrams in any link direction",
-        better="lower",
-        section=OUTAGE,
-        terminal="hidden",
-    ),
+    *table(f"""
+[{RECONFIGURATION}]
+watched  ns none unjudged hidden
+    from the command until the watch of a server's links or a switch's light ended
+[{OUTAGE}] ns lower hidden
+outage.carrier
+    from the first loss of carrier at one NIC port to its last return, with its flaps
+outage.datagram
+    time without datagrams at one NIC port, by stages
+outage.flap
+    time without carrier at one NIC port whose link had come up before in the event
+outage.packets
+    longest interruption of numbered datagrams in any link direction
+"""),
     *OPTICAL,
-    duration("collective.time", "duration of one operation", COLLECTIVES),
-    Quantity(
-        name="collective.algorithm_bandwidth",
-        unit="bit/s",
-        meaning="size of an operation by its duration",
-        better="higher",
-        section=COLLECTIVES,
-    ),
-    Quantity(
-        name="collective.bus_bandwidth",
-        unit="bit/s",
-        meaning="rate on each link of a ring that explains the duration, as in nccl-tests",
-        better="higher",
-        section=COLLECTIVES,
-    ),
-    Quantity(
-        name="collective.fitted_bus_bandwidth",
-        unit="bit/s",
-        meaning="bus bandwidth of unlimited size, from a line through all sizes",
-        better="higher",
-        section=COLLECTIVES,
-        baseline=Rule(minimum=1),
-    ),
-    Quantity(
-        name="collective.latency",
-        unit="ns",
-        meaning="duration of an operation of size zero, from a line through all sizes",
-        better="lower",
-        section=COLLECTIVES,
-        baseline=Rule(minimum=1),
-    ),
-    Quantity(
-        name="collective.utilization",
-        unit="share",
-        meaning="bus bandwidth of the largest size as a share of the line rate",
-        better="higher",
-        section=COLLECTIVES,
-        aliases=("collective.use",),
-    ),
-    Quantity(
-        name="recovery.survived",
-        unit="1",
-        meaning="1 where every rank continued through the change, else 0",
-        better="higher",
-        section=RECOVERY,
-        title="survived",
-        baseline=None,
-    ),
-    duration(
-        "recovery.routed",
-        "from the command until the servers have routes over the new links",
-        RECOVERY,
-        title="routes set",
-    ),
-    duration(
-        "recovery.first_collective",
-        "from the command until the first all-reduce that began after it is done",
-        RECOVERY,
-        title="first all-reduce",
-    ),
-    duration("recovery.interruption", "longest time between two all-reduces that ended", RECOVERY),
-    Quantity(
-        name="recovery.bus_bandwidth",
-        unit="bit/s",
-        meaning="bus bandwidth of one all-reduce around the change",
-        better="higher",
-        combine="none",
-        section=RECOVERY,
-        baseline=None,
-        terminal="hidden",
-    ),
-    duration("rdma.latency", "median latency of RDMA messages in one direction", RDMA),
-    duration(
-        "rdma.latency_p99", "99th percentile of the latency of RDMA messages in one direction", RDMA
-    ),
-    Quantity(
-        name="rdma.bandwidth",
-        unit="bit/s",
-        meaning="average bandwidth of RDMA over one link",
-        better="higher",
-        section=RDMA,
-    ),
-    Quantity(
-        name="rdma.utilization",
-        unit="share",
-        meaning="bandwidth of RDMA over one link as a share of the line rate",
-        better="higher",
-        section=RDMA,
-        aliases=("rdma.use",),
-    ),
-    duration(
-        "rdma.recovered", "from the command until the first RDMA operation over a new link", RDMA
-    ),
-    *(
-        _closure(
-            f"closure.{stage.name}",
-            f"share of the intervals of {stage.name} that contain the true time",
-            *(f"closure.{alias}" for alias in stage.aliases),
-        )
-        for stage in STAGES.values()
-    ),
-    _closure("closure.latency", "share of the times after the command that contain the true one"),
-    _closure("closure.outage_packets", "share of the outages that contain the true one"),
-    _closure("closure.switching", "share of the switching times that contain the true one"),
-    *(
-        _closure(f"closure.{name}", f"share of the intervals of {name} that contain the true one")
-        for name, _, _ in MATRIX_LOSSES
-    ),
-    _closure("closure.path_change", "share of the dark times that contain the true one"),
-    *(
-        _closure(
-            f"closure.outage_{kind}", f"share of the outages of {kind}s that contain the true one"
-        )
-        for kind in ("carrier", "datagram")
-    ),
-    _closure("closure.outage_flap", "share of the flaps whose ends contain true moments"),
-    _closure("closure.bit_errors", "share of the counts that agree with the true error ratio"),
-    _closure("closure.frame_loss_ratio", "share of the bounds that hold the true frame loss"),
-    _closure("loss.closure", "share of the losses whose interval contains the true one"),
-    _closure("loss.path_closure", "share of the path losses whose interval contains the true one"),
-    Quantity(
-        name="harness.carrier_stamp",
-        unit="ns",
-        meaning="from a change of carrier in the kernel until its time stamp",
-        better="lower",
-        section=HARNESS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="harness.netlink_delay",
-        unit="ns",
-        meaning="delay of netlink's announcement of a carrier after its reading in sysfs",
-        better="lower",
-        section=HARNESS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="harness.outage_error",
-        unit="ns",
-        meaning="difference of an outage by datagrams from that of the true links or carriers",
-        better="lower",
-        section=HARNESS,
-        baseline=None,
-        terminal="hidden",
-    ),
+    *table(f"""
+[{COLLECTIVES}]
+collective.time  ns lower
+    duration of one operation
+collective.algorithm_bandwidth  bit/s higher
+    size of an operation by its duration
+collective.bus_bandwidth  bit/s higher
+    rate on each link of a ring that explains the duration, as in nccl-tests
+collective.fitted_bus_bandwidth  bit/s higher minimum=1
+    bus bandwidth of unlimited size, from a line through all sizes
+collective.latency  ns lower minimum=1
+    duration of an operation of size zero, from a line through all sizes
+collective.utilization  share higher aliases=collective.use
+    bus bandwidth of the largest size as a share of the line rate
+[{RECOVERY}]
+recovery.survived  1 higher unjudged
+    1 where every rank continued through the change, else 0
+recovery.routed  ns lower title="routes set"
+    from the command until the servers have routes over the new links
+recovery.first_collective  ns lower title="first all-reduce"
+    from the command until the first all-reduce that began after it is done
+recovery.interruption  ns lower
+    longest time between two all-reduces that ended
+recovery.bus_bandwidth  bit/s higher none unjudged hidden
+    bus bandwidth of one all-reduce around the change
+[{RDMA}]
+rdma.latency  ns lower
+    median latency of RDMA messages in one direction
+rdma.latency_p99  ns lower
+    99th percentile of the latency of RDMA messages in one direction
+rdma.bandwidth  bit/s higher
+    average bandwidth of RDMA over one link
+rdma.utilization  share higher aliases=rdma.use
+    bandwidth of RDMA over one link as a share of the line rate
+rdma.recovered  ns lower
+    from the command until the first RDMA operation over a new link
+"""),
+    *_closures(),
+    *table(f"""
+[{CLOSURE}] 1 higher unjudged hidden
+closure.latency
+    share of the times after the command that contain the true one
+closure.outage_packets
+    share of the outages that contain the true one
+closure.switching
+    share of the switching times that contain the true one
+closure.polarization_dependent_loss
+    share of the intervals of polarization_dependent_loss that contain the true one
+closure.wavelength_dependent_loss
+    share of the intervals of wavelength_dependent_loss that contain the true one
+closure.crosstalk
+    share of the intervals of crosstalk that contain the true one
+closure.path_change
+    share of the dark times that contain the true one
+closure.outage_carrier
+    share of the outages of carriers that contain the true one
+closure.outage_datagram
+    share of the outages of datagrams that contain the true one
+closure.outage_flap
+    share of the flaps whose ends contain true moments
+closure.bit_errors
+    share of the counts that agree with the true error ratio
+closure.frame_loss_ratio
+    share of the bounds that hold the true frame loss
+loss.closure
+    share of the losses whose interval contains the true one
+loss.path_closure
+    share of the path losses whose interval contains the true one
+[{HARNESS}] ns lower unjudged hidden
+harness.carrier_stamp
+    from a change of carrier in the kernel until its time stamp
+harness.netlink_delay
+    delay of netlink's announcement of a carrier after its reading in sysfs
+harness.outage_error
+    difference of an outage by datagrams from that of the true links or carriers
+"""),
 )

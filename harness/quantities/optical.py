@@ -1,11 +1,6 @@
 """The optical quantities: losses, bit errors, switching times, and transceivers."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-
-from lightrig.harness.quantities.module_signals import module_signals
-from lightrig.harness.quantities.quantity import Quantity, duration
-from lightrig.testbeds.baselines import Rule
+from lightrig.harness.quantities.table import table
 
 INSERTION_LOSS = "Insertion loss"
 BIT_ERRORS = "Bit errors"
@@ -15,291 +10,155 @@ SIGNAL_QUALITY = "Signal quality of NIC ports"
 SWITCHING = "Switching times"
 SWITCH_OPTICS = "Switch optics"
 
-
-def _budget(name: str, meaning: str) -> Quantity:
-    return Quantity(
-        name=f"loss.budget.{name}",
-        unit="dB",
-        meaning=f"standard uncertainty: {meaning}",
-        better="lower",
-        section=INSERTION_LOSS,
-        baseline=None,
-        terminal="hidden",
-    )
-
-
-MATRIX_LOSSES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    (
-        "polarization_dependent_loss",
-        "greatest less least loss of one circuit over all polarizations (IEC 61300-3-2)",
-        ("noise", "controller", "meter"),
-    ),
-    (
-        "wavelength_dependent_loss",
-        "greatest less least loss of one circuit over stated wavelengths (IEC 61300-3-7)",
-        ("noise", "source", "meter"),
-    ),
-    (
-        "crosstalk",
-        "power at a dark egress over that at the egress of a circuit (IEC 61300-3-50)",
-        ("noise", "meter", "linearity", "dark"),
-    ),
-)
-"""Losses that a switch's optics are measured for: name, meaning, uncertainty components."""
-
-
-def _switch_optics() -> Iterator[Quantity]:
-    for name, meaning, components in MATRIX_LOSSES:
-        yield Quantity(
-            name=name,
-            unit="dB",
-            meaning=meaning,
-            better="lower",
-            section=SWITCH_OPTICS,
-            baseline=Rule(test="interval", minimum=5, direction="up", effect="difference"),
-        )
-        for component in components:
-            yield Quantity(
-                name=f"{name}.budget.{component}",
-                unit="dB",
-                meaning=f"standard uncertainty of the {name.replace('_', ' ')}: {component}",
-                better="lower",
-                section=SWITCH_OPTICS,
-                baseline=None,
-                terminal="hidden",
-            )
-
-
-def _error_ratio(name: str, meaning: str) -> Quantity:
-    return Quantity(
-        name=name,
-        unit="1",
-        meaning=meaning,
-        better="lower",
-        section=BIT_ERRORS,
-        # A ratio of bits without an error is a bound, of which there is no median.
-        terminal="hidden",
-        baseline=Rule(minimum=8, direction="up", ratio=10),
-    )
-
-
-OPTICAL: tuple[Quantity, ...] = (
-    Quantity(
-        name="insertion_loss",
-        unit="dB",
-        meaning="optical power lost in one circuit, against a stored reference",
-        better="lower",
-        section=INSERTION_LOSS,
-        # The loss of a circuit differs more between nights than within one.
-        baseline=Rule(test="interval", minimum=5, direction="up"),
-    ),
-    Quantity(
-        name="insertion_loss.relative",
-        unit="dB",
-        meaning="optical power lost in one circuit, against the median circuit",
-        better="lower",
-        section=INSERTION_LOSS,
-        baseline=Rule(test="interval", minimum=5, direction="up"),
-    ),
-    Quantity(
-        name="insertion_loss.repeatability",
-        unit="dB",
-        meaning="standard deviation of the loss of a circuit that is made again",
-        better="lower",
-        section=INSERTION_LOSS,
-        baseline=Rule(test="interval", minimum=1, direction="up"),
-    ),
-    Quantity(
-        name="insertion_loss.factory_en",
-        unit="1",
-        meaning="En number of a loss against the factory value that the switch stores",
-        better="lower",
-        section=INSERTION_LOSS,
-        baseline=Rule(test="interval", minimum=5, direction="up"),
-    ),
-    Quantity(
-        name="path_loss",
-        unit="dB",
-        meaning="optical power lost from transceiver to transceiver, through all switches",
-        better="lower",
-        section=INSERTION_LOSS,
-        baseline=Rule(test="interval", minimum=5, direction="up"),
-    ),
-    Quantity(
-        name="loss.remade",
-        unit="dB",
-        meaning="loss of one making of a circuit, less the mean of its makings",
-        combine="none",
-        section=INSERTION_LOSS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="loss.fault",
-        unit="dB",
-        meaning="loss in excess of what the circuit should have",
-        better="lower",
-        section=INSERTION_LOSS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    _budget("noise", "noise of the readings"),
-    _budget("repeatability", "repeatability of the circuit"),
-    _budget("linearity", "linearity of the power meter"),
-    _budget("polarization", "polarization dependence of the power meter"),
-    _budget("meter_calibration", "calibration of the power meter"),
-    _budget("source", "stability of the light source"),
-    _budget("fiber", "stated loss of the fiber to a power meter, with its connectors"),
-    _budget("drift", "drift since the reference was taken"),
-    _budget("module", "accuracy of transceiver readings"),
-    _budget("reference", "stored reference"),
-    _budget("combined", "all contributions combined"),
-    _error_ratio("bit_error_ratio", "bit errors per bit, at full received power"),
-    Quantity(
-        name="bit_error_ratio.over_power",
-        unit="1",
-        meaning="bit errors per bit at a stated attenuation",
-        better="lower",
-        combine="none",
-        section=BIT_ERRORS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="bit_errors",
-        unit="1",
-        meaning="bit errors counted in one gate",
-        better="lower",
-        section=BIT_ERRORS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    Quantity(
-        name="bit_errors.void",
-        unit="1",
-        meaning="share of the bits of a gate that were not compared",
-        better="lower",
-        section=BIT_ERRORS,
-        baseline=None,
-        terminal="hidden",
-    ),
-    _error_ratio("nic_error_ratio.before_fec", "pre-FEC BER by the counters of a NIC port"),
-    _error_ratio("nic_error_ratio.after_fec", "post-FEC BER by the counters of a NIC port"),
-    _error_ratio(
-        "nic_error_ratio.symbols_after_fec", "FEC symbol errors per symbol that were not corrected"
-    ),
-    _error_ratio(
-        "nic_error_ratio.symbols_before_fec", "FEC symbol errors per symbol before correction"
-    ),
-    _error_ratio(
-        "nic_error_ratio.codewords_before_fec", "FEC code words with errors, all corrected"
-    ),
-    _error_ratio(
-        "nic_error_ratio.codewords_after_fec", "FEC code words that could not be corrected"
-    ),
-    replace(
-        _error_ratio(
-            "frame_loss_ratio", "64-octet frames lost behind FEC, by its histogram of symbol errors"
-        ),
-        section=SIGNAL_QUALITY,
-    ),
-    _error_ratio("nic_error_ratio.pattern", "bit errors per bit of a test pattern between ports"),
-    Quantity(
-        name="sensitivity",
-        unit="dBm",
-        meaning="received power at which the bit error ratio reaches its limit",
-        better="lower",
-        section=BIT_ERRORS,
-        baseline=Rule(minimum=1),
-    ),
-    Quantity(
-        name="sensitivity.oma",
-        unit="dBm",
-        meaning="received OMA at which the bit error ratio reaches its limit",
-        better="lower",
-        section=BIT_ERRORS,
-        baseline=Rule(minimum=1),
-    ),
-    Quantity(
-        name="temperature",
-        unit="°C",
-        meaning="temperature of a climate chamber once it has settled",
-        combine="none",
-        section=BIT_ERRORS,
-        baseline=None,
-    ),
-    duration(
-        "path_change.dark",
-        "time without optical power while a transceiver changes its path",
-        PATH_CHANGES,
-        title="loss of signal",
-    ),
-    duration(
-        "path_change.end_to_end",
-        "from the driver's call until optical power is on all new paths",
-        PATH_CHANGES,
-        title="call to light",
-    ),
-    duration(
-        "path_change.done",
-        "from the driver's call until the transceivers acknowledged",
-        PATH_CHANGES,
-        title="call to acknowledgement",
-    ),
-    *(
-        Quantity(
-            name=f"switching.{name}",
-            unit="ns",
-            meaning=meaning,
-            better="lower",
-            section=SWITCHING,
-        )
-        for name, meaning in (
-            ("rise", "light of one circuit from 10 % to 90 % of its level"),
-            ("fall", "light of one circuit from 90 % to 10 % of its level"),
-            ("bounce", "light of one circuit from 90 % until it stays within 0.5 dB of its level"),
-            ("time", "from the command until light stays within 0.5 dB of its level"),
-        )
-    ),
-    Quantity(
-        name="switching.repeatability",
-        unit="dB",
-        meaning="range of the optical power of one circuit over all times that it was made",
-        better="lower",
-        combine="none",
-        section=SWITCHING,
-        baseline=Rule(minimum=1, direction="up", effect="difference"),
-    ),
-    *_switch_optics(),
-    Quantity(
-        name="module_power.core",
-        unit="W",
-        meaning="power of the switching core of one transceiver",
-        better="lower",
-        combine="none",  # transceivers are independent of each other
-        section=TRANSCEIVERS,
-        title="power of the switching core",
-        baseline=Rule(minimum=1, direction="up"),
-    ),
-    Quantity(
-        name="module_power.total",
-        unit="W",
-        meaning="power of one transceiver",
-        better="lower",
-        combine="none",  # transceivers are independent of each other
-        section=TRANSCEIVERS,
-        title="power of the whole transceiver",
-        baseline=Rule(minimum=1, direction="up"),
-    ),
-    Quantity(
-        name="module_temperature",
-        unit="°C",
-        meaning="temperature inside one transceiver",
-        better="lower",
-        combine="none",  # transceivers are independent of each other
-        section=TRANSCEIVERS,
-        title="temperature inside",
-        baseline=Rule(minimum=1, direction="up", effect="difference"),
-    ),
-    *module_signals(SIGNAL_QUALITY),
-)
+OPTICAL = table(f"""
+[{INSERTION_LOSS}]
+# The loss of a circuit differs more between nights than within one.
+insertion_loss  dB lower test=interval minimum=5 direction=up
+    optical power lost in one circuit, against a stored reference
+insertion_loss.relative  dB lower test=interval minimum=5 direction=up
+    optical power lost in one circuit, against the median circuit
+insertion_loss.repeatability  dB lower test=interval minimum=1 direction=up
+    standard deviation of the loss of a circuit that is made again
+insertion_loss.factory_en  1 lower test=interval minimum=5 direction=up
+    En number of a loss against the factory value that the switch stores
+path_loss  dB lower test=interval minimum=5 direction=up
+    optical power lost from transceiver to transceiver, through all switches
+loss.remade  dB none unjudged hidden
+    loss of one making of a circuit, less the mean of its makings
+loss.fault  dB lower unjudged hidden
+    loss in excess of what the circuit should have
+loss.budget.noise  dB lower unjudged hidden
+    standard uncertainty: noise of the readings
+loss.budget.repeatability  dB lower unjudged hidden
+    standard uncertainty: repeatability of the circuit
+loss.budget.linearity  dB lower unjudged hidden
+    standard uncertainty: linearity of the power meter
+loss.budget.polarization  dB lower unjudged hidden
+    standard uncertainty: polarization dependence of the power meter
+loss.budget.meter_calibration  dB lower unjudged hidden
+    standard uncertainty: calibration of the power meter
+loss.budget.source  dB lower unjudged hidden
+    standard uncertainty: stability of the light source
+loss.budget.fiber  dB lower unjudged hidden
+    standard uncertainty: stated loss of the fiber to a power meter, with its connectors
+loss.budget.drift  dB lower unjudged hidden
+    standard uncertainty: drift since the reference was taken
+loss.budget.module  dB lower unjudged hidden
+    standard uncertainty: accuracy of transceiver readings
+loss.budget.reference  dB lower unjudged hidden
+    standard uncertainty: stored reference
+loss.budget.combined  dB lower unjudged hidden
+    standard uncertainty: all contributions combined
+[{BIT_ERRORS}] 1 lower hidden
+# A ratio of bits without an error is a bound, of which there is no median: hidden.
+bit_error_ratio  minimum=8 direction=up ratio=10
+    bit errors per bit, at full received power
+bit_error_ratio.over_power  none unjudged
+    bit errors per bit at a stated attenuation
+bit_errors  unjudged
+    bit errors counted in one gate
+bit_errors.void  unjudged
+    share of the bits of a gate that were not compared
+nic_error_ratio.before_fec  minimum=8 direction=up ratio=10
+    pre-FEC BER by the counters of a NIC port
+nic_error_ratio.after_fec  minimum=8 direction=up ratio=10
+    post-FEC BER by the counters of a NIC port
+nic_error_ratio.symbols_after_fec  minimum=8 direction=up ratio=10
+    FEC symbol errors per symbol that were not corrected
+nic_error_ratio.symbols_before_fec  minimum=8 direction=up ratio=10
+    FEC symbol errors per symbol before correction
+nic_error_ratio.codewords_before_fec  minimum=8 direction=up ratio=10
+    FEC code words with errors, all corrected
+nic_error_ratio.codewords_after_fec  minimum=8 direction=up ratio=10
+    FEC code words that could not be corrected
+[{SIGNAL_QUALITY}]
+frame_loss_ratio  1 lower minimum=8 direction=up ratio=10 hidden
+    64-octet frames lost behind FEC, by its histogram of symbol errors
+[{BIT_ERRORS}]
+nic_error_ratio.pattern  1 lower minimum=8 direction=up ratio=10 hidden
+    bit errors per bit of a test pattern between ports
+sensitivity  dBm lower minimum=1
+    received power at which the bit error ratio reaches its limit
+sensitivity.oma  dBm lower minimum=1
+    received OMA at which the bit error ratio reaches its limit
+temperature  °C none unjudged
+    temperature of a climate chamber once it has settled
+[{PATH_CHANGES}] ns lower
+path_change.dark  title="loss of signal"
+    time without optical power while a transceiver changes its path
+path_change.end_to_end  title="call to light"
+    from the driver's call until optical power is on all new paths
+path_change.done  title="call to acknowledgement"
+    from the driver's call until the transceivers acknowledged
+[{SWITCHING}] lower
+switching.rise  ns
+    light of one circuit from 10 % to 90 % of its level
+switching.fall  ns
+    light of one circuit from 90 % to 10 % of its level
+switching.bounce  ns
+    light of one circuit from 90 % until it stays within 0.5 dB of its level
+switching.time  ns
+    from the command until light stays within 0.5 dB of its level
+switching.repeatability  dB none minimum=1 direction=up effect=difference
+    range of the optical power of one circuit over all times that it was made
+[{SWITCH_OPTICS}] dB lower
+polarization_dependent_loss  test=interval minimum=5 direction=up effect=difference
+    greatest less least loss of one circuit over all polarizations (IEC 61300-3-2)
+polarization_dependent_loss.budget.noise  unjudged hidden
+    standard uncertainty of the polarization dependent loss: noise
+polarization_dependent_loss.budget.controller  unjudged hidden
+    standard uncertainty of the polarization dependent loss: controller
+polarization_dependent_loss.budget.meter  unjudged hidden
+    standard uncertainty of the polarization dependent loss: meter
+wavelength_dependent_loss  test=interval minimum=5 direction=up effect=difference
+    greatest less least loss of one circuit over stated wavelengths (IEC 61300-3-7)
+wavelength_dependent_loss.budget.noise  unjudged hidden
+    standard uncertainty of the wavelength dependent loss: noise
+wavelength_dependent_loss.budget.source  unjudged hidden
+    standard uncertainty of the wavelength dependent loss: source
+wavelength_dependent_loss.budget.meter  unjudged hidden
+    standard uncertainty of the wavelength dependent loss: meter
+crosstalk  test=interval minimum=5 direction=up effect=difference
+    power at a dark egress over that at the egress of a circuit (IEC 61300-3-50)
+crosstalk.budget.noise  unjudged hidden
+    standard uncertainty of the crosstalk: noise
+crosstalk.budget.meter  unjudged hidden
+    standard uncertainty of the crosstalk: meter
+crosstalk.budget.linearity  unjudged hidden
+    standard uncertainty of the crosstalk: linearity
+crosstalk.budget.dark  unjudged hidden
+    standard uncertainty of the crosstalk: dark
+[{TRANSCEIVERS}] lower none minimum=1 direction=up
+# Transceivers are independent of each other.
+module_power.core  W title="power of the switching core"
+    power of the switching core of one transceiver
+module_power.total  W title="power of the whole transceiver"
+    power of one transceiver
+module_temperature  °C effect=difference title="temperature inside"
+    temperature inside one transceiver
+[{SIGNAL_QUALITY}] hidden
+module_signal.esnr  dB higher minimum=5 direction=down effect=difference
+    electrical signal-to-noise ratio of one lane at the fiber, as the module measures it
+module_signal.pam4_level_transition  dB higher minimum=5 direction=down effect=difference
+    PAM4 level transition parameter of one lane at the fiber, as the module measures it
+module_signal.prefec_ber  1 lower minimum=8 direction=up ratio=10
+    latest pre-FEC BER of one lane at the fiber, as the module measures it
+module_signal.prefec_ber_minimum  1 lower minimum=8 direction=up ratio=10
+    least pre-FEC BER of one lane at the fiber, as the module measures it
+module_signal.prefec_ber_average  1 lower minimum=8 direction=up ratio=10
+    average pre-FEC BER of one lane at the fiber, as the module measures it
+module_signal.prefec_ber_maximum  1 lower minimum=8 direction=up ratio=10
+    greatest pre-FEC BER of one lane at the fiber, as the module measures it
+module_signal.host_esnr  dB higher minimum=5 direction=down effect=difference
+    electrical signal-to-noise ratio of one lane at the host's side, as the module measures it
+module_signal.host_pam4_level_transition  dB higher minimum=5 direction=down effect=difference
+    PAM4 level transition parameter of one lane at the host's side, as the module measures it
+module_signal.host_prefec_ber  1 lower minimum=8 direction=up ratio=10
+    latest pre-FEC BER of one lane at the host's side, as the module measures it
+module_signal.host_prefec_ber_minimum  1 lower minimum=8 direction=up ratio=10
+    least pre-FEC BER of one lane at the host's side, as the module measures it
+module_signal.host_prefec_ber_average  1 lower minimum=8 direction=up ratio=10
+    average pre-FEC BER of one lane at the host's side, as the module measures it
+module_signal.host_prefec_ber_maximum  1 lower minimum=8 direction=up ratio=10
+    greatest pre-FEC BER of one lane at the host's side, as the module measures it
+""")

@@ -98,10 +98,3 @@ class Quantity:
                 return "max" if greatest else "min"
             case combination:
                 return "min" if combination == "least" else "max"
-
-
-def duration(name: str, meaning: str, section: str, *, title: str = "") -> Quantity:
-    """Declare a duration in ns, of which the shorter is the better."""
-    return Quantity(
-        name=name, unit="ns", meaning=meaning, better="lower", section=section, title=title
-    )
