@@ -21,8 +21,9 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install docs night test test-long clients test-clients object-store \
-        test-object-store test-container fuzz mutants generated hashes install-verified audit lint bench clean
+.PHONY: install docs night test test-long claims clients test-clients object-store \
+        test-object-store test-container fuzz mutants generated hashes install-verified audit lint \
+        bench clean
 
 install: $(READY)
 
@@ -41,6 +42,12 @@ test: $(READY)
 
 test-long: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS)
+
+# Tests of what papers claim; their outcomes are stored beside the published values, with a digest
+# of the code that they tested, and `lightrig claims` shows them.
+claims: $(READY)
+	$(BIN)/python -m pytest tests/systems -m claim --numprocesses 0 \
+	    -p lightrig.harness.claims.record_tests $(SKIPS)
 
 # Programs with other people's drivers, in an environment of their own, against `lightrig serve`.
 clients: $(CLIENTS)/.ready

@@ -13,12 +13,12 @@ from itertools import product
 
 import numpy as np
 
-from lightrig.harness.systems.acos.claims_mechanisms import rack
 from lightrig.harness.systems.acos.planning.datacentre import Hall, build_hall
 from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
 from lightrig.harness.systems.acos.planning.rack import Rack
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
 from lightrig.harness.systems.acos.planning.rings import NODES
+from lightrig.suites.claims.acos.claims import rack
 
 LIMIT_S = 60.0
 LARGEST = Hall(8, (4, 2), node_backups=True, rack_backups=True)

@@ -17,7 +17,7 @@ from lightrig.flows.two_dimensional import (
     both_ways_round,
     hierarchical_2d_all_reduce,
 )
-from lightrig.harness.systems.railx.planning import collectives as railx
+from lightrig.suites.claims.railx import collectives as railx
 
 RATE, ALPHA, SIZE = 400e9, 700.0, 256e6
 ALLOWED = 0.01

@@ -12,19 +12,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from lightrig.harness.systems.infinitehbd.planning import (
-    ARCHITECTURES,
-    FatTree,
-    orchestrate,
-    production_trace,
-)
-from lightrig.harness.systems.infinitehbd.planning.replay import (
+from lightrig.harness.systems.infinitehbd.planning import FatTree, orchestrate
+from lightrig.suites.claims.infinitehbd.architectures import ARCHITECTURES
+from lightrig.suites.claims.infinitehbd.replay import (
     cluster,
     largest_job,
     mean_waste,
     waiting,
 )
-from lightrig.harness.systems.infinitehbd.planning.trace import DAY, states, synthetic
+from lightrig.suites.claims.infinitehbd.trace import DAY, production_trace, states, synthetic
 
 T = TypeVar("T")
 

@@ -17,11 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lightrig.harness.systems.railx.planning.cross_connects import Difference
-from lightrig.harness.systems.railx.planning.deadlock import routes_free_of_deadlock
-from lightrig.harness.systems.railx.planning.flit_network import railx_network
-from lightrig.harness.systems.railx.planning.flits import Load, Point, run, stored_points
 from lightrig.harness.systems.railx.planning.hamiltonian import decomposition
-from lightrig.harness.systems.railx.planning.minimal_routing import minimal_routes, throughput_bound
 from lightrig.harness.systems.railx.planning.physical import Fabric
 from lightrig.harness.systems.railx.planning.scheduling import (
     algorithm_2,
@@ -30,6 +26,10 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     largest_job,
 )
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
+from lightrig.suites.claims.railx.deadlock import routes_free_of_deadlock
+from lightrig.suites.claims.railx.flit_network import railx_network
+from lightrig.suites.claims.railx.flits import Load, Point, run, stored_points
+from lightrig.suites.claims.railx.minimal_routing import minimal_routes, throughput_bound
 
 PLANNED_S = 10.0
 GRIDS = 10_000

@@ -15,7 +15,7 @@ import numpy as np
 from lightrig.harness.report.drawing import Plot, even, tone
 from lightrig.harness.report.markup import text
 from lightrig.harness.report.style import page_style, style
-from lightrig.harness.systems.infinitehbd.planning.figures import CHARTS, Chart
+from lightrig.suites.claims.infinitehbd.figures import CHARTS, Chart
 
 TITLE = "InfiniteHBD's figures, computed again"
 ABOUT = (

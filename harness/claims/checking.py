@@ -8,12 +8,14 @@ import pandas as pd
 
 from lightrig.harness.claims.computed import computed_by
 from lightrig.harness.claims.published import Claim, ClaimContext, Lookup, Published
+from lightrig.harness.claims.tested import TestOutcomes, outcomes_of
 from lightrig.harness.claims.verdicts import (
     ClaimOutcome,
     Estimate,
     Kind,
     compare,
     estimate,
+    tolerance_of,
     verdict_text,
 )
 from lightrig.harness.record import Results
@@ -49,8 +51,9 @@ class ClaimResult:
 class CheckedClaim:
     """A claim, the value beside it, and the verdict.
 
-    value: None where there is none yet. kind: its origin. night: of its rows. rests_on:
-    the assumptions of a computed value. related: other values of ours, without a verdict.
+    value: None where there is none yet. kind: its origin. night: of its rows, or the day on which
+    its tests ran. rests_on: the assumptions of a computed value, and the cases of a tested one.
+    related: other values of ours, without a verdict.
     """
 
     claim: Claim
@@ -65,7 +68,7 @@ class CheckedClaim:
     @property
     def exact(self) -> bool:
         """Whether the value was computed without random draws and without bounds."""
-        if self.claim.computed is None or not isinstance(self.value, Estimate):
+        if self.claim.ours is not None or not isinstance(self.value, Estimate):
             return False
         return self.value.n == 1 and self.value.lower == self.value.upper
 
@@ -80,6 +83,11 @@ class CheckedClaim:
         if self.outcome == "differs" and self.claim.erratum is not None:
             return "known erratum"
         return verdict_text(self.kind, self.outcome)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the claim counts: arithmetic, constants and repeated values do not."""
+        return self.kind != "printed" and self.claim.same_as is None
 
     @property
     def contradicts(self) -> bool:
@@ -99,17 +107,48 @@ def check_claims(published: Published, results: Results) -> list[CheckedClaim]:
         name: _Rows(results, name)
         for name in {context.testbed for claim in published.claims for context in claim.related}
     }
-    checked = [
-        _check(claim, rows) if claim.computed is None else _compute(published.system, claim)
+    outcomes = outcomes_of(published)
+    checked = {
+        claim.name: _answer(published.system, claim, rows, outcomes)
         for claim in published.claims
-    ]
+        if claim.same_as is None
+    }
+    for claim in published.claims:
+        if claim.same_as is not None:
+            checked[claim.name] = _repeated(claim, checked[claim.same_as])
     return [
         replace(
-            one,
-            related=tuple(_related(each, elsewhere[each.testbed]) for each in one.claim.related),
+            checked[claim.name],
+            related=tuple(_related(each, elsewhere[each.testbed]) for each in claim.related),
         )
-        for one in checked
+        for claim in published.claims
     ]
+
+
+def _answer(system: str, claim: Claim, rows: "_Rows", outcomes: "TestOutcomes") -> CheckedClaim:
+    if claim.tested:
+        return _test(claim, outcomes)
+    return _check(claim, rows) if claim.computed is None else _compute(system, claim)
+
+
+def _repeated(claim: Claim, one: CheckedClaim) -> CheckedClaim:
+    """Return a claim that another one's value answers: shown with it, and counted once."""
+    reason = f"The value of {one.claim.name}, which counts once. {one.reason}"
+    return replace(one, claim=claim, reason=reason)
+
+
+def _test(claim: Claim, outcomes: "TestOutcomes") -> CheckedClaim:
+    found = outcomes.of(claim.name)
+    if not found:
+        return CheckedClaim(claim, None, None, None, "not measured", outcomes.missing)
+    failed = [one for one in found if not one.holds]
+    share = 1 - len(failed) / len(found)
+    cases = f"{len(found) - len(failed)} of {len(found)}"
+    listed = "; ".join(f"{one.case}: {one.reason}" for one in failed)
+    outcome: ClaimOutcome = "differs" if failed else "agrees"
+    reason = f"{cases} tests hold." + (f" {listed}" if failed else "")
+    value = Estimate(share, share, share, 1)
+    return CheckedClaim(claim, value, "tested", outcomes.day, outcome, reason, f"{cases} tests")
 
 
 def _related(context: ClaimContext, rows: "_Rows") -> ClaimResult:
@@ -132,8 +171,20 @@ def _compute(system: str, claim: Claim) -> CheckedClaim:
     assert claim.computed is not None
     found = computed_by(system)[claim.computed]()
     ours = Estimate(found.value, found.lower, found.upper, found.n)
-    outcome, reason = compare(claim.figure, ours, claim.tolerance)
+    assert claim.basis is not None
+    outcome, reason = _compared(claim, claim.basis, ours)
     return CheckedClaim(claim, ours, claim.basis, None, outcome, reason, found.note or None)
+
+
+def _compared(claim: Claim, kind: Kind, ours: Estimate | NotEnough) -> tuple[ClaimOutcome, str]:
+    """Return the verdict by the tolerance of the kind, or by the claim's own with its reason."""
+    if claim.undecided is not None and isinstance(ours, Estimate):
+        return "cannot tell", claim.undecided
+    if claim.tolerance is None:
+        return compare(claim.figure, ours, tolerance_of(kind, ours))
+    tolerance, why = claim.tolerance
+    outcome, reason = compare(claim.figure, ours, tolerance)
+    return outcome, f"{reason} {why}"
 
 
 def _check(claim: Claim, rows: "_Rows") -> CheckedClaim:
@@ -149,9 +200,8 @@ def _check(claim: Claim, rows: "_Rows") -> CheckedClaim:
         )
     low, high = _one_an_event(found, claim.ours)
     ours = estimate(claim.ours.statistic, low, high)
-    night = f"{found['night'].iloc[0]:%Y-%m-%d}"
-    verdict = compare(claim.figure, ours, claim.tolerance)
-    return CheckedClaim(claim, ours, _kind(found), night, *verdict)
+    night, kind = f"{found['night'].iloc[0]:%Y-%m-%d}", _kind(found)
+    return CheckedClaim(claim, ours, kind, night, *_compared(claim, kind, ours))
 
 
 def _kind(rows: pd.DataFrame) -> Kind:

@@ -8,19 +8,26 @@ from lightrig.harness.claims.verdicts import KIND_TEXTS, MEASURED
 
 
 def counts_by_kind(checked: Sequence[CheckedClaim]) -> Iterator[str]:
-    """Yield a line for each kind of value with its verdicts, and one for claims without a value."""
+    """Yield a line for each kind of value with its verdicts, and one for claims without a value.
+
+    Arithmetic and constants of the paper come last, as what they are: no evidence.
+    """
     for kind, meaning in KIND_TEXTS.items():
-        if verdicts := Counter(one.verdict for one in checked if one.kind == kind):
+        verdicts = Counter(one.verdict for one in checked if one.kind == kind and one.counted)
+        if verdicts:
             yield f"{meaning}: {_listed(verdicts)}"
     if without := Counter(one.verdict for one in checked if one.kind is None):
         yield f"no value: {_listed(without)}"
+    if outside := Counter(one.verdict for one in checked if not one.counted):
+        yield f"outside the count, {KIND_TEXTS['printed']}: {_listed(outside)}"
 
 
 def measured_sentence(checked: Sequence[CheckedClaim]) -> str:
-    """Return how many of the claims were measured here, in a sentence."""
-    measured = [one for one in checked if one.kind in MEASURED]
+    """Return how many of the claims that count were measured here, in a sentence."""
+    counted = [one for one in checked if one.counted]
+    measured = [one for one in counted if one.kind in MEASURED]
     agree = sum(one.outcome == "agrees" for one in measured)
-    return f"Of {len(checked):,} claims {len(measured):,} were measured here; {agree:,} agree."
+    return f"Of {len(counted):,} claims {len(measured):,} were measured here; {agree:,} agree."
 
 
 def _listed(verdicts: Counter[str]) -> str:

@@ -22,6 +22,7 @@ _STYLE = """
 .lc-published::before{content:"published "}}
 """
 _HEAD = ("claim", "published", "here", "verdict", "source")
+_OUTSIDE = "Arithmetic, constants and repeated values, which do not count"
 _KINDS = {"agrees": "pass", "differs": "fail"}
 _SIGNS = {"agrees": "✓", "differs": "✗", "not measured": "-"}
 
@@ -52,10 +53,12 @@ def section(published: Published, checked: Sequence[CheckedClaim]) -> str:
         f"{published.testbed}, of the last night that has any; each of the others says its origin. "
         f"{measured_sentence(checked)}"
     )
-    rows = [_row(one) for one in checked]
+    rows = [_row(one) for one in checked if one.counted]
+    outside = [_row(one) for one in checked if not one.counted]
+    arithmetic = table(_HEAD, outside, _OUTSIDE) if outside else ""
     return (
         f'<section class="lr-card lc"><p class="lr-about">{text(about)}</p>{legend}'
-        f"{table(_HEAD, rows, 'Claims')}</section>"
+        f"{table(_HEAD, rows, 'Claims')}{arithmetic}</section>"
     )
 
 
@@ -64,6 +67,7 @@ def _row(one: CheckedClaim) -> str:
     notes = [
         claim.note,
         f"Erratum: {claim.erratum}" if claim.erratum else None,
+        f"Path: {claim.path}" if claim.path else None,
         f"Rests on: {one.rests_on}" if one.rests_on else None,
     ]
     remarks = "".join(f'<span class="lc-note">{text(note)}</span>' for note in notes if note)
@@ -73,7 +77,8 @@ def _row(one: CheckedClaim) -> str:
         f'<span class="lr-verdict lr-{kind}" title="{text(one.reason)}">'
         f"{_SIGNS.get(one.outcome, '?')} {text(one.verdict)}</span>"
     )
-    reason = "" if one.outcome == "agrees" else f'<span class="lc-note">{text(one.reason)}</span>'
+    plain = one.outcome == "agrees" and claim.tolerance is None and claim.same_as is None
+    reason = "" if plain else f'<span class="lc-note">{text(one.reason)}</span>'
     return row(
         (
             f'<div class="lc-statement" id="{text(claim.name)}">'

@@ -22,14 +22,16 @@ PUBLISHED = Path(__file__).parents[2] / "published"
 
 Statistic: TypeAlias = Literal["median", "mean", "p99"]
 Pick: TypeAlias = Literal["worst", "turn"]
-Basis: TypeAlias = Literal["modelled", "emulated", "printed", "released", "fitted"]
+Basis: TypeAlias = Literal["computed", "emulated", "printed", "released", "fitted"]
 """The ground of a computed value.
 
-modelled: our algorithms or models, from what the paper describes. emulated: its control plane, run
-in virtual time. printed: arithmetic on the paper's own numbers and formulas. released: recordings
-that the authors released. fitted: inputs that the paper does not print, chosen so that its figure
-comes out.
+computed: by a path that contains neither the printed figure nor the paper's formula for it; the
+claim names the path. emulated: its control plane, run in virtual time. printed: constants, and
+arithmetic on the paper's own numbers and formulas. released: recordings that the authors released.
+fitted: inputs that the paper does not print, chosen so that its figure comes out.
 """
+SHOWN = "as described"
+"""The figure of a mechanism for which the paper prints none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,13 @@ class Claim:
     """One sentence of a paper with its figure.
 
     source: section, figure or table. note: a remark on the comparison. erratum: the error in the
-    figure as printed. unmeasured: why this harness cannot answer it. ours: the rows that do.
-    computed: the name of the function that computes it. basis: its ground. tolerance: share of the
-    printed value by which ours may be off and still agree. line: its line in the file. related:
-    other measurements of ours, without a verdict.
+    figure as printed, by an argument that does not rest on our reading. unmeasured: why this
+    harness cannot answer it. ours: the rows that do. computed: the name of the function that
+    computes it. basis: its ground. path: the independent path of a computed value. tested: whether
+    tests marked with the claim answer it. same_as: the claim whose value answers this one too.
+    undecided: why a value of ours supports no verdict. tolerance: share of the printed value by
+    which ours may be off and still agree, where it is not that of its kind, with its reason.
+    line: its line in the file. related: other measurements of ours, without a verdict.
     """
 
     name: str
@@ -101,7 +106,11 @@ class Claim:
     ours: Lookup | None
     computed: str | None
     basis: Basis | None
-    tolerance: float
+    path: str | None
+    tested: bool
+    same_as: str | None
+    undecided: str | None
+    tolerance: tuple[float, str] | None
     line: int
     related: tuple[ClaimContext, ...] = ()
 
@@ -145,31 +154,45 @@ class ClaimContextPart(Part):
     conditions: dict[str, str | int | bool] = Field(default_factory=dict)
 
 
+class TolerancePart(Part):
+    """A tolerance that is not the rule of its kind, and why."""
+
+    share: Share
+    reason: str
+
+
 class ClaimPart(Part):
     """One claim."""
 
     statement: str = Field(alias="says")
-    printed: str
-    holds: HoldsPart
+    printed: str = SHOWN
+    holds: HoldsPart | None = None
     source: str
     note: str | None = None
     erratum: str | None = None
     unmeasured: str | None = None
     computed: str | None = None
     basis: Basis | None = None
-    tolerance: Share | None = None
+    path: str | None = None
+    tested: bool = False
+    same_as: str | None = None
+    undecided: str | None = None
+    tolerance: TolerancePart | None = None
     ours: LookupPart | None = None
     related: list[ClaimContextPart] = Field(default_factory=list, alias="beside")
 
 
 class PublishedDocument(Part):
-    """The claims of one paper; `basis` and `tolerance` are those of claims that have none."""
+    """The claims of one paper; `basis` is that of claims that have none.
+
+    paths: independent paths of computed values, each described in a sentence, by name.
+    """
 
     system: str
     paper: str
     testbed: str
     basis: Basis | None = None
-    tolerance: Share = 0.0
+    paths: dict[str, str] = Field(default_factory=dict)
     claims: dict[str, ClaimPart]
 
 
@@ -194,25 +217,29 @@ def load_published(path: Path) -> Published:
     claims = []
     for name, part in document.claims.items():
         figure = _figure(name, part, findings)
-        basis = part.basis or document.basis
-        _check_answers(document.system, name, part, basis, findings)
+        basis = None if part.computed is None else part.basis or document.basis
+        _check_answers(document, name, part, basis, findings)
         if figure is not None:
-            line = located.place(("claims", name), of_key=True).line
-            lookup = None if part.ours is None else Lookup(**part.ours.model_dump())
-            remarks = part.note, part.erratum, part.unmeasured
+            exception = part.tolerance
             claims.append(
                 Claim(
                     name,
                     part.statement,
                     figure,
                     part.source,
-                    *remarks,
-                    lookup,
-                    part.computed,
-                    None if part.computed is None else basis,
-                    document.tolerance if part.tolerance is None else part.tolerance,
-                    line,
-                    tuple(map(_context, part.related)),
+                    note=part.note,
+                    erratum=part.erratum,
+                    unmeasured=part.unmeasured,
+                    ours=None if part.ours is None else Lookup(**part.ours.model_dump()),
+                    computed=part.computed,
+                    basis=basis,
+                    path=None if part.path is None else document.paths.get(part.path),
+                    tested=part.tested,
+                    same_as=part.same_as,
+                    undecided=part.undecided,
+                    tolerance=None if exception is None else (exception.share, exception.reason),
+                    line=located.place(("claims", name), of_key=True).line,
+                    related=tuple(map(_context, part.related)),
                 )
             )
     findings.raise_if_any()
@@ -227,11 +254,26 @@ def _context(part: ClaimContextPart) -> ClaimContext:
 
 
 def _check_answers(
-    system: str, name: str, part: ClaimPart, basis: Basis | None, findings: Findings
+    document: PublishedDocument, name: str, part: ClaimPart, basis: Basis | None, findings: Findings
 ) -> None:
-    """Check that at most one answer is stated, and that a computed one is known with its basis."""
-    if part.ours is not None and part.unmeasured is not None:
-        findings.add(("claims", name, "unmeasured"), "a claim with `ours` is not unmeasured")
+    """Check that one answer is stated, that it is known, and that a computed one has its path."""
+    answers = [
+        key
+        for key in ("ours", "computed", "tested", "same_as", "unmeasured")
+        if getattr(part, key) not in (None, False)
+    ]
+    if len(answers) > 1:
+        both = " and ".join(f"`{key}`" for key in answers)
+        findings.add(("claims", name, answers[1]), f"found {both}, expected one answer")
+    if part.same_as is not None:
+        same = document.claims.get(part.same_as)
+        if same is None or same.same_as is not None or part.same_as == name:
+            found = f"found {part.same_as!r}, expected another claim with its own answer"
+            findings.add(("claims", name, "same_as"), found)
+    if part.path is not None and part.path not in document.paths:
+        offered = ", ".join(sorted(document.paths)) or "nothing"
+        keys = ("claims", name, "path")
+        findings.add(keys, f"found {part.path!r}, but `paths` describes: {offered}")
     if part.computed is None:
         if part.basis is not None:
             findings.add(("claims", name, "basis"), "only a claim with `computed` has a basis")
@@ -239,17 +281,18 @@ def _check_answers(
     keys = ("claims", name, "computed")
     if basis is None:
         findings.add(keys, f"found no `basis`, expected one of {', '.join(get_args(Basis))}")
-    if part.ours is not None or part.unmeasured is not None:
-        answer = "ours" if part.ours is not None else "unmeasured"
-        findings.add(keys, f"found beside `{answer}`, expected one of the two")
-    if system not in installed_systems():
-        found = ", ".join(installed_systems())
-        findings.add(keys, f"no system {system!r} is installed; there are: {found}")
+    if (basis == "computed") != (part.path is not None):
+        found = "no `path`" if part.path is None else f"`path` with the basis {basis!r}"
+        findings.add(keys, f"found {found}; a claim of the basis 'computed' names its path")
+    if document.system not in installed_systems():
+        installed = ", ".join(installed_systems())
+        findings.add(keys, f"no system {document.system!r} is installed; there are: {installed}")
         return
-    known = computed_by(system)
+    known = computed_by(document.system)
     if part.computed not in known:
         offered = ", ".join(sorted(known)) or "nothing"
-        findings.add(keys, f"found {part.computed!r}, but what {system} computes is: {offered}")
+        found = f"found {part.computed!r}, but what {document.system} computes is: {offered}"
+        findings.add(keys, found)
 
 
 def _figure(name: str, part: ClaimPart, findings: Findings) -> Figure | None:
@@ -257,6 +300,11 @@ def _figure(name: str, part: ClaimPart, findings: Findings) -> Figure | None:
     declared = find(quantity)
     ends: dict[str, float] = {}
     units: list[Unit] = []
+    if part.holds is None:
+        if part.tested or part.same_as or part.unmeasured:
+            return Figure(part.printed, 1.0, 1.0, "share")
+        findings.add(("claims", name), "found no `holds`, expected the range of the figure")
+        return None
     for key, text in (("from", part.holds.start), ("to", part.holds.to)):
         if text is None:
             continue

@@ -20,12 +20,13 @@ FEWEST = 10
 ClaimOutcome: TypeAlias = Literal[
     "agrees", "differs", "cannot tell", "not enough data", "not measured"
 ]
-Kind: TypeAlias = Literal["hardware", "namespaces", "closure"] | Basis
+Kind: TypeAlias = Literal["hardware", "namespaces", "closure", "tested"] | Basis
 """The origin of a value beside a published one.
 
 hardware: measured, with no simulated instrument. namespaces: real packets over kernel links, while
 the switches and their times are simulated. closure: the value that a simulation in virtual time
-was given, measured by the harness. The others are computed.
+was given, measured by the harness. tested: the share of the tests of a mechanism that hold. The
+others are computed.
 """
 MEASURED: frozenset[Kind] = frozenset({"hardware", "namespaces"})
 """The kinds of which an agreement is evidence that was measured here."""
@@ -37,21 +38,39 @@ _VERDICTS: dict[Kind, dict[ClaimOutcome, str]] = {
 }
 
 
+_TOLERANCES: dict[Kind, float] = {
+    "hardware": 0.01,
+    "namespaces": 0.01,
+    "closure": 0.01,
+    "emulated": 0.01,
+    "computed": 0.01,
+}
+"""The one tolerance of a kind, as a share; a kind that is missing has the printed digits alone."""
 KIND_TEXTS: dict[Kind, str] = {
     "hardware": "measured on hardware",
     "namespaces": "measured in namespaces: real packets, simulated switches",
     "closure": "closure: the simulation returns what it was given",
     "emulated": "emulated: the system's control plane in virtual time",
-    "modelled": "modelled: computed here from what the paper describes",
-    "printed": "printed: arithmetic on the paper's own numbers",
+    "computed": "computed: by a path that contains neither the figure nor the paper's formula",
+    "tested": "tested: tests of the mechanism",
+    "printed": "printed: arithmetic and constants of the paper",
     "released": "released: the authors' recordings, read here",
     "fitted": "fitted: what the paper does not print was chosen so that its figure comes out",
 }
 
 
 def verdict_text(kind: Kind | None, outcome: ClaimOutcome) -> str:
-    """Return the word for an outcome: only what was measured or modelled here "agrees"."""
+    """Return the word for an outcome: "agrees" where the value could have differed."""
     return outcome if kind is None else _VERDICTS.get(kind, {}).get(outcome, outcome)
+
+
+def tolerance_of(kind: Kind, ours: "Estimate | NotEnough") -> float:
+    """Return the tolerance of a kind: the printed digits for arithmetic and exact values, else 1 %.
+
+    A value that was computed without draws and bounds is exact.
+    """
+    exact = isinstance(ours, Estimate) and ours.n == 1 and ours.lower == ours.upper
+    return 0.0 if kind == "computed" and exact else _TOLERANCES.get(kind, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

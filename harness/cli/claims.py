@@ -105,7 +105,9 @@ def _print(paper: str, checked: "list[CheckedClaim]") -> None:
         return
     out.print(paper, markup=False)
     for one in checked:
-        _print_claim(one)
+        if one.counted:
+            _print_claim(one)
+    _print_arithmetic([one for one in checked if not one.counted])
     out.print()
     out.print(measured_sentence(checked), markup=False)
     for line in counts_by_kind(checked):
@@ -130,7 +132,8 @@ def _print_claim(one: "CheckedClaim") -> None:
         details = ", ".join(filter(None, (interval, f"n = {n}" if n else "", one.night)))
         values.add_row(one.kind, Text(f"{value}  {details}".strip(), style="bold cyan"))
     for label, remark in (
-        ("why", None if one.outcome == "agrees" else one.reason),
+        ("why", None if one.outcome == "agrees" and not claim.tolerance else one.reason),
+        ("path", claim.path),
         ("rests on", one.rests_on),
         ("note", claim.note),
         ("erratum", claim.erratum),
@@ -145,10 +148,31 @@ def _print_claim(one: "CheckedClaim") -> None:
     out.print(Padding(values, (0, 0, 0, 2)))
 
 
+def _print_arithmetic(checked: "list[CheckedClaim]") -> None:
+    """Print the claims that do not count, a row each."""
+    if not checked:
+        return
+    out.print()
+    out.print("Arithmetic, constants and repeated values, which do not count", markup=False)
+    table = Table("claim", "published", "here", "verdict", box=None, padding=(0, 2, 0, 0))
+    for one in checked:
+        remark = one.claim.erratum or (one.reason if one.claim.same_as else "")
+        statement = f"{one.claim.name}  {one.claim.statement}" + (f" ({remark})" if remark else "")
+        table.add_row(
+            Text(statement), Text(str(one.claim.figure)), Text(_shown(one)[0]), Text(one.verdict)
+        )
+    out.print(Padding(table, (0, 0, 0, 2)))
+
+
 def _fields(one: "CheckedClaim") -> tuple[str, ...]:
-    """Return name, verdict, kind, published and present value, interval, number and source."""
+    """Return name, verdict, kind, published and present value, interval, number and source.
+
+    Last comes a tolerance that is not the rule of the kind, with its reason.
+    """
     claim = one.claim
-    return (claim.name, one.verdict, one.kind or "", str(claim.figure), *_shown(one), claim.source)
+    exception = "" if claim.tolerance is None else f"{claim.tolerance[0]:.0%}: {claim.tolerance[1]}"
+    head = (claim.name, one.verdict, one.kind or "", str(claim.figure))
+    return (*head, *_shown(one), claim.source, exception)
 
 
 def _related_sentence(related: "ClaimResult") -> str:
@@ -196,7 +220,11 @@ def _document(one: "CheckedClaim") -> dict[str, Any]:
         "unit": claim.figure.unit,
         "statistic": claim.ours.statistic if claim.ours else None,
         "computed": claim.computed,
-        "tolerance": claim.tolerance,
+        "path": claim.path,
+        "same_as": claim.same_as,
+        "counted": one.counted,
+        "tolerance": claim.tolerance[0] if claim.tolerance else None,
+        "tolerance_reason": claim.tolerance[1] if claim.tolerance else None,
         "value": _finite(value.value) if value else None,
         "lower": _finite(value.lower) if value else None,
         "upper": _finite(value.upper) if value else None,

@@ -134,6 +134,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "of_testbed(NAME): a question to one testbed, which no other is asked"
     )
     config.addinivalue_line(
+        "markers", "claim(SYSTEM:CLAIM, ...): shows what a paper claims (docs/systems.md)"
+    )
+    config.addinivalue_line(
         "markers", "of_system(NAME): about a published system; runs on testbeds that declare it"
     )
     files, by_person = _testbeds(config)

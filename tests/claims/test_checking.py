@@ -165,6 +165,44 @@ def test_a_unit_that_does_not_fit_is_named(lab, check):
         check()
 
 
+# ------------------------------------------------------------------------ the tolerance
+
+
+def test_a_measured_value_has_one_percent_beyond_the_printed_digits(lab, check):
+    lab(*acknowledged(45), moving=4)
+    assert check()["turnaround"].outcome == "agrees"  # by 19 ns above 45 ms
+    narrow = YAML.replace("to: 45 ms", "to: 44.5 ms")
+    assert check(narrow)["turnaround"].outcome == "differs"  # 44.945 ms are 1 % more
+
+
+def test_what_is_undecided_cannot_tell(lab, check):
+    lab(*acknowledged(41), moving=4)
+    undecided = YAML.replace(
+        "    ours: {quantity: rec", "    undecided: the switch is another\n    ours: {quantity: rec"
+    )
+    one = check(undecided)["turnaround"]
+    assert (one.outcome, one.reason) == ("cannot tell", "the switch is another")
+
+
+# ---------------------------------------------------------------------- repeated values
+
+SAME = """\
+  again:
+    says: It takes so long, once more.
+    printed: ≈ 40 ms
+    source: §7
+    same_as: turnaround
+"""
+
+
+def test_a_repeated_value_has_the_verdict_of_the_other_and_does_not_count(lab, check):
+    lab(*acknowledged(41), moving=4)
+    one, again = (check(YAML + SAME)[name] for name in ("turnaround", "again"))
+    assert (again.value, again.outcome, again.kind) == (one.value, "agrees", "hardware")
+    assert (one.counted, again.counted) == (True, False)
+    assert again.reason.startswith("The value of turnaround, which counts once.")
+
+
 # ------------------------------------------------------------------------- the command
 
 
@@ -191,9 +229,9 @@ def test_into_a_pipe_goes_one_line_a_claim(run, lab):
     assert result.exit_code == 0
     assert [line.split("\t") for line in result.stdout.splitlines()] == [
         ["turnaround", "recovered", "closure", "≈ 40 ms", "41 ms", "41 … 41 ms", "20",
-         "§6, Fig. 21"],
-        ["wait", "not measured", "", "70 to 80 µs", "", "", "", "§7"],
-        ["price", "not measured", "", "4", "", "", "", "Table 2"],
+         "§6, Fig. 21", ""],
+        ["wait", "not measured", "", "70 to 80 µs", "", "", "", "§7", ""],
+        ["price", "not measured", "", "4", "", "", "", "Table 2", ""],
     ]  # fmt: skip
 
 
@@ -210,6 +248,28 @@ def test_a_terminal_of_80_columns_shows_notes_errata_and_reasons(run, lab, termi
     assert "Of 3 claims 0 were measured here; 0 agree." in words
     assert "closure: the simulation returns what it was given: 1 recovered" in words
     assert "no value: 2 not measured" in words
+
+
+def test_another_tolerance_shows_its_reason_also_where_it_agrees(lab, run, terminal, tmp_path):
+    lab(*acknowledged(46), moving=4)
+    wide = YAML.replace(
+        "    ours: {quantity: rec",
+        "    tolerance: {share: 5 %, reason: Boards differ by it.}\n    ours: {quantity: rec",
+    )
+    (tmp_path / "mine.yaml").write_text(wide)
+    shown = " ".join(run().stdout.split())
+    assert "It takes so long. agrees" in shown
+    assert "why Ours is within the printed range and its tolerance of 5 %. Boards differ" in shown
+
+
+def test_what_does_not_count_is_a_table_of_its_own(lab, run, terminal, tmp_path):
+    lab(*acknowledged(41), moving=4)
+    (tmp_path / "mine.yaml").write_text(YAML + SAME)
+    counted, outside = " ".join(run().stdout.split()).split("which do not count")
+    assert "once more" not in counted
+    assert "again It takes so long, once more" in outside
+    assert "Of 3 claims 1 were measured here; 1 agree." in outside
+    assert "outside the count, printed: arithmetic and constants of the paper: 1 agrees" in outside
 
 
 def test_a_claim_that_differs_exits_with_status_1(run, lab):

@@ -30,7 +30,9 @@ YAML = """\
 system: mine_fabric
 paper: A paper of ours
 testbed: bench
-basis: modelled
+basis: computed
+paths:
+  halves: "a random half of the nodes, counted"
 claims:
   circuits:
     says: So many links.
@@ -45,6 +47,7 @@ claims:
     holds: {from: 1.5 %, to: 2.5 %}
     source: §6
     computed: waste
+    path: halves
 """
 
 
@@ -86,7 +89,7 @@ def test_a_formula_and_draws_answer_by_name(path, tmp_path):
     circuits, waste = check_claims(load_published(path), Results(tmp_path))
     assert (circuits.kind, circuits.outcome, circuits.exact) == ("printed", "agrees", True)
     assert circuits.rests_on == "the paper's own example"
-    assert (waste.kind, waste.outcome, waste.exact) == ("modelled", "differs", False)
+    assert (waste.kind, waste.outcome, waste.exact) == ("computed", "differs", False)
     assert circuits.verdict == "reproduces"
     assert waste.value.n == 3
     assert waste.night is None
@@ -101,12 +104,19 @@ def test_a_formula_and_draws_answer_by_name(path, tmp_path):
             "system: nobody",
             "no system 'nobody' is installed; there are: acos, .*mine_fabric",
         ),
-        ("basis: modelled\n", "", "found no `basis`, expected one of modelled, emulated, printed"),
-        ("computed: waste", "computed: waste\n    unmeasured: why", "beside `unmeasured`"),
+        ("basis: computed\n", "", "found no `basis`, expected one of computed, emulated, printed"),
+        (
+            "    path: halves\n",
+            "",
+            "found no `path`; a claim of the basis 'computed' names its path",
+        ),
+        ("path: halves", "path: half", "found 'half', but `paths` describes: halves"),
+        ("basis: printed", "path: halves\n    basis: printed", "`path` with the basis 'printed'"),
+        ("computed: waste", "computed: waste\n    unmeasured: why", "`computed` and `unmeasured`"),
         (
             "computed: waste",
             "computed: waste\n    ours: {quantity: x, statistic: mean}",
-            "beside `ours`",
+            "`ours` and `computed`",
         ),
     ],
 )
@@ -129,14 +139,16 @@ def test_terminal_document_and_page_show_the_basis(path, tmp_path):
     shown = run(app, [str(path), "--results", str(tmp_path), "--html", str(page)])
     assert shown.exit_code == 1
     assert "circuits\treproduces\tprinted\t24\t24\t" in shown.stdout
-    assert "waste\tdiffers\tmodelled\t2 %\t0.6 %\t" in shown.stdout
+    assert "waste\tdiffers\tcomputed\t2 %\t0.6 %\t" in shown.stdout
     first, second = json.loads(run(app, [str(path), "--json"]).stdout)
     assert (first["kind"], first["computed"], first["simulated"]) == ("printed", "circuits", False)
     assert second["rests_on"] == "a random half of the nodes"
     html = page.read_text()
-    assert "printed: arithmetic on the paper&#x27;s own numbers: 1 reproduces" in html
+    assert "outside the count, printed: arithmetic and constants of the paper: 1 rep" in html
+    assert "Path: a random half of the nodes, counted" in html
     assert "95 % of draws in" in html
-    assert "Of 2 claims 0 were measured here" in html
+    assert "Of 1 claims 0 were measured here" in html
+    assert html.index('id="waste"') < html.index('id="circuits"')
 
 
 def test_a_value_is_written_with_the_digits_that_it_has():

@@ -41,8 +41,9 @@ def test_every_claim_has_a_source_and_the_figure_it_prints(system):
             whole = claim.figure.low == claim.figure.high == 1
             words = claim.unmeasured or whole or "held as" in (claim.note or "")
             # Words need a reading: shown in all cases, or as the note has it.
+            words = words or claim.tested or claim.same_as
             assert stated or words or claim.ours is not None, claim.name
-        else:
+        elif not (claim.tested or claim.same_as):
             assert any(character.isdigit() for character in claim.figure.printed)
         assert claim.figure.low <= claim.figure.high
 
@@ -54,9 +55,9 @@ def test_a_claim_as_it_is_read(tmp_path):
     assert (claim.figure.low, claim.figure.high, claim.figure.unit) == (40.5e6, 41.5e6, "ns")
     assert (claim.ours.statistic, claim.ours.conditions) == ("mean", {"moving": 4})
     assert (claim.ours.pick, claim.ours.since, claim.line) == ("worst", None, 5)
-    assert (claim.tolerance, claim.basis) == (0.0, None)
-    path.write_text(GOOD.replace("testbed: bench", "testbed: bench\ntolerance: 1 %"))
-    assert load_published(path).claims[0].tolerance == 0.01
+    assert (claim.tolerance, claim.basis) == (None, None)
+    path.write_text(GOOD + "    tolerance: {share: 5 %, reason: as the draws scatter}\n")
+    assert load_published(path).claims[0].tolerance == (0.05, "as the draws scatter")
     path.write_text(GOOD.replace("from: 40.5 ms, ", ""))
     assert load_published(path).claims[0].figure.low == -math.inf
 
@@ -70,9 +71,12 @@ def test_a_claim_as_it_is_read(tmp_path):
         ("statistic: mean", "statistic: mode", "10:63", "expected 'median'"),
         ("    source: §6\n", "", "5:3", "'source' is missing"),
         ("printed", "prints", "7:5", "did you mean 'printed'"),
-        ("    ours", "    unmeasured: why\n    ours", "10:17", "is not unmeasured"),
+        ("    ours", "    unmeasured: why\n    ours", "10:17", "found `ours` and `unmeasured`"),
         ("    ours", "    basis: printed\n    ours", "10:12", "only a claim with `computed`"),
-        ("    ours", "    tolerance: 5\n    ours", "10:16", "expected a percentage"),
+        ("    ours", "    tolerance: {share: 5}\n    ours", "10:24", "expected a percentage"),
+        ("    ours", "    tolerance: {share: 5 %}\n    ours", "10:5", "'reason' is missing"),
+        ("    ours", "    tested: true\n    ours", "10:13", "found `ours` and `tested`"),
+        ("    ours", "    same_as: other\n    ours", "10:14", "expected another claim"),
     ],
 )
 def test_mistakes_are_located(tmp_path, old, new, place, what):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.claims import Estimate, Figure, compare
-from lightrig.harness.claims.verdicts import FEWEST, estimate, verdict_text
+from lightrig.harness.claims.verdicts import FEWEST, estimate, tolerance_of, verdict_text
 from lightrig.harness.statistics import NotEnough, quantile
 
 ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")
@@ -70,10 +70,11 @@ def test_a_wider_interval_agrees_no_more_than_a_narrow_one(low, width, lower, sp
 
 
 @pytest.mark.parametrize("kind", ["closure", "printed", "released", "fitted"])
-def test_only_measured_and_modelled_values_agree(kind):
+def test_only_what_could_have_differed_agrees(kind):
     assert verdict_text(kind, "agrees") != "agrees"
     assert verdict_text(kind, "differs") != "differs"
-    assert verdict_text("hardware", "agrees") == verdict_text("modelled", "agrees") == "agrees"
+    assert verdict_text("hardware", "agrees") == verdict_text("computed", "agrees") == "agrees"
+    assert verdict_text("tested", "agrees") == verdict_text("emulated", "agrees") == "agrees"
 
 
 @given(st.floats(1, 1e9), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1))
@@ -115,3 +116,17 @@ def test_the_observers_uncertainty_widens_a_mean():
 
 def test_a_mean_takes_a_few_samples():
     assert estimate("mean", [1.0] * (FEWEST - 1), [1.0] * (FEWEST - 1)) == NotEnough(9, FEWEST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "upper", "n", "tolerance"),
+    [
+        *((kind, 1.0, 20, 0.01) for kind in ("hardware", "namespaces", "closure", "emulated")),
+        ("computed", 1.0, 1, 0.0),  # exact
+        ("computed", 1.1, 1, 0.01),  # by bounds
+        ("computed", 1.0, 20, 0.01),  # by draws
+        *((kind, 1.1, 20, 0.0) for kind in ("printed", "released", "fitted", "tested")),
+    ],
+)
+def test_each_kind_has_one_tolerance(kind, upper, n, tolerance):
+    assert tolerance_of(kind, Estimate(1.0, 1.0, upper, n)) == tolerance

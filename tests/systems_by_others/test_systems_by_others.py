@@ -77,7 +77,7 @@ def test_its_testbed_is_generated_measured_and_compared_with_its_paper(
     compared = run(site, tmp_path, "lightrig", "claims", "carousel")
     assert compared.returncode == 0, compared.stdout
     matchings, cycle = compared.stdout.splitlines()
-    assert matchings.startswith("matchings\tagrees\tmodelled\t3\t3\t")
+    assert matchings.startswith("matchings\tagrees\tcomputed\t3\t3\t")
     assert cycle.startswith("cycle\trecovered\tclosure\t")
 
 

@@ -10,7 +10,7 @@ SYSTEM = System(
     name="mixnet",
     title="MixNet",
     published=Path(__file__).parents[3] / "published" / "mixnet.yaml",
-    claims=f"{_PACKAGE}.claims:COMPUTED",
+    claims="lightrig.suites.claims.mixnet.claims:COMPUTED",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
 )

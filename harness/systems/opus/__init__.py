@@ -10,7 +10,7 @@ SYSTEM = System(
     name="opus",
     title="Opus",
     published=Path(__file__).parents[3] / "published" / "opus.yaml",
-    claims=f"{_PACKAGE}.claims:COMPUTED",
+    claims="lightrig.suites.claims.opus.claims:COMPUTED",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     sections=f"{_PACKAGE}.report:SECTIONS",
 )

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from lightrig.harness.systems.railx.planning import Axis, Fabric, RailxError
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS
-from lightrig.harness.systems.railx.planning.physical import Dimension
-from lightrig.harness.systems.railx.planning.topologies import Kind, line_setting
+from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, line_setting
 
 MOST_NAMES = 4096
 """Names that one range of a testbed file may stand for."""

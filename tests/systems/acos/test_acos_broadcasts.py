@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.acos.planning.broadcasts import breadth_first_broadcast, torus
 from lightrig.harness.systems.acos.planning.expanders import (
     Pair,
     Splittable,
@@ -14,6 +13,7 @@ from lightrig.harness.systems.acos.planning.expanders import (
     splittable,
 )
 from lightrig.harness.systems.acos.planning.optics import FabricError
+from lightrig.suites.claims.acos.broadcasts import breadth_first_broadcast, torus
 
 
 @pytest.mark.parametrize("size", [3, 4, 7, 8])

@@ -7,12 +7,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.acos.claims_mechanisms import rack
 from lightrig.harness.systems.acos.planning.failures import outcome, recover
 from lightrig.harness.systems.acos.planning.optics import CROSS, FabricError, selected
 from lightrig.harness.systems.acos.planning.rack import Degrees
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
 from lightrig.harness.systems.acos.planning.rings import BACKUP, MERGES, NODES, shifted
+from lightrig.suites.claims.acos.claims import rack
 
 
 def pairs_of_gpus(rack, degrees):

@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.acos.claims_mechanisms import hall
 from lightrig.harness.systems.acos.planning.datacentre import (
     HALLS,
     Hall,
@@ -19,6 +18,7 @@ from lightrig.harness.systems.acos.planning.datacentre_plans import (
 )
 from lightrig.harness.systems.acos.planning.expanders import diameter_and_mean
 from lightrig.harness.systems.acos.planning.optics import FabricError
+from lightrig.suites.claims.acos.claims import hall
 
 
 @pytest.mark.parametrize(("tp", "pp"), list(product((4, 8, 16), (4, 8))))

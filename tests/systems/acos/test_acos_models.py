@@ -2,8 +2,6 @@
 
 import pytest
 
-from lightrig.harness.systems.acos.claims_mechanisms import ORTHOGONAL, rack
-from lightrig.harness.systems.acos.planning import availability, costs
 from lightrig.harness.systems.acos.planning.budgets import (
     TransceiverClass,
     Worst,
@@ -12,7 +10,12 @@ from lightrig.harness.systems.acos.planning.budgets import (
 )
 from lightrig.harness.systems.acos.planning.expanders import diameter_and_mean, splittable
 from lightrig.harness.systems.acos.planning.optics import FabricError, selected
-from lightrig.harness.systems.acos.planning.performance import (
+from lightrig.harness.systems.acos.planning.rack import Degrees
+from lightrig.harness.systems.acos.planning.rack_plans import configure
+from lightrig.harness.systems.acos.planning.selection_control import explore, start_times
+from lightrig.suites.claims.acos import availability, costs
+from lightrig.suites.claims.acos.claims import rack
+from lightrig.suites.claims.acos.performance import (
     MODELS,
     SWITCH,
     Fabric,
@@ -23,9 +26,9 @@ from lightrig.harness.systems.acos.planning.performance import (
     torus_edges,
     uniform,
 )
-from lightrig.harness.systems.acos.planning.rack import Degrees
-from lightrig.harness.systems.acos.planning.rack_plans import configure
-from lightrig.harness.systems.acos.planning.selection_control import explore, start_times
+
+ORTHOGONAL = {"H": [(0, 1), (2, 3)], "V": [(0, 2), (1, 3)]}
+"""Four servers in two orthogonal pairs of rings."""
 
 
 @pytest.mark.parametrize("program", [["H", "V", "H"], ["H", "H", "V"], ["V", "V"]])

@@ -5,11 +5,11 @@ import pathlib
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.systems.acos.claims_mechanisms import rack
 from lightrig.harness.systems.acos.generator import DeploymentError, render, render_rings
 from lightrig.harness.systems.acos.planning.optics import FabricError, selected
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported
 from lightrig.harness.systems.acos.planning.server_rings import server_rings
+from lightrig.suites.claims.acos.claims import rack
 from lightrig.testbeds import load
 from lightrig.testbeds.light_paths import light_paths
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, powers_of_two
-from lightrig.harness.systems.infinitehbd.planning.exchange import (
+from lightrig.suites.claims.infinitehbd.exchange import (
     Round,
     exchange,
     exchange_ns,
@@ -19,6 +19,11 @@ from lightrig.harness.systems.infinitehbd.planning.exchange import (
 RANKS = st.integers(0, 5).map(lambda power: 1 << power)
 
 
+def claim(*names):
+    return pytest.mark.claim(*(f"infinitehbd:{name}" for name in names))
+
+
+@claim("exchange-complete")
 @given(RANKS)
 def test_every_node_receives_all_its_shares(ranks):
     data = np.arange(ranks * ranks).reshape(ranks, ranks)
@@ -28,11 +33,33 @@ def test_every_node_receives_all_its_shares(ranks):
 @pytest.mark.parametrize("ranks", [4, 8, 16])
 def test_with_the_printed_mask_data_goes_missing(ranks, monkeypatch):
     printed = [Round(r.distance, r.partner, r.partner & r.distance) for r in rounds(ranks)]
-    monkeypatch.setattr(
-        "lightrig.harness.systems.infinitehbd.planning.exchange.rounds", lambda _: printed
-    )
+    monkeypatch.setattr("lightrig.suites.claims.infinitehbd.exchange.rounds", lambda _: printed)
     data = np.arange(ranks * ranks).reshape(ranks, ranks)
     assert (exchange(data) != data.T).any()
+
+
+@claim("exchange-partners")
+def test_the_first_of_eight_meets_nodes_one_two_and_four_away():
+    assert sorted(int(turn.partner[0]) for turn in rounds(8)) == [1, 2, 4]
+
+
+@claim("exchange-pairs")
+def test_the_pairs_of_four_nodes_by_hand():
+    met = [{frozenset((i, int(j))) for i, j in enumerate(turn.partner)} for turn in rounds(4)]
+    by_hand = [[{0, 2}, {1, 3}], [{0, 1}, {2, 3}]]
+    assert met == [{frozenset(pair) for pair in pairs} for pairs in by_hand]
+
+
+@claim("exchange-rounds", "exchange-bytes")
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16, 64])
+def test_rounds_are_the_logarithm_and_each_hands_over_half_of_the_items(ranks):
+    """A rank keeps the items of its own half in each round, and sends the others on."""
+    turns = rounds(ranks)
+    assert 2 ** len(turns) == ranks
+    for turn in turns:
+        assert 2 * turn.distance <= ranks
+        blocks = [set(range(s, s + turn.distance)) for s in turn.sent.tolist()]
+        assert {len(block) * ranks // (2 * turn.distance) for block in blocks} == {ranks // 2}
 
 
 @given(RANKS)

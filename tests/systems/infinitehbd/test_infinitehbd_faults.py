@@ -10,23 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning import (
+from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, place
+from lightrig.suites.claims.infinitehbd.architectures import (
     ARCHITECTURES,
-    InfiniteHbdError,
-    KHop,
-    Trace,
-    place,
-    production_trace,
-    states,
-    waste,
-)
-from lightrig.harness.systems.infinitehbd.planning.architectures import (
     BigSwitch,
     Cubes,
     Islands,
+    KHop,
     StaticRings,
+    waste,
 )
-from lightrig.harness.systems.infinitehbd.planning.replay import (
+from lightrig.suites.claims.infinitehbd.replay import (
     GPUS,
     cluster,
     clusters,
@@ -34,20 +28,23 @@ from lightrig.harness.systems.infinitehbd.planning.replay import (
     mean_waste,
     waiting,
 )
-from lightrig.harness.systems.infinitehbd.planning.trace import (
+from lightrig.suites.claims.infinitehbd.trace import (
     DAY,
     HALF_FAILS,
     States,
+    Trace,
     gpu_fault_share,
     halved,
     independent,
     node_fault_share,
+    production_trace,
+    states,
     subset,
     synthetic,
     with_fixed_repair,
 )
 
-DATA = files("lightrig.harness.systems.infinitehbd.planning") / "data"
+DATA = files("lightrig.suites.claims.infinitehbd") / "data"
 
 masks = st.integers(1, 40).flatmap(
     lambda nodes: st.lists(

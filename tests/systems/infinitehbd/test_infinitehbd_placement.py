@@ -13,21 +13,17 @@ from lightrig.harness.systems.infinitehbd.planning import (
     FatTree,
     InfiniteHbdError,
     Placement,
-    careless,
-    cross_tor_share,
-    job_of,
     k_hop,
     orchestrate,
     place,
     place_on,
     powers_of_two,
 )
+from lightrig.suites.claims.infinitehbd.traffic import careless, cross_tor_share, job_of
 
 FIXTURES = json.loads(
     (
-        files("lightrig.harness.systems.infinitehbd.planning")
-        / "data"
-        / "orchestration_fixtures.json"
+        files("lightrig.suites.claims.infinitehbd") / "data" / "orchestration_fixtures.json"
     ).read_text()
 )
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lightrig.harness.systems.opus import claims_mechanisms
-from lightrig.harness.systems.opus.claims import COMPUTED
-from lightrig.harness.systems.opus.claims_mechanisms import WINDOW
 from lightrig.harness.systems.opus.planning.auditor import Confirmed, audit
+from lightrig.suites.claims.opus import claims_mechanisms
+from lightrig.suites.claims.opus.claims import COMPUTED
+from lightrig.suites.claims.opus.claims_mechanisms import WINDOW
 
 
 def test_the_delay_of_the_formula_is_that_of_provisioning(monkeypatch):

@@ -14,8 +14,6 @@ from lightrig.harness.claims import check_claims, load_published
 from lightrig.harness.claims.published import PUBLISHED
 from lightrig.harness.record import Results
 from lightrig.harness.statistics.samples import SampleError
-from lightrig.harness.systems.opus.claims import COMPUTED, step_seconds
-from lightrig.harness.systems.opus.planning.costs import GB200, H200, advantage, packet_switch_ports
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.step_time import (
     Flow,
@@ -25,6 +23,8 @@ from lightrig.harness.systems.opus.planning.step_time import (
     window_count,
 )
 from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.suites.claims.opus.claims import COMPUTED, step_seconds
+from lightrig.suites.claims.opus.costs import GB200, H200, advantage, packet_switch_ports
 from lightrig.testbeds import Distribution, load
 from lightrig.testbeds.model import Slow
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.opus.planning.operations import OpusError
-from lightrig.harness.systems.opus.planning.phases import (
+from lightrig.suites.claims.opus.phases import (
     Issued,
     Phase,
     detect,

@@ -5,15 +5,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.railx.planning.flit_network import (
+from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.topologies import hyperx
+from lightrig.suites.claims.railx.flit_network import (
     FlitNetwork,
     railx_network,
     ring_network,
 )
-from lightrig.harness.systems.railx.planning.flits import Load, run, saturation
-from lightrig.harness.systems.railx.planning.minimal_routing import minimal_routes, throughput_bound
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import hyperx
+from lightrig.suites.claims.railx.flits import Load, run, saturation
+from lightrig.suites.claims.railx.minimal_routing import minimal_routes, throughput_bound
 
 
 def two_chips(delay=1):

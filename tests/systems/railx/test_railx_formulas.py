@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.railx.planning import allocation, collectives, costs, flow_model
-from lightrig.harness.systems.railx.planning.bandwidths import (
+from lightrig.harness.systems.railx.planning import allocation
+from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.topologies import dragonfly, hyperx, torus
+from lightrig.suites.claims.railx import collectives, costs, flow_model
+from lightrig.suites.claims.railx.bandwidths import (
     all_to_all_bound,
     dragonfly_exact,
     dragonfly_minimal_bound,
@@ -17,11 +20,9 @@ from lightrig.harness.systems.railx.planning.bandwidths import (
     mesh_bisection_per_port,
     torus_printed,
 )
-from lightrig.harness.systems.railx.planning.chip_graph import node_diameter
-from lightrig.harness.systems.railx.planning.collectives import Group
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import dragonfly, hyperx, torus
-from lightrig.harness.systems.railx.planning.workload import (
+from lightrig.suites.claims.railx.chip_graph import node_diameter
+from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.railx.workload import (
     LISTING_1,
     Model,
     Parallelism,

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from lightrig.harness.systems.railx.planning import RailxError
+from lightrig.harness.systems.railx.planning.physical import RailxError
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes, rail_of
 from lightrig.testbeds import Link, Port, load
 

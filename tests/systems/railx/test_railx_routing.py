@@ -7,7 +7,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.railx.planning.deadlock import (
+from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
+from lightrig.suites.claims.railx.deadlock import (
     Hop,
     free_of_deadlock,
     mesh_dependencies,
@@ -16,14 +18,12 @@ from lightrig.harness.systems.railx.planning.deadlock import (
     torus_dependencies,
     torus_network_channels,
 )
-from lightrig.harness.systems.railx.planning.minimal_routing import (
+from lightrig.suites.claims.railx.minimal_routing import (
     NoDirectLinkError,
     minimal_routes,
     throughput_bound,
     worst_mesh_hops,
 )
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 
 CASES = [(2, 1, 3), (2, 2, 5), (3, 2, 7), (4, 1, 5)]
 

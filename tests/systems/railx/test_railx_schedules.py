@@ -9,8 +9,8 @@ from lightrig.flows.two_dimensional import (
     both_ways_round,
     hierarchical_2d_all_reduce,
 )
-from lightrig.harness.systems.railx.planning import collectives as formula
-from lightrig.harness.systems.railx.planning.collectives import Group
+from lightrig.suites.claims.railx import collectives as formula
+from lightrig.suites.claims.railx.collectives import Group
 
 RATE, ALPHA, SIZE, CLOSE = 100e9, 700.0, 6e7, 1e-9
 

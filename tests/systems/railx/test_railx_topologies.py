@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.railx.planning.chip_graph import ChipGraph, node_diameter
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, Difference, Settings, dark
 from lightrig.harness.systems.railx.planning.hamiltonian import DecompositionError
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
@@ -30,6 +29,7 @@ from lightrig.harness.systems.railx.planning.topologies import (
     torus_graph,
     uneven,
 )
+from lightrig.suites.claims.railx.chip_graph import ChipGraph, node_diameter
 
 FIVE = Fabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
 

@@ -5,12 +5,6 @@ Circuit Switching Transceivers, SIGCOMM 2025. Values in, values out; nodes count
 the paper counts from 1.
 """
 
-from lightrig.harness.systems.infinitehbd.planning.architectures import (
-    ARCHITECTURES,
-    Architecture,
-    KHop,
-    waste,
-)
 from lightrig.harness.systems.infinitehbd.planning.bypass import RingManager, plan_of, wiring_of
 from lightrig.harness.systems.infinitehbd.planning.managers import (
     ClusterManager,
@@ -31,13 +25,6 @@ from lightrig.harness.systems.infinitehbd.planning.rings import (
     gpu_ring,
     paths,
 )
-from lightrig.harness.systems.infinitehbd.planning.trace import (
-    States,
-    Trace,
-    production_trace,
-    states,
-)
-from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     FatTree,
     InfiniteHbdError,
@@ -47,27 +34,19 @@ from lightrig.harness.systems.infinitehbd.planning.wiring import (
 )
 
 __all__ = [
-    "ARCHITECTURES",
-    "Architecture",
     "ClusterManager",
     "FatTree",
     "InfiniteHbdError",
-    "KHop",
     "NodeFabricManager",
     "Orders",
     "Path",
     "PathChange",
     "Placement",
     "RingManager",
-    "States",
-    "Trace",
     "Wiring",
     "bundles",
-    "careless",
     "circuits",
-    "cross_tor_share",
     "gpu_ring",
-    "job_of",
     "k_hop",
     "orchestrate",
     "paths",
@@ -75,8 +54,5 @@ __all__ = [
     "place_on",
     "plan_of",
     "powers_of_two",
-    "production_trace",
-    "states",
-    "waste",
     "wiring_of",
 ]

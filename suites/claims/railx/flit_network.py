@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.systems.railx.planning.chip_graph import ABSENT
-from lightrig.harness.systems.railx.planning.minimal_routing import Routes
 from lightrig.harness.systems.railx.planning.physical import RailxError
+from lightrig.suites.claims.railx.chip_graph import ABSENT
+from lightrig.suites.claims.railx.minimal_routing import Routes
 
 Int64s = npt.NDArray[np.int64]
 PACKET_FLITS = 4

@@ -131,7 +131,9 @@ class Fabric:
     reconfiguration_s: float = 0.0
 
 
-def iteration_seconds(model: Model, fabric: Fabric, rate_bps: float = 800e9) -> float:
+def iteration_seconds(
+    model: Model, fabric: Fabric, rate_bps: float = 800e9, utilization: float = UTILIZATION
+) -> float:
     """Time of an iteration, collectives and computation one after the other.
 
     Volumes: four all-reduces of activations a layer for TP, four all-to-alls for EP, one
@@ -140,7 +142,7 @@ def iteration_seconds(model: Model, fabric: Fabric, rate_bps: float = 800e9) -> 
     byte = rate_bps / 8
     tokens = model.batch * model.sequence / model.dp
     gpus_of_model = model.tp * model.pp
-    compute = 6 * model.active * tokens / gpus_of_model / (FLOPS * UTILIZATION)
+    compute = 6 * model.active * tokens / gpus_of_model / (FLOPS * utilization)
     layers = model.layers / model.pp
     activations = tokens * model.hidden * 2.0
     ring = 2 * (model.tp - 1) / model.tp * activations / byte * 4 * layers
@@ -160,9 +162,14 @@ def iteration_seconds(model: Model, fabric: Fabric, rate_bps: float = 800e9) -> 
 SWITCH = Fabric(1.0, 1.0)
 
 
-def relative_time(model: Model, fabric: Fabric, rate_bps: float = 800e9) -> float:
+def relative_time(
+    model: Model, fabric: Fabric, rate_bps: float = 800e9, utilization: float = UTILIZATION
+) -> float:
     """Iteration time over that on an ideal packet switch."""
-    return iteration_seconds(model, fabric, rate_bps) / iteration_seconds(model, SWITCH, rate_bps)
+    ours, ideal = (
+        iteration_seconds(model, each, rate_bps, utilization) for each in (fabric, SWITCH)
+    )
+    return ours / ideal
 
 
 def ring_all_reduce_bytes(ranks: int, size: float) -> float:

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.systems.railx.planning.chip_graph import (
+from lightrig.harness.systems.railx.planning.cross_connects import DARK, Settings
+from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.topologies import Axis, configure
+from lightrig.suites.claims.railx.chip_graph import (
     ABSENT,
     MESH_PORTS,
     ChipGraph,
     edge_port,
 )
-from lightrig.harness.systems.railx.planning.cross_connects import DARK, Settings
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import Axis, configure
 
 Indices = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -73,7 +73,7 @@ def production_trace() -> Trace:
     It runs from its first event to its last. Source: stepfun-ai/InfiniteHBD-Trace, Apache-2.0;
     see data/SOURCES.md.
     """
-    path = files("lightrig.harness.systems.infinitehbd.planning") / "data" / "fault_trace.json"
+    path = files("lightrig.suites.claims.infinitehbd") / "data" / "fault_trace.json"
     events = json.loads(path.read_text(encoding="utf-8"))
     names = {name: n for n, name in enumerate(sorted({event["node_id"] for event in events}))}
     # One node has two faults at a time: the first that began is taken to end first.

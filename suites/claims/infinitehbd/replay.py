@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lightrig.harness.sweeps import sweep
-from lightrig.harness.systems.infinitehbd.planning.architectures import Architecture, waste
-from lightrig.harness.systems.infinitehbd.planning.trace import (
+from lightrig.suites.claims.infinitehbd.architectures import Architecture, waste
+from lightrig.suites.claims.infinitehbd.trace import (
     Random,
     States,
     halved,

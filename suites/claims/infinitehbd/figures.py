@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.systems.infinitehbd.claims import GPU_DOLLARS, SCALED, scattered
-from lightrig.harness.systems.infinitehbd.planning.architectures import (
+from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.suites.claims.infinitehbd.architectures import (
     ARCHITECTURES,
     Architecture,
     waste,
 )
-from lightrig.harness.systems.infinitehbd.planning.cost import INTERCONNECTS, aggregate_cost
-from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
-from lightrig.harness.systems.infinitehbd.planning.replay import (
+from lightrig.suites.claims.infinitehbd.claims import GPU_DOLLARS, SCALED, scattered
+from lightrig.suites.claims.infinitehbd.cost import INTERCONNECTS, aggregate_cost
+from lightrig.suites.claims.infinitehbd.replay import (
     DRAWS,
     GPUS,
     cluster,
@@ -22,8 +22,8 @@ from lightrig.harness.systems.infinitehbd.planning.replay import (
     largest_job,
     waiting,
 )
-from lightrig.harness.systems.infinitehbd.planning.trace import independent
-from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
+from lightrig.suites.claims.infinitehbd.trace import independent
+from lightrig.suites.claims.infinitehbd.traffic import careless, cross_tor_share, job_of
 
 Values = npt.NDArray[np.float64]
 

@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import resources
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
-from lightrig.harness.systems.mixnet.claims_mechanisms import MECHANISMS
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
-from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
+from lightrig.harness.systems.mixnet.planning.copilot import Copilot, top_k_accuracy
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
 from lightrig.harness.systems.mixnet.planning.gating import Gating
-from lightrig.harness.systems.mixnet.planning.released import ITERATION_TIMES
+from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.topology import plan_links, plan_links_as_printed
+from lightrig.suites.claims.mixnet.costs import PRICES, fat_tree_cost, mixnet_cost
+from lightrig.suites.claims.mixnet.released import ITERATION_TIMES
+from lightrig.testbeds import Testbed, load
 
 Network: TypeAlias = Literal["topoopt", "fat_tree", "rail_optimized"]
 MIXTRAL = ("Mixtral 8x22B", "Mixtral 8x7B")
@@ -24,6 +28,9 @@ _SWITCH_PORTS = 500
 _NIC_FAILS = 0.057e-2
 """The chance that a NIC or link fails during a training job (§5.4)."""
 _DRAWS = 20
+_LEARNED, _RECORDS = 60, 120
+_PANEL_PORTS = 1008
+"""Ports of the patch panel in Table 2."""
 _RELEASED = "the authors' released table of simulated iteration times"
 
 
@@ -188,6 +195,38 @@ def _blocked() -> Computed:
     )
 
 
+def _copilot() -> Computed:
+    """Top-1 accuracy of Copilot over that of the load of the layer before, 8 experts."""
+    copilot, predicted, unchanged = Copilot(), [], []
+    for number, loads in enumerate(Gating(experts=8, layers=2).iterations(_RECORDS, seed=5)):
+        before, after = loads
+        if number >= _LEARNED:
+            predicted.append(top_k_accuracy(copilot.predict(before), after, 1))
+            unchanged.append(top_k_accuracy(before, after, 1))
+        copilot.record(before, after)
+    return exactly(
+        float(np.mean(predicted) - np.mean(unchanged)),
+        f"top-1 {np.mean(predicted):.2f} against {np.mean(unchanged):.2f} unchanged and 0.12 at "
+        f"random, {_RECORDS - _LEARNED} generated gates of 8 experts that fit its assumption",
+    )
+
+
+def _testbed() -> Testbed:
+    folder = Path(str(resources.files("lightrig.testbeds")))
+    return load(folder / "mixnet.yaml")
+
+
+def _ports(kind: str) -> Computed:
+    region = Region.of(_testbed())
+    counts = {
+        "GPUs": sum(server.gpu_count for server in region.servers),
+        "NICs": sum(len(server.ports) for server in region.servers),
+        "optical": sum(region.degrees),
+        "packet": sum(len(server.packet) for server in region.servers),
+    }
+    return exactly(counts[kind], "counted in testbeds/mixnet.yaml")
+
+
 COMPUTED: Mapping[str, Callable[[], Computed]] = {
     "circuits": _circuits,
     "servers-two": lambda: _servers(2),
@@ -217,7 +256,15 @@ COMPUTED: Mapping[str, Callable[[], Computed]] = {
     "narrowing": _narrowing,
     "more-experts": _larger_gap,
     "copper-400": lambda: _copper(400),
-    **MECHANISMS,
+    "copilot": _copilot,
+    "panel": lambda: exactly(_PANEL_PORTS, "a port for each GPU's NIC, one tier"),
+    "region": lambda: exactly(8 * 8, "8 servers of 8 GPUs, an expert-parallel group of 64"),
+    "region-ports": lambda: exactly(8 * 6, "8 servers of an EP group of 64, six optical NICs each"),
+    "link-share": lambda: exactly(5.67 / (5.67 + 0.04144), "5.67 s of 5.67 s + 41.44 ms"),
+    "testbed-gpus": lambda: _ports("GPUs"),
+    "testbed-nics": lambda: _ports("NICs"),
+    "testbed-optical": lambda: _ports("optical"),
+    "testbed-packet": lambda: _ports("packet"),
     "reconfigurations-per-layer": _changes,
     "blocked": _blocked,
 }

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from functools import cache, partial
-from math import log2
 
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
-from lightrig.harness.systems.infinitehbd.planning.architectures import (
+from lightrig.harness.systems.infinitehbd.planning.wiring import k_hop
+from lightrig.suites.claims.infinitehbd.architectures import (
     Architecture,
     BigSwitch,
     Cubes,
@@ -16,24 +16,23 @@ from lightrig.harness.systems.infinitehbd.planning.architectures import (
     StaticRings,
     waste,
 )
-from lightrig.harness.systems.infinitehbd.planning.cost import INTERCONNECTS, aggregate_cost
-from lightrig.harness.systems.infinitehbd.planning.exchange import exchange, exchange_ns, rounds
-from lightrig.harness.systems.infinitehbd.planning.replay import (
+from lightrig.suites.claims.infinitehbd.cost import INTERCONNECTS, aggregate_cost
+from lightrig.suites.claims.infinitehbd.exchange import exchange_ns
+from lightrig.suites.claims.infinitehbd.replay import (
     GPUS,
     clusters,
     largest_job,
     mean_waste,
 )
-from lightrig.harness.systems.infinitehbd.planning.theory import (
+from lightrig.suites.claims.infinitehbd.theory import (
     MODEL_USE,
     waste_bound,
 )
-from lightrig.harness.systems.infinitehbd.planning.trace import (
+from lightrig.suites.claims.infinitehbd.trace import (
     States,
     independent,
     production_trace,
 )
-from lightrig.harness.systems.infinitehbd.planning.wiring import k_hop
 
 GROUPS = (8, 16, 32, 64)
 """Sizes of tensor-parallel groups in Figs. 13 to 16."""
@@ -225,42 +224,6 @@ def _exchange_growth() -> Computed:
     return exactly(large / small, "64 log2 64 over 8 log2 8")
 
 
-def _exchange_rounds() -> Computed:
-    right = [
-        len(rounds(p)) == log2(p) and all(turn.distance * 2 <= p for turn in rounds(p))
-        for p in (2, 4, 8, 16, 64)
-    ]
-    return exactly(float(np.mean(right)), "2 to 64 ranks")
-
-
-def _exchange_bytes() -> Computed:
-    """Share of group sizes whose rounds together hand over p/2 items a rank each."""
-    right = [
-        sum(p // (2 * turn.distance) * turn.distance for turn in rounds(p)) == p / 2 * log2(p)
-        for p in (2, 4, 8, 16, 64)
-    ]
-    return exactly(float(np.mean(right)), "items of p ranks, 2 to 64")
-
-
-def _exchange_complete() -> Computed:
-    """Share of group sizes in which every item arrives."""
-    complete = []
-    for ranks in (2, 4, 8, 16):
-        data = np.arange(ranks * ranks).reshape(ranks, ranks)
-        complete.append(np.array_equal(exchange(data), data.T))
-    return exactly(float(np.mean(complete)), "2 to 16 ranks, blocks from (partner and not d - 1)")
-
-
-def _partners() -> Computed:
-    met = sorted(int(turn.partner[0]) for turn in rounds(8))
-    return exactly(float(met == [1, 2, 4]), f"rank 0 of 8 meets {met}")
-
-
-def _pairs_of_four() -> Computed:
-    met = [sorted({tuple(sorted((i, int(j)))) for i, j in enumerate(t.partner)}) for t in rounds(4)]
-    return exactly(float(met == [[(0, 2), (1, 3)], [(0, 1), (2, 3)]]), f"four ranks: {met}")
-
-
 def _days() -> Computed:
     trace = production_trace()
     return exactly((trace.end - min(trace.begin, 0)) / 86_400e9, "of the public trace, from day 0")
@@ -288,11 +251,6 @@ MECHANISMS: Registry = {
     "limiting-size": _limiting,
     "expert-load": _expert_load,
     "exchange-growth": _exchange_growth,
-    "exchange-rounds": _exchange_rounds,
-    "exchange-bytes": _exchange_bytes,
-    "exchange-complete": _exchange_complete,
-    "exchange-partners": _partners,
-    "exchange-pairs": _pairs_of_four,
     "multiple-of-576": lambda: exactly(3200 // 576 * 576, "of 3,200 GPUs"),
     "domain-rate": lambda: exactly(8 * 800e9, "eight bundles of 800 Gbit/s"),
     "cube": lambda: exactly(4**3),

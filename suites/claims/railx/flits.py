@@ -28,14 +28,14 @@ import numpy.typing as npt
 import scipy
 
 from lightrig.harness.systems.railx.planning.compiling import compiled
-from lightrig.harness.systems.railx.planning.flit_network import PACKET_FLITS, FlitNetwork, Int64s
-from lightrig.harness.systems.railx.planning.flit_steps import (
+from lightrig.harness.systems.railx.planning.physical import RailxError
+from lightrig.suites.claims.railx.flit_network import PACKET_FLITS, FlitNetwork, Int64s
+from lightrig.suites.claims.railx.flit_steps import (
     NEVER,
     State,
     advance_loops,
     advance_numpy,
 )
-from lightrig.harness.systems.railx.planning.physical import RailxError
 
 Engine: TypeAlias = Literal["auto", "numpy", "numba", "loops"]
 CONFIDENCE = 0.95

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import networkx as nx
 
-from lightrig.harness.systems.railx.planning.minimal_routing import Routes
 from lightrig.harness.systems.railx.planning.physical import Dimension, RailxError
+from lightrig.suites.claims.railx.minimal_routing import Routes
 
 MeshRule: TypeAlias = Literal["dimension-order", "north-last", "any"]
 _STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}

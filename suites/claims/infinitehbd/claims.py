@@ -7,48 +7,48 @@ from functools import cache, partial
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly, over_draws
-from lightrig.harness.systems.infinitehbd.claims_mechanisms import MECHANISMS
-from lightrig.harness.systems.infinitehbd.planning.architectures import (
+from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, Mask, k_hop
+from lightrig.suites.claims.infinitehbd.architectures import (
     Architecture,
     Cubes,
     Islands,
     KHop,
     waste,
 )
-from lightrig.harness.systems.infinitehbd.planning.cost import (
+from lightrig.suites.claims.infinitehbd.claims_mechanisms import MECHANISMS
+from lightrig.suites.claims.infinitehbd.cost import (
     INTERCONNECTS,
     Interconnect,
     aggregate_cost,
 )
-from lightrig.harness.systems.infinitehbd.planning.exchange import largest_parallelism
-from lightrig.harness.systems.infinitehbd.planning.model_flops import (
+from lightrig.suites.claims.infinitehbd.exchange import largest_parallelism
+from lightrig.suites.claims.infinitehbd.model_flops import (
     GPT_MOE,
     LLAMA,
     TENSOR,
     Strategy,
     best,
 )
-from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
-from lightrig.harness.systems.infinitehbd.planning.replay import DRAWS, clusters, mean_wastes
-from lightrig.harness.systems.infinitehbd.planning.theory import (
+from lightrig.suites.claims.infinitehbd.replay import DRAWS, clusters, mean_wastes
+from lightrig.suites.claims.infinitehbd.theory import (
     MODEL_USE,
     PcieFraming,
     ring_utilisation,
     waste_bound,
 )
-from lightrig.harness.systems.infinitehbd.planning.trace import (
+from lightrig.suites.claims.infinitehbd.trace import (
     States,
     gpu_fault_share,
     node_fault_share,
     production_trace,
     states,
 )
-from lightrig.harness.systems.infinitehbd.planning.traffic import (
+from lightrig.suites.claims.infinitehbd.traffic import (
     careless,
     cross_tor_share,
     job_of,
 )
-from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, Mask, k_hop
 
 TP = 32
 P99 = {4: 0.0367, 8: 0.0722}

@@ -1,0 +1,145 @@
+"""Claims that tests answer: their outcomes are stored, and hold for the code that was tested."""
+
+import json
+import sys
+
+import pytest
+
+from lightrig.harness.claims import check_claims, load_published
+from lightrig.harness.claims.tested import OutcomesError
+from lightrig.harness.record import Results
+from lightrig.harness.systems.registry import installed_systems
+
+pytest_plugins = ["pytester"]
+
+YAML = """\
+system: mine_system
+paper: A paper of ours
+testbed: bench
+claims:
+  ring: {says: Rings close., source: §2, tested: true}
+  skip: {says: Rings skip any node., source: §3, tested: true}
+  idle: {says: Links idle., source: §4, tested: true}
+"""
+INIT = """\
+from pathlib import Path
+from lightrig.harness.systems.registry import System
+
+SYSTEM = System(
+    name="mine_system", title="Mine", claims="mine_system.claims:COMPUTED",
+    published=Path(__file__).parents[1] / "mine.yaml",
+)
+"""
+TESTS = """\
+import pytest
+
+@pytest.mark.claim("mine_system:ring")
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_a_ring(nodes):
+    pass
+
+@pytest.mark.claim("mine_system:skip", "mine_system:ring")
+def test_a_skip():
+    pass
+
+@pytest.mark.claim("mine_system:skip")
+@pytest.mark.xfail(reason="the last node has no neighbour", strict=True)
+def test_the_last():
+    assert False
+
+def test_another():
+    assert False
+"""
+OPTIONS = ("-p", "lightrig.harness.claims.record_tests", "-p", "no:cacheprovider", "-m", "claim")
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """Install a system of another project, whose file of published values is mine.yaml."""
+    package, installed = tmp_path / "mine_system", tmp_path / "mine_system-1.0.dist-info"
+    package.mkdir()
+    installed.mkdir()
+    (package / "__init__.py").write_text(INIT)
+    (package / "claims.py").write_text("COMPUTED = {}\n")
+    (tmp_path / "mine.yaml").write_text(YAML)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mine_system\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[lightrig.systems]\nmine_system = mine_system:SYSTEM\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    installed_systems.cache_clear()
+    yield tmp_path
+    installed_systems.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine_system"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def make_claims(system, pytester):
+    """Run the tests of `TESTS` as `make claims` does."""
+
+    def make_claims(tests=TESTS):
+        pytester.makepyfile(test_mine=tests)
+        return pytester.runpytest_inprocess(*OPTIONS)
+
+    return make_claims
+
+
+@pytest.fixture
+def check(system, tmp_path_factory):
+    def check():
+        empty = Results(tmp_path_factory.mktemp("empty"))
+        found = check_claims(load_published(system / "mine.yaml"), empty)
+        return {one.claim.name: one for one in found}
+
+    return check
+
+
+def test_before_they_ran_nothing_is_known(check):
+    ring = check()["ring"]
+    assert (ring.outcome, ring.value) == ("not measured", None)
+    assert ring.reason == "Its tests have not run on this version; `make claims` runs them."
+
+
+def test_a_claim_agrees_where_all_its_tests_hold(make_claims, check):
+    make_claims().assert_outcomes(passed=3, xfailed=1, deselected=1)
+    ring = check()["ring"]
+    assert (ring.verdict, ring.kind, ring.value.value) == ("agrees", "tested", 1)
+    assert ring.rests_on == "3 of 3 tests"
+    assert check()["idle"].outcome == "not measured"
+
+
+def test_a_case_that_is_expected_to_fail_counts_against_the_claim(make_claims, check):
+    make_claims()
+    skip = check()["skip"]
+    assert (skip.verdict, skip.value.value) == ("differs", 0.5)
+    assert skip.reason == "1 of 2 tests hold. test_the_last: the last node has no neighbour"
+
+
+def test_outcomes_are_of_the_code_that_was_tested(make_claims, check, system):
+    make_claims()
+    (system / "mine_system" / "claims.py").write_text("COMPUTED = {}  # another\n")
+    reason = check()["ring"].reason
+    assert reason.startswith("Its tests have not run on this version, whose code changed since 2")
+
+
+def test_a_test_that_fails_is_stored_with_its_reason(make_claims, check):
+    failing = TESTS.replace("    pass", "    assert [nodes] == [3]", 1)
+    assert make_claims(failing).ret == 1
+    ring = check()["ring"]
+    assert ring.value.value == pytest.approx(2 / 3)
+    assert "test_a_ring[4]: " in ring.reason
+    assert "assert [4] == [3]" in ring.reason
+
+
+def test_a_mark_names_a_system(make_claims):
+    result = make_claims(TESTS.replace("mine_system:skip", "nobody:skip"))
+    result.stderr.fnmatch_lines(["*found claim('nobody:skip'), expected SYSTEM:CLAIM of *"])
+
+
+def test_an_unreadable_file_is_named(make_claims, check, system):
+    make_claims()
+    path = system / "mine.tests.json"
+    path.write_text(json.dumps({"digest": 1}))
+    with pytest.raises(OutcomesError, match=r"mine\.tests\.json: not a file of test outcomes"):
+        check()
