@@ -64,6 +64,16 @@ Pattern = Annotated[
 ]
 
 
+Replace = Annotated[
+    bool,
+    typer.Option(
+        "--replace",
+        help="Remove a run of the same name that has other content, with its rows and pages, and "
+        "copy this one.",
+    ),
+]
+
+
 class ExportFormat(StrEnum):
     """Formats of `export`."""
 
@@ -386,43 +396,49 @@ def compact(
 def push(
     to: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
     place: Place = "results",
+    replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy all ended runs and their rows to another place, such as an object store.
 
-    What is there already is not copied again, and nothing else there changes. Keys come from the
-    environment or the files of AWS's tools; AWS_ENDPOINT_URL names another server. Exit 0, 2 for a
-    place that cannot be one, 3 if something cannot be read or written.
+    Runs are added: what is there already is not copied again, what was copied in part is
+    completed, and a run of the same name with another header or other rows is refused by its name,
+    unless --replace is given. Keys come from the environment or the files of AWS's tools;
+    AWS_ENDPOINT_URL names another server. Exit 0, 2 for a place that cannot be one, 3 if something
+    cannot be read or written, or is refused.
     """
-    _transfer(place, to, as_json)
+    _transfer(place, to, replace, as_json)
 
 
 @results.command(epilog="Example: lightrig results pull s3://lab/results")
 def pull(
     source: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
     place: Place = "results",
+    replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Copy all runs and their rows from another place, such as an object store.
 
     As `push`, the other way.
     """
-    _transfer(source, place, as_json)
+    _transfer(source, place, replace, as_json)
 
 
-def _transfer(source: str, target: str, as_json: bool) -> None:
+def _transfer(source: str, target: str, replace: bool, as_json: bool) -> None:
     from lightrig.harness.record.transfer import transfer
 
-    done = _asked(lambda: transfer(source, target))
+    done = _asked(lambda: transfer(source, target, replace=replace))
     if as_json:
         print_json(asdict(done))
-        return
-    out.print(
-        f"{done.files:,} files of {done.size / 1e6:,.1f} MB copied to {target}; "
-        f"{done.present:,} were there",
-        markup=False,
-        soft_wrap=True,
-    )
+    else:
+        out.print(
+            f"{done.files:,} files of {done.size / 1e6:,.1f} MB copied to {target}; "
+            f"{done.present:,} were there",
+            markup=False,
+            soft_wrap=True,
+        )
+    if done.refused:
+        give_up("\n".join(done.refused), LAB_ERROR)
 
 
 def _asked(question: Callable[[], T]) -> T:

@@ -87,7 +87,7 @@ def compact(location: str, testbed: str = "*") -> Compaction:
     place = Place(location)
     folder = _folder(place)
     settled = {facts.run for facts in Results(location).runs() if _is_settled(folder, facts)}
-    with _locked(folder):
+    with compacting(folder):
         groups: dict[tuple[str, str], list[RowsFile]] = {}
         found = [file for file in stored_rows(place) if file.runs is None]
         last = max((file.night for file in found), default="")
@@ -122,7 +122,7 @@ def drop(place: Place, runs: frozenset[str]) -> None:
     folder = place.folder
     if folder is None or not any(runs & file.names for file in read_manifest(place).files):
         return
-    with _locked(folder):
+    with compacting(folder):
         for file in read_manifest(place).files:
             if not runs & file.names:
                 continue
@@ -281,7 +281,7 @@ def _remove_replaced(place: Place, folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def compacting(folder: Path) -> Iterator[None]:
     """Hold the folder's lock of those that compact or prune."""
     (folder / "rows").mkdir(parents=True, exist_ok=True)
     with (folder / "rows" / _LOCK).open("ab") as file:

@@ -6,6 +6,7 @@ A place is a folder of this machine, a shared one, or any URL that fsspec reads.
 import os
 import re
 import shutil
+import stat
 import tempfile
 import urllib.parse
 import uuid
@@ -135,7 +136,17 @@ class Place:
         return sorted(name for name in names if not re.search(r"(^|/)\.", name))
 
     def sizes(self) -> dict[str, int]:
-        """The size in bytes of each file, hidden ones apart, by its name from this place on."""
+        """The size in bytes of each file, hidden ones apart, by its name from this place on.
+
+        -1 for what is no regular file of this machine, such as a link or a named pipe.
+        """
+        if self.folder is not None:
+            with self._errors_named():
+                return {
+                    name: found.st_size if stat.S_ISREG(found.st_mode) else -1
+                    for name in sorted(_walk(self._root, ""))
+                    if (found := os.lstat(self.path(name)))
+                }
         with self._errors_named():
             self._fs.invalidate_cache()
             try:
@@ -246,7 +257,7 @@ class Place:
 
 def _walk(root: str, below: str) -> Iterator[str]:
     """Yield the files below a folder of this machine, hidden ones apart, named from `root` on."""
-    for parent, folders, names in os.walk(f"{root.rstrip('/')}/{below}"):
+    for parent, folders, names in os.walk(f"{root.rstrip('/')}/{below}".rstrip("/")):
         folders[:] = [name for name in folders if name[0] != "."]
         within = parent[len(root.rstrip("/")) + 1 :]
-        yield from (f"{within}/{name}" for name in names if name[0] != ".")
+        yield from (f"{within}/{name}".lstrip("/") for name in names if name[0] != ".")

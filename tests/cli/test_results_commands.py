@@ -240,3 +240,19 @@ def test_every_command_has_help_with_an_example(command):
     assert result.exit_code == 0
     assert f"Example: lightrig results {command}" in result.stdout
     assert "Exit 0" in result.stdout
+
+
+def test_a_pull_refuses_another_run_of_the_same_name(run, lab, tmp_path):
+    other = tmp_path / "other"
+    record(other, "r1", "2026-03-14", rows=21)
+    record(other, "r4", "2026-03-16", rows=3)
+    before = {p: p.read_bytes() for p in lab.rglob("*") if p.is_file()}
+    result = run("pull", other)
+    assert result.exit_code == 3
+    assert result.stdout.startswith("5 files of 0.0 MB copied")
+    assert "r1: " in result.stderr
+    assert "--replace" in result.stderr
+    assert {p: p.read_bytes() for p in before} == before
+    assert run("pull", other, "--replace").exit_code == 0
+    count = "SELECT count(*) AS n FROM rows WHERE run = 'r1'"
+    assert json.loads(run("query", count, "--json").stdout) == [{"n": 21}]
