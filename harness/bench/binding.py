@@ -15,11 +15,11 @@ from lightrig.harness.bench.bench import Bench, close_newest_first
 from lightrig.harness.bench.credentials import look_up
 from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.instrument_keys import address_keys, identity_key
-from lightrig.harness.bench.lab_folder import machine_folder
 from lightrig.harness.bench.labgrid_lease import LabgridPlace
 from lightrig.harness.bench.lease import Claimant, Lease, MachineLocks
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.harness.bench.shared_lease import SharedFolder
+from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.modes import Mode
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock

@@ -24,6 +24,7 @@ from lightrig.harness.bench.power_budget import PowerBudget
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
 from lightrig.harness.bench.saved_state import (
     SavedCircuits,
+    SavedStateError,
     SavedStates,
     StateConflictError,
     origin,
@@ -194,7 +195,7 @@ class Fabric:
         present = self._read([name])[name]
         if not force and (made := state.foreign(self._ours(name, present))):
             raise self._conflict(name, state, present, f"{_listed(made)} made by somebody else")
-        # Unchecked: the state found is right, even where the cabling has changed since.
+        # Unchecked: all ports of a saved state were found to be the testbed's.
         change = self._change(name, present, wanted, checked=False)
         # A full disk is no reason to leave the circuits as they are.
         with contextlib.suppress(LabFolderError):
@@ -206,27 +207,45 @@ class Fabric:
 
         A state that a killed run has left on disk is used instead of the present one: it is the
         last that the laboratory wanted. Raises `StateConflictError`, unless `force`, where the
-        switch is not as that run can have left it, or was recabled since; nothing is changed then.
+        switch is not as that run can have left it, or was recabled since, and in any case for a
+        state that another account may have written, or with a circuit on ports that the testbed
+        does not cable; nothing is changed then.
         """
-        conflicts = []
+        conflicts: list[str] = []
+        new: list[str] = []
         for name, present in self._read(sorted(self.bench.switches)).items():
             ours = self._ours(name, present)
             address = self.testbed.switches[name].address
             identity = self.bench.identities[name]
             key = identity_key(identity, address)
             store = self._store(name)
-            state = store.circuits(key) if store is not None else None
+            try:
+                state = store.circuits(key) if store is not None else None
+            except SavedStateError as error:
+                conflicts.append(f"{name} is not used: {error}")
+                continue
             if state is None:
                 made = origin(key, name, identity, address, self.testbed, self.bench.purpose)
                 state = SavedCircuits(made, ours, self._cabling(name), ours, ours)
                 if store is not None:
                     store.save(state)
+                    new.append(name)
             elif not force and (differences := self.differences(name, state, present)):
-                conflicts.append(self._conflict(name, state, present, "; ".join(differences)))
+                why = "; ".join(differences)
+                conflicts.append(str(self._conflict(name, state, present, why)))
+            elif foreign := state.found - self._ours(name, state.found):
+                why = (
+                    f"it was found with {_listed(foreign)}, whose ports are not all cabled in "
+                    f"{self.testbed.path}"
+                )
+                conflicts.append(str(self._conflict(name, state, present, why)))
             self._saved[name] = state
         if conflicts:
+            for name in new:
+                if (store := self._store(name)) is not None:
+                    store.clear(self._saved[name])
             self._saved.clear()
-            raise StateConflictError("\n".join(map(str, conflicts)))
+            raise StateConflictError("\n".join(conflicts))
 
     def differences(
         self, name: str, state: SavedCircuits, present: frozenset[Circuit]

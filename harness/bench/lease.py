@@ -15,11 +15,20 @@ import getpass
 import json
 import os
 import socket
+import stat
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from lightrig.harness.bench.lab_folder import explained, file_mode, file_name, open_folder
+from lightrig.harness.bench.lab_folder import (
+    LabFolder,
+    LabFolderError,
+    account,
+    file_name,
+    open_folder,
+    opened,
+)
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
@@ -98,10 +107,10 @@ class MachineLocks:
 
     def claim(self, key: str, owner: Mapping[str, str]) -> Claim:
         """See `Claimant`."""
-        path = self._folder / f"{file_name(key)}.lock"
-        with explained(self._folder):
+        name = f"{file_name(key)}.lock"
+        with opened(self._folder) as folder:
             while True:
-                file = self._open(path)
+                file = _open_lock(folder, name)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -112,35 +121,64 @@ class MachineLocks:
                     os.close(file)
                     raise
                 # A cleaner of temporary files may have removed it: then others lock another one.
-                with contextlib.suppress(FileNotFoundError):
-                    if os.fstat(file).st_ino == path.stat().st_ino:
-                        break
+                if _is_at(file, folder.path / name):
+                    break
                 os.close(file)
             _write_record(file, owner)
-        return _MachineClaim(file)
+        return _MachineClaim(file, self._folder / name)
 
-    def _open(self, path: Path) -> int:
-        """Open the lock file of any account.
 
-        Without O_CREAT first: Linux refuses that for files of others in some shared folders.
-        """
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        while True:
-            with contextlib.suppress(FileNotFoundError):
-                return os.open(path, flags)
+def _open_lock(folder: LabFolder, name: str) -> int:
+    """Open the lock file of any account; raises `LabFolderError` for what is no lock file.
+
+    Without O_CREAT first: Linux refuses that for files of others in some shared folders.
+    """
+    while True:
+        try:
+            file = folder.open(name, os.O_RDWR)
+        except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
-                # Made under another name: nobody opens it before all accounts may.
-                draft = path.with_suffix(f".{os.getpid()}.draft")
-                file = os.open(draft, flags | os.O_CREAT, 0o666)
-                try:
-                    os.fchmod(file, file_mode(self._folder))
-                    os.link(draft, path)
-                finally:
-                    draft.unlink(missing_ok=True)
-                    os.close(file)
+                _make_lock(folder, name)
+            continue
+        except OSError as error:
+            facts = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+            raise _no_lock(folder, name, facts) from error
+        if not stat.S_ISREG((facts := os.fstat(file)).st_mode):
+            os.close(file)
+            raise _no_lock(folder, name, facts)
+        return file
+
+
+def _no_lock(folder: LabFolder, name: str, facts: os.stat_result) -> LabFolderError:
+    return LabFolderError(
+        f"{folder.path / name}, which belongs to {account(facts.st_uid)}, is no lock that this "
+        "account can take\n"
+        "  try       ask them what it is; root may remove it while no run goes on"
+    )
+
+
+def _make_lock(folder: LabFolder, name: str) -> None:
+    """Make a lock file, under another name first: nobody opens it before all accounts may."""
+    draft = f".{uuid.uuid4().hex}.draft"
+    file = folder.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        os.fchmod(file, folder.shared_mode)
+        os.link(draft, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
+    finally:
+        folder.remove(draft)
+        os.close(file)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is still the one at `path`."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(file), path.lstat())
+    return False
 
 
 def _write_record(file: int, owner: Mapping[str, str]) -> None:
+    if os.fstat(file).st_nlink > 1:
+        return  # it may be a file of other use, to which somebody has given this name too
     data = json.dumps(dict(owner)).encode()[:_LONGEST_RECORD]
     # It is for the message of a conflict only: a full disk does not refuse a lease.
     with contextlib.suppress(OSError):
@@ -149,11 +187,18 @@ def _write_record(file: int, owner: Mapping[str, str]) -> None:
 
 
 class _MachineClaim:
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, path: Path) -> None:
         self._file: int | None = file
+        self._path = path
 
     def check(self) -> None:
-        """Do nothing: the kernel's lock ends with this process only."""
+        """See `Claim`: the kernel's lock excludes no one who locks another file of that name."""
+        if self._file is not None and not _is_at(self._file, self._path):
+            raise LeaseLostError(
+                f"the lock {self._path} was removed or replaced by somebody\n"
+                "  meaning   another process may use the instrument now, so this run changes "
+                "nothing more, and restores nothing"
+            )
 
     def release(self) -> None:
         if self._file is not None:

@@ -1,8 +1,9 @@
 """States that runs and commands have left on disk: found, compared with the lab, restored."""
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from lightrig.harness.bench.assembly import spec_of
 from lightrig.harness.bench.bench import Bench
@@ -15,14 +16,19 @@ from lightrig.harness.bench.binding import (
 )
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.instrument_keys import identity_key
+from lightrig.harness.bench.lab_folder import LabFolderError
+from lightrig.harness.bench.light_reach import on_path
 from lightrig.harness.bench.restoring import RESTORE_TIME, Notify, NotRestoredError, ignore
 from lightrig.harness.bench.saved_state import (
+    TIME,
     SavedCircuits,
     SavedState,
+    SavedStateError,
     SavedStates,
     StateConflictError,
 )
 from lightrig.harness.bench.settings import SavedInstruments
+from lightrig.harness.machine_folder import FALLBACK, VARIABLE
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import InstrumentSpec, LightrigError, SwitchSpec, Testbed
@@ -46,6 +52,21 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The saved states that concern a testbed.
+
+    Attributes:
+        left: those that may be restored, oldest first.
+        unused: why others are not, some of which may be of other testbeds.
+        states: where they are.
+    """
+
+    left: Sequence[Leftover]
+    unused: Sequence[SavedStateError]
+    states: SavedStates
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """A saved state beside the instrument.
 
@@ -60,64 +81,86 @@ class Comparison:
     differences: Sequence[str]
 
 
-def leftovers(testbed: Testbed) -> list[Leftover]:
-    """Return the states that were left on instruments of `testbed`, oldest first.
+@dataclass
+class Restoration:
+    """What a restore has done.
 
-    Those of its name, and those at an address of its. Raises `SavedStateError`.
+    Attributes:
+        restored: the states that were restored.
+        conflicts: the states that a person has to decide about, by sentence.
+        failures: the last errors of instruments that are not as they were found, by name.
+    """
+
+    restored: list[SavedState] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    failures: dict[str, LightrigError] = field(default_factory=dict)
+
+
+def leftovers(testbed: Testbed, owners: Collection[int] = ()) -> Found:
+    """Return the states that were left on instruments of `testbed`.
+
+    Those of its name, and those at an address of its. owners: numbers of accounts whose states
+    count besides this account's and root's. Raises `LabFolderError` for a folder that was named
+    and is not there, or that cannot be used.
     """
     folder = state_folder(testbed)
-    if not folder.is_dir():
-        return []
+    states = SavedStates(folder, owners)
+    if not folder.exists():
+        if folder == FALLBACK:
+            return Found((), (), states)
+        raise LabFolderError(
+            f"{folder}, the folder of leases and saved states, does not exist\n"
+            f"  try       correct {VARIABLE}, or `lab_folder:` in {testbed.path}; runs make it"
+        )
     specs: dict[str, SwitchSpec | InstrumentSpec] = {
         **testbed.optical_switches,
         **testbed.instruments,
     }
     found = []
-    for state in SavedStates(folder).all():
+    known, unused = states.read_all()
+    for state in known:
         origin = state.origin
         names = [name for name, spec in specs.items() if spec.address == origin.address]
         if origin.testbed == testbed.name and origin.instrument in specs:
             found.append(Leftover(state, origin.instrument))
         elif names or origin.testbed == testbed.name:
             found.append(Leftover(state, next(iter(names), None)))
-    return found
+    return Found(found, unused, states)
 
 
-def forget(testbed: Testbed, left: Iterable[Leftover]) -> None:
+def forget(testbed: Testbed, found: Found) -> None:
     """Discard states; raises `LeaseConflictError` for those of a run that goes on."""
     lease = open_lease(testbed, "lightrig restore --forget")
     try:
-        for each in left:
+        for each in found.left:
             if each.name is not None:
                 lease_address(testbed, each.name, lease)
-        for each in left:
-            SavedStates(state_folder(testbed)).clear(each.state)
+        for each in found.left:
+            found.states.clear(each.state)
     finally:
         lease.release()
 
 
-def check_known(testbed: Testbed, left: Iterable[Leftover]) -> None:
-    """Raise `StateConflictError` for a state of an instrument that is not in the file."""
-    lines = [
+def _of_no_instrument(testbed: Testbed, left: Iterable[Leftover]) -> list[str]:
+    """Return a sentence for each state of an instrument that is not in the file."""
+    return [
         f"{each.state.origin.instrument} has a saved state, and is not in {testbed.path}\n"
-        f"  {each.state.origin}"
+        f"  {each.state.origin}{_ADVICE}"
         for each in left
         if each.name is None
     ]
-    if lines:
-        raise StateConflictError("\n".join(lines) + _ADVICE)
 
 
-def check_identity(bench: Bench, name: str, left: Iterable[Leftover]) -> None:
-    """Raise `StateConflictError` for a state of another specimen than the one on the bench."""
+def _of_another(bench: Bench, name: str, left: Iterable[Leftover]) -> list[str]:
+    """Return a sentence for each state of another specimen than the one on the bench."""
     identity = bench.identities[name]
     key = identity_key(identity, spec_of(bench.testbed, name).address)
-    for each in left:
-        if each.name == name and each.state.origin.key != key:
-            raise StateConflictError(
-                f"{name} is not restored: it is another instrument, {identity}\n"
-                f"  {each.state.origin}{_ADVICE}"
-            )
+    return [
+        f"{name} is not restored: it is another instrument, {identity}\n"
+        f"  {each.state.origin}{_ADVICE}"
+        for each in left
+        if each.name == name and each.state.origin.key != key
+    ]
 
 
 def compare(bench: Bench, left: Iterable[Leftover]) -> list[Comparison]:
@@ -142,9 +185,53 @@ def compare(bench: Bench, left: Iterable[Leftover]) -> list[Comparison]:
     return found
 
 
+def restore_left(
+    testbed: Testbed,
+    found: Found,
+    *,
+    force: bool = False,
+    keep_trying: int = RESTORE_TIME,
+    notify: Notify = ignore,
+) -> Restoration:
+    """Restore all states that were left on instruments of `testbed`, each by itself.
+
+    A conflict or an error of one keeps no other from being restored. Raises
+    `LeaseConflictError` where an instrument is in use; nothing is changed then.
+    """
+    names = {each.name for each in found.left if each.name is not None}
+    benches, absent = open_available(testbed, names, found.states, keep_trying, notify)
+    conflicts = _of_no_instrument(testbed, found.left)
+    try:
+        of_another = {name: _of_another(benches[name], name, found.left) for name in benches}
+        for sentences in of_another.values():
+            conflicts += sentences
+        done = restore(
+            {
+                name: bench
+                for name, bench in benches.items()
+                # Also where a state of another specimen has its name: this one may have its own.
+                if len(of_another[name]) < sum(each.name == name for each in found.left)
+            },
+            not_as_found=[*absent, *(name for name, found in of_another.items() if found)],
+            force=force,
+            keep_trying=keep_trying,
+            notify=notify,
+        )
+    finally:
+        for bench in benches.values():
+            bench.close()
+    done.conflicts[:0] = conflicts
+    done.failures.update(absent)
+    done.restored += [
+        each.state for each in found.left if not found.states.path_of(each.state).exists()
+    ]
+    return done
+
+
 def open_available(
     testbed: Testbed,
     names: Iterable[str],
+    states: SavedStates,
     keep_trying: int = RESTORE_TIME,
     notify: Notify = ignore,
 ) -> tuple[dict[str, Bench], dict[str, LightrigError]]:
@@ -166,6 +253,7 @@ def open_available(
                 except LabUnavailableError as error:
                     absent[name] = error
                 else:
+                    benches[name].saved_states = states
                     absent.pop(name, None)
                     pending.remove(name)
             left = ends - clock.now()
@@ -187,47 +275,55 @@ def open_available(
 def restore(
     benches: Mapping[str, Bench],
     *,
+    not_as_found: Iterable[str] = (),
     force: bool = False,
     keep_trying: int = RESTORE_TIME,
     notify: Notify = ignore,
-) -> dict[str, LightrigError]:
-    """Restore all saved states of `benches`; return the errors of what is not as found.
+) -> Restoration:
+    """Restore the saved states of `benches`, each of one instrument, which names it.
 
-    First what was found off is switched off, then circuits are moved, then the rest is set: no
-    light that was not there before meets a circuit that is moved.
-
-    Raises `StateConflictError`, before anything is changed, unless `force`.
+    First what was found off is switched off, whatever conflicts. Then circuits are moved, then
+    the rest is set, and at last light is switched on or raised: only where all that is on its path
+    is as it was found. not_as_found: instruments that are not open, or not to be restored.
     """
-    failures: dict[str, LightrigError] = {}
+    done = Restoration()
+    unsafe = set(not_as_found)
     _await_last_commands(benches)
     settings = {name: SavedInstruments(bench) for name, bench in benches.items()}
     fabrics = {name: Fabric(bench) for name, bench in benches.items()}
-    conflicts = []
-    for name in benches:
+
+    def attempt(name: str, step: Callable[[str], None]) -> None:
         try:
-            settings[name].save(force=force)
-            fabrics[name].save_initial_state(force=force)
+            step(name)
         except StateConflictError as error:
-            conflicts.append(str(error))
+            done.conflicts.append(str(error))
+            unsafe.add(name)
+        except NotRestoredError as error:
+            done.failures.update(error.failures)
+            unsafe.add(name)
         except LightrigError as error:
-            failures[name] = error
-    if conflicts:
-        raise StateConflictError("\n".join(conflicts))
-    ready = [name for name in benches if name not in failures]
+            done.failures[name] = error
+            unsafe.add(name)
+
+    switches = {name: each for bench in benches.values() for name, each in bench.switches.items()}
+
+    def obstacles(name: str) -> list[str]:
+        return on_path(benches[name].testbed, name, switches, unsafe)
+
+    trying: dict[str, Any] = {"keep_trying": keep_trying, "notify": notify}
     steps: list[Callable[[str], None]] = [
-        lambda name: settings[name].restore_off(keep_trying=keep_trying, notify=notify),
-        lambda name: fabrics[name].restore(force=force, keep_trying=keep_trying, notify=notify),
-        lambda name: settings[name].restore(keep_trying=keep_trying, notify=notify),
+        lambda name: settings[name].save(force=force),  # what conflicts is switched off here
+        lambda name: settings[name].restore_off(**trying),
+        lambda name: fabrics[name].save_initial_state(force=force),
+        lambda name: fabrics[name].restore(force=force, **trying),
+        lambda name: settings[name].restore_without_light(**trying),
+        lambda name: settings[name].restore(obstacles=obstacles, **trying),
     ]
     for step in steps:
-        for name in ready:
-            try:
-                step(name)
-            except NotRestoredError as error:
-                failures |= error.failures
-            except LightrigError as error:
-                failures[name] = error
-    return failures
+        for name in benches:
+            if name not in unsafe:
+                attempt(name, step)
+    return done
 
 
 def _await_last_commands(benches: Mapping[str, Bench]) -> None:
@@ -236,11 +332,13 @@ def _await_last_commands(benches: Mapping[str, Bench]) -> None:
     A laser that is read as off, and switched on by that command a moment later, would stay on.
     """
     for bench in benches.values():
-        states = bench.saved_states.all() if bench.saved_states is not None else ()
+        if bench.saved_states is None:
+            continue
+        states, _ = bench.saved_states.read_all()
         now = wall_time()
         youngest = max((each.changed for each in states if each.changed), default="")
         if youngest:
-            changed = datetime.datetime.strptime(youngest, "%Y-%m-%d %H:%M:%S UTC")
+            changed = datetime.datetime.strptime(youngest, TIME)
             age = (now.replace(tzinfo=None) - changed).total_seconds()
             if 0 <= age < SETTLING + 1:  # the time on disk is cut to whole seconds
                 bench.clock.sleep(round((SETTLING + 1 - age) * 1e9))

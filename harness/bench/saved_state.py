@@ -8,26 +8,60 @@ by hand after the kill. States lie where all accounts of the machine find them
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
-from collections.abc import Iterator, Mapping
+import math
+import os
+import stat
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lightrig.harness.bench.lab_folder import explained, file_name, open_folder, write_whole
+from lightrig.harness.bench.lab_folder import (
+    SUFFIX,
+    LabFolderError,
+    UntrustedFileError,
+    account,
+    file_name,
+    opened,
+    shown,
+)
 from lightrig.harness.bench.lease import this_owner
+from lightrig.harness.machine_folder import former_folder
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import Circuit, LightrigError
 from lightrig.testbeds.json_text import from_json
 
 VERSION = 1
-SUFFIX = ".found.json"
+TIME = "%Y-%m-%d %H:%M:%S UTC"
+"""How a state writes times."""
 
 Value: TypeAlias = float | int | bool | str
 
 
 class SavedStateError(LightrigError):
     """A saved state cannot be read or written."""
+
+
+class UntrustedStateError(SavedStateError):
+    """A saved state that another account may have written: neither applied nor removed."""
+
+    def __init__(self, path: Path, error: UntrustedFileError) -> None:
+        owner = account(error.owner)
+        mend = (
+            f"ask {owner} to run `lightrig restore` with the testbed file; root may run "
+            f"`lightrig restore FILE --owner {owner.removeprefix('account ')}`"
+            if error.foreign
+            else f"look at it (it belongs to {owner}); remove it, or, where it is what a run "
+            "of yours has left, make it a file that only its owner may write (`chmod 600`)"
+        )
+        super().__init__(
+            f"the saved state {shown(path)} {error}: it is neither applied nor removed\n"
+            "  meaning   the instrument may not be as it was found, and what the file says may be "
+            f"forged\n  try       {mend}"
+        )
 
 
 class StateConflictError(LightrigError):
@@ -154,14 +188,20 @@ class SavedStates:
 
     A state is written before the first change, removed after everything was restored, and its
     `found` is never overwritten: what a run finds after a kill is not what the laboratory left.
+    One that another account may have written is neither applied nor removed.
+
+    Args:
+        folder: of this machine, or the testbed's `lab_folder`.
+        owners: numbers of accounts whose states are applied too.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, owners: Collection[int] = ()) -> None:
         self.folder = folder
+        self._owners = owners
 
     def circuits(self, key: str) -> SavedCircuits | None:
         """Return the saved circuits of the switch `key`; raises `SavedStateError`."""
-        state = self._read(self._path(key, "circuits"))
+        state = self._read(_name(key, "circuits"))
         return state if isinstance(state, SavedCircuits) else None
 
     def settings(self, key: str, instrument: str) -> SavedSettings | None:
@@ -169,55 +209,102 @@ class SavedStates:
 
         `instrument` is its name: two instruments of a testbed may be parts of one box.
         """
-        state = self._read(self._path(key, f"settings.{instrument}"))
+        state = self._read(_name(key, f"settings.{instrument}"))
         return state if isinstance(state, SavedSettings) else None
 
-    def all(self) -> Iterator[SavedState]:
-        """Yield every state in the folder, oldest first; raises `SavedStateError`."""
-        found = (self._read(path) for path in sorted(self.folder.glob(f"*{SUFFIX}")))
-        states = [state for state in found if state is not None]
-        yield from sorted(states, key=lambda state: state.origin.saved)
+    def read_all(self) -> tuple[list[SavedState], list[SavedStateError]]:
+        """Return every state in the folder, oldest first, and why others are not used.
+
+        Raises `LabFolderError` for a folder that is not there or cannot be used.
+        """
+        states, errors = [], []
+        with opened(self.folder, make=False) as folder:
+            names = folder.names(SUFFIX)
+        for name in names:
+            try:
+                state = self._read(name)
+            except SavedStateError as error:
+                errors.append(error)
+            else:
+                states += [] if state is None else [state]
+        if (former := former_folder(self.folder)) is not None:
+            with contextlib.suppress(PermissionError):
+                left = sorted(path for path in former.iterdir() if path.name.endswith(SUFFIX))
+                errors += [_left_behind(path, self.folder) for path in left]
+        return sorted(states, key=lambda state: state.origin.saved), errors
 
     def save(self, state: SavedState, *, durable: bool = True) -> None:
         """Write a state; `durable`, it also survives a crash of the machine.
 
-        Raises `SavedStateError` if it cannot be written: then nothing may be changed.
+        Raises `LabFolderError` if it cannot be written: then nothing may be changed.
         """
         document = {"lightrig state": VERSION, **asdict(state)}
         if isinstance(state, SavedCircuits):
             for name in ("found", "before", "after"):
                 document[name] = [str(circuit) for circuit in sorted(getattr(state, name))]
-        path = self.path_of(state)
-        with explained(open_folder(self.folder)):
-            write_whole(path, json.dumps(document, indent=1), durable=durable)
+        with opened(self.folder) as folder:
+            folder.write_whole(_name_of(state), json.dumps(document, indent=1), durable=durable)
 
     def clear(self, state: SavedState) -> None:
         """Remove a state, after everything of it was restored."""
-        with explained(self.folder):
-            self.path_of(state).unlink(missing_ok=True)
+        with opened(self.folder) as folder:
+            folder.remove(_name_of(state))
 
     def path_of(self, state: SavedState) -> Path:
         """Return the file of a state."""
-        if isinstance(state, SavedCircuits):
-            return self._path(state.origin.key, "circuits")
-        return self._path(state.origin.key, f"settings.{state.origin.instrument}")
+        return self.folder / _name_of(state)
 
-    def _path(self, key: str, kind: str) -> Path:
-        return self.folder / f"{file_name(key)}.{kind}{SUFFIX}"
-
-    def _read(self, path: Path) -> SavedState | None:
+    def _read(self, name: str) -> SavedState | None:
+        path = self.folder / name
         try:
-            return _parsed(from_json(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise SavedStateError(f"{path}: {error.strerror}") from error
+            with opened(self.folder, make=False) as folder:
+                text = folder.read(name, self._owners)
+            state = _parsed(from_json(text))
+            if _name_of(state) != name:
+                raise ValueError(f"it is the state of {state.origin.key!r}")
+        except UntrustedFileError as error:
+            raise UntrustedStateError(path, error) from error
+        except LabFolderError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                former = former_folder(self.folder)
+                if former is not None and _is_left(former / name):
+                    raise _left_behind(former / name, self.folder) from error
+                return None
+            raise SavedStateError(str(error)) from error
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise SavedStateError(
-                f"{path} is damaged: {error}\n"
+                f"{shown(path)} is damaged: {error}\n"
                 "  meaning   what the instrument held before a killed run is not known here\n"
                 "  try       set the instrument by hand as it should be, then remove the file"
             ) from error
+        return state
+
+
+def _name(key: str, kind: str) -> str:
+    return f"{file_name(key)}.{kind}{SUFFIX}"
+
+
+def _name_of(state: SavedState) -> str:
+    if isinstance(state, SavedCircuits):
+        return _name(state.origin.key, "circuits")
+    return _name(state.origin.key, f"settings.{state.origin.instrument}")
+
+
+def _is_left(path: Path) -> bool:
+    """Whether `path` is a file of this account or of root."""
+    with contextlib.suppress(OSError):
+        facts = path.lstat()
+        return stat.S_ISREG(facts.st_mode) and facts.st_uid in {0, os.geteuid()}
+    return False
+
+
+def _left_behind(path: Path, folder: Path) -> SavedStateError:
+    return SavedStateError(
+        f"{shown(path)} lies in the folder that was used before {folder} was made\n"
+        "  meaning   an instrument may not be as it was found\n"
+        f"  try       look at the file; if it is yours, move it to {folder} and make it writable "
+        "for nobody else"
+    )
 
 
 def _parsed(document: Any) -> SavedState:
@@ -225,6 +312,8 @@ def _parsed(document: Any) -> SavedState:
         raise ValueError("no saved state of this version")
     fields = {str(name): str(value) for name, value in document["origin"].items()}
     origin, changed = Origin(**fields), str(document["changed"])
+    if changed:
+        datetime.datetime.strptime(changed, TIME)
     if "cabling" not in document:
         values = {str(k): tuple(map(_value, v)) for k, v in document["values"].items()}
         found = {str(name): _value(value) for name, value in document["found"].items()}
@@ -236,7 +325,7 @@ def _parsed(document: Any) -> SavedState:
 
 
 def _value(value: Any) -> Value:
-    if not isinstance(value, Value):
+    if not isinstance(value, Value) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r} is no value of a setting")
     return value
 

@@ -4,15 +4,36 @@ Lasers, attenuators, outputs of testers and chambers stay as they are when a pro
 their settings are on disk before the first change, like the circuits of switches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.instrument_keys import identity_key
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
-from lightrig.harness.bench.saved_state import SavedSettings, StateConflictError, Value, origin
-from lightrig.instruments.core.capabilities import HasSettings
+from lightrig.harness.bench.saved_state import (
+    SavedSettings,
+    SavedStateError,
+    StateConflictError,
+    Value,
+    origin,
+)
+from lightrig.instruments.core.capabilities import HasSettings, SetsLight
 from lightrig.testbeds import LightrigError
+
+_LIT = frozenset(("light_source", "attenuator"))
+"""Kinds whose settings may all be light, where the driver does not say which are."""
+
+Obstacles = Callable[[str], Sequence[str]]
+"""Return the instruments on the light paths of an instrument that are not as they were found."""
+
+
+class LightNotRaisedError(LightrigError):
+    """Raised for light that is not switched on or raised, since its path is not as found."""
+
+
+def no_obstacles(_name: str) -> Sequence[str]:
+    """Return nothing: all paths are as they were found."""
+    return ()
 
 
 class SavedInstruments:
@@ -35,15 +56,22 @@ class SavedInstruments:
         """Save the settings, on disk; note on disk from now on what is set.
 
         A state that a killed run has left is used instead of the present one. Raises
-        `StateConflictError`, unless `force`, where a setting is not as that run can have left it.
+        `StateConflictError`, unless `force`, where a setting is not as that run can have left it,
+        and in any case for a state with settings that the instrument does not have in this
+        testbed: then nothing is changed but that what was found off is switched off.
         """
         store = self._bench.saved_states
         if store is None:
             return
-        conflicts = []
+        conflicts: list[str] = []
+        new: list[str] = []
         for name, instrument in self._restorable().items():
             spec, identity = self._bench.testbed.instruments[name], self._bench.identities[name]
-            state = store.settings(identity_key(identity, spec.address), name)
+            try:
+                state = store.settings(identity_key(identity, spec.address), name)
+            except SavedStateError as error:
+                conflicts.append(f"{name} is not used: {error}")
+                continue
             present = instrument.read_settings(range(1, spec.channels + 1))
             if state is None:
                 key = identity_key(identity, spec.address)
@@ -51,10 +79,22 @@ class SavedInstruments:
                 made = origin(key, name, identity, spec.address, testbed, purpose)
                 state = SavedSettings(made, dict(present))
                 store.save(state)
+                new.append(name)
+            elif unknown := _unknown(state, present):
+                why = f"its saved state has settings that are not this testbed's: {unknown}"
+                conflicts.append(self._conflict(name, state, present, why))
+                continue
             elif not force and (differences := self.differences(instrument, state, present)):
-                conflicts.append(self._conflict(name, state, differences))
+                why = f"somebody else has set it since: {'; '.join(differences)}"
+                conflicts.append(self._conflict(name, state, present, why))
             self._states[name] = state
         if conflicts:
+            try:
+                self.restore_off()
+            except NotRestoredError as error:
+                conflicts.append(str(error))
+            for name in new:
+                store.clear(self._states[name])
             self._states.clear()
             raise StateConflictError("\n".join(conflicts))
         for name, instrument in self._restorable().items():
@@ -69,21 +109,55 @@ class SavedInstruments:
             name: {key: value for key, value in state.found.items() if value is False}
             for name, state in self._states.items()
         }
-        self._persist({name: wanted for name, wanted in off.items() if wanted}, keep_trying, notify)
+        actions = {name: partial(self._set, name, wanted) for name, wanted in off.items() if wanted}
+        if failures := self._persist(actions, keep_trying, notify):
+            raise NotRestoredError(self._bench.testbed, failures)
 
-    def restore(self, *, keep_trying: int | None = None, notify: Notify = ignore) -> None:
+    def restore_without_light(
+        self, *, keep_trying: int | None = None, notify: Notify = ignore
+    ) -> None:
+        """Restore all settings but those that would switch light on or raise it.
+
+        Raises `NotRestoredError`.
+        """
+        actions = {name: partial(self._set_without_light, name) for name in self._states}
+        if failures := self._persist(actions, keep_trying, notify):
+            raise NotRestoredError(self._bench.testbed, failures)
+
+    def restore(
+        self,
+        *,
+        obstacles: Obstacles = no_obstacles,
+        keep_trying: int | None = None,
+        notify: Notify = ignore,
+    ) -> None:
         """Restore all settings, tried again as `Fabric.restore` does, and forget them.
 
-        Raises `NotRestoredError`; the saved states of what is not restored stay on disk.
+        Light is switched on or raised last, and only where `obstacles` returns nothing. Raises
+        `NotRestoredError`; the saved states of what is not restored stay on disk.
         """
-        self._persist(
-            {name: dict(state.found) for name, state in self._states.items()},
-            keep_trying,
-            notify,
-            clear=True,
-        )
+        failures: dict[str, LightrigError] = {}
+        try:
+            self.restore_without_light(keep_trying=keep_trying, notify=notify)
+        except NotRestoredError as error:
+            failures |= error.failures
+        actions = {}
+        for name in self._states.keys() - failures.keys():
+            if changed := obstacles(name):
+                actions[name] = partial(self._check_lit, name, changed)
+            else:
+                actions[name] = partial(self._set, name, self._states[name].found)
+        failures |= self._persist(dict(sorted(actions.items())), keep_trying, notify)
+        instruments, store = self._restorable(), self._bench.saved_states
+        for name in actions.keys() - failures.keys():
+            instruments[name].on_setting = None
+            state = self._states.pop(name)
+            if store is not None:
+                store.clear(state)
+        if failures:
+            raise NotRestoredError(self._bench.testbed, failures)
 
-    def _restoring(self, name: str, settings: Mapping[str, Value]) -> None:
+    def _set(self, name: str, settings: Mapping[str, Value]) -> None:
         """Restore an instrument; what is set now is not noted, since it is what was found."""
         instrument = self._restorable()[name]
         noted, instrument.on_setting = instrument.on_setting, None
@@ -92,30 +166,46 @@ class SavedInstruments:
         finally:
             instrument.on_setting = noted
 
+    def _set_without_light(self, name: str) -> None:
+        raised = self._raised(name)
+        wanted = {key: v for key, v in self._states[name].found.items() if key not in raised}
+        self._set(name, wanted)
+
+    def _check_lit(self, name: str, changed: Sequence[str]) -> None:
+        """Raise `LightNotRaisedError` if settings are left that would raise light."""
+        if raised := self._raised(name):
+            raise LightNotRaisedError(
+                f"{name}: {', '.join(sorted(raised))} would raise light, and stays as it is: on "
+                f"its path {', '.join(changed)} is not as it was found\n"
+                f"  {self._states[name].origin}"
+            )
+
+    def _raised(self, name: str) -> frozenset[str]:
+        """Return the settings that would switch light on or raise it if they were restored."""
+        instrument, state = self._restorable()[name], self._states[name]
+        spec = self._bench.testbed.instruments[name]
+        present = instrument.read_settings(range(1, spec.channels + 1))
+        found: Mapping[str, float] = state.found  # type: ignore[assignment]
+        if isinstance(instrument, SetsLight):
+            return instrument.raises_light(present, found)
+        if spec.kind not in _LIT:
+            return frozenset()
+        return frozenset(
+            key
+            for key, value in found.items()
+            if value is not False and not instrument.same_setting(key, present[key], value)
+        )
+
     def _persist(
         self,
-        wanted: Mapping[str, Mapping[str, Value]],
+        actions: Mapping[str, Callable[[], None]],
         keep_trying: int | None,
         notify: Notify,
-        *,
-        clear: bool = False,
-    ) -> None:
-        if not wanted:
-            return
+    ) -> dict[str, LightrigError]:
+        if not actions:
+            return {}
         self._bench.check_lease()
-        instruments = self._restorable()
-        actions = {
-            name: partial(self._restoring, name, settings) for name, settings in wanted.items()
-        }
-        failures: dict[str, LightrigError] = persist(actions, self._bench, keep_trying, notify)
-        store = self._bench.saved_states
-        for name in wanted.keys() - failures.keys() if clear else ():
-            instruments[name].on_setting = None
-            state = self._states.pop(name)
-            if store is not None:
-                store.clear(state)
-        if failures:
-            raise NotRestoredError(self._bench.testbed, failures)
+        return persist(actions, self._bench, keep_trying, notify)
 
     @staticmethod
     def differences(
@@ -131,12 +221,20 @@ class SavedInstruments:
                 found.append(f"{name} is {value}, and was {last}")
         return found
 
-    def _conflict(self, name: str, state: SavedSettings, differences: list[str]) -> str:
-        return (
-            f"{name} is not restored: somebody else has set it since: {'; '.join(differences)}\n"
-            f"  {state.origin}\n"
-            f"  try       `lightrig restore {self._bench.testbed.path} --show`; then --force "
-            "restores what was found, --forget keeps what is set now"
+    def _conflict(
+        self, name: str, state: SavedSettings, present: Mapping[str, float], why: str
+    ) -> str:
+        last = {key: values[-1] for key, values in state.values.items() if values}
+        return "\n".join(
+            (
+                f"{name} is not restored: {why}",
+                f"  {state.origin}",
+                f"  found     {_listed(state.found)}",
+                f"  last set  {_listed(last)} ({state.changed or 'nothing was changed'})",
+                f"  now       {_listed(present)}",
+                f"  try       `lightrig restore {self._bench.testbed.path} --show`; then --force "
+                "restores what was found, --forget keeps what is set now",
+            )
         )
 
     def _note(self, name: str, setting: str, value: float) -> None:
@@ -155,3 +253,18 @@ class SavedInstruments:
             for name, each in bench.instruments.items()
             if name in bench.external and isinstance(each, HasSettings)
         }
+
+
+def _unknown(state: SavedSettings, present: Mapping[str, float]) -> str:
+    """Return the saved settings that the instrument does not have, or of another kind of value."""
+    return ", ".join(
+        name
+        for name, value in state.found.items()
+        if name not in present
+        or isinstance(value, str)
+        or isinstance(value, bool) != isinstance(present[name], bool)
+    )
+
+
+def _listed(settings: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items()) or "nothing"

@@ -14,8 +14,10 @@ says what this promises on NFS and what it cannot.
 """
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import threading
 import uuid
 from collections.abc import Mapping
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightrig.harness.bench.lab_folder import explained, file_mode, file_name, open_folder
+from lightrig.harness.bench.lab_folder import explained, file_name, open_folder, opened
 from lightrig.harness.bench.lease import Claim, LeaseConflictError, LeaseLostError, owner_text
 from lightrig.instruments.clock import boot_time
 from lightrig.testbeds.json_text import from_json
@@ -34,6 +36,9 @@ TERM = 30 * SECOND
 
 _RENEWALS = 6
 """Renewals in a term."""
+
+_LONGEST_RECORD = 65_536
+_OPENED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
 
 _RECORDS_LEFT = 100
 """Records that are left: a host that looked that many numbers ago must not make one anew."""
@@ -108,7 +113,7 @@ class SharedFolder:
             number += 1
         path = self._path(name, number)
         try:
-            return _Record(number, path, path.read_bytes())
+            return _Record(number, path, _read(path))
         except FileNotFoundError:
             return self._latest(name)
 
@@ -129,7 +134,7 @@ class SharedFolder:
         while boot_time() < ended:
             pause.wait(self._term / _RENEWALS / SECOND / 4)
             try:
-                if record.path.read_bytes() != record.data:
+                if _read(record.path) != record.data:
                     raise conflict
             except FileNotFoundError:
                 return  # another host has gone on; the next number decides
@@ -158,8 +163,8 @@ class SharedFolder:
         """
         draft = self._folder / f".{uuid.uuid4().hex}.draft"
         try:
-            _write(draft, fields, make=True)
-            draft.chmod(file_mode(self._folder))
+            with opened(self._folder) as folder:
+                _write(draft, fields, mode=folder.shared_mode)
             try:
                 os.link(draft, path)
             except FileExistsError:
@@ -172,7 +177,9 @@ class SharedFolder:
     def _remove_old(self, name: str, number: int) -> None:
         for old in self._numbers(name):
             if old <= number - _RECORDS_LEFT:
-                self._path(name, old).unlink(missing_ok=True)
+                # With the sticky bit, those of other accounts are theirs to remove.
+                with contextlib.suppress(PermissionError):
+                    self._path(name, old).unlink(missing_ok=True)
 
 
 class _SharedClaim:
@@ -261,7 +268,7 @@ class _SharedClaim:
             if self._following.exists():
                 return f"{self._following.name} is newer"
             # Opened anew, an NFS client asks the server for it; a missing name it may remember.
-            if "superseded" in from_json(self._path.read_bytes()):
+            if "superseded" in from_json(_read(self._path)):
                 return "its record says that another host has taken over"
         except FileNotFoundError:
             return "its record was removed"
@@ -270,10 +277,26 @@ class _SharedClaim:
         return ""
 
 
-def _write(path: Path, fields: Mapping[str, Any], *, make: bool = False) -> None:
-    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(path, flags | (os.O_CREAT | os.O_EXCL if make else 0), 0o666)
+def _read(path: Path) -> bytes:
+    """Return a record; nothing for what is no regular file. Raises `OSError`."""
+    file = os.open(path, os.O_RDONLY | _OPENED)
     try:
+        is_record = stat.S_ISREG(os.fstat(file).st_mode)
+        return os.read(file, _LONGEST_RECORD) if is_record else b""
+    finally:
+        os.close(file)
+
+
+def _write(path: Path, fields: Mapping[str, Any], *, mode: int | None = None) -> None:
+    """Write a record, a new one of `mode` if that is stated; raises `OSError`."""
+    make = os.O_CREAT | os.O_EXCL if mode is not None else 0
+    file = os.open(path, os.O_WRONLY | _OPENED | make, 0o600)
+    try:
+        facts = os.fstat(file)
+        if mode is not None:
+            os.fchmod(file, mode)
+        elif not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+            raise OSError(errno.EPERM, "is no record of a lease")
         data = json.dumps(dict(fields)).encode()
         os.pwrite(file, data, 0)
         os.ftruncate(file, len(data))

@@ -9,7 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lightrig.harness.machine_folder import VARIABLE, stated_folder
+
 BAD_USE = 2
+
+_AFTER_RUNS = ("restore", "report", "results")
+"""Commands about what runs have left: a folder of states that is not there is a mistyped one."""
 
 COMPLETION_VARIABLE = "_LIGHTRIG_COMPLETE"
 """Set in the environment by a shell that asks for completions."""
@@ -100,6 +105,12 @@ def _completion(option: str, shells: list[str]) -> None:
 
 
 def _run(name: str, arguments_given: list[str]) -> None:
+    folder = stated_folder() if name in _AFTER_RUNS else None
+    if folder is not None and not folder.is_dir():
+        sys.stderr.write(
+            f"lightrig {name}: {VARIABLE} names {folder}, which is no folder: only runs make it\n"
+        )
+        raise SystemExit(BAD_USE)
     # What libraries make while they are imported lives on: no use in looking for garbage there.
     gc.disable()
     from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads the command's libraries

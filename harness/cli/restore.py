@@ -1,17 +1,19 @@
 """`lightrig restore`: restore instruments to how they were before a run that was killed."""
 
+import os
+import pwd
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from lightrig.harness.bench import leftovers as saved
-from lightrig.harness.bench.leftovers import Comparison, Leftover
+from lightrig.harness.bench.leftovers import Comparison, Found, Leftover, Restoration
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, RESTORE_TIME, NotRestoredError
 from lightrig.harness.bench.saved_state import SavedCircuits, SavedState
 from lightrig.harness.cli.common import (
     BAD_INPUT,
+    LAB_ERROR,
     AsJson,
     File,
     give_up,
@@ -20,6 +22,7 @@ from lightrig.harness.cli.common import (
 )
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.terminal import err, out
+from lightrig.testbeds import Testbed
 
 Show = Annotated[
     bool, typer.Option("--show", help="Show what was saved and what is there; change nothing.")
@@ -29,6 +32,10 @@ Force = Annotated[
 ]
 Forget = Annotated[
     bool, typer.Option("--forget", help="Discard what was saved; leave everything as it is.")
+]
+Owner = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Apply also what this account has saved; for root."),
 ]
 KeepTrying = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="How long an instrument is tried.")
@@ -40,57 +47,75 @@ def restore(
     show: Show = False,
     force: Force = False,
     forget: Forget = False,
+    owner: Owner = None,
     keep_trying: KeepTrying = RESTORE_TIME / 1e9,
     as_json: AsJson = False,
 ) -> None:
     """Restore circuits and settings from before a run that was killed or could not restore them.
 
-    Stops, and says what differs, where the instrument is another one, was set by hand since, or
-    was recabled. Exit 0 if all are restored, 2 for an invalid file, 3 if it stopped, 6 if an
-    instrument is not as it was found.
+    What was found off is switched off first. An instrument that is another one, was set by hand
+    since, or was recabled is left to a person, with what differs; the others are restored. Exit 0
+    if all are restored, 2 for an invalid file, 3 if a person has to decide, 6 if an instrument is
+    not as it was found.
     """
     if show + force + forget > 1:
         give_up("--show, --force and --forget exclude each other", BAD_INPUT)
+    owners = [] if owner is None else [_account(owner)]
     testbed = load_testbed(file)
-    left = lab(lambda: saved.leftovers(testbed))
-    if not left:
+    found = lab(lambda: saved.leftovers(testbed, owners))
+    if show:
+        _show(found.left, lab(lambda: _compared(testbed, found)), as_json=as_json)
+        for error in found.unused:
+            _notify(str(error))
+        return
+    if forget and found.left:
+        lab(lambda: saved.forget(testbed, found))
+        rows = [_row(each.state) for each in found.left]
+        _tell(rows, "forgotten, and left as it is", as_json=as_json)
+        done = Restoration()
+    elif found.left:
+        trying = round(keep_trying * 1e9)
+        done = lab(
+            lambda: saved.restore_left(
+                testbed, found, force=force, keep_trying=trying, notify=_notify
+            )
+        )
+        _tell([_row(state) for state in done.restored], "restored", as_json=as_json)
+    else:
+        done = Restoration()
         if as_json:
             print_json([])
-        else:
+        elif not found.unused:
             out.print(f"{testbed.name}: nothing to restore", markup=False)
-        return
-    if forget:
-        lab(lambda: saved.forget(testbed, left))
-        _tell([_row(each.state) for each in left], "forgotten, and left as it is", as_json=as_json)
-        return
-    if not show:
-        lab(lambda: saved.check_known(testbed, left))
-    names = {each.name for each in left if each.name is not None}
-    trying = 0 if show else round(keep_trying * 1e9)
-    benches, absent = lab(lambda: saved.open_available(testbed, names, trying, _notify))
+    problems = [*done.conflicts, *map(str, found.unused)]
+    if done.failures:
+        problems.append(str(NotRestoredError(testbed, done.failures)))
+    if problems:
+        give_up("\n".join(problems), NOT_AS_FOUND if done.failures else LAB_ERROR)
+
+
+def _account(name: str) -> int:
+    """Return the number of an account; ends the command for one that is not known."""
+    if os.geteuid() != 0:
+        give_up("--owner is for root: it applies what another account has written", BAD_INPUT)
     try:
-        for name, bench in benches.items():
-            if not show:
-                lab(partial(saved.check_identity, bench, name, left))
-        if show:
-            found = [
-                each
-                for name, bench in benches.items()
-                for each in lab(partial(saved.compare, bench, _of(left, name)))
-            ]
-            _show(left, found, as_json=as_json)
-            return
-        failures = {
-            **absent,
-            **lab(lambda: saved.restore(benches, force=force, keep_trying=trying, notify=_notify)),
-        }
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        give_up(f"--owner: there is no account {name!r} on this machine", BAD_INPUT)
+
+
+def _compared(testbed: Testbed, found: Found) -> list[Comparison]:
+    names = {each.name for each in found.left if each.name is not None}
+    benches, _ = saved.open_available(testbed, names, found.states, 0)
+    try:
+        return [
+            each
+            for name, bench in benches.items()
+            for each in saved.compare(bench, _of(found.left, name))
+        ]
     finally:
         for bench in benches.values():
             bench.close()
-    restored = [each.state for each in left if each.name not in failures]
-    _tell([_row(state) for state in restored], "restored", as_json=as_json)
-    if failures:
-        give_up(str(NotRestoredError(testbed, failures)), NOT_AS_FOUND)
 
 
 def _of(left: Sequence[Leftover], name: str) -> list[Leftover]:

@@ -107,14 +107,16 @@ def ending_unrecorded(config: pytest.Config) -> Iterator[None]:
 
 def restore_loudly(
     config: pytest.Config, testbed: str, restore: "Callable[[Notify], None]"
-) -> None:
+) -> LightrigError | None:
     """Run `restore` uninterrupted; what it cannot restore is kept for the end of the run.
 
     It is no error of the test that happens to be the last one: the run ends with an exit status
-    of its own, and with what to do.
+    of its own, and with what to do. Returns the error, if there was one.
     """
     with uninterrupted():
         try:
             restore(partial(config.stash[RUN].note, testbed))
         except LightrigError as error:
             config.stash[RUN].not_restored(testbed, str(error))
+            return error
+    return None

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lightrig.harness.modes import SAMPLES, Mode
-from lightrig.harness.plugin.keys import BENCHES, FAULTS, INCONCLUSIVE, NO_TESTBED, NOT_CLOSED, RUN
+from lightrig.harness.plugin.keys import (
+    BENCHES,
+    FAULTS,
+    INCONCLUSIVE,
+    NO_TESTBED,
+    NOT_CLOSED,
+    RUN,
+    SETTINGS,
+    UNRESTORED,
+)
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
@@ -130,6 +139,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError, bind
     from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.lease import LeaseConflictError
+    from lightrig.harness.bench.light_reach import on_path
     from lightrig.harness.bench.settings import SavedInstruments
     from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
     from lightrig.testbeds import LightrigError
@@ -150,11 +160,21 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
         bound.close()
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
+    pytestconfig.stash[SETTINGS][testbed.name] = settings
     for note in (*testbed.notes, *bound.notes):
         pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound
-    restore_loudly(pytestconfig, testbed.name, lambda notify: settings.restore(notify=notify))
-    del pytestconfig.stash[BENCHES][testbed.name]
+    changed = pytestconfig.stash[UNRESTORED].pop(testbed.name, frozenset())
+
+    def obstacles(name: str) -> list[str]:
+        return on_path(testbed, name, bound.switches, changed)
+
+    restore_loudly(
+        pytestconfig,
+        testbed.name,
+        lambda notify: settings.restore(obstacles=obstacles, notify=notify),
+    )
+    del pytestconfig.stash[BENCHES][testbed.name], pytestconfig.stash[SETTINGS][testbed.name]
     bound.close()
 
 
@@ -163,17 +183,26 @@ def fabric(bench: Bench, pytestconfig: pytest.Config) -> Iterator[Fabric]:
     """Applies plans; puts the switches back as they were found."""
     from lightrig.harness.bench import Fabric
     from lightrig.harness.bench.lab_folder import LabFolderError
+    from lightrig.harness.bench.restoring import NotRestoredError
     from lightrig.harness.bench.saved_state import SavedStateError, StateConflictError
     from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
 
     fabric = Fabric(bench)
+    name = bench.testbed.name
+    settings = pytestconfig.stash[SETTINGS][name]
     if not bench.in_process:
         try:
             fabric.save_initial_state()
         except (SavedStateError, StateConflictError, LabFolderError) as error:
+            pytestconfig.stash[UNRESTORED][name] = frozenset(bench.switches)
             pytest.exit(str(error), LAB_ERROR)
     yield fabric
-    restore_loudly(pytestconfig, bench.testbed.name, lambda notify: fabric.restore(notify=notify))
+    # Light that was found off is off before a circuit is moved.
+    restore_loudly(pytestconfig, name, lambda notify: settings.restore_off(notify=notify))
+    problem = restore_loudly(pytestconfig, name, lambda notify: fabric.restore(notify=notify))
+    if problem is not None:
+        failed = problem.failures if isinstance(problem, NotRestoredError) else bench.switches
+        pytestconfig.stash[UNRESTORED][name] = frozenset(failed)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench
+    from lightrig.harness.bench.settings import SavedInstruments
     from lightrig.harness.plugin.observed import ObservedRun
     from lightrig.harness.plugin.workers import WorkerRun
     from lightrig.testbeds import Testbed
@@ -19,6 +20,12 @@ FILES = pytest.StashKey[list[str]]()
 TESTBEDS: pytest.StashKey[list[Testbed]] = pytest.StashKey()
 BENCHES: pytest.StashKey[dict[str, Bench]] = pytest.StashKey()
 """The open benches, by the testbed's name."""
+
+SETTINGS: pytest.StashKey[dict[str, SavedInstruments]] = pytest.StashKey()
+"""The saved settings of open benches, by the testbed's name."""
+
+UNRESTORED: pytest.StashKey[dict[str, frozenset[str]]] = pytest.StashKey()
+"""The switches that are not as they were found, by the testbed's name."""
 
 ENDED = pytest.StashKey[str]()
 """Reason for which the session ended before its tests did, where it did."""

@@ -17,7 +17,16 @@ from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.events import Events
 from lightrig.harness.plugin.faults import Faults
 from lightrig.harness.plugin.junit import add_outcomes
-from lightrig.harness.plugin.keys import BENCHES, ENDED, FILES, RUN, TESTBEDS, UNRECORDED
+from lightrig.harness.plugin.keys import (
+    BENCHES,
+    ENDED,
+    FILES,
+    RUN,
+    SETTINGS,
+    TESTBEDS,
+    UNRECORDED,
+    UNRESTORED,
+)
 from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import Outcomes, Reports
@@ -61,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
     config.stash[BENCHES] = {}
+    config.stash[SETTINGS] = {}
+    config.stash[UNRESTORED] = {}
     config.stash[SHIELD] = EndShield()
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")

@@ -51,6 +51,7 @@ class KeysightN7764a(RestorableScpiInstrument):
         argument="{:.3f}DB",
         tolerance=0.01,
         verified=True,
+        light=-1,
         advice="is an offset set, or its power control on?",
     )
     shutter_setting = Setting(

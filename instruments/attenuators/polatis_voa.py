@@ -1,5 +1,6 @@
 """The variable attenuators at the egress ports of a HUBER+SUHNER Polatis."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -121,6 +122,24 @@ class PolatisVoa(Instrument):
     def same_setting(self, name: str, first: float, second: float) -> bool:
         """Whether two values of a setting are equal: the switch reports what it was told."""
         return first == second
+
+    def raises_light(
+        self, present: Mapping[str, float], wanted: Mapping[str, float]
+    ) -> frozenset[str]:
+        """Return the settings that raise light: shutters opened, attenuations lowered."""
+        opened = {name for name, v in wanted.items() if name.startswith("shutter") and v}
+        lowered = {
+            name
+            for name, decibel in wanted.items()
+            if name.startswith("attenuation") and decibel < present.get(name, math.inf)
+        }
+        closed = {
+            name.partition(" ")[2]
+            for name, v in wanted.items()
+            if name.startswith("shutter") and not v
+        }
+        raised = {name for name in opened if not present.get(name)} | lowered
+        return frozenset(name for name in raised if name.partition(" ")[2] not in closed)
 
     def _restore_shutters(self, wanted: Mapping[str, bool]) -> None:
         for name, is_open in wanted.items():

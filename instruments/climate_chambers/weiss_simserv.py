@@ -97,13 +97,7 @@ class WeissSimserv(QueryInstrument):
                 f"{celsius:g} °C is outside its limits, {least:g} to {greatest:g} °C",
                 "these are the limits that are set at its panel",
             )
-        low, high = self.least_celsius, self.greatest_celsius
-        if low is not None and high is not None and not low <= celsius <= high:
-            raise self.refused(
-                f"{celsius:g} °C is not what the devices in it withstand",
-                f"the testbed file has `temperature: {{min: {low:g} °C, max: {high:g} °C}}`",
-                "`overrides: {temperature: REASON}` there switches this off",
-            )
+        self._check_allowed(celsius)
         self._set_point(celsius)
         self._set_running(True)
         found = self._number(_SET_POINT, 1)
@@ -114,6 +108,16 @@ class WeissSimserv(QueryInstrument):
             raise self.garbled(str(_STATUS), status, "status")
         if int(status) & _ALARM:
             raise self._not_done("has an alarm, and does not run")
+
+    def _check_allowed(self, celsius: float) -> None:
+        """Raise `DeniedError` for a temperature that the testbed does not allow."""
+        low, high = self.least_celsius, self.greatest_celsius
+        if low is not None and high is not None and not low <= celsius <= high:
+            raise self.refused(
+                f"{celsius:g} °C is not what the devices in it withstand",
+                f"the testbed file has `temperature: {{min: {low:g} °C, max: {high:g} °C}}`",
+                "`overrides: {temperature: REASON}` there switches this off",
+            )
 
     def temperature(self) -> float:
         """Return the temperature in degrees Celsius."""
@@ -130,7 +134,8 @@ class WeissSimserv(QueryInstrument):
     def restore_settings(self, settings: Mapping[str, float]) -> None:
         """Set what differs; does not wait until the chamber has reached the temperature.
 
-        A chamber that is to stand still is stopped first.
+        A chamber that is to stand still is stopped first. Raises `DeniedError` for a temperature
+        that the testbed does not allow.
         """
         runs, celsius = settings.get(_RUNS_NAME), settings.get(_SET_POINT_NAME)
         if runs is not None and not runs and self._runs():
@@ -138,8 +143,10 @@ class WeissSimserv(QueryInstrument):
         if celsius is not None and not self.same_setting(
             _SET_POINT_NAME, self._number(_SET_POINT, 1), celsius
         ):
+            self._check_allowed(celsius)
             self._set_point(celsius)
         if runs and not self._runs():
+            self._check_allowed(self._number(_SET_POINT, 1))
             self._set_running(True)
 
     def same_setting(self, name: str, first: float, second: float) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity
@@ -192,6 +192,7 @@ class Setting(Generic[V]):
         advice: what to try where the value read back is another.
         gates_light: whether light passes only while it is on: restored first where it is to
             be off, and last where it is to be on, so that nothing is lit meanwhile.
+        light: 1 where a greater value is more light, -1 where it is less, else 0.
         read: reads the value instead of the query.
         check: raises `DeniedError` for a value that must not be sent.
     """
@@ -212,6 +213,7 @@ class Setting(Generic[V]):
         verified: bool = False,
         advice: str = "",
         gates_light: bool = False,
+        light: Literal[-1, 0, 1] = 0,
         read: Callable[[Any, int], V] | None = None,
         check: Callable[[Any, V], None] | None = None,
     ) -> None:
@@ -228,6 +230,7 @@ class Setting(Generic[V]):
         self.verified = verified
         self.advice = advice
         self.gates_light = gates_light
+        self.light = light
         self.read = read
         self.check = check
         self.name = ""
@@ -349,6 +352,26 @@ class RestorableScpiInstrument(ScpiInstrument):
     def same_setting(self, name: str, first: float, second: float) -> bool:
         """Whether two values of a setting differ by no more than its tolerance."""
         return self._setting(name)[0].same(first, second)
+
+    def raises_light(
+        self, present: Mapping[str, float], wanted: Mapping[str, float]
+    ) -> frozenset[str]:
+        """Return the settings that switch light on or raise it, from `present` to `wanted`.
+
+        Where one that gates light is to be off, the others of its channel raise none.
+        """
+        found, dark = set(), set()
+        for name, value in wanted.items():
+            setting, channel = self._setting(name)
+            if setting.setting.gates_light and not value:
+                dark.add(channel)
+            before = present.get(name)
+            if before is not None and setting.same(before, value):
+                continue
+            sign = setting.setting.gates_light or setting.setting.light
+            if sign and (before is None or sign * (value - before) > 0):
+                found.add(name)
+        return frozenset(name for name in found if self._setting(name)[1] not in dark)
 
     def _setting(self, name: str) -> tuple[BoundSetting[Any], int]:
         kind, _, channel = name.rpartition(" ")

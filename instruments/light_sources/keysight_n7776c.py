@@ -77,6 +77,7 @@ class KeysightN7776c(RestorableScpiInstrument):
         argument="{:.3f}DBM",
         tolerance=0.001,
         read=_read_power,
+        light=1,
         check=_check_power,
     )
     emission_setting = Setting(

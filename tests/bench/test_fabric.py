@@ -91,7 +91,7 @@ def fabric(bench: Bench, switch: Any, saved: SavedStates) -> Fabric:
 
 def found(saved: SavedStates) -> dict[str, frozenset[Circuit]]:
     """Return the saved circuits by switch."""
-    return {state.origin.instrument: state.found for state in saved.all()}  # type: ignore[misc]
+    return {state.origin.instrument: state.found for state in saved.read_all()[0]}  # type: ignore[misc]
 
 
 def plan(*texts: str) -> Plan:
@@ -117,7 +117,7 @@ def test_plan_is_applied_and_restored(fabric: Fabric, switch: Any, saved: SavedS
     assert found(saved) == {"ocs": LEFT}
     fabric.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert not list(saved.all())
+    assert not saved.read_all()[0]
 
 
 def test_second_application_only_reads(fabric: Fabric, switch: Any) -> None:
@@ -220,7 +220,7 @@ def test_failed_restore_keeps_the_saved_state(
     later.apply(later.plans["crossed"])
     later.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert not list(saved.all())
+    assert not saved.read_all()[0]
 
 
 def test_restore_after_a_refusal(fabric: Fabric, switch: Any, behaviour: Behaviour) -> None:
@@ -248,7 +248,7 @@ def test_restore_of_the_state_of_a_killed_run(
     after.apply(after.plans["crossed"])
     after.restore()
     assert switch.circuits() == LEFT | FOREIGN
-    assert not list(saved.all())
+    assert not saved.read_all()[0]
 
 
 def test_moves_alternate(fabric: Fabric) -> None:
@@ -309,7 +309,7 @@ def test_restoring_is_tried_again_until_the_switch_answers(
     assert len(sentences) == 3
     assert "not restored yet, tried for " in sentences[0]
     assert switch.circuits() == LEFT | FOREIGN
-    assert not list(saved.all())
+    assert not saved.read_all()[0]
 
 
 def test_restoring_ends_after_the_stated_time(
@@ -365,7 +365,7 @@ def test_another_cabling_stops_a_restore(
 ) -> None:
     killed = Fabric(bench, saved)
     killed.apply(killed.plans["straight"])
-    (state,) = saved.all()
+    ((state,), _) = saved.read_all()
     assert isinstance(state, SavedCircuits)
     moved = {**state.cabling, "2": "server1.nic0.p1", "6": "server2.nic0"}
     saved.save(replace(state, cabling=moved))

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.lease_holders import NOBODY, machine_holder
+from bench.lease_holders import machine_holder
 from bench.served_lab import ServedLab, describe
 
 from lightrig.harness.bench import LabUnavailableError, bind, bind_only
 from lightrig.harness.bench.instrument_keys import address_keys, identity_key
-from lightrig.harness.bench.lab_folder import LabFolderError, machine_folder, open_folder
+from lightrig.harness.bench.lab_folder import LabFolderError, open_folder
 from lightrig.harness.bench.lease import Lease, LeaseConflictError, MachineLocks
+from lightrig.harness.machine_folder import machine_folder
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.testbeds import load
 
@@ -46,20 +47,6 @@ def test_a_lease_is_exclusive_and_ends_with_its_process(folder: Path) -> None:
         lease(folder).take("ocs", ["k"])
     mine.release()
     lease(folder).take("ocs", ["k"])
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another account")
-@pytest.mark.parametrize("first", [0, NOBODY])
-def test_a_lease_excludes_a_second_account(folder: Path, first: int) -> None:
-    process = machine_holder(folder, "k", first)
-    assert process.answer == "leased"
-    other = machine_holder(folder, "k", NOBODY - first)
-    assert f"process {process.pid}" in other.answer
-    other.end()
-    process.end()
-    other = machine_holder(folder, "k", NOBODY - first)
-    assert other.answer == "leased"
-    other.end()
 
 
 def test_a_conflict_frees_no_claim_of_either_process(folder: Path) -> None:
@@ -99,15 +86,15 @@ def test_the_folder_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "named"))
     assert machine_folder() == tmp_path / "named"
     monkeypatch.delenv("LIGHTRIG_STATE")
-    monkeypatch.setattr("lightrig.harness.bench.lab_folder.PREPARED", tmp_path / "prepared")
-    monkeypatch.setattr("lightrig.harness.bench.lab_folder.FALLBACK", tmp_path / "fallback")
+    monkeypatch.setattr("lightrig.harness.machine_folder.PREPARED", tmp_path / "prepared")
+    monkeypatch.setattr("lightrig.harness.machine_folder.FALLBACK", tmp_path / "fallback")
     assert machine_folder() == tmp_path / "fallback"
     (tmp_path / "prepared").mkdir()
     assert machine_folder() == tmp_path / "prepared"
 
 
 def test_the_folder_is_open_to_all_accounts_unless_it_was_prepared(tmp_path: Path) -> None:
-    assert open_folder(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o777
+    assert open_folder(tmp_path / "a" / "b").stat().st_mode & 0o7777 == 0o1777
     (tmp_path / "of_a_group").mkdir()
     (tmp_path / "of_a_group").chmod(0o770)
     assert open_folder(tmp_path / "of_a_group").stat().st_mode & 0o777 == 0o770

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench, bind_only, leftovers
+from lightrig.harness.bench.leftovers import Restoration
 from lightrig.harness.bench.saved_state import SavedStates, StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.instruments.clock import SystemClock
@@ -68,23 +69,18 @@ def state(testbed: Testbed) -> tuple[bool, float, bool]:
         return instruments["laser"].emission(1), instruments["voa"].attenuation(2), runs
 
 
-def restore(testbed: Testbed, *, force: bool = False) -> dict[str, Any]:
-    left = leftovers.leftovers(testbed)
-    assert {each.name for each in left} == NAMES
-    benches, absent = leftovers.open_available(testbed, NAMES)
-    try:
-        return {**absent, **leftovers.restore(benches, force=force)}
-    finally:
-        for bench in benches.values():
-            bench.close()
+def restore(testbed: Testbed, *, force: bool = False) -> Restoration:
+    found = leftovers.leftovers(testbed)
+    assert {each.name for each in found.left} == NAMES
+    return leftovers.restore_left(testbed, found, force=force)
 
 
 def test_everything_is_off_again_after_a_kill(testbed: Testbed, tmp_path: Path) -> None:
     use_until_killed(testbed)
     assert state(testbed) == (True, 7.0, True)
-    assert not restore(testbed)
+    assert not restore(testbed).failures
     assert state(testbed) == (False, 0.0, False)
-    assert not list(SavedStates(tmp_path / "state").all())
+    assert SavedStates(tmp_path / "state").read_all() == ([], [])
 
 
 def test_the_next_run_restores_what_was_found_before_the_kill(testbed: Testbed) -> None:
@@ -102,16 +98,56 @@ def test_light_is_ended_before_anything_else_is_restored(testbed: Testbed) -> No
         settings.save()
         settings.restore_off()
     assert state(testbed) == (False, 7.0, False)
-    assert not restore(testbed)
+    assert not restore(testbed).failures
 
 
-def test_a_setting_that_somebody_made_since_stops_a_restore(testbed: Testbed) -> None:
+def test_a_conflict_keeps_no_other_instrument_from_being_restored(testbed: Testbed) -> None:
     use_until_killed(testbed)
     with opened(testbed) as (bench, _):
         instruments: Any = bench.instruments
         instruments["voa"].set_attenuation(2, 12.5)
-    with pytest.raises(StateConflictError, match=r"attenuation 2 is 12\.5, and was 7\.0"):
-        restore(testbed)
-    assert state(testbed) == (True, 12.5, True)
-    assert not restore(testbed, force=True)
+    done = restore(testbed)
+    assert state(testbed) == (False, 12.5, False)
+    assert not done.failures
+    assert {each.origin.instrument for each in done.restored} == {"laser", "chamber"}
+    (conflict,) = done.conflicts
+    assert "voa is not restored" in conflict
+    assert "attenuation 2 is 12.5, and was 7.0" in conflict
+    lines = {words[0]: words[1] for words in (s.split(maxsplit=1) for s in conflict.splitlines())}
+    assert "attenuation 2 0.0" in lines["found"]
+    assert "attenuation 2 7.0" in lines["last"]
+    assert "attenuation 2 12.5" in lines["now"]
+    left = leftovers.leftovers(testbed)
+    assert not leftovers.restore_left(testbed, left, force=True).conflicts
     assert state(testbed) == (False, 0.0, False)
+
+
+def test_light_that_was_found_off_goes_off_also_where_the_laser_conflicts(
+    testbed: Testbed,
+) -> None:
+    use_until_killed(testbed)
+    with opened(testbed) as (bench, _):
+        instruments: Any = bench.instruments
+        instruments["laser"].set_wavelength(1, 1550.12)
+    (conflict,) = restore(testbed).conflicts
+    assert "wavelength 1 is 1550.12" in conflict
+    assert state(testbed) == (False, 0.0, False)
+    with opened(testbed) as (bench, _):
+        instruments = bench.instruments
+        assert instruments["laser"].wavelength(1) == pytest.approx(1550.12)
+
+
+def test_a_run_that_conflicts_switches_off_what_was_found_off_and_says_all_conflicts(
+    testbed: Testbed,
+) -> None:
+    use_until_killed(testbed)
+    with opened(testbed) as (bench, _):
+        instruments: Any = bench.instruments
+        instruments["voa"].set_attenuation(2, 12.5)
+        instruments["chamber"].set_temperature(41.0)
+    with (
+        opened(testbed) as (_, settings),
+        pytest.raises(StateConflictError, match=r"(?s)voa is not .*chamber is not|chamber.*voa"),
+    ):
+        settings.save()
+    assert state(testbed) == (False, 12.5, False)

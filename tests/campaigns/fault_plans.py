@@ -157,7 +157,7 @@ def play(folder: Path, number: int) -> tuple[list[Event], Counter[str]]:
             found["LEFT CHANGED"] += lab.circuits != initial
         except NotRestoredError:
             found["said NOT as found"] += 1
-            found["LEFT CHANGED"] += not list(states.all())
+            found["LEFT CHANGED"] += not states.read_all()[0]
             lab.bench.clock.sleep(700 * SECOND)
             lab.faults.stop()
             fabric.restore(force=True, keep_trying=300 * SECOND)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench import Fabric, bind_only, leftovers
-from lightrig.harness.bench.saved_state import StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.record import Context, Journal, Row, read_journal
 from lightrig.instruments.clock import SystemClock
@@ -118,13 +117,12 @@ def kill_once(world: World, file: Path, root: Path, number: int, found: Counter[
         matrix.connect([Circuit(1, 9), Circuit(2, 10), Circuit(3, 11), Circuit(4, 12)])
     changed = {Circuit(*pair) for pair in matrix.egress_of.items()}
     found["found changed"] += changed != initial
-    try:
-        restored = _restore(testbed, found, force=False)
-    except StateConflictError:
+    restored = _restore(testbed, found, force=False)
+    if restored.conflicts:
         found["stopped by hand" if by_hand else "STOPPED"] += 1
         found["CHANGED BY HAND, OVERWRITTEN"] += changed != _now(matrix)
         restored = _restore(testbed, found, force=True)
-    if restored:
+    if restored.restored:
         found["LEFT CHANGED"] += _now(matrix) != initial
         _check_off(testbed, found)
 
@@ -141,18 +139,12 @@ def _check_rows(folder: Path, found: Counter[str]) -> None:
     found["ROWS LOST"] += max(0, acknowledged - rows)
 
 
-def _restore(testbed: Testbed, found: Counter[str], *, force: bool) -> bool:
-    """Restore; returns whether there was a state to restore."""
+def _restore(testbed: Testbed, found: Counter[str], *, force: bool) -> leftovers.Restoration:
+    """Restore what was left, if anything was."""
     left = leftovers.leftovers(testbed)
-    names = {each.name for each in left if each.name}
-    benches, absent = leftovers.open_available(testbed, names)
-    try:
-        failures = {**absent, **leftovers.restore(benches, force=force)}
-        found["NOT RESTORED"] += bool(failures)
-    finally:
-        for bench in benches.values():
-            bench.close()
-    return bool(left)
+    done = leftovers.restore_left(testbed, left, force=force)
+    found["NOT RESTORED"] += bool(done.failures)
+    return done
 
 
 def _check_off(testbed: Testbed, found: Counter[str]) -> None:

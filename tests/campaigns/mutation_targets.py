@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.bench.lease import owner_text, parse_owner
 from lightrig.harness.bench.saved_state import SavedStateError, SavedStates
 from lightrig.harness.record import Context, Journal, RecordError, Row, TestOutcome
@@ -273,7 +274,7 @@ def records() -> list[Target]:
     state |= {"before": [], "after": ["2>9"], "changed": ""}
     settings = {"lightrig state": 1, "origin": origin, "found": {"on 1": False}, "changed": ""}
     settings |= {"values": {"on 1": [True]}}
-    states = _File("x.circuits.found.json", lambda p: list(SavedStates(p.parent).all()))
+    states = _File(f"{file_name('x')}.circuits.found.json", _states)
     traces = _File("trace.jsonl", read_transcript)
     record = (RecordError,)
     return [
@@ -293,6 +294,13 @@ def records() -> list[Target]:
             [each[:2000] for each in files("tests/transcripts/*/*.jsonl")],
         ),
     ]
+
+
+def _states(path: Path) -> object:
+    found, refused = SavedStates(path.parent).read_all()
+    for error in refused:
+        raise error
+    return found
 
 
 def _rows(path: Path, *, salvage: bool) -> int:

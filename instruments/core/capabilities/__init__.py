@@ -26,6 +26,7 @@ from lightrig.instruments.core.capabilities.instruments import (
     Identity,
     Operation,
     Restorable,
+    SetsLight,
 )
 from lightrig.instruments.core.capabilities.light import (
     Attenuator,
@@ -102,6 +103,7 @@ __all__ = [
     "Preloading",
     "Restorable",
     "Server",
+    "SetsLight",
     "Settled",
     "SimultaneousLogs",
     "Stage",

@@ -78,6 +78,16 @@ class HasSettings(Restorable, Protocol):
         """Whether two values of a setting are the same within its resolution."""
 
 
+@runtime_checkable
+class SetsLight(Protocol):
+    """An instrument with settings on which light depends."""
+
+    def raises_light(
+        self, present: Mapping[str, float], wanted: Mapping[str, float]
+    ) -> frozenset[str]:
+        """Return the settings that switch light on or raise it, from `present` to `wanted`."""
+
+
 class Operation(Protocol):
     """A command that was sent; its completion can be waited for."""
 

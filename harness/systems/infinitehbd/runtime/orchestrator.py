@@ -16,7 +16,12 @@ from typing import Any
 
 from lightrig.harness.bench import Bench, Fabric, bind_only
 from lightrig.harness.bench.binding import state_folder
-from lightrig.harness.bench.lab_folder import explained, file_name, open_folder, write_whole
+from lightrig.harness.bench.lab_folder import (
+    LabFolderError,
+    UntrustedFileError,
+    file_name,
+    opened,
+)
 from lightrig.harness.systems.infinitehbd.planning.bypass import plan_of, wiring_of
 from lightrig.harness.systems.infinitehbd.planning.cluster import Cluster
 from lightrig.harness.systems.infinitehbd.planning.managers import (
@@ -170,11 +175,15 @@ class Orchestrator:
 
     def _load(self) -> Cluster:
         wiring = wiring_of(self._testbed)
-        with explained(self._state):
-            try:
-                text = self._state.read_text("utf-8")
-            except FileNotFoundError:
+        try:
+            with opened(self._state.parent, make=False) as folder:
+                text = folder.read(self._state.name)
+        except UntrustedFileError as error:
+            raise InfiniteHbdError(f"{self._state} {error}: it is not used") from error
+        except LabFolderError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
                 return Cluster(wiring)
+            raise
         try:
             cluster = Cluster.of_document(from_json(text))
         except ValueError as error:
@@ -186,8 +195,9 @@ class Orchestrator:
     def _want(self, cluster: Cluster) -> None:
         """Write what is wanted, then want it."""
         if cluster != self.cluster:
-            with explained(open_folder(self._state.parent)):
-                write_whole(self._state, json.dumps(cluster.document()), durable=True)
+            with opened(self._state.parent) as folder:
+                document = json.dumps(cluster.document())
+                folder.write_whole(self._state.name, document, durable=True)
         self.cluster = cluster
 
     # ---------------------------------------------------------------------- the nodes
