@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-modules.md"
 INTERNAL = {
     "docs/training.md": "lightrig.harness.systems.opus.runtime",
-    "examples/draw_infinitehbd.py": "lightrig.suites.claims.infinitehbd",
+    "examples/draw_infinitehbd.py": ("lightrig.harness", "lightrig.suites.claims"),
 }
 """What pages and examples import beside the public modules: parts of one published system."""
 
