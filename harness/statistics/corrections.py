@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+import scipy
 
 from lightrig.harness.statistics.drift import DriftOutcome, DriftVerdict
 from lightrig.testbeds import format_share
@@ -25,7 +26,9 @@ def holm(p: Sequence[float], error: float) -> list[bool]:
     order = np.argsort(p, kind="stable")
     left = np.arange(len(p), 0, -1)
     retained = np.logical_and.accumulate(np.asarray(p)[order] * left <= error)
-    return _in_place(order, retained)
+    significant = np.zeros(order.size, bool)
+    significant[order] = retained
+    return significant.tolist()
 
 
 def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
@@ -35,11 +38,7 @@ def benjamini_hochberg(p: Sequence[float], error: float) -> list[bool]:
     `error`, for p values that are independent or rise together (Benjamini and Hochberg 1995;
     Benjamini and Yekutieli 2001).
     """
-    order = np.argsort(p, kind="stable")
-    good = np.asarray(p)[order] * len(p) <= error * np.arange(1, len(p) + 1)
-    # All up to the last good one, whatever those between are.
-    retained = np.logical_or.accumulate(good[::-1])[::-1]
-    return _in_place(order, retained)
+    return (scipy.stats.false_discovery_control(p) <= error).tolist() if len(p) else []
 
 
 def least_error(count: int, correction: Correction, error: float) -> float:
@@ -82,9 +81,3 @@ def correct(
             outcome: DriftOutcome = "cannot tell" if verdict.sees is False else "unchanged"
             corrected[key] = replace(verdict, outcome=outcome, reason=reason)
     return corrected
-
-
-def _in_place(order: np.ndarray[tuple[int], np.dtype[np.intp]], retained: np.ndarray) -> list[bool]:
-    result = np.zeros(order.size, bool)
-    result[order] = retained
-    return result.tolist()
