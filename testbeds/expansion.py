@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import (
@@ -31,6 +32,7 @@ from lightrig.testbeds.schema import (
     ServerPart,
     TemperatureRangePart,
 )
+from lightrig.testbeds.stated_values import spec_of
 from lightrig.testbeds.yaml_positions import Keys, Located
 
 
@@ -79,45 +81,41 @@ class _Expansion:
                         ("transceivers", name, what),
                         f"found min {power.min:g} dBm above max {power.max:g} dBm",
                     )
-            self._parts.transceivers[name] = TransceiverSpec(
-                name,
-                part.wavelength,
-                part.launch.min,
-                part.launch.max,
-                part.receive.min,
-                part.receive.max,
-                part.damage,
+            self._parts.transceivers[name] = spec_of(
+                TransceiverSpec,
+                part,
+                name=name,
+                launch_min_dbm=part.launch.min,
+                launch_max_dbm=part.launch.max,
+                receive_min_dbm=part.receive.min,
+                receive_max_dbm=part.receive.max,
             )
 
     def _switches(self, document: Document) -> None:
         for key, part in document.switches.items():
             keys = ("switches", key)
             place = self._located.place(keys, of_key=True)
+            more: dict[str, Any] = {"line": place.line, "column": place.column}
+            if isinstance(part, OpticalSwitchPart):
+                inputs, outputs = map(int, part.size.split("x"))
+                more["loss_max_db"] = part.loss.max if part.loss else None
+                if part.switching_power is not None:
+                    more["switching_max_dbm"] = part.switching_power.max
+                more["rate_bps"] = None
+            else:
+                inputs = outputs = part.ports
+                self._transceiver(part.transceiver, keys)
+                more["loss_max_db"] = None
             for name in self._expand(keys):
-                if isinstance(part, OpticalSwitchPart):
-                    inputs, outputs = map(int, part.size.split("x"))
-                else:
-                    inputs = outputs = part.ports
-                self._parts.switches[name] = SwitchSpec(
-                    name,
-                    part.kind,
-                    part.model,
-                    self._switch_address(part, name, keys),
-                    part.login,
-                    inputs,
-                    outputs,
-                    part.loss.max if isinstance(part, OpticalSwitchPart) and part.loss else None,
-                    part.rate if isinstance(part, PacketSwitchPart) else None,
-                    part.options,
-                    _identity(part.identity),
-                    place.line,
-                    place.column,
-                    self._transceiver(part.transceiver, keys)
-                    if isinstance(part, PacketSwitchPart)
-                    else None,
-                    part.switching_power.max
-                    if isinstance(part, OpticalSwitchPart) and part.switching_power
-                    else None,
+                self._parts.switches[name] = spec_of(
+                    SwitchSpec,
+                    part,
+                    name=name,
+                    address=self._switch_address(part, name, keys),
+                    ingress_count=inputs,
+                    egress_count=outputs,
+                    identity=_identity(part.identity),
+                    **more,
                 )
 
     def _switch_address(
@@ -137,21 +135,19 @@ class _Expansion:
             if document.overrides and document.overrides.temperature:
                 withstood = None
             for name in self._expand(keys):
-                self._parts.instruments[name] = InstrumentSpec(
-                    name,
-                    part.kind,
-                    part.model,
-                    self._fill(part.address, (*keys, "address"), name=name, n=_number(name)),
-                    part.login,
-                    part.channels,
-                    part.launch.max if part.launch else None,
-                    part.damage,
-                    part.options,
-                    _identity(part.identity),
-                    place.line,
-                    place.column,
-                    withstood.min if withstood else None,
-                    withstood.max if withstood else None,
+                self._parts.instruments[name] = spec_of(
+                    InstrumentSpec,
+                    part,
+                    name=name,
+                    address=self._fill(
+                        part.address, (*keys, "address"), name=name, n=_number(name)
+                    ),
+                    launch_max_dbm=part.launch.max if part.launch else None,
+                    identity=_identity(part.identity),
+                    line=place.line,
+                    column=place.column,
+                    least_celsius=withstood.min if withstood else None,
+                    greatest_celsius=withstood.max if withstood else None,
                 )
 
     def _check_temperature(
@@ -183,15 +179,22 @@ class _Expansion:
             for nic_name in self._expand(nic_keys, nics):
                 nics[nic_name] = self._nic(name, nic_name, nic, nic_keys)
         place = self._located.place(keys, of_key=True)
-        gpus = GpuSpec(part.gpus.count, part.gpus.model) if part.gpus else GpuSpec()
+        gpus = spec_of(GpuSpec, part.gpus)
         is_namespace = part.kind == "namespace" or address.startswith("netns://")
-        return ServerSpec(
-            name, address, part.login, gpus, nics, place.line, place.column, is_namespace
+        return spec_of(
+            ServerSpec,
+            part,
+            name=name,
+            address=address,
+            gpus=gpus,
+            nics=nics,
+            line=place.line,
+            column=place.column,
+            is_namespace=is_namespace,
         )
 
     def _nic(self, server: str, name: str, part: NicPart, keys: Keys) -> NicSpec:
         common = {"name": name, "n": _number(name), "server": _number(server)}
-        transceiver = self._transceiver(part.transceiver, keys)
         ports = []
         for index in range(part.ports):
             values = {**common, "p": str(index), "k": str(next(self._port_number))}
@@ -208,7 +211,10 @@ class _Expansion:
                 self._check_ip(texts["ip"], (*keys, "ip"))
             ports.append(NicPortSpec(port, texts["netdev"] or "", texts["rdma"], texts["ip"]))
         numa = self._numa(part.numa, (*keys, "numa"), common)
-        return NicSpec(name, part.model, part.rate, numa, transceiver, tuple(ports))
+        transceiver = self._transceiver(part.transceiver, keys)
+        return spec_of(
+            NicSpec, part, name=name, numa=numa, transceiver=transceiver, ports=tuple(ports)
+        )
 
     def _transceiver(self, name: str | None, keys: Keys) -> str | None:
         if name is not None and name not in self._parts.transceivers:
@@ -308,4 +314,4 @@ def _number(name: str) -> str | None:
 
 
 def _identity(part: IdentityPart | None) -> Identity:
-    return Identity(part.model, part.serial, part.firmware) if part else Identity()
+    return spec_of(Identity, part)

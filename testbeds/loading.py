@@ -15,6 +15,7 @@ from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation_parameters import read_simulation
+from lightrig.testbeds.stated_values import spec_of
 from lightrig.testbeds.vocabulary import Vocabulary, check_names
 from lightrig.testbeds.wiring import wire
 from lightrig.testbeds.yaml_positions import Keys, Located
@@ -57,24 +58,23 @@ def load(
     if vocabulary is not None:
         check_names(document, vocabulary, findings)
     findings.raise_if_any()
-    return Testbed(
-        document.name,
-        document.about,
-        document.system,
-        path,
-        path.parent / document.known_hosts if document.known_hosts else None,
-        parts.switches,
-        parts.servers,
-        parts.instruments,
-        parts.transceivers,
-        cabling,
-        plans,
-        limits,
-        simulation,
-        tuple(notes),
-        path.parent / document.lab_folder if document.lab_folder else None,
-        overrides,
-        CoordinatorSpec(document.labgrid.coordinator, document.labgrid.place)
+    return spec_of(
+        Testbed,
+        document,
+        path=path,
+        known_hosts=path.parent / document.known_hosts if document.known_hosts else None,
+        switches=parts.switches,
+        servers=parts.servers,
+        instruments=parts.instruments,
+        transceivers=parts.transceivers,
+        cabling=cabling,
+        plans=plans,
+        limits=limits,
+        simulation=simulation,
+        notes=tuple(notes),
+        lab_folder=path.parent / document.lab_folder if document.lab_folder else None,
+        overrides=overrides,
+        coordinator=CoordinatorSpec(document.labgrid.coordinator, document.labgrid.place)
         if document.labgrid
         else None,
     )

@@ -185,7 +185,7 @@ class Distribution(Generic[T]):
     `slow` is what a delay is now and then instead.
     """
 
-    mean: T
+    mean: T = 0
     sd: T = 0
     per_pair: T = 0
     slow: Slow | None = None

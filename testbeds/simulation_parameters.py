@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from lightrig.testbeds.base import Part
 from lightrig.testbeds.expansion import Parts
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import (
@@ -21,17 +24,33 @@ from lightrig.testbeds.model import (
 from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation_schema import (
+    ConnectorsPart,
     DelayPart,
     EdgePart,
+    MonitorPart,
     OffsetPart,
     SimulatedClocksPart,
     SimulatedNetworkPart,
     SimulatedNicPart,
     SimulatedSwitchPart,
     SimulationPart,
+    SlowPart,
     SpreadLossPart,
 )
+from lightrig.testbeds.stated_values import spec_of
 from lightrig.testbeds.yaml_positions import Keys
+
+_SPECS: dict[type[Part], type] = {
+    ConnectorsPart: Distribution,
+    DelayPart: Distribution,
+    MonitorPart: SimulatedMonitor,
+    OffsetPart: Distribution,
+    SimulatedClocksPart: SimulatedClocks,
+    SimulatedNetworkPart: SimulatedNetwork,
+    SimulatedNicPart: SimulatedNic,
+    SlowPart: Slow,
+    SpreadLossPart: Distribution,
+}
 
 
 def read_simulation(document: Document, parts: Parts, findings: Findings) -> Simulation:
@@ -53,124 +72,40 @@ def read_simulation(document: Document, parts: Parts, findings: Findings) -> Sim
         if twice := switches.keys() & set(names):
             findings.add(at, f"{min(twice)} has parameters twice", of_key=True)
         switches |= dict.fromkeys(names, part)
-    return Simulation(
-        {name: _switch(switches.get(name) or SimulatedSwitchPart()) for name in optical},
-        _nic(stated.nic or SimulatedNicPart()),
-        _network(stated.network or SimulatedNetworkPart()),
-        _clocks(stated.clocks or SimulatedClocksPart()),
-        tuple(
-            SimulatedFault(
-                f.fault,
-                tuple(f.at),
-                f.loss or 0.0,
-                f.ppm or 0.0,
-                f.tool or "",
-                f.drift or 0.0,
-                f.after or 0,
-                f.answers,
-                f.lasting,
-                f.step or 0,
-            )
-            for f in stated.faults
+    more: dict[str, Any] = {}
+    if stated.references is not None:
+        more["reference_db"] = stated.references.uncertainty
+    if (receiver := stated.receiver) is not None:
+        pam4 = receiver.modulation == "PAM4"
+        more["receiver"] = spec_of(SimulatedReceiver, receiver, pam4=pam4)
+    return spec_of(
+        Simulation,
+        stated,
+        _SPECS,
+        switches={name: _switch(switches.get(name)) for name in optical},
+        faults=tuple(
+            spec_of(SimulatedFault, fault, kind=fault.fault, at=tuple(fault.at))
+            for fault in stated.faults
         ),
-        stated.references.uncertainty if stated.references else Simulation().reference_db,
-        (
-            Distribution(float(stated.connectors.mean), float(stated.connectors.sd))
-            if stated.connectors
-            else Simulation().connectors
-        ),
-        (
-            SimulatedReceiver(stated.receiver.modulation == "PAM4", stated.receiver.propagation)
-            if stated.receiver
-            else SimulatedReceiver()
-        ),
+        **more,
     )
 
 
-def _delay(stated: DelayPart | None, default: Distribution[int]) -> Distribution[int]:
+def _switch(stated: SimulatedSwitchPart | None) -> SimulatedSwitch:
     if stated is None:
-        return default
-    rare = stated.slow
-    slow = Slow(rare.share, rare.mean, rare.sd or 0) if rare else None
-    return Distribution(stated.mean, stated.sd or 0, stated.per_pair or 0, slow)
-
-
-def _loss(stated: SpreadLossPart | None, default: Distribution[float]) -> Distribution[float]:
-    return Distribution(float(stated.mean), stated.sd or 0.0) if stated else default
-
-
-def _ports(stated: SpreadLossPart | None) -> SimulatedPorts:
-    if stated is None:
-        return SimulatedPorts()
-    return SimulatedPorts(
-        stated.ingress or 0.0,
-        stated.egress or 0.0,
-        stated.repeatability or 0.0,
-        stated.polarization or 0.0,
-        stated.per_kelvin or 0.0,
-        stated.per_nm or 0.0,
-        stated.crosstalk,
-    )
+        return SimulatedSwitch()
+    ports = spec_of(SimulatedPorts, stated.loss)
+    return spec_of(SimulatedSwitch, stated, _SPECS, ports=ports, edge=_edge(stated.edge))
 
 
 def _edge(stated: EdgePart | None) -> SimulatedEdge:
-    if stated is None:
-        return SimulatedEdge()
-    if stated.ringing is None:
-        return SimulatedEdge(stated.rise, stated.fall)
+    if stated is None or stated.ringing is None:
+        return spec_of(SimulatedEdge, stated, ringing_db=0.0)
     ringing = stated.ringing
-    return SimulatedEdge(
-        stated.rise, stated.fall, float(ringing.depth), ringing.period, ringing.decay
-    )
-
-
-def _switch(stated: SimulatedSwitchPart) -> SimulatedSwitch:
-    default = SimulatedSwitch()
-    monitor = default.monitor
-    if stated.monitor:
-        averaging, noise = stated.monitor.averaging, stated.monitor.noise
-        monitor = SimulatedMonitor(
-            monitor.averaging_ns if averaging is None else averaging,
-            monitor.noise_db if noise is None else noise,
-            stated.monitor.offset or 0.0,
-            stated.monitor.drift or 0.0,
-        )
-    return SimulatedSwitch(
-        _delay(stated.acknowledge, default.acknowledge),
-        _delay(stated.dark, default.dark),
-        _delay(stated.settle, default.settle),
-        _loss(stated.loss, default.loss),
-        monitor,
-        _ports(stated.loss),
-        _edge(stated.edge),
-    )
-
-
-def _nic(stated: SimulatedNicPart) -> SimulatedNic:
-    default = SimulatedNic()
-    return SimulatedNic(
-        _delay(stated.loss_detection, default.loss_detection),
-        _delay(stated.bring_up, default.bring_up),
-        _delay(stated.carrier, default.carrier),
-        _delay(stated.resume, default.resume),
-        stated.driver or default.driver,
-        bool(stated.fec_histogram),
-    )
-
-
-def _network(stated: SimulatedNetworkPart) -> SimulatedNetwork:
-    default = SimulatedNetwork()
-    return SimulatedNetwork(
-        _delay(stated.delay, default.delay), _delay(stated.write, default.write)
-    )
-
-
-def _clocks(stated: SimulatedClocksPart) -> SimulatedClocks:
-    offset: OffsetPart | None = stated.offset
-    return SimulatedClocks(
-        SimulatedClocks().offset
-        if offset is None
-        else Distribution(offset.mean or 0, offset.sd or 0),
-        stated.drift_ppm or 0.0,
-        stated.wander_ppm or 0.0,
+    return spec_of(
+        SimulatedEdge,
+        stated,
+        ringing_db=ringing.depth,
+        period_ns=ringing.period,
+        decay_ns=ringing.decay,
     )
