@@ -17,7 +17,7 @@ from lightrig.harness.quantities import (
     quantity,
     quantity_of,
 )
-from lightrig.harness.record import Row, Scalar
+from lightrig.harness.record import COUNTERS, Row, Scalar
 from lightrig.harness.statistics import Verdict, judge
 from lightrig.testbeds import LightrigError, Limit
 from lightrig.testbeds.findings import did_you_mean
@@ -79,11 +79,13 @@ class _Samples:
     high: "array[float]" = field(default_factory=lambda: array("d"))
     without_event: bool = False
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, conditions: frozenset[tuple[str, Scalar]]) -> None:
+        """Add a row; under other conditions, an event of the same number is another one."""
         event = row.conditions.get("event")
         self.without_event |= event is None
-        if type(event) is not int or event < 0:  # numbered below those that rows number
-            event = self.numbers.setdefault(event, -1 - len(self.numbers))
+        if type(event) is not int or event < 0 or conditions:
+            # Numbered below those that rows number.
+            event = self.numbers.setdefault((event, conditions), -1 - len(self.numbers))
         self.event.append(event)
         self.low.append(row.value if row.lower is None else row.lower)
         self.high.append(row.value if row.upper is None else row.upper)
@@ -146,7 +148,8 @@ class Recording:
     ) -> None:
         """Record rows of declared quantities, for the testbed's limits to judge.
 
-        conditions: of all these rows, besides the test's parameters. bench: where they were
+        conditions: of all these rows, besides the test's parameters; one that numbers what was
+        measured, such as `event`, is each row's own. bench: where they were
         measured, if not on the testbed's own. judged: False for rows that no limit is to judge,
         such as those of an event that did not complete. A conftest declares quantities with
         `lightrig.harness.quantities.declare`.
@@ -159,15 +162,18 @@ class Recording:
         for name, unit in {(row.quantity, row.unit) for row in found}:
             if unit != quantity(name).unit:
                 raise UnitError(f"found {name} in {unit!r}, declared in {quantity(name).unit!r}")
-        if common := self.conditions:
+        of_all = dict(conditions or {})
+        numbers = {name: of_all.pop(name) for name in COUNTERS & of_all.keys()}
+        if common := {**self.conditions, **numbers}:
             found = [replace(row, conditions={**common, **row.conditions}) for row in found]
         store = self._store
-        if self._store_on is not None and (bench is not None or conditions):
-            store = self._store_on(bench, conditions or {})
+        if self._store_on is not None and (bench is not None or of_all):
+            store = self._store_on(bench, of_all)
         store(found)
         if judged:
+            under = frozenset(of_all.items())
             for row in found:
-                self._samples[row.quantity].add(row)
+                self._samples[row.quantity].add(row, under)
 
     def add_count(self, quantity: str, counted: Counted) -> None:
         """Have limits on `quantity` judge what gates counted, instead of rows."""

@@ -17,6 +17,7 @@ from lightrig.harness.record.journal import SCHEMA, Journal
 from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
 from lightrig.harness.record.row import (
+    COUNTERS,
     Context,
     Instrument,
     JournalDamagedError,
@@ -41,6 +42,7 @@ from lightrig.harness.record.run_folder import (
 )
 
 __all__ = [
+    "COUNTERS",
     "SCHEMA",
     "Context",
     "Instrument",

@@ -17,7 +17,7 @@ import pandas as pd
 
 from lightrig.harness.quantities import names_in_files, quantity_of
 from lightrig.harness.record.results import COLUMNS, Results
-from lightrig.harness.record.row import QuestionError
+from lightrig.harness.record.row import COUNTERS, QuestionError
 from lightrig.harness.record.run_folder import RunFacts
 from lightrig.harness.statistics import NotEnough, Quantile, quantile
 from lightrig.harness.statistics.corrections import correct, least_error
@@ -27,9 +27,6 @@ from lightrig.testbeds.baselines import Baselines, Rule, baselines_path, load_ba
 
 DEFAULT_RULES = Baselines(Path(), {}, family_error=0.05, correction="holm")
 """Of a testbed without a baselines file: each quantity is compared by its declared rule."""
-
-_COUNTERS = frozenset(("event", "n", "repetition", "sample"))
-"""Conditions that number what was measured; they set nothing."""
 
 
 class Case(NamedTuple):
@@ -166,7 +163,7 @@ def _samples(frame: pd.DataFrame) -> dict[Case, Samples]:
 
 
 def _case_conditions(frame: pd.DataFrame) -> "pd.Series[str]":
-    named = [name for name in frame if name not in COLUMNS and name not in _COUNTERS]
+    named = [name for name in frame if name not in COLUMNS and name not in COUNTERS]
     given = [name for name in named if frame[name].dtype.kind != "f"]
     if not given:
         return pd.Series("{}", frame.index)

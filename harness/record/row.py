@@ -53,6 +53,14 @@ Instrument: TypeAlias = str | Mapping[str, Scalar]
 
 _MOST = 2**63 - 1
 
+COUNTERS = frozenset(
+    (
+        *("event", "n", "repetition", "sample", "flaps"),
+        *("codewords", "lost", "most_symbol_errors", "extrapolated_from"),
+    )
+)
+"""Conditions that number what was measured; they set nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

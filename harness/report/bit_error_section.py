@@ -36,7 +36,12 @@ from lightrig.harness.statistics.sensitivity import Sensitivity
 from lightrig.testbeds import Limit
 
 _OVER_POWER, _SENSITIVITY, _VOID = "bit_error_ratio.over_power", "sensitivity", "bit_errors.void"
-_RATIOS = ("bit_error_ratio", "nic_error_ratio")
+_RATIOS = frozenset(
+    one.name
+    for one in optical.OPTICAL
+    if one.name.startswith(("bit_error_ratio", "nic_error_ratio.")) and one.name != _OVER_POWER
+)
+_SHOWN = _RATIOS | {_OVER_POWER, _VOID, "bit_errors", _SENSITIVITY, f"{_SENSITIVITY}.oma"}
 _DECIDED = {"accept": "pass", "reject": "fail"}
 _RANK = ("pass", "not enough data", "fail")
 
@@ -48,7 +53,7 @@ def _estimates(frame: TestbedFrame, limits: Limits) -> Estimates:
     """Estimate each ratio, with the verdict on its limit gate by gate, as its test judged."""
     found: dict[str, list[Estimate]] = {}
     for quantity in dict.fromkeys(name for test in frame.tests for name in test.series):
-        if quantity.partition(".")[0] not in _RATIOS or quantity == _OVER_POWER:
+        if quantity not in _RATIOS:
             continue
         limit = limits.get(quantity)
         for test in frame.having(quantity):
@@ -389,6 +394,7 @@ def _over_temperature(counter: str, curves: Sequence[_PowerCurve]) -> Figure:
 BIT_ERRORS = Section(
     optical.BIT_ERRORS,
     estimates=_estimates,
+    shows=_SHOWN.__contains__,
     parts=(
         _GATES,
         _GATES_THAT_COUNTED_NOTHING,

@@ -12,18 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.quantities import Reduction, quantity_of
-from lightrig.harness.record import Context, RecordError, RunRecord, Scalar
+from lightrig.harness.record import COUNTERS, Context, RecordError, RunRecord, Scalar
 from lightrig.harness.record.row_batches import RowBatch
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-COUNTERS = frozenset(
-    (
-        *("event", "n", "repetition", "sample", "flaps"),
-        *("codewords", "lost", "most_symbol_errors", "extrapolated_from"),
-    )
-)
-"""Conditions that number what was measured; they set nothing."""
 _HIDDEN = {"before", "after", "clock", "testbed"}
 _REDUCTIONS: Mapping[Reduction, tuple[np.ufunc, float]] = {
     "max": (np.maximum, -np.inf),

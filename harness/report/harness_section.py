@@ -30,6 +30,9 @@ from lightrig.testbeds import format_share
 # ------------------------------------------------------------------------------- closure
 
 
+_OF_LOSSES, _OF_PATHS = "loss.closure", "loss.path_closure"
+
+
 @dataclass(frozen=True, slots=True)
 class _Closure:
     """Closure of one quantity over all simulated tests.
@@ -53,7 +56,8 @@ class _Closure:
 
 
 def _closures(data: SectionData) -> Iterator[_Closure]:
-    for name in in_declared_order(data.frame.quantities("closure")):
+    of_paths = filter(data.frame.having, [_OF_PATHS])
+    for name in in_declared_order([*data.frame.quantities("closure"), *of_paths]):
         widths: list[float] = []
         missed: list[str] = []
         inside = total = closed = events = 0
@@ -188,6 +192,17 @@ _DELAYS = Table(
     "is judged too.",
 )
 
-CLOSURE = Section(declarations.CLOSURE, parts=(_CLOSURE,), estimates=of_quantities())
+CLOSURE = Section(
+    declarations.CLOSURE,
+    parts=(_CLOSURE,),
+    estimates=of_quantities(),
+    # The section of insertion loss shows that of losses.
+    shows=lambda name: name.startswith("closure.") or name in {_OF_LOSSES, _OF_PATHS},
+)
 
-HARNESS = Section(declarations.HARNESS, parts=(_DELAYS,), estimates=of_quantities())
+HARNESS = Section(
+    declarations.HARNESS,
+    parts=(_DELAYS,),
+    estimates=of_quantities(),
+    shows=lambda name: name.startswith("harness.") and quantity_of(name, "ns").unit == "ns",
+)

@@ -373,5 +373,8 @@ def _parts() -> Iterator[Part]:
 INSERTION_LOSS = Section(
     optical.INSERTION_LOSS,
     estimates=of_quantities(*LOSSES, _REPEATABILITY),
+    shows=lambda name: (
+        name in {*LOSSES, _REPEATABILITY, _FAULT, _REMADE} or name.startswith(_BUDGET)
+    ),
     parts=tuple(_parts()),
 )

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from lightrig.harness.quantities import find, quantity_of
+from lightrig.harness.record import COUNTERS
 from lightrig.harness.report.drawing import Numbers
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.figures import Distribution, Line, curve, distribution_plot, heat_map
 from lightrig.harness.report.frames import (
-    COUNTERS,
     Series,
     TestbedFrame,
     TestFrame,
@@ -88,9 +88,9 @@ def _median(one: Estimate) -> Cell:
 
 
 def _draw(quantity: str, data: SectionData) -> Iterator[Figure]:
-    if quantity not in data.estimates:
-        return
     tests = data.frame.having(quantity)
+    if not any(True for _ in data.each(quantity)):
+        return
     drawn = [
         *_curves(tests, quantity, data),
         *(grid for test in tests for grid in _grids(test, quantity)),
@@ -278,6 +278,23 @@ def _point(found: _Samples, chosen: Numbers) -> tuple[float, float, float]:
 
 
 # ------------------------------------------------------------------------ all the others
+
+
+def with_unlisted(section: Section, frame: TestbedFrame) -> Section:
+    """Return the section with parts for each of its recorded quantities that it does not show."""
+    shows = section.shows
+    if shows is None:
+        return section
+    recorded = {name: series.unit for test in frame.tests for name, series in test.series.items()}
+    unlisted = [
+        name
+        for name, unit in recorded.items()
+        if quantity_of(name, unit).section == section.title and not shows(name)
+    ]
+    if not unlisted:
+        return section
+    more = (part for name in unlisted for part in quantity_parts(name))
+    return replace(section, parts=(*section.parts, *more), unlisted=unlisted)
 
 
 def undeclared_sections(frame: TestbedFrame, shown: Collection[str]) -> list[Section]:

@@ -32,6 +32,7 @@ from lightrig.harness.report.sections import (
 )
 from lightrig.harness.report.units import shown
 from lightrig.harness.statistics import NotEnough, Quantile
+from lightrig.instruments.core.stages import STAGES
 from lightrig.testbeds import format_duration
 
 _FAMILY = "reconfiguration"
@@ -77,7 +78,7 @@ def _group(one: Estimate) -> Group:
     return Group(declared.title, declared.meaning, one.limit)
 
 
-_P99 = Column[Estimate]("p99", lambda one: bounded_value(one.p99, one.test.simulated))
+_P99 = Column[Estimate]("p99", lambda one: bounded_value(one.p99, one.test.simulated, one.unit))
 
 
 def _columns(data: SectionData) -> Sequence[Column[Estimate]]:
@@ -85,9 +86,9 @@ def _columns(data: SectionData) -> Sequence[Column[Estimate]]:
     return (
         test_column(),
         Column("events", _events),
-        Column("median", lambda one: median_value(one.median, one.test.simulated)),
+        Column("median", lambda one: median_value(one.median, one.test.simulated, one.unit)),
         *(() if _lack_p99(data) else (_P99,)),
-        Column("known to", lambda one: shown(one.width, "ns")),
+        Column("known to", lambda one: shown(one.width, one.unit)),
         verdict_column(),
     )
 
@@ -217,6 +218,8 @@ def _whole_event(series: Series, event: int, stage: str) -> str:
 RECONFIGURATION = Section(
     declarations.RECONFIGURATION,
     estimates=_estimates,
+    # The stages of single ports are in the timeline, and those of whole events in the table.
+    shows=lambda name: name.startswith(f"{_FAMILY}.") or name in STAGES or name == "watched",
     parts=(
         TestLegend(),
         Table(

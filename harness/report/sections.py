@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lightrig.harness.quantities import all_quantities, in_section
@@ -88,19 +88,30 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SectionData:
-    """The data that a section is rendered from."""
+    """The data that a section is rendered from.
+
+    Attributes:
+        frame: the rows of the testbed's tests.
+        estimates: of the quantities that its parts show.
+        unlisted: of further quantities that name the section, which have parts of their own.
+    """
 
     frame: TestbedFrame
     estimates: Estimates
+    unlisted: Estimates = field(default_factory=dict)
 
     def limit(self, quantity: str) -> Limit | None:
         """Return the limit of an estimated quantity, if the testbed states one in its unit."""
         return next((one.limit for one in self.each(quantity)), None)
 
     def each(self, *quantities: str) -> Iterator[Estimate]:
-        """Yield the estimates of `quantities` in this order; of all where none is named."""
+        """Yield the estimates of `quantities` in this order; without any, `estimates`."""
         for quantity in quantities or self.estimates:
-            yield from self.estimates.get(quantity, ())
+            yield from self.estimates.get(quantity) or self.unlisted.get(quantity, ())
+
+    def all(self) -> Iterator[Estimate]:
+        """Yield the estimates of all quantities."""
+        return self.each(*self.estimates, *self.unlisted)
 
     def by_test(self, *quantities: str) -> list[tuple[TestFrame, dict[str, Estimate]]]:
         """Return the tests with any of `quantities`, each with its estimates by quantity."""
@@ -193,18 +204,25 @@ class Section:
         title: the `section` of the quantities that it shows.
         parts: tables and figures in their order.
         estimates: the estimates of its quantities, with verdicts; by default of all of them.
+        shows: whether the parts show a quantity, by name. Every other one that names this section
+            follows with a table of its own. By default they show all of them; in a section of a
+            published system those that the system declares.
+        unlisted: the names of those other ones, where any were recorded.
     """
 
     title: str
     parts: Sequence[Part]
     estimates: EstimateFunction | None = None
+    shows: Callable[[str], bool] | None = None
+    unlisted: Sequence[str] = ()
 
     def data(self, frame: TestbedFrame, limits: Limits) -> SectionData:
         """Return the data of the section on one testbed."""
+        unlisted = estimates_of(frame, self.unlisted, limits)
         if self.estimates is not None:
-            return SectionData(frame, self.estimates(frame, limits))
-        names = [declared.name for declared in in_section(self.title)]
-        return SectionData(frame, estimates_of(frame, names, limits))
+            return SectionData(frame, self.estimates(frame, limits), unlisted)
+        names = [one.name for one in in_section(self.title) if one.name not in self.unlisted]
+        return SectionData(frame, estimates_of(frame, names, limits), unlisted)
 
 
 def of_quantities(*names: str) -> EstimateFunction:
@@ -272,7 +290,7 @@ def render(section: Section, data: SectionData, anchor: str) -> str:
     )
     if not shown:
         return ""
-    verdicts: Counter[str] = Counter(one.verdict.outcome for one in data.each() if one.verdict)
+    verdicts: Counter[str] = Counter(one.verdict.outcome for one in data.all() if one.verdict)
     chips = " ".join(chip(outcome, verdicts[outcome]) for outcome in SIGNS if verdicts[outcome])
     unfolded = " open" if _is_short(data.frame) or verdicts["fail"] or verdicts["marginal"] else ""
     return (

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 
+from lightrig.harness.quantities import quantity_of
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.answers_section import Answer, answers
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
-from lightrig.harness.report.estimates import Estimate
+from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame
 from lightrig.harness.report.harness_section import CLOSURE, HARNESS
 from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
 from lightrig.harness.report.markup import SIGNS, chip, heading, mark, row, table, text
-from lightrig.harness.report.quantity_section import undeclared_sections
+from lightrig.harness.report.quantity_section import undeclared_sections, with_unlisted
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
 from lightrig.harness.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.systems.registry import System, installed_systems
 from lightrig.testbeds import ServerSpec, Testbed
 
 _GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS, COLLECTIVES, RECOVERY)
@@ -33,8 +35,15 @@ _MOST_NOTES = 3
 @cache
 def _declared() -> tuple[Section, ...]:
     """Return all declared sections in the order of the page."""
-    of_systems = (system.load("sections") or () for system in installed_systems().values())
-    return (RECONFIGURATION, OUTAGE, *_GENERIC, *chain.from_iterable(of_systems))
+    of_systems = chain.from_iterable(map(_of_system, installed_systems().values()))
+    return (RECONFIGURATION, OUTAGE, *_GENERIC, *of_systems)
+
+
+def _of_system(system: System) -> Iterator[Section]:
+    """Yield the sections of a system; they show what it declares, unless they say otherwise."""
+    declared = frozenset(one.name for one in system.load("quantities") or ())
+    for section in system.load("sections") or ():
+        yield section if section.shows else replace(section, shows=declared.__contains__)
 
 
 def render_testbed(
@@ -50,7 +59,9 @@ def render_testbed(
     """
     limits = testbed.limits if testbed else {}
     titles = frozenset(section.title for section in (*_declared(), *_LAST))
-    shown = (*_declared(), *undeclared_sections(frame, titles), *_LAST)
+    known = (with_unlisted(section, frame) for section in _declared())
+    last = (with_unlisted(section, frame) for section in _LAST)
+    shown = (*known, *undeclared_sections(frame, titles), *last)
     data = [section.data(frame, limits) for section in shown]
     rendered = {
         (section.title, section_id(prefix, section)): markup
@@ -58,7 +69,8 @@ def render_testbed(
         if (markup := render(section, each, section_id(prefix, section)))
     }
     sections = "".join(rendered.values())
-    estimates = [one for each in data for one in each.each()]
+    estimates = [one for each in data for one in each.all()]
+    estimates += _of_rows(frame, limits, {one.quantity for one in estimates})
     undescribed = (
         '<p class="lr-warn">No description of this testbed was given: its limits and its '
         "wiring are unknown, and nothing is judged.</p>"
@@ -77,6 +89,17 @@ def render_testbed(
     links = ((text(title), anchor) for title, anchor in rendered)
     entry = _contents(frame.name, prefix, links)
     return card, list(answers(frame.name, prefix, estimates, limits)), entry
+
+
+def _of_rows(frame: TestbedFrame, limits: Limits, known: Collection[str]) -> Iterator[Estimate]:
+    """Estimate what was recorded and has a limit or is a headline, and no section estimates."""
+    recorded = {name: series.unit for test in frame.tests for name, series in test.series.items()}
+    wanted = [
+        name
+        for name, unit in recorded.items()
+        if name not in known and (name in limits or quantity_of(name, unit).terminal == "headline")
+    ]
+    return chain.from_iterable(estimates_of(frame, wanted, limits).values())
 
 
 def _contents(name: str, prefix: str, sections: Iterable[tuple[str, str]]) -> str:

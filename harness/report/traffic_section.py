@@ -176,6 +176,7 @@ def _size(size: float) -> str:
 COLLECTIVES = Section(
     declarations.COLLECTIVES,
     estimates=of_quantities(_UTILIZATION),
+    shows=frozenset((_BANDWIDTH, _UTILIZATION, _LATENCY)).__contains__,
     parts=(
         Table(
             "Bandwidth of collectives",
@@ -269,6 +270,7 @@ def _around_changes(data: SectionData) -> Iterator[Figure]:
 RECOVERY = Section(
     declarations.RECOVERY,
     estimates=of_quantities(_SURVIVED, *_TIMES),
+    shows=frozenset((_SURVIVED, *_TIMES, _CURVE)).__contains__,
     parts=(
         Table(
             "Recovery of traffic",

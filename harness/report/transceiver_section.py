@@ -101,6 +101,7 @@ def _step_curves(
 PATH_CHANGES = Section(
     optical.PATH_CHANGES,
     estimates=of_quantities(*_TIMES),
+    shows=frozenset(_TIMES).__contains__,
     parts=(
         Table(
             "Switch times of transceivers",
@@ -162,6 +163,7 @@ def _power_over_temperature(data: SectionData) -> Iterator[Figure]:
 TRANSCEIVERS = Section(
     optical.TRANSCEIVERS,
     estimates=of_quantities(*_REGISTERS),
+    shows=frozenset(_REGISTERS).__contains__,
     parts=(
         Table(
             "Power and temperature of transceivers",

@@ -4,13 +4,19 @@ import re
 from pathlib import Path
 
 import preloaded
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quantities.md"
 
 
-def test_the_example_declares_records_and_judges(tmp_path):
+@pytest.mark.parametrize(
+    "section", ["Isolation", pytest.param("Insertion loss", marks=pytest.mark.long)]
+)
+def test_the_example_declares_records_and_judges(tmp_path, section):
     page = PAGE.read_text(encoding="utf-8")
+    assert page.count('section="Isolation"') == 1
+    page = page.replace('section="Isolation"', f'section="{section}"')
     for name, text in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL):
         (tmp_path / name).write_text(text, encoding="utf-8")
     (limit,) = re.findall(r"limits:\n(  isolation: .*)\n", page)
@@ -28,11 +34,18 @@ def test_the_example_declares_records_and_judges(tmp_path):
     assert run.returncode == 0, run.stdout
     assert "isolation 35 dB" in run.stdout
     (report,) = (tmp_path / "results").glob("runs/*/report.html")
-    assert "Isolation" in report.read_text(encoding="utf-8")
+    shown = report.read_text(encoding="utf-8")
+    (answer,) = re.findall(r"<tr><td>isolation <a.*?</tr>", shown)
+    assert "pass" in answer
+    assert "35 dB" in answer
+    assert "not measured" not in answer
+    (table,) = re.findall(r'aria-label="isolation"><table.*?</table>', shown)
+    assert "35 dB" in table
+    assert "pass" in table
     # Made again where the conftest is not: the run has stored the declaration.
     report.unlink()
     again = preloaded.run(["lightrig", "report", "last", "--results", tmp_path / "results"], ROOT)
     assert again.returncode == 0
     page = report.read_text(encoding="utf-8")
-    assert "Isolation" in page
+    assert section in page
     assert "Other quantities" not in page

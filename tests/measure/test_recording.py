@@ -65,3 +65,35 @@ def test_a_lower_limit_is_on_the_least_subject():
     judged.take("share", (0, 0.35), (0, 0.60))
     with pytest.raises(LimitExceededError, match=r"collective\.utilization min"):
         judged.judge("collective")
+
+
+def test_an_event_that_is_given_for_all_rows_is_each_rows_own():
+    stored, elsewhere = [], []
+
+    def store_on(bench, conditions):
+        return lambda rows: elsewhere.append((conditions, rows))
+
+    limit = parse_limit("outage.carrier", {"max": "70 ms"})
+    measure = Recording(stored.extend, {limit.quantity: limit}, store_on=store_on)
+    for event in range(3):
+        rows = [Row(f"p{n}", "outage.carrier", 1e6 * n, None, None, "ns", 0) for n in range(5)]
+        measure.record(rows, {"event": event})
+    assert [row.conditions for row in stored] == [{"event": n} for n in range(3) for _ in range(5)]
+    assert elsewhere == []
+    assert measure.verdict(limit).n == 3
+
+
+def test_events_of_one_number_under_other_conditions_are_samples_of_their_own():
+    found = []
+
+    def store_on(bench, conditions):
+        return lambda rows: found.append((conditions, [row.conditions for row in rows]))
+
+    limit = parse_limit("outage.carrier", {"max": "70 ms"})
+    measure = Recording(IGNORED, {limit.quantity: limit}, store_on=store_on)
+    for temperature in (20, 45):
+        for event in range(2):
+            rows = [Row(f"p{n}", "outage.carrier", 1e6, None, None, "ns", 0) for n in range(5)]
+            measure.record(rows, {"temperature_c": temperature, "event": event})
+    assert measure.verdict(limit).n == 4
+    assert found[1] == ({"temperature_c": 20}, [{"event": 1}] * 5)

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from lightrig.harness.quantities import aliases
-from lightrig.harness.report.frames import COUNTERS
+from lightrig.harness.record import COUNTERS
 
 Numbers: TypeAlias = npt.NDArray[Any]
 

@@ -51,6 +51,34 @@ def test_a_failure_stands_first_with_its_reason_and_report(night, tmp_path):
     assert "clean the connector at ocs.5" in shown
 
 
+@pytest.mark.parametrize("simulated", [(True, False), (False, True)])
+def test_a_night_is_marked_where_one_of_its_runs_was_simulated(tmp_path, simulated):
+    for name, of_run in zip("ab", simulated, strict=True):
+        folder = tmp_path / "runs" / f"2026-11-21-{name}"
+        folder.mkdir(parents=True)
+        header = {"run": folder.name, "night": "2026-11-21", "testbeds": {"bench": "x.yaml"}}
+        with Journal(folder / "journal.jsonl", header) as journal:
+            context = Context("bench", MOVES, ("ocs: x",), of_run, {"clock": "system"})
+            journal.append(context, Row("p", "carrier_up", 5, 5, 5, "ns", 1, {"event": 0}))
+            journal.note_test(TestOutcome(MOVES, "passed", 1.0, {}))
+        settle(folder)
+    (found,) = last_nights(tmp_path)
+    assert found.simulated
+
+
+def test_a_night_of_hardware_is_not_marked(tmp_path):
+    folder = tmp_path / "runs" / "2026-11-21-a"
+    folder.mkdir(parents=True)
+    header = {"run": folder.name, "night": "2026-11-21", "testbeds": {"bench": "x.yaml"}}
+    with Journal(folder / "journal.jsonl", header) as journal:
+        context = Context("bench", MOVES, ("ocs: x",), False, {"clock": "system"})
+        journal.append(context, Row("p", "carrier_up", 5, 5, 5, "ns", 1, {"event": 0}))
+        journal.note_test(TestOutcome(MOVES, "passed", 1.0, {}))
+    settle(folder)
+    (found,) = last_nights(tmp_path)
+    assert not found.simulated
+
+
 def test_a_failure_of_the_night_before_is_not_new(night, tmp_path):
     night("2026-11-20", {LOSS: ("failed", DIRTY)})
     assert "new</b>" not in top(tmp_path)  # there is no night before to compare with
