@@ -135,7 +135,7 @@ class _Transfer:
         """Return whether `run` has ended at the target and is the same; refuse another."""
         try:
             return self._has_ended(run)
-        except _OtherRunError as error:
+        except _DifferentRunError as error:
             if not replace:
                 self._refuse(run, f"{error}; nothing of it was copied. --replace puts ours there")
                 return False
@@ -151,9 +151,9 @@ class _Transfer:
             try:
                 theirs = parse_facts(name, text)
             except RecordError as error:
-                raise _OtherRunError(f"{run}: {self._there.name}: {error}") from error
+                raise _DifferentRunError(f"{run}: {self._there.name}: {error}") from error
             if difference := _difference(self._facts[run], theirs):
-                raise _OtherRunError(
+                raise _DifferentRunError(
                     f"{run}: {self._there.name} has a run of this name with other {difference}"
                 )
             return True
@@ -162,7 +162,7 @@ class _Transfer:
                 raise RefusedError(f"{run}: {self._there.name} records a run of this name now")
             ours = self._here.read([journal])[journal] if journal in self._ours else b""
             if not ours.startswith(self._there.read([journal])[journal]):
-                raise _OtherRunError(
+                raise _DifferentRunError(
                     f"{run}: {self._there.name} has another run of this name, which has not "
                     "ended; `lightrig results recover` ends it"
                 )
@@ -284,23 +284,25 @@ class _Transfer:
         present = {run: holder for run, holder in there.items() if holder is not None}
         missing = file.names - present.keys() - self._bad
         single = {f.name for f in present.values() if f.runs is None}
-        held = {f.name: f.runs for f in present.values() if f.runs is not None}
-        if file.name in held:
+        compacted = {f.name: f.runs for f in present.values() if f.runs is not None}
+        if file.name in compacted:
             self._same += 1
         elif missing == file.names:
             self._add_compacted(file, self._read_whole(file.name, file.digest))
-        elif self._there.folder is None and single and self._replaces(file, held.values()):
-            self._add_compacted(file, self._read_whole(file.name, file.digest), instead_of=held)
-            for name in (*single, *held):
+        elif self._there.folder is None and single and self._replaces(file, compacted.values()):
+            self._add_compacted(
+                file, self._read_whole(file.name, file.digest), instead_of=compacted
+            )
+            for name in (*single, *compacted):
                 self._there.remove(name)
         elif missing:
             self._add_compacted(*self._without(file, file.names - missing))
         else:
             self._same += 1
 
-    def _replaces(self, file: Compacted, held: Iterable[Compacted]) -> bool:
+    def _replaces(self, file: Compacted, compacted: Iterable[Compacted]) -> bool:
         """Whether all runs of `file` are ours at the target, and it has all rows of each."""
-        return all(each.names <= file.names for each in held) and all(
+        return all(each.names <= file.names for each in compacted) and all(
             run in self._ended
             and (stated := self._facts[run].testbeds.get(file.testbed)) is not None
             and stated.rows == sum(runs.get(run, 0) for runs in file.nights.values())
@@ -352,7 +354,7 @@ class _Transfer:
             return new, Path(name, new.name).read_bytes()
 
 
-class _OtherRunError(RecordError):
+class _DifferentRunError(RecordError):
     """Raised for a run at the target that has the name of another one of ours."""
 
 
@@ -360,8 +362,8 @@ def _difference(ours: RunFacts, theirs: RunFacts) -> str:
     """Return what differs between two runs of the same name; empty for the same run."""
     if ours.header != theirs.header:
         names = {*ours.header, *theirs.header}
-        other = sorted(n for n in names if ours.header.get(n) != theirs.header.get(n))
-        return f"{', '.join(other)} in its header"
+        differing = sorted(n for n in names if ours.header.get(n) != theirs.header.get(n))
+        return f"{', '.join(differing)} in its header"
     if ours.digests and theirs.digests:
         return "" if ours.digests == theirs.digests else "rows"
     return "" if ours.testbeds == theirs.testbeds else "numbers of rows"
