@@ -13,7 +13,9 @@ from typing import TypeVar
 
 from lightrig.instruments.servers.tools import ethtool_module_json
 from lightrig.instruments.servers.tools.module import (
+    LANE_FLAGS,
     PER_LANE,
+    QUANTITIES,
     Alarm,
     Lane,
     Level,
@@ -47,25 +49,9 @@ _LANE_VALUES: Mapping[str, tuple[Quantity, str]] = {
     "Receiver signal OMA": ("rx_power", "rx_power_dbm"),
     "Rcvr signal OMA": ("rx_power", "rx_power_dbm"),
 }
-_LANE_FLAGS = {
-    "Rx loss of signal": "rx_los",
-    "Tx loss of signal": "tx_los",
-    "Rx loss of lock": "rx_lol",
-    "Tx loss of lock": "tx_lol",
-    "Tx fault": "tx_fault",
-}
-_QUANTITIES: Mapping[str, Quantity] = {
-    "Module temperature": "temperature",
-    "Module voltage": "voltage",
-    "Laser bias current": "tx_bias",
-    "Laser tx bias current": "tx_bias",
-    "Laser output power": "tx_power",
-    "Laser tx power": "tx_power",
-    "Laser rx power": "rx_power",
-}
 _READ_ONCE = frozenset(
     {"Identifier", "Vendor name", "Vendor PN", "Vendor SN", "Module State", "Laser wavelength"}
-    | {"Module temperature", "Module voltage", *_LANE_FLAGS}
+    | {"Module temperature", "Module voltage", *LANE_FLAGS}
 )
 """Plain keys that are parsed and so must not repeat; others, such as `Option`, may."""
 
@@ -139,7 +125,7 @@ class _Text:
         if match := _LANE.fullmatch(key):
             name, channel = match[1], int(match[2])
         if match := _FLAG.fullmatch(name):
-            if quantity := _QUANTITIES.get(match[1]):
+            if quantity := QUANTITIES.get(match[1]):
                 level: Level = f"{match[2]}_{match[3]}"  # type: ignore[assignment]
                 self._take_flag(quantity, level, channel, value, threshold=bool(match[4]))
         elif name in _LANE_VALUES:
@@ -183,7 +169,7 @@ class _Text:
                 raise ToolOutputError(TOOL, expected, sorted(by_channel))
             columns[attribute] = [by_channel[channel] for channel in channels]
         count = max(map(len, columns.values()), default=0)
-        for key, attribute in _LANE_FLAGS.items():
+        for key, attribute in LANE_FLAGS.items():
             if flags := self._optional(key, lambda text: _flags(text, count)):
                 columns[attribute] = flags
         try:

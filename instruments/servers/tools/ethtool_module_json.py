@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightrig.instruments.servers.tools.module import (
+    LANE_FLAGS,
     LEVELS,
     PER_LANE,
+    QUANTITIES,
     Alarm,
     Lane,
     Level,
@@ -27,21 +29,8 @@ from lightrig.instruments.servers.tools.output import Repeated, ToolOutputError,
 
 TOOL = "ethtool --json -m"
 
-_THRESHOLDS: Mapping[str, Quantity] = {
-    "module_temperature": "temperature",
-    "module_voltage": "voltage",
-    "laser_bias_current": "tx_bias",
-    "laser_output_power": "tx_power",
-    "laser_rx_power": "rx_power",
-}
-_ALARMS: Mapping[str, Quantity] = {**_THRESHOLDS, "laser_tx_power": "tx_power"}
-_FLAGS = {
-    "rx_loss_of_signal": "rx_los",
-    "tx_loss_of_signal": "tx_los",
-    "rx_loss_of_lock": "rx_lol",
-    "tx_loss_of_lock": "tx_lol",
-    "tx_fault": "tx_fault",
-}
+_QUANTITIES = {name.lower().replace(" ", "_"): quantity for name, quantity in QUANTITIES.items()}
+_FLAGS = {name.lower().replace(" ", "_"): flag for name, flag in LANE_FLAGS.items()}
 _UNITS = {
     "module_temperature_units": "degrees C",
     "module_voltage_units": "V",
@@ -115,7 +104,7 @@ class _Module:
             lanes=lanes,
             thresholds={
                 quantity: thresholds
-                for key, quantity in _THRESHOLDS.items()
+                for key, quantity in _QUANTITIES.items()
                 if (thresholds := self._thresholds(key, quantity))
             },
             alarms=alarms,
@@ -193,7 +182,7 @@ class _Module:
 
     def _alarms(self, lanes: tuple[Lane, ...]) -> list[Alarm]:
         raised = []
-        for stem, quantity in _ALARMS.items():
+        for stem, quantity in _QUANTITIES.items():
             for level in LEVELS:
                 for value in self._values.get(f"{stem}_{level}", ()):
                     raised += _flagged(quantity, level, value, lanes)

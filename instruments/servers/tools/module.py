@@ -21,6 +21,25 @@ LEVELS: tuple[Level, ...] = ("high_alarm", "low_alarm", "high_warning", "low_war
 PER_LANE: frozenset[Quantity] = frozenset({"tx_bias", "tx_power", "rx_power"})
 """Quantities that a transceiver measures on every lane."""
 
+QUANTITIES: Mapping[str, Quantity] = {
+    "Module temperature": "temperature",
+    "Module voltage": "voltage",
+    "Laser bias current": "tx_bias",
+    "Laser tx bias current": "tx_bias",
+    "Laser output power": "tx_power",
+    "Laser tx power": "tx_power",
+    "Laser rx power": "rx_power",
+}
+"""Quantities by ethtool's keys, as printed; in JSON a key is in small letters with `_`."""
+LANE_FLAGS = {
+    "Rx loss of signal": "rx_los",
+    "Tx loss of signal": "tx_los",
+    "Rx loss of lock": "rx_lol",
+    "Tx loss of lock": "tx_lol",
+    "Tx fault": "tx_fault",
+}
+"""Fields of `Lane` by ethtool's keys, likewise."""
+
 RxPowerIs = Literal["average", "oma"]
 """Kind of received power: average, or optical modulation amplitude (OMA)."""
 
