@@ -5,20 +5,36 @@ import dataclasses
 import numpy.typing as npt
 
 from lightrig.harness.statistics.binomial import at_most, first_true_from
-from lightrig.harness.statistics.verdicts import Verdict, judge_maximum, judge_quantile
+from lightrig.harness.statistics.sample_plans import SamplePlan, two_stage_plan
+from lightrig.harness.statistics.verdicts import (
+    Verdict,
+    judge_maximum,
+    judge_plan,
+    judge_quantile,
+)
 from lightrig.testbeds import Limit
 
+MOST_SAMPLES = 300
+"""Most samples of a plan's second look; a p99 would take 1,002, and is judged once, after 299."""
 
-def judge(limit: Limit, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:
+
+def judge(
+    limit: Limit,
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    plan: SamplePlan | None = None,
+) -> Verdict:
     """The verdict on `limit` from one interval an event, in the limit's unit.
+
+    plan: that the samples, in their order, were taken by; without one their number was fixed.
 
     What passes is judged again at the level of `limit.warn`, if there is one, with the same
     confidence: unless it passes there too, it is marginal. Raises `SampleError`.
     """
-    verdict = _judge(limit, limit.value, earliest, latest)
+    verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
         return verdict
-    warning = _judge(limit, limit.warn, earliest, latest)
+    warning = _judge(limit, limit.warn, earliest, latest, plan)
     if warning.outcome == "pass":
         return verdict
     seen = warning.reason.replace("the limit", "the warning level")
@@ -31,17 +47,53 @@ def samples_needed(limit: Limit) -> int | None:
 
     All of them must keep the limit: a p99 at 95 % confidence needs 299, a p95 needs 59.
     """
-    share = limit.quantile if limit.side == "upper" else 1 - limit.quantile
-    if limit.confidence is None or share >= 1:
+    shares = _shares(limit)
+    if shares is None:
         return None
-    allowed, error = 1 - share, 1 - limit.confidence
+    allowed, error = shares
     return first_true_from(1, lambda samples: at_most(0, samples, allowed) <= error)
 
 
-def _judge(limit: Limit, value: float, earliest: npt.ArrayLike, latest: npt.ArrayLike) -> Verdict:
-    share = limit.quantile if limit.side == "upper" else 1 - limit.quantile
+def sample_plan(limit: Limit) -> SamplePlan | None:
+    """The plan of two stages for `limit`; None where it would take more than `MOST_SAMPLES`.
+
+    A p95 at 95 % confidence passes with 70 samples of which none exceeds the limit, else with 198
+    of which at most four do. None as well where each sample is judged by itself.
+    """
+    shares = _shares(limit)
+    if shares is None:
+        return None
+    plan = two_stage_plan(*shares)
+    return plan if plan[-1].samples <= MOST_SAMPLES else None
+
+
+def _shares(limit: Limit) -> tuple[float, float] | None:
+    """Return the share that may be beyond `limit`, and the probability of a wrong verdict."""
+    share = _share_within(limit)
+    return None if limit.confidence is None or share >= 1 else (1 - share, 1 - limit.confidence)
+
+
+def _share_within(limit: Limit) -> float:
+    return limit.quantile if limit.side == "upper" else 1 - limit.quantile
+
+
+def _judge(
+    limit: Limit,
+    value: float,
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    plan: SamplePlan | None,
+) -> Verdict:
+    share = _share_within(limit)
     if limit.confidence is None or share >= 1:
         return judge_maximum(earliest, latest, value, limit.side, limit.decision)
+    if plan is not None:
+        return judge_plan(
+            *(earliest, latest, value, share, plan),
+            limit.confidence,
+            limit.side,
+            limit.decision,
+        )
     return judge_quantile(
         *(earliest, latest, value, share), limit.confidence, limit.side, limit.decision
     )

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.statistics.binomial import at_least, at_most, first_true_from
+from lightrig.harness.statistics.sample_plans import SamplePlan
 from lightrig.harness.statistics.samples import (
     SampleError,
     as_intervals,
@@ -98,6 +99,45 @@ def judge_quantile(
         f"{counted}, which does not decide whether {claim} {sureness}:"
         f" {needed:,} more needed if all of them keep it."
     )
+    return Verdict("not enough data", n, sure, possible, needed, reason)
+
+
+def judge_plan(
+    earliest: npt.ArrayLike,
+    latest: npt.ArrayLike,
+    limit_value: float,
+    q: float,
+    plan: SamplePlan,
+    confidence: float = 0.95,
+    side: Side = "upper",
+    decision: DecisionRule = "guarded",
+) -> Verdict:
+    """Judge the claim of `judge_quantile` by the looks of `plan`, which was fixed beforehand.
+
+    Samples are in the order in which they were taken. The first look that decides stands, whatever
+    follows. Before a look nothing passes; so many beyond the limit that the look must fail fail at
+    once. `needed` is how many are missing at the next look, and None where there is none.
+    """
+    low, high = as_intervals(earliest, latest)
+    claim = f"{_percent(q)} keep the limit with {_percent(confidence)} confidence"
+    stages = ", else ".join(f"at most {look.passes} of {look.samples}" for look in plan)
+    for look in plan:
+        n, sure, possible = _count(
+            low[: look.samples], high[: look.samples], limit_value, side, decision
+        )
+        counted = _counted(n, sure, possible, side)
+        if sure >= look.fails:
+            reason = f"{counted}, so fewer than {claim} (plan: {stages})."
+            return Verdict("fail", n, sure, possible, None, reason)
+        if n == look.samples and possible <= look.passes:
+            reason = f"{counted}, so at least {claim} (plan: {stages})."
+            return Verdict("pass", n, sure, possible, None, reason)
+        if low.size <= look.samples:
+            break
+    ahead = next((look for look in plan if look.samples > low.size), None)
+    needed = None if ahead is None else ahead.samples - low.size
+    more = f": {needed:,} more needed" if needed is not None else ""
+    reason = f"{counted}, which does not decide whether {claim} (plan: {stages}){more}."
     return Verdict("not enough data", n, sure, possible, needed, reason)
 
 
