@@ -10,6 +10,7 @@ Devices are made with pyroute2. The requests that move a carrier or a bridge por
 written by hand: 0.03 to 0.1 ms each, where pyroute2 takes 0.2 to 0.4 ms.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -36,6 +37,8 @@ _TC_ROOT, _TC_HANDLE = 0xFFFFFFFF, 0x10000
 
 _FORWARDING, _OPERATING = b"3", b"u"
 _LONGEST_WAIT_NS = 2_000_000_000
+
+_MOST_URGENT = -20
 
 _SMALLEST_BURST_BYTES = 32 * 1024
 _QUEUE_SECONDS = 0.05
@@ -287,6 +290,10 @@ def main() -> int:
     """Obey the requests on stdin until it ends; returns the exit status."""
     # Ctrl-C reaches the whole process group; the links are still needed to put things back.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # On a busy machine the links followed the light up to 20 ms late, and half as late with this.
+    # In a user's own namespaces there is no right to it.
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, _MOST_URGENT)
     plant: _Plant | None = None
     for line in sys.stdin:
         request = json.loads(line)
