@@ -13,6 +13,7 @@ the meantime is brought to the plan as well. Three rules make it safe in a share
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -136,11 +137,14 @@ class Fabric:
                 store.save(state, durable=False)
 
     def moves(
-        self, before: Plan, after: Plan, moving: int, count: int
+        self, before: Plan, after: Plan, moving: int, count: int | None = None
     ) -> Iterator[tuple[Plan, Plan]]:
-        """Yield `count` pairs of plans, forth and back, that differ by `moving` circuits."""
+        """Yield pairs of plans, forth and back, that differ by `moving` circuits.
+
+        count: number of pairs; without it they never end.
+        """
         partly = partial_move(before, after, moving)
-        for index in range(count):
+        for index in itertools.count() if count is None else range(count):
             yield (before, partly) if index % 2 == 0 else (partly, before)
 
     def _settled(self, switch: str) -> None:

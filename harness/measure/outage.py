@@ -32,7 +32,10 @@ def measure_outage(
     number = recording.next_event()
     links.set_datagram_period(datagram_period)
     event = measure_reconfiguration(fabric, links, recording, plan, number=number)
-    recording.record(outage_rows(event.windows, fabric, event, number, datagram_period))
+    found = outage_rows(event.windows, fabric, event, number, datagram_period)
+    recording.record(
+        row for row in found if not event.set_aside or row.quantity.startswith("closure.")
+    )
     return list(event.windows)
 
 

@@ -1,6 +1,7 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
@@ -72,7 +73,8 @@ def measure_reconfiguration(
 ) -> Reconfiguration:
     """Apply `plan` and record every stage until traffic runs on the new links.
 
-    number: of the event, a new one unless given. timeout: of the links, in ns.
+    An event in which a simulation was late is set aside: its closure is recorded and judged, its
+    stages are not. number: of the event, a new one unless given. timeout: of the links, in ns.
 
     Raises:
         IncompleteError: light or a link did not come; what was seen is recorded, not judged.
@@ -81,9 +83,10 @@ def measure_reconfiguration(
     number = recording.next_event() if number is None else number
     event = reconfigure(fabric, plan, links, link_timeout=timeout, phase=dither(number))
     checks = links.take_cross_checks()
+    event = replace(event, set_aside=recording.sets_aside(fabric.bench, event, number))
     recording.record(
         [
-            *rows(event, fabric, number),
+            *(() if event.set_aside else rows(event, fabric, number)),
             *closure_rows(event, fabric, number),
             *cost_rows(event, fabric, number),
             *cross_check_rows(checks, event, number),
@@ -92,7 +95,7 @@ def measure_reconfiguration(
     )
     if event.flaps:
         recording.note(_flapped(event, number))
-    if event.missing:
+    if event.missing and not event.set_aside:
         fabric.bench.check_world()
         sentence = (
             f"reconfiguration {number} to {plan.name} did not complete; not seen: "

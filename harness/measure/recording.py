@@ -5,7 +5,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.gates import Counted, judge_counts
@@ -17,10 +17,15 @@ from lightrig.harness.quantities import (
     quantity,
     quantity_of,
 )
+from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.record import COUNTERS, Row, Scalar
 from lightrig.harness.statistics import Verdict, judge
+from lightrig.harness.statistics.sample_plans import SamplePlan
 from lightrig.testbeds import LightrigError, Limit
 from lightrig.testbeds.findings import did_you_mean
+
+if TYPE_CHECKING:
+    from lightrig.harness.measure.stages import Reconfiguration
 
 _COMBINE: Mapping[Reduction, Callable[[list[float]], float]] = {
     "max": max,
@@ -107,9 +112,13 @@ class Recording:
         judged: is called with each verdict.
         undecided: is called with the limits that need more samples; `judge` raises without it.
         note: takes sentences for the terminal and, with `in_report`, the report.
+        test: name of the test, in sentences.
 
     Attributes:
         conditions: conditions of all later rows, such as a temperature that is held.
+        events: number of events so far.
+        set_aside: number of those that no limit judges, since the simulation was late in them;
+            0 on hardware.
     """
 
     def __init__(
@@ -121,22 +130,26 @@ class Recording:
         judged: Callable[[Limit, Verdict], None] = lambda _limit, _verdict: None,
         undecided: Callable[[str], None] | None = None,
         note: Note = lambda _sentence, *, in_report: None,
+        test: str = "a test",
     ) -> None:
+        self.test = test
         self.conditions: dict[str, Scalar] = {}
+        self.events = 0
+        self.set_aside = 0
+        self._plans: dict[str, SamplePlan] = {}
         self._store = store
         self._limits = limits or {}
         self._store_on = store_on
         self._judged = judged
         self._undecided = undecided
         self._note = note
-        self._events = 0
         self._samples: defaultdict[str, _Samples] = defaultdict(_Samples)
         self._counts: defaultdict[str, list[Counted]] = defaultdict(list)
 
     def next_event(self) -> int:
         """Return the number of a new event, from 0: the condition `event` of its rows."""
-        self._events += 1
-        return self._events - 1
+        self.events += 1
+        return self.events - 1
 
     def record(
         self,
@@ -174,6 +187,27 @@ class Recording:
             under = frozenset(of_all.items())
             for row in found:
                 self._samples[row.quantity].add(row, under)
+
+    def sets_aside(self, bench: Bench, event: "Reconfiguration", number: int) -> bool:
+        """Set an event aside if the simulation was late in it; see `late_simulation`."""
+        return False
+
+    def too_many_set_aside(self, wanted: int) -> bool:
+        """Whether so many are set aside that a test of `wanted` other events decides nothing."""
+        return False
+
+    def follow(self, plans: Mapping[str, SamplePlan], at: int) -> None:
+        """Judge the limits on some quantities by plans that are fixed now.
+
+        They become rows, so that a report judges as the test does. at: now, in ns.
+        """
+        self._plans.update(plans)
+        looks = [
+            Row(name, LOOK, n, n, n, "1", at, {"passes": passes, "fails": fails})
+            for name, plan in plans.items()
+            for n, passes, fails in plan
+        ]
+        self.record(looks, judged=False)
 
     def add_count(self, quantity: str, counted: Counted) -> None:
         """Have limits on `quantity` judge what gates counted, instead of rows."""
@@ -227,7 +261,8 @@ class Recording:
         if counts := self._counts.get(limit.quantity):
             return judge_counts(limit, counts)
         bounds = self._combined(limit)
-        return judge(limit, [low for low, _ in bounds], [high for _, high in bounds])
+        low, high = [low for low, _ in bounds], [high for _, high in bounds]
+        return judge(limit, low, high, self._plans.get(limit.quantity))
 
     def _combined(self, limit: Limit) -> list[tuple[float, float]]:
         """Return one pair of bounds an event, whose subjects are no independent samples."""

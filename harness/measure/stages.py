@@ -87,6 +87,7 @@ class Reconfiguration:
         watched: until when the light of each switch and the ports of each server were watched,
             by name: see `Watch.until`.
         flaps: later losses of carrier.
+        set_aside: whether the simulation was late in it, so that no limit judges it.
     """
 
     plan: str
@@ -98,6 +99,7 @@ class Reconfiguration:
     windows: tuple[LossWindow, ...] = ()
     watched: Mapping[str, Span] = field(default_factory=dict)
     flaps: tuple[Flap, ...] = ()
+    set_aside: bool = False
 
     def watch_of(self, stage: EventStage, subject: str) -> Watch:
         """Return for how long a subject was watched; an acknowledgement is awaited."""

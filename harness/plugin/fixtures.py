@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lightrig.harness.bench.rdma import RdmaOverCircuits
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.measure.sampling import Events
     from lightrig.harness.plugin.collection import InstrumentSelection
     from lightrig.harness.record import Row
     from lightrig.instruments.core.capabilities import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         Server,
         SimultaneousLogs,
     )
-    from lightrig.testbeds import Plan, PlanPair, Port, Testbed
+    from lightrig.testbeds import Limit, Plan, PlanPair, Port, Testbed
 
 _PARAMETERS = ("testbed", "plan", "transition", "moving")
 
@@ -339,23 +340,49 @@ def rdma(bench: Bench) -> RdmaOverCircuits:
 
 
 @pytest.fixture
-def samples(request: pytest.FixtureRequest, bench: Bench, pytestconfig: pytest.Config) -> int:
+def samples(request: pytest.FixtureRequest, bench: Bench) -> int:
     """Number of events of a test: `--samples`, what its limits need, or what the profile says.
 
     The quick profile takes no more than its number where events take real time.
     """
-    from lightrig.harness.measure.recording import limits_under
-    from lightrig.harness.statistics.limits import samples_needed
+    from lightrig.harness.measure.sampling import events_needed
 
-    given: int | None = pytestconfig.getoption("samples")
-    profile: str = pytestconfig.getoption("profile")
-    usual = SAMPLES[profile]["virtual" if bench.clock.virtual else "system"]
+    usual, given = _sample_options(request, bench)
+    return given or events_needed(_judged_limits(request, bench), usual)
+
+
+@pytest.fixture
+def events(request: pytest.FixtureRequest, bench: Bench, measure: Recording) -> Events:
+    """The events of a test to iterate over, numbered from 0: as many as its limits need.
+
+    As `samples`, but the limits may have a plan of two stages, of which the second follows only
+    where the first does not decide; and an event that is set aside is replaced.
+    """
+    from lightrig.harness.measure.sampling import Events
+
+    usual, given = _sample_options(request, bench)
+    limits, clock = _judged_limits(request, bench), bench.clock
+    return Events(measure, limits, usual, clock.now, given=given, real=not clock.virtual)
+
+
+def _judged_limits(request: pytest.FixtureRequest, bench: Bench) -> list[Limit]:
+    """Return the limits that a test judges, by its mark."""
+    from lightrig.harness.measure.recording import limits_under
+
     mark = request.node.get_closest_marker("limits")
-    judged = limits_under(bench.testbed.limits, mark.args) if mark else []
-    needed = max(filter(None, map(samples_needed, judged)), default=usual)
-    if profile == "quick" and not bench.clock.virtual:
-        needed = min(needed, usual)
-    return given or needed
+    return limits_under(bench.testbed.limits, mark.args) if mark else []
+
+
+def _sample_options(request: pytest.FixtureRequest, bench: Bench) -> tuple[int, int | None]:
+    """Return the profile's number of events, and the one that the options fix, if any."""
+    from lightrig.harness.measure.sampling import events_needed
+
+    given: int | None = request.config.getoption("samples")
+    profile: str = request.config.getoption("profile")
+    usual = SAMPLES[profile]["virtual" if bench.clock.virtual else "system"]
+    if not given and profile == "quick" and not bench.clock.virtual:
+        given = min(events_needed(_judged_limits(request, bench), usual), usual)
+    return usual, given
 
 
 @pytest.fixture
@@ -371,7 +398,10 @@ def measure(
     measured a simulated world wrong fails once it has ended.
     """
     from lightrig.harness.measure.closure import unclosed
-    from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.measure.recording import Recording as Kind
+
+    if bench.world is not None:  # nothing sets events aside on hardware
+        from lightrig.harness.measure.late_simulation import SimulatedRecording as Kind
 
     run = pytestconfig.stash[RUN]
     test = request.node.nodeid
@@ -390,13 +420,14 @@ def measure(
 
         return recorded
 
-    return Recording(
+    return Kind(
         store_on(bench, {}),
         bench.testbed.limits,
         store_on=store_on,
         judged=partial(run.judged, test),
         undecided=undecided.append,
         note=partial(run.note, bench.testbed.name),
+        test=request.node.name,
     )
 
 

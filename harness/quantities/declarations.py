@@ -15,6 +15,9 @@ RDMA = "RDMA"
 CLOSURE = "Closure"
 HARNESS = "Cost of the harness"
 
+LOOK = "sampling.look"
+"""Quantity of the looks of a sample plan, by which a report judges as the test did."""
+
 _HEADLINES = frozenset(("acknowledged", "signal_recovered", "carrier_up", "first_datagram"))
 
 
@@ -149,5 +152,12 @@ harness.netlink_delay
     delay of netlink's announcement of a carrier after its reading in sysfs
 harness.outage_error
     difference of an outage by datagrams from that of the true links or carriers
+[{HARNESS}] none unjudged hidden
+set_aside.delay  ns
+    delay of a simulation's own links behind its light, in an event that is set aside
+set_aside.stage  ns
+    duration of a stage in an event that is set aside, which no limit judges
+{LOOK}  1
+    number of samples at which a plan of two stages judges the limit on a quantity
 """),
 )

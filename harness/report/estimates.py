@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
+from lightrig.harness.statistics.sample_plans import Look, SamplePlan
 from lightrig.testbeds import Limit
 
 CONFIDENCE = 0.95
@@ -82,4 +84,17 @@ def estimates_of(
 def _judge(limit: Limit, test: TestFrame, quantity: str) -> Verdict:
     # The side of the limit decides which subject of an event is the worst one.
     low, high = test.samples(quantity, limit.side)
-    return judge(limit, low, high)
+    return judge(limit, low, high, _plan(test, quantity))
+
+
+def _plan(test: TestFrame, quantity: str) -> SamplePlan | None:
+    """Return the plan by which the test took its samples; None where their number was fixed."""
+    if (looks := test.series.get(LOOK)) is None:
+        return None
+    decisions = looks.conditions["passes"], looks.conditions["fails"]
+    found = {
+        Look(int(n), int(passes), int(fails))
+        for name, n, passes, fails in zip(looks.subject, looks.value, *decisions, strict=True)
+        if name == quantity
+    }
+    return tuple(sorted(found)) or None

@@ -192,6 +192,47 @@ _DELAYS = Table(
     "is judged too.",
 )
 
+# ----------------------------------------------------------------------- events set aside
+
+
+@dataclass(frozen=True, slots=True)
+class _SetAside:
+    """Events of one test in which the simulation was late; `longest` is its delay, in ns."""
+
+    test: TestFrame
+    count: int
+    longest: float
+    port: str
+
+
+def _set_aside(data: SectionData) -> Iterator[_SetAside]:
+    for test in data.frame.having("set_aside.delay"):
+        delays = test.series["set_aside.delay"]
+        worst = int(np.argmax(delays.value))
+        yield _SetAside(test, delays.events, float(delays.value[worst]), delays.subject[worst])
+
+
+def _set_aside_delay(one: _SetAside) -> Cell:
+    return Value(shown(one.longest, "ns"), (one.port, "simulated"))
+
+
+_SET_ASIDE = Table(
+    "Events set aside",
+    (
+        Column[_SetAside]("test", lambda one: Styled(one.test.label, "strong")),
+        Column[_SetAside]("set aside", lambda one: f"{one.count:,}"),
+        Column[_SetAside]("judged", lambda one: f"{one.test.events:,}"),
+        Column[_SetAside](
+            "longest delay", lambda one: Value(shown(one.longest, "ns"), (one.port,))
+        ),
+    ),
+    rows=_set_aside,
+    about="Events in which the simulation was late: its own links in the kernel followed its light "
+    "by more than the delay that is allowed. No limit judges them, and new events replace them; "
+    "what was measured plays no part in that. What was seen of their stages is in the rows of "
+    "set_aside.stage.",
+)
+
 CLOSURE = Section(
     declarations.CLOSURE,
     parts=(_CLOSURE,),
@@ -202,7 +243,10 @@ CLOSURE = Section(
 
 HARNESS = Section(
     declarations.HARNESS,
-    parts=(_DELAYS,),
+    parts=(_DELAYS, _SET_ASIDE),
     estimates=of_quantities(),
-    shows=lambda name: name.startswith("harness.") and quantity_of(name, "ns").unit == "ns",
+    shows=lambda name: (
+        name == declarations.LOOK
+        or (name.startswith(("harness.", "set_aside.")) and quantity_of(name, "ns").unit == "ns")
+    ),
 )

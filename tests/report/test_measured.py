@@ -178,3 +178,46 @@ def test_time_without_upper_bound_is_drawn_and_marked(show):
 
 def test_ports_are_ordered_as_people_count():
     assert sorted(["ocs.10", "ocs.9", "ocs"], key=natural) == ["ocs", "ocs.9", "ocs.10"]
+
+
+def lights(events, late):
+    """Rows of light that comes back, at these events later than the limit of a p99 of 60 ms."""
+    for event in range(events):
+        at = (80 if event in late else 40) * MS
+        quantity = "reconfiguration.signal_recovered"
+        yield Row("small", quantity, at, at, at, "ns", event, {"event": event})
+
+
+def looks(*of):
+    for n, passes, fails in of:
+        decides = {"passes": passes, "fails": fails}
+        subject = "reconfiguration.signal_recovered"
+        yield Row(subject, "sampling.look", n, n, n, "1", 0, decides)
+
+
+@pytest.mark.parametrize(
+    ("plan", "events", "verdict"),
+    [
+        ((), 500, "✓ pass"),  # one late of 500 that were fixed beforehand
+        (((300, 0, 9), (700, 4, 17)), 500, "? not enough data 200 more needed"),
+        (((300, 0, 9), (700, 4, 17)), 700, "✓ pass"),
+        (((320, 0, 9), (700, 0, 17)), 700, "? not enough data"),
+    ],
+)
+def test_a_report_judges_by_the_plan_of_the_test(show, plan, events, verdict):
+    page = show((context(), [*looks(*plan), *lights(events, {17})]))
+    assert verdict in row_of(page, "signal recovered")
+
+
+def test_events_set_aside_are_named(show):
+    aside = [
+        Row(f"server{n}.nic0.p1", "set_aside.delay", by, by, by, "ns", n, {"event": n})
+        for n, by in ((3, 60 * MS), (8, 73 * MS))
+    ]
+    page = show((context(), [*rows("small", 20), *aside]))
+    text = page.text.partition("Events set aside")[2]
+    assert "moves: straight → crossed 2 20 73 ms (server8.nic0.p1)" in text
+
+
+def test_without_events_set_aside_nothing_is_said_of_them(show):
+    assert "Events set aside" not in show((context(), rows("small", 3))).text

@@ -18,7 +18,7 @@ from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware,
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
-from lightrig.instruments.simulated.namespaces.fiber_plant import FiberPlant
+from lightrig.instruments.simulated.namespaces.fiber_plant import Delay, FiberPlant
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import Service, serve
@@ -136,6 +136,16 @@ class World:
         if self._plant is not None:
             self._plant.await_truth(_KERNEL_FOLLOWS)
         return self.truth
+
+    def longest_delay(self, since: int) -> Delay | None:
+        """Return the longest delay of the kernel's links behind the light since then.
+
+        `since` is on the world's clock, in ns. None where no link in the kernel had to follow.
+        """
+        if self._plant is None:
+            return None
+        self._plant.await_truth(_KERNEL_FOLLOWS)
+        return self._plant.longest_delay(since, self._clock.now())
 
     def loss(self, switch: str, circuit: Circuit) -> float:
         """Return the true insertion loss of a circuit in dB; for closure only."""
@@ -484,7 +494,7 @@ class World:
 
     def _set_link(self, port: Port, far: Port | None, at: int) -> None:
         if self._plant is not None:
-            self._plant.hears(port, far)
+            self._plant.hears(port, far, at)
         else:
             self.links.hears(port, far, at)
 

@@ -1,0 +1,26 @@
+"""Which recording a test is given: nothing sets events aside on hardware."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lightrig.harness.plugin import fixtures
+from lightrig.harness.plugin.keys import RUN
+
+
+@pytest.mark.parametrize(
+    ("world", "kind"), [(None, "Recording"), (SimpleNamespace(), "SimulatedRecording")]
+)
+def test_only_a_simulated_world_can_be_late(world: Any, kind: str) -> None:
+    run = SimpleNamespace(recorder=lambda *_: [].extend, judged=None, note=None)
+    run.judged = run.note = lambda *_: None
+    node = SimpleNamespace(nodeid="suites/x.py::test_x", name="test_x", stash=pytest.Stash())
+    testbed = SimpleNamespace(name="lab", limits={})
+    make: Any = fixtures.measure
+    found = make._get_wrapped_function()(
+        SimpleNamespace(node=node),
+        SimpleNamespace(stash={RUN: run}),
+        SimpleNamespace(world=world, testbed=testbed),
+    )
+    assert type(found).__name__ == kind

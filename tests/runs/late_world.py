@@ -1,0 +1,54 @@
+"""A pytest plugin that makes one part late between namespaces, by `LATE`: its name.
+
+"simulation": in the events of the first test that `EVENTS` numbers, the kernel's links follow the
+last light `BY` ms late. "probe": probes read carriers as they were `BY` ms ago. The simulation may
+be 150 ms late here, so that a busy machine has no part in it.
+"""
+
+import os
+import time
+from typing import Any
+
+from lightrig.harness.measure import late_simulation
+from lightrig.instruments.servers.program import Program
+from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
+
+BY_MS = int(os.environ["BY"])
+EVENTS = {int(number) for number in os.environ.get("EVENTS", "").split(",") if number}
+
+_READ = "        up = self._read()\n"
+_READ_LATE = f"""\
+        self._past = [*getattr(self, "_past", []), (before, self._read())]
+        while len(self._past) > 1 and self._past[1][0] <= before - {BY_MS}_000_000:
+            del self._past[0]
+        up = self._past[0][1]
+"""
+
+
+def _simulation() -> None:
+    apply, lit_before, times = KernelLinks.apply, [0], [0]
+
+    def late(self: KernelLinks, lit: frozenset[str], *state: Any) -> Any:
+        if lit_before[0] < len(lit) == len(self._keys):
+            times[0] += 1
+            if times[0] - 2 in EVENTS:  # the first time, the plan before event 0 is brought up
+                time.sleep(BY_MS / 1e3)
+        lit_before[0] = len(lit)
+        return apply(self, lit, *state)
+
+    KernelLinks.apply = late  # type: ignore[method-assign]
+
+
+def _probe() -> None:
+    sources = Program.sources
+
+    def late(self: Program) -> list[tuple[str, str]]:
+        found = [(name, text.replace(_READ, _READ_LATE)) for name, text in sources(self)]
+        assert self.name != "lightrig-probe" or found != sources(self), "the probe reads otherwise"
+        return found
+
+    Program.sources = late  # type: ignore[method-assign]
+
+
+late_simulation.MOST_DELAY = 150_000_000
+{"simulation": _simulation, "probe": _probe}[os.environ["LATE"]]()
