@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lightrig.testbeds.escaping import escape_control
+
 
 class LightrigError(Exception):
-    """Base of every error that Lightrig raises on purpose."""
+    """Base of every error that Lightrig raises on purpose.
+
+    Its text may quote what an instrument or a file holds, and is shown without control characters.
+    """
+
+    def __str__(self) -> str:
+        return escape_control(super().__str__())
 
 
 @dataclass(frozen=True, order=True, slots=True)

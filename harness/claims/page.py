@@ -7,7 +7,8 @@ from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
 from lightrig.harness.claims.counts import counts_by_kind, measured_sentence
 from lightrig.harness.claims.published import Published
 from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
-from lightrig.harness.report.markup import LEGEND, SIMULATED, number, row, table, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import LEGEND, SIMULATED, number, row, table
 from lightrig.harness.report.style import page_style, style
 from lightrig.testbeds import format_share
 

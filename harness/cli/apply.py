@@ -62,6 +62,6 @@ def apply(
         print_json(rows)
         return
     for row in rows:
-        out.print("{switch}: {unmade} circuits unmade, {made} made".format_map(row), markup=False)
+        out.print("{switch}: {unmade} circuits unmade, {made} made".format_map(row))
     if not no_restore:
-        err.print(f"`lightrig restore {file}` restores the saved state", markup=False)
+        err.print(f"`lightrig restore {file}` restores the saved state")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, echo, give_up, print_json
 from lightrig.harness.quantities import names_in_files
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, Testbed, TestbedError, json_schema, load
@@ -49,18 +49,18 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
                 ]
             )
         else:
-            typer.echo(str(error), err=True)
+            echo(str(error), err=True)
         raise typer.Exit(BAD_INPUT) from error
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
     for note in (*testbed.notes, *(rules.notes if rules else ())):
-        typer.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     parts = list(_parts(testbed))
     if as_json:
         print_json([{"part": name, "count": count, "names": names} for name, count, names in parts])
         return
-    typer.echo(f"{file}: {testbed.name} is right. {testbed.about}")
-    typer.echo(_table(parts))
+    echo(f"{file}: {testbed.name} is right. {testbed.about}")
+    echo(_table(parts))
 
 
 def schema() -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, echo, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.lab_hosts import beyond_loopback
@@ -90,7 +90,7 @@ def claims(
     else:
         _print(published.paper, checked)
         if html is not None:
-            typer.echo(f"page  {html}", err=True)
+            echo(f"page  {html}", err=True)
     if any(one.contradicts for one in checked):
         raise typer.Exit(NO)
 
@@ -101,15 +101,15 @@ def _print(paper: str, checked: "list[CheckedClaim]") -> None:
 
     if not out.is_terminal:
         for one in checked:
-            typer.echo("\t".join(_fields(one)))
+            echo("\t".join(_fields(one)))
         return
-    out.print(paper, markup=False)
+    out.print(paper)
     for one in checked:
         if one.counted:
             _print_claim(one)
     _print_arithmetic([one for one in checked if not one.counted])
     out.print()
-    out.print(measured_sentence(checked), markup=False)
+    out.print(measured_sentence(checked))
     for line in counts_by_kind(checked):
         out.print(Padding(Text(line), (0, 0, 0, 2)))
 

@@ -14,6 +14,7 @@ import typer
 from lightrig.harness.cli import completion
 from lightrig.harness.quantities import names_in_files
 from lightrig.testbeds import Plan, Testbed, TestbedError, load
+from lightrig.testbeds.escaping import escape_control
 
 NO = 1
 BAD_INPUT = 2
@@ -48,9 +49,14 @@ def named_plan(testbed: Testbed, name: str) -> Plan:
     return testbed.plans[name]
 
 
+def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print text with its control characters escaped, and a line feed."""
+    typer.echo(escape_control(text), nl=nl, err=err)
+
+
 def warn_renamed(old: str, new: str) -> None:
     """Warn on stderr that option `old` is deprecated in favour of `new`."""
-    typer.echo(f"{old} is deprecated; use {new}", err=True)
+    echo(f"{old} is deprecated; use {new}", err=True)
 
 
 def print_json(document: Any) -> None:
@@ -61,5 +67,5 @@ def print_json(document: Any) -> None:
 
 def give_up(message: str, status: int) -> NoReturn:
     """End the command with a sentence on stderr."""
-    typer.echo(message, err=True)
+    echo(message, err=True)
     raise typer.Exit(status)

@@ -3,8 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from lightrig.harness.cli.common import (
     LAB_ERROR,
@@ -30,7 +30,7 @@ Look = Annotated[bool, typer.Option("--look", hidden=True)]
 Wrong = Annotated[bool, typer.Option("--wrong", hidden=True)]
 Seed = Annotated[int, typer.Option(help="Seed of the simulated lab.")]
 
-_MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "wrong": "[red]wrong[/]"}
+_STYLES = {"ok": "green", "note": "yellow", "wrong": "red"}
 
 
 def doctor(
@@ -82,12 +82,11 @@ def _print(findings: Findings, *, simulated: bool, only_problems: bool) -> None:
     table = Table("", "", "", "", show_header=False, box=None, padding=(0, 2, 0, 0))
     for f in findings.problems if only_problems else findings.found:
         # Findings quote what a device answered, which may have brackets.
-        text = f"{escape(f.text)}\n[dim]try[/] {escape(f.fix)}" if f.fix else escape(f.text)
-        table.add_row(_MARKS[f.grade], escape(f.subject), f.check, text)
+        text = Text.assemble(f.text, *(("\n", ("try", "dim"), f" {f.fix}") if f.fix else ()))
+        table.add_row(Text(f.grade, _STYLES[f.grade]), f.subject, f.check, text)
     print_table(table)
     count = len(findings.problems)
     lab_kind = "the simulated lab" if simulated else "the lab"
     out.print(
         f"{count or 'no'} problem{'s' * (count != 1)} in {lab_kind}, {len(findings.found)} checks",
-        markup=False,
     )

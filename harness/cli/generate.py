@@ -55,7 +55,7 @@ def _command(render: Callable[..., str]) -> Callable[..., None]:
             sys.stdout.write(text)
         else:
             check = f"{output}: check it with lightrig check {output}"
-            out.print(check, markup=False, soft_wrap=True)
+            out.print(check, soft_wrap=True)
 
     # Typer reads the options of a command from its signature.
     signature = inspect.signature(render, eval_str=True)

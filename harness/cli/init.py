@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lightrig.harness.cli.common import BAD_INPUT, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, NO, AsJson, echo, give_up, print_json
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.instruments.core.models import models
 from lightrig.testbeds import LightrigError, Testbed, TestbedError, load
@@ -144,9 +144,9 @@ def init(
         )
     else:
         for instrument, (answered, text) in probed.items():
-            typer.echo(f"{instrument}: {'answers as' if answered else 'does not answer:'} {text}")
-        typer.echo(f"{file} is written and right.\nnext      lightrig doctor {file}")
-        typer.echo(f"or        pytest suites --testbed {file} --instruments simulated")
+            echo(f"{instrument}: {'answers as' if answered else 'does not answer:'} {text}")
+        echo(f"{file} is written and right.\nnext      lightrig doctor {file}")
+        echo(f"or        pytest suites --testbed {file} --instruments simulated")
     if not all(answered for answered, _ in probed.values()):
         raise typer.Exit(NO)
 

@@ -203,7 +203,7 @@ def _distributed(lab: LabHosts, name: str, wanted: list[Task]) -> list[TestbedNi
             label = f"{testbed} on {host}"
             progress.update(bars[testbed], description=label, completed=done, total=of or None)
 
-        return run_night(lab, name, follow, lambda line: err.print(line, markup=False))
+        return run_night(lab, name, follow, err.print)
 
 
 def _report(lab: LabHosts, found: list[TestbedNight], as_json: bool, *, page: bool = True) -> None:
@@ -222,7 +222,7 @@ def _report(lab: LabHosts, found: list[TestbedNight], as_json: bool, *, page: bo
             table.add_row(*shown)
         print_table(table)
         if drawn:
-            out.print(f"nights   {drawn}", markup=False, soft_wrap=True)
+            out.print(f"nights   {drawn}", soft_wrap=True)
     if any(one.state != "measured" for one in found):
         raise typer.Exit(LAB_ERROR)
     if any(one.failed for one in found):
@@ -239,7 +239,7 @@ def _page(results: str) -> str | None:
         try:
             write_nights(results, file)
         except RecordError as error:
-            err.print(str(error), markup=False)
+            err.print(str(error))
             return None
         place.put(file, PAGE)
     return place.path(PAGE)

@@ -12,6 +12,7 @@ from lightrig.harness.cli.common import (
     BAD_INPUT,
     AsJson,
     File,
+    echo,
     give_up,
     load_testbed,
     named_plan,
@@ -100,11 +101,11 @@ _HEAD = ("", "switch", "circuit", "from", "to")
 
 def _tell(testbed: Testbed, plan: Plan, rows: list[dict[str, Any]]) -> None:
     links = ", ".join(map(str, testbed.links(plan)))
-    typer.echo(f"{plan.name}: {len(plan)} circuits; links {links or 'none'}")
+    echo(f"{plan.name}: {len(plan)} circuits; links {links or 'none'}")
     lines = [_HEAD]
     for row in rows:
         sign = "+" if row["change"] == "made" else "-"
         lines.append((sign, row["switch"], row["circuit"], row["from"] or "", row["to"] or ""))
     # Rich takes a millisecond a line, half a minute for the fabric of 4,096 GPUs.
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    typer.echo("\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines))
+    echo("\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, echo, give_up, print_json
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.servers.tools.recognition import read as recognize
 
@@ -35,12 +35,12 @@ def read(file: Output, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"tool": tool, "read": _plain(value)})
         return
-    typer.echo(f"{file}: output of {tool}")
+    echo(f"{file}: output of {tool}")
     lines = list(_lines(_plain(value)))
     for line in lines[:_MOST_LINES]:
-        typer.echo(line)
+        echo(line)
     if len(lines) > _MOST_LINES:
-        typer.echo(f"  ... and {len(lines) - _MOST_LINES} more; all of them with --json")
+        echo(f"  ... and {len(lines) - _MOST_LINES} more; all of them with --json")
 
 
 def _plain(value: Any) -> Any:

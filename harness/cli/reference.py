@@ -230,4 +230,4 @@ def _tell(found: References, path: Path, *, as_json: bool) -> None:
         value = f"{one['value']:.3f} ± {one['standard_uncertainty_db']:.3f} {one['unit']}"
         table.add_row(one["reference"], one["kind"], one["port"], value, one["expires"])
     print_table(table)
-    err.print(f"stored in {path}", markup=False, soft_wrap=True)
+    err.print(f"stored in {path}", soft_wrap=True)

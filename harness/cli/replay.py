@@ -47,11 +47,11 @@ def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
             sys.stdout.flush()
         else:
             known = ", ".join(f"{key} {value}" for key, value in recording.about.items())
-            out.print(f"{trace}: {known}", markup=False, soft_wrap=True)
+            out.print(f"{trace}: {known}", soft_wrap=True)
             if service.known_hosts:
-                out.print(f"login {':'.join(LOGIN)}, known_hosts:", markup=False)
-                out.print(service.known_hosts, markup=False, soft_wrap=True)
-            out.print(f"{service.address}, in real time; Ctrl-C ends it", markup=False)
+                out.print(f"login {':'.join(LOGIN)}, known_hosts:")
+                out.print(service.known_hosts, soft_wrap=True)
+            out.print(f"{service.address}, in real time; Ctrl-C ends it")
         over.wait()
     except LightrigError as error:
         give_up(str(error), BAD_INPUT)
@@ -72,4 +72,4 @@ def _read(trace: Path) -> Transcript:
 
 
 def _tell_unknown(question: bytes) -> None:
-    err.print(f"not in the trace: {question!r}", markup=False, soft_wrap=True)
+    err.print(f"not in the trace: {question!r}", soft_wrap=True)

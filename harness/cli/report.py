@@ -42,7 +42,7 @@ def report(
         print_json([{"page": str(page)} for page in pages])
     else:
         for page in pages:
-            out.print(str(page), markup=False, soft_wrap=True)
+            out.print(str(page), soft_wrap=True)
 
 
 def _nights(results: Path, nights: int) -> Path:

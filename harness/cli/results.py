@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -107,7 +106,7 @@ def list_(
         head = ("run", "night", "testbeds", "rows", *outcomes, "took", "state")
         _print_table(head, [_line(facts) for facts in runs])
     else:
-        out.print(f"{place}: no runs", markup=False, soft_wrap=True)
+        out.print(f"{place}: no runs", soft_wrap=True)
     if damaged := _asked(found.damaged):
         give_up("\n".join(map(str, damaged)), LAB_ERROR)
 
@@ -171,13 +170,12 @@ def compare(
         _print_table(head, [_beside(one) for one in found])
         for one in found:
             if one.drift.outcome in _CHANGED:
-                out.print(f"{one.case.quantity}: {one.drift.reason}", markup=False, soft_wrap=True)
+                out.print(f"{one.case.quantity}: {one.drift.reason}", soft_wrap=True)
         if blind := [one for one in found if one.drift.outcome == "cannot tell"]:
             out.print(
                 f"cannot tell: {len(blind)} of {len(found)} comparisons might have missed the "
                 "change that their rules state (`detect`); more samples a night, or nights that "
                 "are more alike, would tell",
-                markup=False,
                 soft_wrap=True,
             )
     if any(one.drift.outcome in _CHANGED for one in found):
@@ -272,7 +270,7 @@ def recover(
         lines = [(t["run"], t["state"], t["rows"], t["problem"] or t["report"]) for t in recovered]
         _print_table(head, lines)
     else:
-        out.print(f"{place}: nothing to recover", markup=False, soft_wrap=True)
+        out.print(f"{place}: nothing to recover", soft_wrap=True)
     if any(one["state"] == "not recovered" for one in recovered):
         raise typer.Exit(LAB_ERROR)
 
@@ -334,7 +332,7 @@ def prune(
     size = sum(one.size for one in found) / 1e6
     nights = f", {found[0].night} to {found[-1].night}" if found else ""
     done = "removed" if yes else "to be removed with --yes"
-    out.print(f"{len(found):,} runs{nights}, {size:,.1f} MB {done}", markup=False, soft_wrap=True)
+    out.print(f"{len(found):,} runs{nights}, {size:,.1f} MB {done}", soft_wrap=True)
 
 
 @results.command(epilog="Example: lightrig results compact --keep 730 --keep-journals 90 --yes")
@@ -375,17 +373,15 @@ def compact(
     else:
         if keep or keep_journals:
             word = "removed" if yes else "to be removed with --yes"
-            out.print(f"{len({one.run for one in old}):,} old runs {word}", markup=False)
+            out.print(f"{len({one.run for one in old}):,} old runs {word}")
         out.print(
             f"{done.replaced:,} files of {done.before / 1e6:,.1f} MB are "
             f"{len(done.files):,} of {done.after / 1e6:,.1f} MB now",
-            markup=False,
             soft_wrap=True,
         )
         if done.left:
             out.print(
                 f"{done.left:,} replaced files are still read; the next compaction removes them",
-                markup=False,
                 soft_wrap=True,
             )
     if done.problems:
@@ -434,7 +430,6 @@ def _transfer(source: str, target: str, replace: bool, as_json: bool) -> None:
         out.print(
             f"{done.files:,} files of {done.size / 1e6:,.1f} MB copied to {target}; "
             f"{done.present:,} were there",
-            markup=False,
             soft_wrap=True,
         )
     if done.refused:
@@ -460,7 +455,7 @@ def _print_table(head: Sequence[str], rows: Sequence[Any]) -> None:
         values = [list(row)[index] for row in rows]
         numbers = all(isinstance(value, int | float | None) for value in values)
         justify: Literal["left", "right"] = "right" if numbers else "left"
-        table.add_column(escape(name), justify=justify, no_wrap=not index)
+        table.add_column(name, justify=justify, no_wrap=not index)
     for row in rows:
-        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+        table.add_row(*("" if value is None else str(value) for value in row))
     print_table(table)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from lightrig.harness.bench.credentials import CredentialError, look_up
@@ -144,19 +143,18 @@ def _print_table(
 ) -> None:
     table = Table("instrument", "address", box=None, padding=(0, 2, 0, 0))
     for name, service in served.services.items():
-        table.add_row(escape(name), escape(service.address))
+        table.add_row(name, service.address)
     print_folded(f"{file}: simulated, in real time; Ctrl-C ends it")
     print_table(table)
     drawn = {":".join(s.login) for name, s in served.services.items() if name not in stated}
     logins = sorted(drawn)
     if logins:
-        out.print(f"login {' '.join(logins)}", markup=False, soft_wrap=True)
+        out.print(f"login {' '.join(logins)}", soft_wrap=True)
     if stated:
         print_folded(f"login of {', '.join(stated)}: as {file} names it")
     if written is not None:
         out.print(
             (f"export {LOGIN}={logins[0]}\n" if logins else "")
             + f"pytest suites --testbed {os.path.relpath(written)} --instruments hardware",
-            markup=False,
             soft_wrap=True,  # to be copied
         )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, echo, give_up, print_json
 from lightrig.harness.cli.terminal import out
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import LightrigError
@@ -61,12 +61,12 @@ def watch(
                 if each.nodeid not in shown:
                     shown.add(each.nodeid)
                     why = str(each.details.get("why", "")).partition("\n")[0]
-                    out.print(f"{each.outcome} {each.nodeid}  {why}", markup=False, soft_wrap=True)
+                    out.print(f"{each.outcome} {each.nodeid}  {why}", soft_wrap=True)
             counts = ", ".join(f"{n:,} {name}" for name, n in sorted(progress.outcomes.items()))
             state = "running" if progress.goes_on else "ended"
             total = sum(progress.rows.values())
             line = f"{progress.run} {state}: {counts or 'no test has ended'}; {total:,} rows"
-            out.print(line, markup=False, soft_wrap=True)
+            out.print(line, soft_wrap=True)
         if once or not progress.goes_on:
             break
         clock.sleep(every * _NS)
@@ -108,7 +108,7 @@ def metrics(
     except LightrigError as error:
         give_up(str(error), LAB_ERROR)
     if output is None:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
         return
     try:
         with appearing(output) as hidden:

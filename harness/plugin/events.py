@@ -19,6 +19,7 @@ from lightrig.harness.record import Row
 from lightrig.harness.statistics import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.testbeds import Limit
+from lightrig.testbeds.escaping import escape_control
 
 VERSION = 1
 EVERY = 1_000_000_000
@@ -67,7 +68,7 @@ class Events:
             self._file.flush()
         except OSError as error:
             # Whoever listened has gone, or the disk is full; the run goes on.
-            print(f"lightrig: no more events: {error}", file=sys.stderr)
+            print(escape_control(f"lightrig: no more events: {error}"), file=sys.stderr)
             file, self._file = self._file, None
             with suppress(OSError):
                 file.close()

@@ -14,6 +14,7 @@ from lightrig.harness.record import Row
 from lightrig.harness.statistics import Verdict
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Limit, format_duration
+from lightrig.testbeds.escaping import escape_control
 
 REDRAWN = 200_000_000
 """Period at which the line of the running test is redrawn, in ns."""
@@ -110,7 +111,7 @@ class Live:
         parts += [format_duration(took * 1e9), self._left.remaining_text()]
         # One write: where output is not buffered, each is a call of the system.
         line = "  ".join(filter(None, parts))
-        self._reporter.write(f"{self._counted()}  {marked}{line}\n")
+        self._reporter.write(f"{self._counted()}  {marked}{escape_control(line)}\n")
 
     def _recorded(self, test: str, simulated: bool, rows: Sequence[Row]) -> None:
         if (running := self._tests.get(test)) is not None:
@@ -132,7 +133,7 @@ class Live:
         if reporter is not None:
             with self._visible():
                 self._erase()
-                reporter.write_line(line)
+                reporter.write_line(escape_control(line))
 
     # ------------------------------------------------------------------------ the last line
 

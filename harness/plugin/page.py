@@ -19,10 +19,12 @@ from lightrig.harness.plugin.outcomes import Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
-from lightrig.harness.report.markup import number_of, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
+from lightrig.testbeds.escaping import escape_control
 
 
 class Page:
@@ -88,7 +90,7 @@ class Page:
             prefix.append(sections(record, self._described, frame))
         except Exception as error:  # a report without this part is better than none
             problem = f"what was measured cannot be shown: {type(error).__name__}: {error}"
-            print(f"lightrig: {problem}", file=sys.stderr)
+            print(escape_control(f"lightrig: {problem}"), file=sys.stderr)
             prefix.append(f'<p class="lr-warn" role="alert">{text(problem)}</p>')
 
     def _replace(self) -> None:

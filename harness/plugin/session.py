@@ -38,6 +38,7 @@ from lightrig.harness.record import RecordError, store_quantities
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable
 from lightrig.testbeds import TestbedError, load
+from lightrig.testbeds.escaping import escape_control
 
 PAGE = pytest.StashKey[Page]()
 EVENTS = pytest.StashKey[Events | None]()
@@ -189,10 +190,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         run.close(_summary(session, run))
     except RecordError as error:
         if UNRECORDED not in session.config.stash:
-            print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
+            print(escape_control(f"lightrig: the record is incomplete: {error}"), file=sys.stderr)
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
     except Exception as error:  # whatever it is, the report comes next
-        print(f"lightrig: the record is incomplete: {error!r}", file=sys.stderr)
+        print(escape_control(f"lightrig: the record is incomplete: {error!r}"), file=sys.stderr)
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
     _leave_out_hypothesis(session.config)
     try:
@@ -259,7 +260,7 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
         run.publish()
     except (RecordError, OSError) as error:
         if UNRECORDED not in config.stash:
-            print(f"lightrig: {error}", file=sys.stderr)
+            print(escape_control(f"lightrig: {error}"), file=sys.stderr)
     add_outcomes(config)
     if events is not None:
         events.finished(exitstatus, page.path)
@@ -279,7 +280,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         try:
             run.close({"exit": int(pytest.ExitCode.INTERRUPTED), "tests": 0, "ended": ended})
         except RecordError as error:
-            print(f"lightrig: the record is incomplete: {error}", file=sys.stderr)
+            print(escape_control(f"lightrig: the record is incomplete: {error}"), file=sys.stderr)
     _show(config, config.pluginmanager.getplugin("terminalreporter"))
     if (shield := config.stash.get(SHIELD, None)) is not None:
         shield.end()
@@ -294,15 +295,15 @@ def _show(config: pytest.Config, reporter: Any) -> None:
     reporter.section("lightrig")
     try:
         for line in summary_lines(page.frame):
-            reporter.write_line(line)
+            reporter.write_line(escape_control(line))
     except RecordError as error:
-        reporter.write_line(f"the record cannot be read: {error}", red=True)
+        reporter.write_line(escape_control(f"the record cannot be read: {error}"), red=True)
     for testbed, reasons in config.stash[DESELECTED].items():
-        reporter.write_line(not_applicable(testbed, reasons))
+        reporter.write_line(escape_control(not_applicable(testbed, reasons)))
     for test, why in config.stash[OUTCOMES].inconclusive.items():
-        reporter.write_line(f"INCONCLUSIVE {test} - {why}", yellow=True)
+        reporter.write_line(escape_control(f"INCONCLUSIVE {test} - {why}"), yellow=True)
     for problem in run.failures_to_restore:
-        reporter.write_line(problem, red=True, bold=True)
+        reporter.write_line(escape_control(problem), red=True, bold=True)
     if page.path is not None and page.path.exists():
-        reporter.write_line(f"report   {page.path}")
-    reporter.write_line(f"journal  {run.folder / 'journal.jsonl'}")
+        reporter.write_line(escape_control(f"report   {page.path}"))
+    reporter.write_line(escape_control(f"journal  {run.folder / 'journal.jsonl'}"))

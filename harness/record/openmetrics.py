@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from lightrig.harness.record.results import Results
 from lightrig.harness.record.run_folder import RunFacts
+from lightrig.testbeds.escaping import escape_control
 
 _OUTCOMES = ("passed", "failed", "error", "inconclusive", "skipped")
 _SECONDS = {"ns": 1e-9}
@@ -54,7 +55,7 @@ def _medians(results: Results, newest: Mapping[str, RunFacts]) -> Iterator[str]:
     yield "# HELP lightrig_median Median of a quantity of a subject in the newest run."
     counts = ["# TYPE lightrig_samples gauge", "# HELP lightrig_samples Samples of that median."]
     if newest:
-        wanted = ", ".join(f"('{name}', '{facts.run}')" for name, facts in newest.items())
+        wanted = ", ".join(f"({_sql(name)}, {_sql(facts.run)})" for name, facts in newest.items())
         found = results.query(_MEDIANS.format(wanted=wanted))
         for *texts, unit, simulated, median, n in found.itertuples(index=False):
             labels = dict(zip(_LABELS, map(str, texts), strict=True))
@@ -67,10 +68,15 @@ def _medians(results: Results, newest: Mapping[str, RunFacts]) -> Iterator[str]:
     yield from counts
 
 
+def _sql(text: str) -> str:
+    """Return a text of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _labels(**labels: str) -> str:
     """Return labels as OpenMetrics writes them, with backslash, quote and line feed escaped."""
     escaped = {
-        name: text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        name: escape_control(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         for name, text in labels.items()
     }
     return "{" + ",".join(f'{name}="{text}"' for name, text in escaped.items()) + "}"

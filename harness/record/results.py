@@ -42,6 +42,7 @@ from lightrig.harness.record.run_folder import (
     load_quantities_of_runs,
     parse_facts,
 )
+from lightrig.testbeds.escaping import escape_cell
 
 # ------------------------------------------------------------------------ tables of runs and tests
 
@@ -229,6 +230,17 @@ def plain(value: Any) -> object:
 # ----------------------------------------------------------------------------------------- results
 
 
+def _csv(frame: pd.DataFrame) -> bytes:
+    """Return a frame as CSV whose texts are text, whatever reads it."""
+    texts = frame.select_dtypes(exclude=["number", "bool", "datetime"]).columns
+    shown = frame.assign(**{name: frame[name].map(_cell) for name in texts})
+    return bytes(shown.to_csv(index=False, date_format="%Y-%m-%d").encode())
+
+
+def _cell(value: object) -> object:
+    return escape_cell(value) if isinstance(value, str) else value
+
+
 Format: TypeAlias = Literal["csv", "json", "parquet"]
 
 _READS = {duckdb.StatementType.SELECT, duckdb.StatementType.MULTI}
@@ -355,8 +367,8 @@ class Results:
             frame.to_parquet(stream, index=False)
             return stream.getvalue()
         if form == "csv":
-            return bytes(frame.to_csv(index=False, date_format="%Y-%m-%d").encode())
-        return json.dumps(records(frame), ensure_ascii=False, indent=1).encode() + b"\n"
+            return _csv(frame)
+        return json.dumps(records(frame), indent=1).encode() + b"\n"
 
     def declare_quantities(self, runs: Collection[str] | None = None) -> None:
         """Declare the quantities that `runs`, or all, had declared and this process has not."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.quantities import quantity_of
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.markup import (
     SIGNS,
@@ -22,7 +23,6 @@ from lightrig.harness.report.markup import (
     row,
     table,
     test_link,
-    text,
 )
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, quantile

@@ -11,12 +11,12 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.units import round_steps, scale, shown
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -230,7 +230,7 @@ def picture(
     style = f' style="min-width:{least_width}px"' if least_width else ""
     return (
         f'<svg class="lr-svg" viewBox="0 0 {_number(width)} {_number(height)}" role="img" '
-        f'aria-label="{escape(label, quote=True)}"{style}>{"".join(parts)}</svg>'
+        f'aria-label="{text(label)}"{style}>{"".join(parts)}</svg>'
     )
 
 
@@ -240,7 +240,7 @@ def word(x: float, y: float, label: str, anchor: str = "start", kind: str = "") 
     kind = f" {kind}" if kind else ""
     return (
         f'<text class="lr-t{anchored}{kind}" x="{_tenths(round(10 * x))}" '
-        f'y="{_tenths(round(10 * y))}">{escape(label)}</text>'
+        f'y="{_tenths(round(10 * y))}">{text(label)}</text>'
     )
 
 

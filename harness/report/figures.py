@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, picture, tone, word
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.markup import text
 from lightrig.harness.report.units import ENDLESS, round_steps, scale, shown
 from lightrig.harness.statistics import Quantile, quantile
 from lightrig.testbeds import Limit

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from lightrig.harness.record.progress import Progress
-from lightrig.harness.report.markup import row, table, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import row, table
 from lightrig.harness.report.style import page_style, style
 
 _KINDS = {"passed": "pass", "failed": "fail", "error": "fail", "xpassed": "fail"}

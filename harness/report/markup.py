@@ -7,10 +7,10 @@ simulated.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 from urllib.parse import quote
 
 from lightrig.harness.report.drawing import tone
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics import NotEnough, Quantile, Verdict
@@ -26,14 +26,6 @@ LEGEND = "proves the harness, says nothing about a device"
 
 SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
 """The sign of each outcome of a verdict, the worst first."""
-
-
-# ----------------------------------------------------------------------------------- text
-
-
-def text(value: object) -> str:
-    """Return `value` as text that HTML shows as it is, also inside an attribute."""
-    return escape(str(value), quote=True)
 
 
 def number_of(number: int, one: str, many: str = "") -> str:

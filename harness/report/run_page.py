@@ -22,8 +22,9 @@ from typing import Any, Literal
 
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
-from lightrig.harness.report.markup import LEGEND, SIMULATED, number_of, test_link, text
+from lightrig.harness.report.markup import LEGEND, SIMULATED, number_of, test_link
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.testbed_section import render_testbed
 from lightrig.testbeds import Testbed, format_duration

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lightrig.harness.quantities import all_quantities, in_section
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.markup import (
@@ -31,7 +32,6 @@ from lightrig.harness.report.markup import (
     row,
     table,
     test_link,
-    text,
     verdict_mark,
     without_marks,
 )

@@ -13,11 +13,12 @@ from lightrig.harness.quantities import quantity_of
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.answers_section import Answer, answers
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame
 from lightrig.harness.report.harness_section import CLOSURE, HARNESS
 from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
-from lightrig.harness.report.markup import SIGNS, chip, heading, mark, row, table, text
+from lightrig.harness.report.markup import SIGNS, chip, heading, mark, row, table
 from lightrig.harness.report.quantity_section import undeclared_sections, with_unlisted
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence

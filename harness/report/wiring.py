@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightrig.harness.report.drawing import tone
-from lightrig.harness.report.markup import heading, number_of, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import heading, number_of
 from lightrig.harness.report.style import page_style, style
 from lightrig.testbeds import Link, Plan, Port, Testbed
 

@@ -7,13 +7,10 @@ from typing import Literal, NamedTuple
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.transcript import Kind, Piece
 from lightrig.instruments.wire.recording import Recorder, recorder_of
+from lightrig.testbeds.escaping import escape_line
 
 Direction = Literal[">", "<", "!"]
 """To the instrument, from the instrument, or a remark of the wire layer."""
-
-
-_CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
-"""Control characters in Python's notation: a trace is printed on terminals."""
 
 
 class Traced(NamedTuple):
@@ -24,7 +21,7 @@ class Traced(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.at / 1e9:14.6f} {self.direction} {self.text.translate(_CONTROL)}"
+        return f"{self.at / 1e9:14.6f} {self.direction} {escape_line(self.text)}"
 
 
 class Trace:

@@ -122,6 +122,7 @@ def test_of_a_testbed(testbed):
             if night.poll() is None:
                 night.terminate()
                 night.wait()
+            night.stdout.close()
 
     return started
 

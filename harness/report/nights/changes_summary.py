@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from lightrig.harness.report.markup import LEGEND, SIMULATED, mark, number_of, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import LEGEND, SIMULATED, mark, number_of
 from lightrig.harness.report.nights.lab_section import (
     after,
     anchor,

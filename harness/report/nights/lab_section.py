@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from lightrig.harness.quantities import quantity_of
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.markup import mark, number, number_of, text
+from lightrig.harness.report.markup import mark, number, number_of
 from lightrig.harness.report.nights.overview import Board, Quantity
 from lightrig.harness.report.nights.series import MEDIAN_NEEDS, Series
 from lightrig.harness.report.nights.series_changes import SeriesChange

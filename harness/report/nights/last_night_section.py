@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lightrig.harness.report.markup import mark, number_of, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import mark, number_of
 from lightrig.harness.report.nights.lab_section import changed_item
 from lightrig.harness.report.nights.last_night import INCONCLUSIVE, Ended, LastNight
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture

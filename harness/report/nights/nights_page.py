@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lightrig.harness.report.markup import number_of, text
+from lightrig.harness.report.escaping import text
+from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.cells import Numbers
 from lightrig.harness.report.nights.changes_summary import summary
 from lightrig.harness.report.nights.lab_section import anchor, fold, lab_section

@@ -5,11 +5,11 @@ up or down, a drift a sloping dashed one, an event a dotted line with a letter.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 
 import numpy as np
 
 from lightrig.harness.report.drawing import Axis, Plot, decades, even, path, picture, word
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.nights.cells import Numbers
 from lightrig.harness.report.nights.series import History, Series
 from lightrig.harness.report.nights.series_changes import Event, SeriesChange
@@ -187,7 +187,7 @@ def _events(plot: Plot, y: Axis, events: Sequence[Event]) -> None:
         titles = "; ".join(event.text for _, event in found)
         name = "".join(letter for letter, _ in found)
         plot.add(
-            f'<g class="ln-event"><title>{escape(titles)}</title>'
+            f'<g class="ln-event"><title>{text(titles)}</title>'
             f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>{word(x, bottom - 3, name, "middle")}</g>'
         )
 
