@@ -10,14 +10,14 @@ from functools import partial
 from typing import NamedTuple
 
 from lightrig.flows import Network, Router, Schedule, collectives, duplex, duration, joined
-from lightrig.flows import closed_forms as formula
 from lightrig.flows.network import full_mesh_pairs, grid_pairs, ring_pairs
-from lightrig.flows.two_dimensional import (
+from lightrig.suites.claims import closed_forms as formula
+from lightrig.suites.claims.railx import collectives as railx
+from lightrig.suites.claims.two_dimensional import (
     all_reduce_2d,
     both_ways_round,
     hierarchical_2d_all_reduce,
 )
-from lightrig.suites.claims.railx import collectives as railx
 
 RATE, ALPHA, SIZE = 400e9, 700.0, 256e6
 ALLOWED = 0.01

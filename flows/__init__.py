@@ -1,8 +1,8 @@
 """Traffic model: links, flows that share them max-min fairly, collectives in steps.
 
 A `Network` has directed edges with capacities; a `Router` finds routes through it; `duration` is
-the time of a schedule of flows, such as `collectives.ring_all_reduce`. `closed_forms` has formulas
-to check the model with.
+the time of a schedule of flows, such as `collectives.ring_all_reduce`. Formulas that
+check the model stand beside the claims (`suites/claims/closed_forms.py`).
 """
 
 from lightrig.flows.bandwidth import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor

@@ -15,11 +15,9 @@ from typing import Any, Literal, get_args
 from pydantic import Field, ValidationError
 
 from lightrig.testbeds.base import Part
-from lightrig.testbeds.cabling import Fiber
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.parsing import read_as
-from lightrig.testbeds.plans import Port
 from lightrig.testbeds.quantities import (
     Decibels,
     Duration,
@@ -120,15 +118,6 @@ class RunningFault:
                     f"{self}: testbed {testbed.name} has no {name} there, it has "
                     + ", ".join(sorted(known)[:20])
                 )
-
-
-def fiber_at(testbed: Testbed, source: str) -> Fiber:
-    """Return the fiber that begins at a port."""
-    owner, _, name = source.partition(".")
-    fiber = testbed.cabling.fiber_from(Port(owner, name))
-    if fiber is None:
-        raise FaultPlanError(f"testbed {testbed.name} has no fiber from {source}")
-    return fiber
 
 
 def load_fault_plan(path: Path) -> tuple[RunningFault, ...]:

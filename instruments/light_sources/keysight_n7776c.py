@@ -102,10 +102,6 @@ class KeysightN7776c(RestorableScpiInstrument):
         """Set the launched power in dBm; raises `DeniedError` for more than is allowed."""
         self.power_setting.set(dbm, channel)
 
-    def power_set(self, channel: int) -> float:
-        """Return the launched power that is set, in dBm."""
-        return self.power_setting.get(channel)
-
     def set_emission(self, channel: int, *, on: bool) -> None:
         """Switch the emission on or off and wait until it is; raises `NotDoneError`."""
         self.emission_setting.set(on, channel)

@@ -15,9 +15,9 @@ from lightrig.flows import (
     loads,
     unequal_all_to_all,
 )
-from lightrig.flows import closed_forms as formula
 from lightrig.flows.collectives import direct_all_to_all
 from lightrig.flows.network import full_mesh_pairs
+from lightrig.suites.claims import closed_forms as formula
 
 RATE = 50e6
 CLOSE = 1e-6

@@ -47,7 +47,7 @@ def change_attenuator(it: Any) -> None:
 
 
 def the_source(it: Any) -> Any:
-    return it.emission(1), it.power_set(1), it.wavelength(1)
+    return it.emission(1), it.power_setting.get(1), it.wavelength(1)
 
 
 def change_source(it: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_source_that_shows_watts_keeps_its_power(bench: Bench) -> None:
     laser: Any = bench.instruments["n7776c"]
     laser.set_power(1, -3.0)
     laser.write(":SOUR0:POW:UNIT 1")
-    assert laser.power_set(1) == pytest.approx(-3.0, abs=1e-4)
+    assert laser.power_setting.get(1) == pytest.approx(-3.0, abs=1e-4)
     laser.write(":SOUR0:POW:UNIT 0")
 
 

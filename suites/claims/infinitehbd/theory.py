@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from lightrig.flows.bandwidth import bus_bandwidth
-from lightrig.flows.closed_forms import ring_all_reduce
+from lightrig.suites.claims.closed_forms import ring_all_reduce
 
 
 def waste_bound(hops: int, gpus: int, group: int, node_share: float) -> float:

@@ -8,7 +8,6 @@ from itertools import combinations, product
 from math import log2
 from pathlib import Path
 
-from lightrig.flows.closed_forms import all_to_all_on_ring
 from lightrig.harness.claims.computed import Computed, Registry, exactly
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, Rule, Violation, audit
 from lightrig.harness.systems.opus.planning.messages import Program, Rewire
@@ -28,6 +27,7 @@ from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachment
 from lightrig.harness.systems.opus.runtime.emulation import emulate
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.closed_forms import all_to_all_on_ring
 from lightrig.suites.claims.opus.costs import H200, packet_switch_ports
 from lightrig.testbeds import Circuit
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from lightrig.flows import Edge, Flow, Network, Router, Step, duration
 from lightrig.flows.collectives import ring_reduce_scatter
 from lightrig.flows.network import joined, ring_pairs
-from lightrig.flows.two_dimensional import all_reduce_2d, both_ways_round
 from lightrig.harness.systems.railx.planning.cross_connects import Settings
 from lightrig.harness.systems.railx.planning.physical import Fabric
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
@@ -16,6 +15,7 @@ from lightrig.suites.claims.railx import collectives
 from lightrig.suites.claims.railx.chip_graph import MESH_PORTS, ChipGraph
 from lightrig.suites.claims.railx.collectives import Group
 from lightrig.suites.claims.railx.minimal_routing import minimal_routes
+from lightrig.suites.claims.two_dimensional import all_reduce_2d, both_ways_round
 
 BPS, LATENCY_NS, SIZE = 800e9, 300.0, 64e6
 

@@ -18,7 +18,6 @@ from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.step_time import (
     Flow,
     exposed,
-    step_time,
     window,
     window_count,
 )
@@ -39,6 +38,13 @@ def down_times() -> list[int]:
 
 
 # ------------------------------------------------------------------------------ step time
+
+
+def step_time(native: int, reconfiguration: int, windows: list[int], *, ahead: bool) -> int:
+    """Return the time of a step in ns, with one reconfiguration a window (Opus §5.2)."""
+    if ahead:
+        return native + sum(exposed(reconfiguration, window) for window in windows)
+    return native + reconfiguration * len(windows)
 
 
 def test_a_window_lasts_from_the_last_end_to_the_first_start() -> None:

@@ -4,13 +4,13 @@ import pytest
 
 from lightrig.flows import Router, collectives, duration, joined
 from lightrig.flows.network import Network, duplex, full_mesh_pairs, grid_pairs, ring_pairs
-from lightrig.flows.two_dimensional import (
+from lightrig.suites.claims.railx import collectives as formula
+from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.two_dimensional import (
     all_reduce_2d,
     both_ways_round,
     hierarchical_2d_all_reduce,
 )
-from lightrig.suites.claims.railx import collectives as formula
-from lightrig.suites.claims.railx.collectives import Group
 
 RATE, ALPHA, SIZE, CLOSE = 100e9, 700.0, 6e7, 1e-9
 

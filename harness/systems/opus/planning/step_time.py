@@ -30,18 +30,6 @@ def exposed(reconfiguration: int, window: int) -> int:
     return max(0, reconfiguration - max(0, window))
 
 
-def step_time(native: int, reconfiguration: int, windows: Sequence[int], *, ahead: bool) -> int:
-    """The step time in ns, one reconfiguration a window.
-
-    On demand every one adds its length, T_native + N T_reconfig (Opus §5.2); provisioned ahead
-    only what its window does not hide. It is an estimate: of the phase changes of several
-    stages those count that are on the critical path, and measured steps gain less.
-    """
-    if ahead:
-        return native + sum(exposed(reconfiguration, window) for window in windows)
-    return native + reconfiguration * len(windows)
-
-
 def window_count(
     stages: int,
     layers: int,
