@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from lightrig.harness.quantities import names_in_files
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.models import models, options_of
 from lightrig.testbeds.limits import QuantityNames
 

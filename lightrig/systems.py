@@ -8,7 +8,7 @@ docs/systems.md has a complete example.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lightrig.harness.systems.registry import Orchestrator, System, SystemRegistryError
+from lightrig.harness.system_registry import Orchestrator, System, SystemRegistryError
 
 if TYPE_CHECKING:
     from lightrig.harness.claims import load_published

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.quantities import declarations
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.models import models, shipped_drivers
 from lightrig.instruments.core.registry import driver
 from lightrig.testbeds import json_schema

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import scipy
 
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 
 CONFIDENCE = 0.95
 

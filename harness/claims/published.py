@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lightrig.harness.claims.computed import computed_by
 from lightrig.harness.quantities import find
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds.base import Part
 from lightrig.testbeds.findings import Findings
 from lightrig.testbeds.limits import LimitError, Unit, format_value, parse_value

@@ -12,7 +12,7 @@ import pytest
 
 from lightrig.harness.claims.published import published_files
 from lightrig.harness.claims.tested import TestOutcome, write_outcomes
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.clock import wall_time
 
 _LONGEST = 300

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lightrig.harness.claims.published import Published
-from lightrig.harness.systems.registry import System, installed_systems
+from lightrig.harness.system_registry import System, installed_systems
 from lightrig.testbeds import LightrigError
 
 _PARTS = ("claims", "sections", "fixtures", "generator", "quantities", "orchestrator")

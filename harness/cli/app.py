@@ -23,7 +23,7 @@ def application(*names: str) -> typer.Typer:
         command = getattr(import_module(f"lightrig.harness.cli.{_MODULES.get(name, name)}"), name)
         example = COMMANDS[name].example
         if "SYSTEM" in example:
-            from lightrig.harness.systems.registry import installed_systems  # noqa: PLC0415
+            from lightrig.harness.system_registry import installed_systems  # noqa: PLC0415
 
             example = example.replace("SYSTEM", next(iter(installed_systems()), "SYSTEM"))
         epilog = f"Example: lightrig {name} {example}".rstrip()

@@ -121,7 +121,7 @@ def plans(context: typer.Context, incomplete: str) -> list[str]:
 
 def systems(incomplete: str) -> list[str]:
     """Return the installed published systems."""
-    from lightrig.harness.systems.registry import installed_systems  # noqa: PLC0415 - as above
+    from lightrig.harness.system_registry import installed_systems  # noqa: PLC0415 - as above
 
     return [name for name in installed_systems() if name.startswith(incomplete)]
 

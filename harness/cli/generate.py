@@ -11,7 +11,7 @@ import typer
 
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import out
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import LightrigError
 
 Output = Annotated[

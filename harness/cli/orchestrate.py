@@ -23,7 +23,7 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.systems.registry import Orchestrator, System, installed_systems
+from lightrig.harness.system_registry import Orchestrator, System, installed_systems
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
 

@@ -152,7 +152,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _load_system_fixtures(config: pytest.Config) -> None:
     """Register the fixtures of all installed systems, of which the testbeds may be."""
     # Imported here: without a testbed no system is looked for.
-    from lightrig.harness.systems.registry import (  # noqa: PLC0415
+    from lightrig.harness.system_registry import (  # noqa: PLC0415
         SystemRegistryError,
         installed_systems,
     )

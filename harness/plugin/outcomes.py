@@ -12,7 +12,7 @@ from lightrig.harness.plugin.ending import ending_unrecorded
 from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NOT_CLOSED, RUN
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.repeating import Repeats
-from lightrig.harness.plugin.workers import WorkerRun, show
+from lightrig.harness.plugin.worker_run import WorkerRun, show
 from lightrig.harness.report.run_page import added
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import LightrigError

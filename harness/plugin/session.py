@@ -32,7 +32,8 @@ from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import Outcomes, Reports
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
-from lightrig.harness.plugin.workers import MainProcess, WorkerRun, is_worker
+from lightrig.harness.plugin.worker_run import WorkerRun
+from lightrig.harness.plugin.workers import MainProcess, is_worker
 from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError, store_quantities
 from lightrig.harness.report import summary_lines
@@ -81,7 +82,9 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminated)
     if is_worker(config):
-        config.stash[RUN] = worker = WorkerRun(config)
+        config.stash[RUN] = worker = WorkerRun(
+            config, partial(config.stash.__getitem__, DESELECTED)
+        )
         config.pluginmanager.register(worker, "lightrig-worker")
         return
     try:

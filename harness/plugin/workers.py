@@ -8,12 +8,8 @@ that its scheduler by scope has no public method to say what a scope is.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,87 +17,16 @@ import pytest
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import ending_unrecorded
 from lightrig.harness.plugin.keys import TESTBEDS
-from lightrig.harness.record import Row, Scalar
-from lightrig.harness.record.journal_reading import open_part, part_path
-from lightrig.harness.run import context_of
-from lightrig.harness.statistics import Verdict
-from lightrig.testbeds import Limit
+from lightrig.harness.plugin.worker_run import INPUT, NOT_RESTORED, OUTPUT
+from lightrig.harness.record.journal_reading import part_path
 
 if TYPE_CHECKING:
-    from lightrig.harness.bench import Bench
     from lightrig.harness.plugin.observed import ObservedRun
-
-_INPUT = "lightrig_run"
-_OUTPUT = "lightrig_deselected"
-_NOT_RESTORED = "lightrig_not_restored"
 
 
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process runs tests for another one."""
     return hasattr(config, "workerinput")
-
-
-class WorkerRun:
-    """The run, as a worker knows it: its rows go to the worker's own journal.
-
-    Args:
-        config: of the worker.
-    """
-
-    def __init__(self, config: pytest.Config) -> None:
-        given: Any = config
-        folder, night = given.workerinput[_INPUT]
-        self.folder = Path(folder)
-        self.name = self.folder.name
-        self._journal = open_part(self.folder, given.workerinput["workerid"], night)
-        self._shown: list[dict[str, Any]] = []
-        self._not_restored: list[tuple[str, str]] = []
-
-    def recorder(
-        self, bench: Bench, test: str, conditions: Mapping[str, Scalar]
-    ) -> Callable[[Sequence[Row]], None]:
-        """A function that appends rows of `test`."""
-        context = context_of(bench, test, conditions)
-        return lambda rows: self._journal.append_many(context, rows)
-
-    def judged(self, test: str, limit: Limit, verdict: Verdict) -> None:
-        """Keep a verdict for the test's next report."""
-        plain = json.dumps([asdict(limit), asdict(verdict)], default=int)  # no numbers of numpy
-        self._shown.append({"test": test, "verdict": json.loads(plain)})
-
-    def note(self, testbed: str, sentence: str, *, in_report: bool = False) -> None:
-        """Keep a sentence for the test's next report."""
-        self._shown.append({"testbed": testbed, "note": sentence, "in_report": in_report})
-
-    def not_restored(self, testbed: str, problem: str) -> None:
-        """Keep what is not as it was found for the end of the worker."""
-        self._not_restored.append((testbed, problem))
-
-    def shown(self) -> list[dict[str, Any]]:
-        """Verdicts and sentences since the last call, as plain values."""
-        found, self._shown = self._shown, []
-        return found
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send what was deselected, and what was not restored, to the main process.
-
-        Last: pytest's own hook may still take fixtures down, which restores.
-        """
-        given: Any = session.config
-        found = session.config.stash[DESELECTED]
-        given.workeroutput[_OUTPUT] = {name: dict(each) for name, each in found.items()}
-        given.workeroutput[_NOT_RESTORED] = self._not_restored
-
-
-def show(run: ObservedRun, shown: Sequence[Mapping[str, Any]]) -> None:
-    """Show what a worker kept to the run's observers."""
-    for one in shown:
-        if "verdict" in one:
-            limit, verdict = one["verdict"]
-            run.judged(one["test"], Limit(**limit), Verdict(**verdict))
-        else:
-            run.note(one["testbed"], one["note"], in_report=one["in_report"])
 
 
 class MainProcess:
@@ -119,7 +44,7 @@ class MainProcess:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Send a worker the folder of the run."""
-        node.workerinput[_INPUT] = (str(self._run.folder), self._run.night)
+        node.workerinput[INPUT] = (str(self._run.folder), self._run.night)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -149,9 +74,9 @@ class MainProcess:
     def pytest_testnodedown(self, node: Any) -> None:
         """Take over the rest, and what the worker has deselected: all collect the same tests."""
         self._take_over(node)
-        for testbed, problem in getattr(node, "workeroutput", {}).get(_NOT_RESTORED, ()):
+        for testbed, problem in getattr(node, "workeroutput", {}).get(NOT_RESTORED, ()):
             self._run.not_restored(testbed, problem)
-        found = getattr(node, "workeroutput", {}).get(_OUTPUT)
+        found = getattr(node, "workeroutput", {}).get(OUTPUT)
         if found is not None:
             reasons = {name: Counter(each) for name, each in found.items()}
             self._config.stash[DESELECTED] = reasons

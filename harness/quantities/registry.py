@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from lightrig.harness.quantities.declarations import DECLARED
 from lightrig.harness.quantities.quantity import Quantity, QuantityDeclarationError
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.limits import LimitedQuantity, QuantityNames

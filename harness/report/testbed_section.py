@@ -25,7 +25,7 @@ from lightrig.harness.report.sections import Limits, Section, render, section_id
 from lightrig.harness.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
-from lightrig.harness.systems.registry import System, installed_systems
+from lightrig.harness.system_registry import System, installed_systems
 from lightrig.testbeds import ServerSpec, Testbed
 
 _GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS, COLLECTIVES, RECOVERY)

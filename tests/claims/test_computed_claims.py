@@ -15,7 +15,7 @@ from lightrig.harness.claims.computed import Computed, computed_by, exactly, ove
 from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
 from lightrig.harness.cli.claims import claims
 from lightrig.harness.record import Results
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import TestbedError
 
 CLAIMS = """\
@@ -52,7 +52,7 @@ claims:
 
 
 INIT = """\
-from lightrig.harness.systems.registry import System
+from lightrig.harness.system_registry import System
 
 SYSTEM = System(name="mine_fabric", title="Mine", claims="mine_fabric.claims:COMPUTED")
 """

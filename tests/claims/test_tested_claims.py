@@ -8,7 +8,7 @@ import pytest
 from lightrig.harness.claims import check_claims, load_published
 from lightrig.harness.claims.tested import OutcomesError
 from lightrig.harness.record import Results
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 
 pytest_plugins = ["pytester"]
 
@@ -23,7 +23,7 @@ claims:
 """
 INIT = """\
 from pathlib import Path
-from lightrig.harness.systems.registry import System
+from lightrig.harness.system_registry import System
 
 SYSTEM = System(
     name="mine_system", title="Mine", claims="mine_system.claims:COMPUTED",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.claims import published_files
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("harness", "instruments", "flows", "testbeds")

@@ -15,7 +15,7 @@ from distributions import write_metadata
 from generated import PUBLIC_MODULES
 
 from lightrig.harness.bench import bind
-from lightrig.harness.systems.registry import installed_systems
+from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness import systems
-from lightrig.harness.systems.registry import SystemRegistryError, installed_systems
+from lightrig.harness.system_registry import SystemRegistryError, installed_systems
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_a_new_folder_is_a_system_without_an_installation(folder: Path) -> None:
     (folder / "__init__.py").write_text(
-        "from lightrig.harness.systems.registry import System\n"
+        "from lightrig.harness.system_registry import System\n"
         'SYSTEM = System(name="sixth_fabric", title="Sixth")\n'
     )
     found = installed_systems()

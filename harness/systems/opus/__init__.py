@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lightrig.harness.systems.registry import System
+from lightrig.harness.system_registry import System
 
 _PACKAGE = "lightrig.harness.systems.opus"
 

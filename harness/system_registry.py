@@ -17,7 +17,7 @@ from lightrig.testbeds import LightrigError
 
 GROUP = "lightrig.systems"
 """Entry points of other packages in this group name a `System` each."""
-_PACKAGE = __name__.rpartition(".")[0]
+_PACKAGE = "lightrig.harness.systems"
 
 
 class SystemRegistryError(LightrigError):
