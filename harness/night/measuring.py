@@ -11,12 +11,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lightrig.harness.bench.saved_state import TIME
+from lightrig.harness.night.aftermath import restore_after
 from lightrig.harness.night.outcomes import TestbedNight, run_name, store
 from lightrig.harness.record import RecordError, publish
+from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.run_folder import FACTS, RunFacts, parse_facts
+from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import load
 from lightrig.testbeds.lab_hosts import LabHosts
 
@@ -53,12 +57,14 @@ def measure(
     """Measure a testbed on this host, publish its run and store its outcome.
 
     stopped: asked a few times a second; once true, pytest is terminated, which restores the lab,
-    and nothing is published. Raises `RecordError` if the results cannot be written.
+    and nothing is published. What a pytest that was killed has left changed is restored here.
+    Raises `RecordError` if the results cannot be written.
     """
     if stopped():
         return TestbedNight(task.testbed, "not run", reason="the night was cancelled")
     name = run_name(task.night, task.testbed)
     spool = Path(tempfile.mkdtemp(prefix=f"lightrig-{name}-"))
+    began = f"{wall_time():{TIME}}"
     with (spool / LOG).open("wb") as log:
         process = subprocess.Popen(
             _command(lab, task, name, spool), stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -70,21 +76,30 @@ def measure(
                 process.terminate()
                 process.wait()
     folder = spool / "runs" / name
-    if cancelled:
-        reason = f"the night was cancelled; what was measured is on {host} in {folder}"
-        return TestbedNight(task.testbed, "not run", host, name, process.returncode, reason=reason)
-    if not (folder / FACTS).exists():
-        reason = f"pytest ended with {process.returncode}: {_tail(spool / LOG)}"
-        outcome = TestbedNight(
-            task.testbed, "not run", host, exit=process.returncode, reason=reason
-        )
+    status = process.returncode
+    if cancelled or status < 0 or not (folder / FACTS).exists():
+        file = lab.resolve(task.file)
+        # A person waits for the end of a night that was cancelled.
+        left = restore_after(file, began, **({"keep_trying": 0} if cancelled else {}))
+        why = "the night was cancelled" if cancelled else _killed_or_ended(status)
+        reason = "; ".join(filter(None, (why, left)))
+        if (folder / JOURNAL).exists():
+            reason += (
+                f"; what was measured is on {host} in {folder}: `lightrig results recover "
+                f"--results {spool}`"
+            )
+        if not cancelled:
+            reason += f"\n{_tail(spool / LOG)}"
+        outcome = TestbedNight(task.testbed, "not run", host, exit=status, reason=reason)
+        if cancelled:
+            return replace(outcome, run=name)
         store(outcome, task.night, lab.results)
         return outcome
     shutil.copy(spool / LOG, folder / LOG)
     facts = parse_facts(str(folder / FACTS), (folder / FACTS).read_bytes())
     try:
         publish(folder, lab.results)
-        outcome = _outcome(task, host, process.returncode, facts)
+        outcome = _outcome(task, host, status, facts)
         store(outcome, task.night, lab.results)
     except RecordError as error:
         raise RecordError(f"{error}; the run is on {host} in {folder}") from error
@@ -144,7 +159,8 @@ def _progress(events: Path) -> Iterator[tuple[int, int] | None]:
 
 
 def _outcome(task: Task, host: str, status: int, facts: RunFacts) -> TestbedNight:
-    ended = str((facts.summary or {}).get("ended", ""))
+    summary = facts.summary or {}
+    reasons = [str(summary.get("ended", "")), *map(str, summary.get("not_restored", ()))]
     return TestbedNight(
         task.testbed,
         "measured" if facts.state == "complete" else "interrupted",
@@ -158,7 +174,13 @@ def _outcome(task: Task, host: str, status: int, facts: RunFacts) -> TestbedNigh
         facts.count("skipped") or 0,
         attempts=1,
         duration_s=facts.duration_s,
-        reason=ended,
+        reason="; ".join(filter(None, reasons)),
+    )
+
+
+def _killed_or_ended(status: int) -> str:
+    return (
+        f"pytest ended with {status}" if status >= 0 else f"pytest was killed by signal {-status}"
     )
 
 
