@@ -1,11 +1,17 @@
-"""A checkout: `pytest suites` measures a simulated testbed where no other is named."""
+"""A checkout: the testbed of `pytest suites` where none is named, and which skips are permitted."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from lightrig.instruments.namespaces.namespaces import OBSTACLE
+
 ROOT = Path(__file__).parent
+
+# Reasons of skips by the test's id, or that of a file which is skipped whole.
+_skipped: dict[str, str] = {}
 
 
 def pytest_lightrig_testbeds(config: pytest.Config) -> Sequence[Path] | None:
@@ -14,3 +20,66 @@ def pytest_lightrig_testbeds(config: pytest.Config) -> Sequence[Path] | None:
     if any(path.resolve().is_relative_to(ROOT / "suites") for path in asked):
         return [ROOT / "testbeds" / "opus.yaml"]
     return None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--allowed-skips",
+        type=Path,
+        metavar="FILE",
+        help="fail where a test is skipped for a reason that begins with no line of FILE",
+    )
+    parser.addoption(
+        "--write-skipped",
+        type=Path,
+        metavar="FILE",
+        help="write the ids of skipped tests; `pytest @FILE` runs them, on another machine",
+    )
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _note_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _note_skip(report)
+
+
+def _note_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        _skipped[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    file = session.config.getoption("--write-skipped")
+    if file is not None and not hasattr(session.config, "workerinput"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{each}\n" for each in sorted(_skipped)))
+    if list(_forbidden(session.config)) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Iterator[None]:
+    yield
+    # After pytest's own list, which has many lines where a machine makes no namespaces.
+    obstacles = [OBSTACLE + reason.partition(OBSTACLE)[2] for reason in _skipped.values()]
+    for obstacle, count in Counter(obstacles).items():
+        if obstacle != OBSTACLE:
+            tests = "test was" if count == 1 else "tests were"
+            terminalreporter.write_line(f"{count} {tests} left out: {obstacle}", yellow=True)
+    for reason in _forbidden(config):
+        terminalreporter.write_line(f"skip that is not permitted: {reason}", red=True)
+
+
+def _forbidden(config: pytest.Config) -> Iterator[str]:
+    """Return the reasons of skips that the file of `--allowed-skips` does not list."""
+    file = config.getoption("--allowed-skips")
+    if file is None:
+        return iter(())
+    allowed = tuple(filter(None, file.read_text().splitlines()))
+    reasons = _skipped.values()
+    return (reason for reason in reasons if not allowed or not reason.startswith(allowed))

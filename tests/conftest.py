@@ -1,4 +1,4 @@
-"""Settings of all of the project's tests: examples, timeouts, permitted skips."""
+"""Settings of all of the project's tests: examples, timeouts."""
 
 import contextlib
 import gc
@@ -28,7 +28,6 @@ SHRINKING = 60
 # Of Hypothesis about its own generator, once in a process of Python 3.14.
 _OF_HYPOTHESIS = "ignore:It looks like `register_random` was passed"
 
-_skipped: list[str] = []
 _include_again: list[Callable[[], None]] = []
 
 # Leases and saved states of tests are none of this machine's.
@@ -93,15 +92,6 @@ def simulated(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
         yield bind_simulated
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--allowed-skips",
-        type=Path,
-        metavar="FILE",
-        help="fail where a test is skipped for a reason that begins with no line of FILE",
-    )
-
-
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts a command in the background with SIGINT ignored, and programs that tests
     # start and interrupt would inherit it.
@@ -146,30 +136,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT if is_long else TIMEOUT))
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.skipped and isinstance(report.longrepr, tuple):
-        _skipped.append(report.longrepr[2].removeprefix("Skipped: "))
-
-
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish() -> None:
     for include_again in _include_again:
         include_again()  # DuckDB reports objects that are not collected
-    if list(_forbidden(session.config)) and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    for reason in _forbidden(config):
-        terminalreporter.write_line(f"skip that is not permitted: {reason}", red=True)
-
-
-def _forbidden(config: pytest.Config) -> Iterator[str]:
-    """Return the reasons of skips that the file of `--allowed-skips` does not list."""
-    file = config.getoption("--allowed-skips")
-    if file is None:
-        return iter(())
-    allowed = tuple(filter(None, file.read_text().splitlines()))
-    return (reason for reason in _skipped if not allowed or not reason.startswith(allowed))

@@ -114,7 +114,7 @@ def _enter(pid: int, host: str | None) -> None:
     os.chdir(directory)
 
 
-def _privileged() -> bool:
+def privileged() -> bool:
     """Whether this process may make network and mount namespaces without a user namespace."""
     wanted = 1 << _CAP_NET_ADMIN | 1 << _CAP_SYS_ADMIN
     with open("/proc/self/status", encoding="ascii") as status:
@@ -208,7 +208,7 @@ def _keep(count: int) -> int:
     holders: list[int] = []
     networks: list[int] = []
     try:
-        if not _privileged():
+        if not privileged():
             _become_root_of_a_user_namespace()
         # A change of credentials clears this attribute, so it comes after.
         prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)

@@ -13,6 +13,7 @@ Only namespaces made here are ever changed.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,12 @@ from lightrig.testbeds.errors import LightrigError
 
 # Run as a file, without site packages: it needs none, and starts ten times sooner.
 _PROGRAM = (sys.executable, "-I", "-S", agent.__file__)
+
+OBSTACLE = "network namespaces cannot be made here"
+_REMEDY = (
+    "run it as root, raise user.max_net_namespaces and user.max_user_namespaces (sysctl), "
+    "or give a container --privileged"
+)
 
 
 class NamespaceError(LightrigError):
@@ -43,7 +50,7 @@ class Namespaces(AgentProcess):
             pids: list[int] = self.read_reply()["pids"]
         except AgentError as error:
             self.close()
-            raise NamespaceError(f"network namespaces cannot be made here: {error}") from error
+            raise NamespaceError(f"{OBSTACLE}: {error}; {_REMEDY}") from error
         self._pids = dict(zip(names, pids, strict=True))
 
     def pid(self, name: str) -> int:
@@ -63,6 +70,11 @@ def enter_command(pid: int, argv: Sequence[str], host: str | None = None) -> lis
     status 126 and a message on stderr when the namespaces cannot be entered.
     """
     return [*_PROGRAM, "enter", str(pid), *([] if host is None else [host]), "--", *argv]
+
+
+def is_root() -> bool:
+    """Whether this process is root and has root's rights; a container's root may lack them."""
+    return os.geteuid() == 0 and agent.privileged()
 
 
 @functools.cache

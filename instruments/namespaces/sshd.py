@@ -17,7 +17,7 @@ from pathlib import Path
 from lightrig.instruments.loopback import LoopbackListener
 from lightrig.instruments.namespaces import machine
 from lightrig.instruments.namespaces.machine_setup import MachineError, prepare_machine
-from lightrig.instruments.namespaces.namespaces import enter_command
+from lightrig.instruments.namespaces.namespaces import enter_command, is_root
 from lightrig.testbeds.errors import LightrigError
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,8 +38,11 @@ def sshd_program() -> str:
             "no sshd on this machine\n  try       apt install openssh-server (its service need "
             "not run)"
         )
-    if os.geteuid() != 0:
-        raise SshdError("the sshd of a namespace needs root: it logs users in\n  try       sudo")
+    if not is_root():
+        raise SshdError(
+            "the sshd of a namespace needs root with CAP_SYS_ADMIN: it logs users in\n"
+            "  try       sudo"
+        )
     return program
 
 

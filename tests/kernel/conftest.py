@@ -117,7 +117,7 @@ def links(_links: KernelLinks) -> KernelLinks:
 
 
 @pytest.fixture
-def brief_links() -> Iterator[tuple[kernel.Namespaces, KernelLinks]]:
+def brief_links(possible: None) -> Iterator[tuple[kernel.Namespaces, KernelLinks]]:
     """One port of one server, in namespaces of its own, for a test that ends it."""
     with kernel.Namespaces(["a", "plant"]) as spaces:
         port = KernelPort("a", spaces.pid("a"), "fabric0", "192.0.2.1/24", rate_bps=200_000_000)

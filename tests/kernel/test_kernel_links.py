@@ -167,7 +167,9 @@ def test_an_impossible_state_is_refused(links: KernelLinks) -> None:
     links.apply(frozenset({A0}), frozenset())
 
 
-def test_a_refused_port_is_named_and_leaves_nothing(run: Callable[..., str]) -> None:
+def test_a_refused_port_is_named_and_leaves_nothing(
+    possible: None, run: Callable[..., str]
+) -> None:
     with kernel.Namespaces(["a", "plant"]) as spaces:
         good = KernelPort("a", spaces.pid("a"), "fabric0", "192.0.2.1/24")
         bad = KernelPort("a", spaces.pid("a"), "fabric1", "192.0.2.300/24")

@@ -12,6 +12,7 @@ from paramiko.common import cMSG_CHANNEL_SUCCESS
 
 from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.namespaces.namespaces import is_root
 from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 from lightrig.instruments.simulated.protocols.listeners import Service
 from lightrig.testbeds import load
@@ -100,6 +101,15 @@ def run(client: paramiko.SSHClient, command: str, text: str = "") -> tuple[str, 
     stdin.channel.shutdown_write()
     printed, errors = stdout.read().decode(), stderr.read().decode()
     return printed, errors, stdout.channel.recv_exit_status()
+
+
+def test_root_without_its_rights_is_told_what_is_missing() -> None:
+    imported = "from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle"
+    command = [sys.executable, "-c", f"{imported}; print(shell_obstacle())"]
+    if is_root():
+        command = ["setpriv", "--bounding-set=-sys_admin", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "the shell of a simulated server needs root with CAP_SYS_ADMIN\n"
 
 
 def test_a_command_ends_after_its_client_reads_that_it_was_started(

@@ -9,7 +9,6 @@ each other and have no rights outside.
 
 import contextlib
 import json
-import os
 import shlex
 import shutil
 import socket
@@ -23,7 +22,12 @@ from typing import IO
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.namespaces import machine
 from lightrig.instruments.namespaces.machine_setup import prepare_machine
-from lightrig.instruments.namespaces.namespaces import Namespaces, available, enter_command
+from lightrig.instruments.namespaces.namespaces import (
+    Namespaces,
+    available,
+    enter_command,
+    is_root,
+)
 from lightrig.instruments.simulated.hosts import host_client, sftp_program
 from lightrig.instruments.simulated.hosts.host_tools import HostTools
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
@@ -73,8 +77,8 @@ exec {python} -I {program} {root} {home}
 
 def shell_obstacle() -> str | None:
     """Return why simulated servers can have no shell here; None if they can."""
-    if sys.platform == "linux" and os.geteuid() != 0:
-        return "the shell of a simulated server needs root"
+    if sys.platform == "linux" and not is_root():
+        return "the shell of a simulated server needs root with CAP_SYS_ADMIN"
     for program in ("unshare", "mount"):
         if shutil.which(program) is None:
             return f"there is no program {program} (util-linux)"

@@ -1,0 +1,58 @@
+"""Skips: which ones fail a run, and the list of them that another machine runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MODULE = "import pytest\npytest.importorskip('nonesuch', reason='no nonesuch here')\n"
+CASES = """
+import pytest
+
+@pytest.mark.parametrize("case", ["a b", "two"])
+def test_permitted(case):
+    pytest.skip(f"no browser on this machine: {case}")
+
+def test_runs():
+    pass
+"""
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of `folder` with the options of this checkout, and Lightrig's plugin alone."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "lightrig.harness.plugin",
+            "-p",
+            "conftest",
+            f"--rootdir={folder}",
+            *options,
+        ],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_skips_are_permitted_by_reason_and_listed(tmp_path: Path) -> None:
+    (tmp_path / "allowed.txt").write_text("no browser on this machine\n")
+    (tmp_path / "test_module.py").write_text(MODULE)
+    (tmp_path / "test_cases.py").write_text(CASES)
+    options = ("--allowed-skips", "allowed.txt", "--write-skipped", "lists/skipped.txt")
+    both = run(tmp_path, *options)
+    assert both.returncode == 1
+    assert both.stdout.count("skip that is not permitted: no nonesuch here") == 1
+    listed = (tmp_path / "lists" / "skipped.txt").read_text().splitlines()
+    assert listed == [
+        "test_cases.py::test_permitted[a b]", "test_cases.py::test_permitted[two]",
+        "test_module.py",
+    ]  # fmt: skip
