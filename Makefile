@@ -15,15 +15,18 @@ WORKERS ?= 2
 # Three workers, since many tests wait; a file in one of them: its worlds are built once.
 PARALLEL := --numprocesses 3 --dist loadfile
 # Reasons for which a test may be skipped; CI names tests/allowed_skips.txt here.
-SKIPS := $(if $(ALLOWED_SKIPS),--allowed-skips $(ALLOWED_SKIPS))
+# WRITE_SKIPPED names a file for the skipped tests.
+SKIPS := $(if $(ALLOWED_SKIPS),--allowed-skips $(ALLOWED_SKIPS)) \
+         $(if $(WRITE_SKIPPED),--write-skipped $(WRITE_SKIPPED)) $(if $(JUNIT),--junit-xml $(JUNIT))
 FUZZ_SECONDS ?= 900
 
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night test test-long claims clients test-clients object-store \
-        test-object-store test-container fuzz mutants generated hashes install-verified audit lint \
-        bench clean
+        test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
+        suites-training test-container everything fuzz mutants generated hashes install-verified \
+        audit lint bench clean
 
 install: $(READY)
 
@@ -33,8 +36,9 @@ $(READY): pyproject.toml constraints.txt
 	    --constraint constraints.txt --editable '.[dev,mpi]'
 	touch $@
 
+# ONLY=conformance runs the tests of that name alone.
 night: $(READY)
-	$(BIN)/python -m pytest suites $(NIGHT) --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest suites $(NIGHT) $(if $(ONLY),-k $(ONLY)) --numprocesses $(WORKERS) $(SKIPS)
 	@echo "lightrig and pytest are in this environment: . $(BIN)/activate"
 
 test: $(READY)
@@ -75,18 +79,59 @@ $(OBJECT_STORE)/.ready: tests/object_store/requirements.txt
 test-object-store: $(READY) object-store
 	$(BIN)/python -m pytest tests/object_store -m long $(SKIPS)
 
+# Tests with an extra that has an environment of its own: PyTorch is large, labgrid brings a fork of
+# pyserial.
+EXTRAS := .extras
+TORCH  := $(EXTRAS)/torch/bin/python -m pytest
+
+$(EXTRAS)/%/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint constraints.txt --editable '.[dev,mpi,$*]'
+	touch $@
+
+test-torch: $(EXTRAS)/torch/.ready
+	$(TORCH) tests/servers/test_gloo.py tests/servers/test_training_program.py \
+	    tests/cli/test_training_in_a_box.py $(SKIPS)
+
+test-labgrid: $(EXTRAS)/labgrid/.ready
+	$(EXTRAS)/labgrid/bin/python -m pytest tests/bench/test_labgrid_lease.py $(SKIPS)
+
+test-dask: $(EXTRAS)/dask/.ready
+	$(EXTRAS)/dask/bin/python -m pytest tests/night -m long $(SKIPS)
+
+# Suites of published systems beyond those of the night: on simulated instruments; with real packets
+# between namespaces; in training jobs of PyTorch.
+SYSTEMS := suites/claims --instruments simulated
+
+suites-simulated: $(READY)
+	$(BIN)/python -m pytest $(SYSTEMS) $(SKIPS) --testbed testbeds/acos.yaml \
+	    --testbed testbeds/mixnet.yaml --testbed testbeds/railx.yaml --testbed testbeds/railx-9x1-4.yaml
+
+suites-traffic: $(EXTRAS)/torch/.ready
+	$(TORCH) $(SYSTEMS) $(SKIPS) --testbed testbeds/acos_rings.yaml \
+	    --testbed testbeds/infinitehbd5.yaml --testbed testbeds/mixnet8.yaml --testbed testbeds/railx5.yaml
+
+suites-training: $(EXTRAS)/torch/.ready
+	$(TORCH) $(SYSTEMS) $(SKIPS) --testbed testbeds/acos_train4.yaml \
+	    --testbed testbeds/mixnet6.yaml --testbed testbeds/rails4.yaml --testbed testbeds/rails4x2.yaml
+
 # The image of the Containerfile, whose suites make namespaces in it.
 test-container:
 	podman build --tag lightrig .
 	podman run --rm --privileged --volume ./results:/lightrig/results lightrig \
 	    pytest suites --testbed testbeds/namespaces.yaml --testbed testbeds/opus.yaml \
-	    --instruments simulated -k conformance
+	    --instruments simulated -k conformance $(SKIPS)
+
+# All of the above that runs tests, one after the other on this machine, and a table of how each ended.
+everything: $(READY)
+	$(BIN)/python -m tests.everything
 
 # Examples that no run has tried before, FUZZ_EXAMPLES of each test. What it finds is kept in
 # .hypothesis, and becomes an @example of its test.
 fuzz: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile fuzz \
-	    --session-timeout $(FUZZ_SECONDS)
+	    --session-timeout $(FUZZ_SECONDS) $(SKIPS)
 
 # Bugs that are planted one at a time: which of them do the tests notice?
 mutants: $(READY)
@@ -135,4 +180,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks --all
 
 clean:
-	rm -rf $(VENV) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(EXTRAS) $(CLIENTS) $(OBJECT_STORE) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -91,3 +91,39 @@ def test_suites_run_from_the_package(run):
     ended = run("-m", "pytest", "--pyargs", "lightrig.suites", *options)
     assert "test_reconfiguration.py::test_between_plans[mine/straight-to-crossed]" in ended
     assert " failed" not in ended
+
+
+def test_the_example_of_the_readme_runs_with_the_dependencies_of_the_wheel(tmp_path: Path) -> None:
+    """Nothing of this environment is there: what the wheel does not ask for is missing."""
+    pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+    wheels = ["wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT]
+    subprocess.run([sys.executable, *pip, *wheels], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv" / "bin"
+    subprocess.run([programs / "python", *pip, "install", wheel], check=True)
+
+    lab = tmp_path / "lab"
+    (lab / "testbeds").mkdir(parents=True)
+    (lab / "testbeds" / "mine.yaml").write_text(TESTBED)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "PYTHON"))}
+
+    def run(program: str, *arguments: str) -> str:
+        ended = subprocess.run(
+            [programs / program, *arguments],
+            cwd=lab,
+            env={**clean, "OCS_LOGIN": "admin:secret"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    assert "straight (4 circuits, 2 links)" in run("lightrig", "check", "testbeds/mine.yaml")
+    measured = run("pytest", "--pyargs", "lightrig.suites", "--testbed", "testbeds/mine.yaml")
+    assert "test_reconfiguration.py::test_between_plans[mine/straight-to-crossed]" in measured
+    (page,) = (lab / "results" / "runs").glob("*/report.html")
+    assert str(page) in measured
+    assert "nights.html" in run("lightrig", "report")

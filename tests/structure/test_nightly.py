@@ -15,15 +15,16 @@ from ruamel.yaml import YAML
 from benchmarks.__main__ import NEEDS
 from tests.campaigns import records as campaigns
 from tests.campaigns.__main__ import CAMPAIGNS
+from tests.everything import targets_with_tests
 
 ROOT = Path(__file__).parents[2]
 SUMMARIZE = ROOT / ".github" / "summarize"
 EXPRESSION = re.compile(r"\$\{\{ *matrix\.(\w+) *\}\}")
 
 
-def commands() -> list[str]:
-    """Return every command of the workflow, for each value of its matrix."""
-    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "nightly.yml")
+def commands(workflow_name: str = "nightly.yml") -> list[str]:
+    """Return every command of a workflow, for each value of its matrix."""
+    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / workflow_name)
     found = []
     for job in workflow["jobs"].values():
         matrix: dict[str, Any] = job.get("strategy", {}).get("matrix", {})
@@ -44,10 +45,26 @@ def test_every_command_exists() -> None:
         made = re.findall(r"\bmake ([a-z-]+)", command)
         modules = re.findall(r"-m (benchmarks\.\w+|tests\.campaigns)", command)
         files = re.findall(r"(?:^|\s)((?:tests|\.github)/[\w./]+)", command)
-        assert made or modules or files or "pip install" in command, command
+        prepares = command.startswith(("apt-get ", "git config "))
+        assert made or modules or files or prepares, command
         assert targets >= set(made)
         assert all(importlib.util.find_spec(module) for module in modules), command
         assert all((ROOT / file).exists() for file in files), command
+
+
+def test_every_target_with_tests_stands_in_a_workflow_with_its_permitted_skips() -> None:
+    targets = targets_with_tests((ROOT / "Makefile").read_text())
+    assert {"night", "test", "test-torch", "suites-traffic"} < {*targets}
+    script = (ROOT / ".ci" / "run").read_text().replace("$ALLOWED", "tests/allowed_skips.txt")
+    assert any("bash .ci/run" in each for each in commands("ci.yml"))
+    lines = [each for each in script.splitlines() if not each.startswith(("#", "    step", "step"))]
+    several = [*commands(), *commands("ci.yml"), *";".join(lines).split(";")]
+    for target in targets:
+        runs = [each for each in several if re.search(rf"\bmake {target}(?![\w-])", each)]
+        assert runs, f"make {target} stands in no workflow"
+        permitted = "ALLOWED_SKIPS=tests/allowed_skips.txt"
+        assert all(permitted in each for each in runs), f"make {target} may skip any test"
+    assert all("--allowed-skips" in each for each in several if "-m pytest" in each)
 
 
 @pytest.mark.parametrize("status", [0, 3])
