@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from lightrig.testbeds.errors import Problem, TestbedError
+from lightrig.testbeds.regular_files import read_regular
 
 Keys = tuple[str | int, ...]
 """Path to a value: keys of mappings and indices of lists, from the top."""
@@ -36,6 +37,13 @@ MOST_NESTED = 200
 
 MOST_VALUES = 100_000
 """Largest number of values of a file with aliases expanded."""
+
+_MOST_NODES = 2 * MOST_VALUES
+"""Each value of a mapping has a key."""
+
+_MOST_BYTES = 1 << 22
+_MOST_UNUSUAL = 1 << 17
+"""Characters of what the parser in Python reads within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ def read(path: Path) -> Located:
     """
     file = str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(path, _MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise TestbedError([Problem(file, 1, 1, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError as error:
@@ -98,6 +106,10 @@ def read(path: Path) -> Located:
     reader = _Reader(file)
     data = reader.plain(root, ())
     return Located(file, data, reader.values, reader.keys, tuple(reader.problems))
+
+
+class _TooManyNodesError(Exception):
+    """Raised while a file is parsed that has too many values."""
 
 
 class _Resolver(yaml.resolver.BaseResolver):
@@ -132,8 +144,12 @@ if yaml.__with_libyaml__:
             yaml.cyaml.CParser.__init__(self, text)
             _Resolver.__init__(self)
             self.finds_nothing = False
+            self._nodes = 0
 
         def resolve(self, kind: type, value: str | None, implicit: Any) -> str:
+            self._nodes += 1
+            if self._nodes > _MOST_NODES:
+                raise _TooManyNodesError
             # The two place it differently.
             self.finds_nothing |= value == ""
             tag: str = super().resolve(kind, value, implicit)
@@ -149,11 +165,18 @@ def _compose(text: str, file: str) -> Node | None:
         parser = _Parser(text)
         try:
             root = parser.get_single_node()
+        except _TooManyNodesError:
+            many = f"has more than {MOST_VALUES} values"
+            raise TestbedError([Problem(file, 1, 1, many)]) from None
         except (yaml.YAMLError, ValueError):
             pass
         else:
             if not parser.finds_nothing:
                 return root
+    if len(text) > _MOST_UNUSUAL:
+        kib = _MOST_UNUSUAL >> 10
+        problem = f"is no plain YAML, of which more than {kib} KiB would take too long to read"
+        raise TestbedError([Problem(file, 1, 1, problem)])
     from ruamel.yaml import YAML  # noqa: PLC0415 - loaded for a wrong file
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
 

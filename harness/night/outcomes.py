@@ -4,16 +4,19 @@
 run.
 """
 
+import datetime
 import json
+import math
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 from urllib.parse import quote
 
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.places import Place
+from lightrig.testbeds.json_text import from_json
 
 FOLDER = "nights"
 
@@ -30,6 +33,7 @@ class TestbedNight:
     passed, failed, inconclusive, skipped: number of tests.
     attempts: how often it was begun. duration_s: of the run, in seconds of the wall.
     reason: why it was not measured, or not at the first attempt.
+    Raises `ValueError` for values of another type.
     """
 
     __test__ = False
@@ -47,6 +51,20 @@ class TestbedNight:
     attempts: int = 0
     duration_s: float | None = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        texts = (self.testbed, self.host, self.run, self.reason)
+        counts = (self.rows, self.passed, self.failed, self.inconclusive, self.skipped)
+        duration = 0 if self.duration_s is None else self.duration_s
+        if (
+            self.state not in get_args(State)
+            or not all(isinstance(text, str) for text in texts)
+            or not all(type(n) is int and n >= 0 for n in (*counts, self.attempts))
+            or type(self.exit) not in (int, type(None))
+            or type(duration) not in (int, float)
+            or not (duration >= 0 and math.isfinite(duration))
+        ):
+            raise ValueError("found values of other types than a testbed's part of a night has")
 
 
 def run_name(night: str, testbed: str) -> str:
@@ -90,19 +108,26 @@ def not_run(results: str | Path) -> dict[str, tuple[str, str]]:
     if not names:
         return {}
     newest = max(name.split("/")[1] for name in names)
+    night = f"{newest[:4]}-{newest[4:6]}-{newest[6:8]}"
+    try:
+        datetime.date.fromisoformat(night)
+    except ValueError as error:
+        raise RecordError(
+            f"{place.name}: {FOLDER}/{newest} is no night, YYYYMMDD-...; move it out of the results"
+        ) from error
     stored = place.read(name for name in names if name.split("/")[1] == newest)
     outcomes = [parse(name, text) for name, text in sorted(stored.items())]
-    night = f"{newest[:4]}-{newest[4:6]}-{newest[6:8]}"
     return {one.testbed: (night, one.reason) for one in outcomes if one.state == "not run"}
 
 
 def parse(name: str, text: bytes) -> TestbedNight:
     """Read a stored outcome; raises `RecordError` with `name` if it is none."""
     try:
-        document: dict[str, Any] = json.loads(text)
-        return TestbedNight(**document)
-    except (ValueError, TypeError) as error:
-        raise RecordError(f"{name} is damaged: {error}") from error
+        return TestbedNight(**from_json(text))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise RecordError(
+            f"{name} is damaged: {error}; remove it, or measure its testbed in another night"
+        ) from error
 
 
 def with_attempts(outcome: TestbedNight, hosts: Sequence[str]) -> TestbedNight:

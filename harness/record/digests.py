@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.regular_files import open_regular
 
 _FIELD = "sha256"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -20,7 +21,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 def digest_of(file: Path) -> str:
     """Return the SHA-256 digest of a file's content, in hexadecimal; raises `OSError`."""
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -45,6 +45,7 @@ from lightrig.harness.record.row import (
     TestOutcome,
     check_text,
 )
+from lightrig.testbeds.regular_files import open_regular
 
 # ------------------------------------------------------------------------------------------- lines
 
@@ -113,7 +114,8 @@ def is_sealed(schema: object) -> bool:
 def check_header(header: Json) -> None:
     """Raise `RowError` unless `header` has a `run` that can name a file, and a `night`.
 
-    `night` is the date, YYYY-MM-DD, that the run counts for.
+    `night` is the date, YYYY-MM-DD, that the run counts for. Its `descriptions`, if any, are files
+    in the run's folder by the names of testbeds, and its `testbeds` have such names.
     """
     run, night = header.get("run"), header.get("night")
     if not isinstance(run, str) or not _RUN.fullmatch(run):
@@ -125,6 +127,13 @@ def check_header(header: Json) -> None:
         date = ""
     if date != night:
         raise RowError(f"header: found night {night!r}, expected YYYY-MM-DD")
+    descriptions = header.get("descriptions", {})
+    if not isinstance(descriptions, dict) or not isinstance(header.get("testbeds", {}), dict):
+        raise RowError("header: expected testbeds and descriptions by name")
+    for file in descriptions.values():
+        check_text("header: description", file)
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise RowError(f"header: found {file!r}, expected a file in the run's folder")
 
 
 def context_line(number: int, context: Context) -> str:
@@ -232,7 +241,7 @@ def lock(file: int) -> None:
 def is_written(journal: Path) -> bool:
     """Whether a process, on this host or another, has `journal` open to write."""
     try:
-        with journal.open("rb") as file:
+        with open_regular(journal) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -39,6 +39,7 @@ from lightrig.harness.record.row import (
     TestOutcome,
 )
 from lightrig.harness.record.row_batches import RowBatch, batch_of_rows, parse_rows
+from lightrig.testbeds.regular_files import open_regular
 
 # ---------------------------------------------------------------------------------------- of a run
 
@@ -235,7 +236,7 @@ def _blocks(path: Path, size: int | None = None) -> Iterator[tuple[int, list[byt
     """Lines, some thousands at a time, with the number of the first of them."""
     read, first = 0, 1
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while lines := file.readlines(_BLOCK):
                 read += sum(map(len, lines))
                 while size is not None and read > size and lines:
@@ -308,7 +309,7 @@ class PartReader:
         Raises `JournalDamagedError` for a line that is no row, `RecordError` if it cannot be read.
         """
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:

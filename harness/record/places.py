@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.record.row import QuestionError, RecordError
+from lightrig.testbeds.regular_files import read_regular
 
 # ------------------------------------------------------------------------------------------- files
 
@@ -169,6 +170,8 @@ class Place:
         if not paths:
             return {}
         with self._errors_named():
+            if self.folder is not None:
+                return {name: read_regular(path, None) for path, name in paths.items()}
             return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
 
     def read_each(
@@ -190,8 +193,8 @@ class Place:
         with self._errors_named():
             for folder in self.folders(below) if folders is None else sorted(folders):
                 file = f"{below}/{folder}/{name}"
-                with suppress(FileNotFoundError), open(self.path(file), "rb") as stream:
-                    found[file] = stream.read()
+                with suppress(FileNotFoundError):
+                    found[file] = read_regular(self.path(file))
         return found
 
     def folders(self, below: str) -> list[str]:
@@ -207,6 +210,8 @@ class Place:
         """The content of a file, or None where there is none."""
         with self._errors_named():
             try:
+                if self.folder is not None:
+                    return read_regular(self.path(name))
                 return bytes(self._fs.cat_file(self.path(name)))
             except FileNotFoundError:
                 return None

@@ -236,6 +236,8 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
                 "read it with the version of Lightrig that wrote it"
             )
         tests, state = document["tests"], document["state"]
+        if type(document["torn"]) is not bool:
+            raise RowError(f"found torn {document['torn']!r}")
         if state not in get_args(State):
             raise RowError(f"found state {state!r}")
         check_header(document["header"])
@@ -248,7 +250,7 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
             None if tests is None else Outcomes(tests),
             document["header"],
             None if document["summary"] is None else dict(document["summary"]),
-            tuple(map(str, document.get("damage", ()))),
+            tuple(map(str, [*document.get("damage", ())])),
             checked_digests(document.get("digests", {})),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RowError) as error:

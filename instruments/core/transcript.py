@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.regular_files import read_regular
 
 FORMAT = "lightrig trace"
 VERSION = 1
@@ -99,7 +100,7 @@ def read(path: Path) -> Transcript:
     """
     about: dict[str, str] = {}
     pieces: list[Piece] = []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_regular(path).split(b"\n")
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue

@@ -120,11 +120,12 @@ def content(results: Path, kind: str, files: list[Path]) -> str:
     found = Results(results)
     if damaged := found.damaged():
         raise damaged[0]
+    frame = found.frame().to_csv()
     with source_module.Source(results).connected() as connection:
         nights = connection.sql("FROM found ORDER BY testbed, night, file_row_number").df()
         headers = source_module.Source(results).descriptions(connection)._headers
     runs = [(vars_of(one), list(one.tests or ())) for one in found.runs()]
-    return digest((runs, found.frame().to_csv(), nights.to_csv(), sorted(headers.items())))
+    return digest((runs, frame, nights.to_csv(), sorted(headers.items())))
 
 
 def vars_of(facts: RunFacts) -> list[object]:

@@ -10,15 +10,23 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.bench.lease import owner_text, parse_owner
 from lightrig.harness.bench.saved_state import SavedStateError, SavedStates
+from lightrig.harness.night.outcomes import TestbedNight, not_run
+from lightrig.harness.night.outcomes import parse as parse_outcome
 from lightrig.harness.record import Context, Journal, RecordError, Row, TestOutcome
+from lightrig.harness.record.dataset import write_dataset
+from lightrig.harness.record.digests import with_digest
 from lightrig.harness.record.journal_reading import read_journal
+from lightrig.harness.record.places import Place
+from lightrig.harness.record.results import runs_table, tests_table
+from lightrig.harness.record.rows_check import Inspector
+from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, stored_rows
 from lightrig.harness.record.run_folder import parse_facts
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
@@ -277,10 +285,25 @@ def records() -> list[Target]:
     states = _File(f"{file_name('x')}.circuits.found.json", _states)
     traces = _File("trace.jsonl", read_transcript)
     record = (RecordError,)
+    sealed = with_digest({**json.loads(facts), "digests": {"lab": "0" * 64}}).encode()
+    nights = {"2026-01-03": {"20260103-021500-a": 31}, "2026-01-04": {"20260104-021500-a": 7}}
+    compacted = Compacted("rows/testbed=lab/2026-01.x.parquet", nights)
+    plain = json.dumps({"schema": 1, "files": {compacted.name: nights}}).encode()
+    night = TestbedNight("lab", "measured", "host", "r", 0, 31, 5, 1, 1, 2, 1, 12.5, "again")
+    outcome = json.dumps(asdict(night)).encode()
+    not_run_lab = json.dumps({"testbed": "lab", "state": "not run", "reason": "lost"}).encode()
     return [
         Target("journal", strict, record, [whole, *unsealed]),
         Target("journal salvaged", salvaged, record, [whole, *unsealed]),
-        Target("facts", lambda d: parse_facts("run.json", d), record, [facts]),
+        Target("facts", _facts, record, [facts, sealed]),
+        Target(
+            "manifest", _Rows().manifest, record, [Manifest((compacted,)).text().encode(), plain]
+        ),
+        Target(
+            "night outcomes", lambda d: parse_outcome("x.json", d), record, [outcome, not_run_lab]
+        ),
+        Target("nights not run", _Outcomes(), record, [outcome, not_run_lab]),
+        Target("rows", _Rows().inspected, record, [_Rows().whole()]),
         Target(
             "saved states",
             states,
@@ -301,6 +324,62 @@ def _states(path: Path) -> object:
     for error in refused:
         raise error
     return found
+
+
+def _facts(data: bytes) -> object:
+    """Read `run.json`, and make the tables of it that lists and queries show."""
+    facts = [parse_facts("run.json", data)]
+    return runs_table(facts), tests_table(facts), facts[0].count("passed"), facts[0].duration_s
+
+
+class _Outcomes:
+    """Outcomes of a night in results, of which the report names testbeds that were not run."""
+
+    def __init__(self) -> None:
+        self._file = _File("lab.json", self._not_run)
+
+    def __call__(self, data: bytes) -> object:
+        return self._file(data)
+
+    def _not_run(self, path: Path) -> object:
+        night = path.parent / "nights" / "20260103-021500"
+        night.mkdir(parents=True, exist_ok=True)
+        path.replace(night / path.name)
+        return not_run(path.parent)
+
+
+class _Rows:
+    """Results with one file of rows, which is read as files without a digest are."""
+
+    def __init__(self) -> None:
+        self._inspector = Inspector()
+        self._file = _File("r.parquet", self._inspect)
+        self._place = Place(self._file.path.parent)
+        atexit.register(self._inspector.close)
+
+    def whole(self) -> bytes:
+        """Return a file of rows."""
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name, "runs", "r", "journal.jsonl")
+            path.parent.mkdir(parents=True)
+            path.write_bytes(_journal())
+            return write_dataset(path, Path(name, "rows"))[0].read_bytes()
+
+    def inspected(self, data: bytes) -> object:
+        """Inspect a file of rows; an ended process is what the reader names as damage."""
+        return self._file(data)
+
+    def manifest(self, data: bytes) -> object:
+        """Read the list of compacted files as each reader of rows does."""
+        path = self._place.path(MANIFEST)
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_bytes(data)
+        return [[*file.nights_and_runs()] for file in stored_rows(self._place)]
+
+    def _inspect(self, path: Path) -> object:
+        if problem := self._inspector.problem(path, "r", {}):
+            raise RecordError(problem)
+        return path
 
 
 def _rows(path: Path, *, salvage: bool) -> int:

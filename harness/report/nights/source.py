@@ -13,7 +13,9 @@ import pyarrow.dataset
 from lightrig.harness.quantities import names_in_files
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.dataset_reading import check_complete, open_dataset, present_names
+from lightrig.harness.record.journal import check_header
 from lightrig.harness.record.places import Place
+from lightrig.harness.record.row import RowError
 from lightrig.harness.record.rows_check import check_rows
 from lightrig.harness.record.rows_files import RowsFile, reading, stored_rows
 from lightrig.harness.record.run_folder import load_quantities_of_runs
@@ -161,8 +163,10 @@ class Source:
             for key, text in found:
                 if key == "lightrig.runs":
                     headers += [run["header"] for run in from_json(text).values()]
-            return {str(header["run"]): header for header in headers}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            for header in headers:
+                check_header(header)
+            return {header["run"]: header for header in headers}
+        except (RowError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(
                 f"{self._place.name}: the header of a run in the data set is damaged: {error!r}"
             ) from error
