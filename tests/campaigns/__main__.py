@@ -20,6 +20,7 @@ CAMPAIGNS = {
     "fault_plans": "FAULT_PLANS (500)",
     "bit_flips": "FLIPS (10000), FLIPS_SEED (1), FLIPS_KINDS, by commas",
     "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS",
+    "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), AGREEMENTS_TRIES (5)",
     "orchestrations": "ORCHESTRATIONS (200)",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }

@@ -1,41 +1,25 @@
 """Further figures of Opus: of its mechanisms, and of what its authors recorded beside them."""
 
 import ast
-from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from itertools import combinations, product
 from math import log2
 from pathlib import Path
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
-from lightrig.harness.systems.opus.planning.auditor import Rewiring, Rule, Violation, audit
-from lightrig.harness.systems.opus.planning.messages import Program, Rewire
 from lightrig.harness.systems.opus.planning.operations import (
-    ASYMMETRIC,
     Job,
-    Operation,
-    neighbours,
 )
-from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
-from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
-from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.step_time import exposed, window_count
-from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
+from lightrig.harness.systems.opus.planning.step_time import window_count
+from lightrig.harness.systems.opus.planning.steps import phase_tables
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachments, Wiring
-from lightrig.harness.systems.opus.runtime.emulation import emulate
-from lightrig.harness.systems.opus.runtime.rails import Rails
-from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.suites.claims.closed_forms import all_to_all_on_ring
 from lightrig.suites.claims.opus.costs import H200, packet_switch_ports
 from lightrig.testbeds import Circuit
 
-MS = 1_000_000
 OPERATIONS = Path(__file__).parents[3] / "testbeds/opus/recordings/llama_debug_5s.txt"
-WINDOW = 10 * MS
-SWITCHING = (0, 5 * MS, 10 * MS, 20 * MS, 100 * MS, 1000 * MS)
-MODES: tuple[Mode, ...] = ("default", "provisioning")
 STAGES = (2, 4, 8, 16)
 EXAMPLE = Job.grid("example", 3, [2, 2])
 """The job of Fig. 8: PP 3, DP 2, CP 2."""
@@ -118,20 +102,6 @@ def _window_bound() -> Computed:
     return exactly(max(_most_windows().values()), note)
 
 
-def _group_count() -> Computed:
-    """Share of grids of three dimensions with as many groups as printed."""
-    grids = list(product((2, 3, 4), repeat=3))
-    same = 0
-    for stages, first, second in grids:
-        groups = Job.grid("grid", stages, [first, second]).groups.values()
-        symmetric = sum(group.dimension != ASYMMETRIC for group in groups)
-        pairs = sum(group.dimension == ASYMMETRIC for group in groups)
-        pipelines = pairs // len(neighbours(stages))
-        same += symmetric + pipelines == stages * first + first * second + second * stages
-    note = f"{len(grids)} grids of the planner; a pipeline is one group, of pairs of stages."
-    return exactly(same / len(grids), note)
-
-
 def _stored() -> Computed:
     """Circuits stored for each rank and dimension: the most of many jobs."""
     most = 0.0
@@ -165,110 +135,6 @@ def _programmed() -> Computed:
         most[stages] = max(moved) * stages / len(job.stage_of)
     note = f"With DP 4; at most {most[4]:g} circuits for each N_rank / P_asym."
     return exactly(most[16] / most[4], note)
-
-
-def _digits() -> Computed:
-    """Digits that a Send/Recv changes: the most of all topologies of up to 4 stages."""
-    most = 0
-    for stages in (2, 3, 4):
-        for digits in product("012", repeat=stages):
-            topology = TopologyId("".join(digits))
-            for pair in neighbours(stages):
-                wanted = topology.with_stages(dict.fromkeys(pair, ASYMMETRIC))
-                most = max(most, len(topology.changed(wanted)))
-    return exactly(most, "All topologies of 2 to 4 stages and 2 symmetric parallelisms.")
-
-
-def _disturbed() -> Computed:
-    """Circuits of other jobs, or of stages that an event leaves alone, that a command removes."""
-    job = Job.grid("one", 4, [2])
-    wiring = Wiring.of(job, 0, _attached(job))
-    second = Job.grid("other", 2, [2])
-    beside = Wiring.of(second, 0, _attached(second, 101))
-    topologies = [TopologyId("".join(digits)) for digits in product("01", repeat=4)]
-    count = events = 0
-    for before, after in product(topologies, repeat=2):
-        stages = before.rewired(after)
-        if not stages:
-            continue
-        jobs = {"one": (wiring, before), "other": (beside, TopologyId("00"))}
-        program = Program(0, "one", 1, 1, after, stages)
-        _, sent = Orchestrator.of(0, jobs).receive(program)
-        involved = wiring.touching(stages)
-        moved = (one.remove | one.add for one in sent if isinstance(one, Rewire))
-        count += sum(len(circuits - involved) for circuits in moved)
-        events += 1
-    return exactly(count, f"{events} events of the orchestrator, beside a second job.")
-
-
-def _rails(job: Job, tables: Sequence[PhaseTable], mode: Mode, switching: int) -> Rails:
-    """One rail in virtual time, whose switch takes `switching` ns; no change is waited for."""
-    clock = VirtualClock()
-    shims = [Shim(rank, job.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
-
-    def switch(_: Sequence[Rewire]) -> None:
-        clock.sleep(switching)
-
-    wiring = Wiring.of(job, 0, _attached(job))
-    return Rails(clock, job, shims, [wiring], switch, ["ocs"], gathering=0)
-
-
-def _run(job: Job, tables: Sequence[PhaseTable], mode: Mode, switching: int = 50 * MS) -> Rails:
-    """Return the rail after all steps of `tables`, with operations and computation of 10 ms."""
-    rails = _rails(job, tables, mode, switching)
-    programs = {rank: table.all() for rank, table in enumerate(tables)}
-    emulate(rails, programs, transfer=WINDOW, compute=WINDOW)
-    return rails
-
-
-@cache
-def _broken() -> tuple[int, tuple[Violation, ...]]:
-    """Commands of some emulated jobs, and the violations that an audit finds in their events."""
-    found: list[Violation] = []
-    commands = 0
-    for stages, mode in product((2, 3, 4), MODES):
-        job = Job.grid("emulated", stages, [2])
-        rails = _run(job, phase_tables(job, 2, microbatches=2, gathers=2), mode)
-        (wiring,) = rails.wirings
-        begun = {"ocs": wiring.circuits(TopologyId.uniform(stages, ASYMMETRIC))}
-        found += audit(rails.journal.events, begun, {"ocs": wiring.ports()})
-        commands += _commands(rails)
-    return commands, tuple(found)
-
-
-def _commands(rails: Rails) -> int:
-    return sum(isinstance(event, Rewiring) for event in rails.journal.events)
-
-
-def _violations(rules: Collection[Rule]) -> Computed:
-    commands, found = _broken()
-    note = f"PP 2 to 4 with DP 2, both modes: {commands} commands, audited."
-    return exactly(sum(one.rule in rules for one in found), note)
-
-
-def _pipeline_alone() -> Computed:
-    """Commands to the switch where only the pipeline crosses servers."""
-    job = Job.grid("pipeline", 4, [1])
-    tables = phase_tables(job, 2, microbatches=4, gathers=0, reduces=0)
-    return exactly(sum(_commands(_run(job, tables, mode)) for mode in MODES), "PP 4, both modes.")
-
-
-def _delay() -> Computed:
-    """Greatest difference between a wait and max(0, T_reconfig - T_window), in ns."""
-    job = Job.grid("alternating", 1, [2, 2])
-    tables = [
-        PhaseTable(numbered([Operation(ring(job, rank, digit), 0, digit) for digit in (1, 2)]), 3)
-        for rank in range(len(job.stage_of))
-    ]
-    off, count = 0, 0
-    for switching in SWITCHING:
-        waits = _run(job, tables, "provisioning", switching).journal.waits
-        begun = min(wait.at for wait in waits)  # the first circuits had no phase before them
-        for wait in waits:
-            if wait.at > begun:
-                off, count = max(off, abs(wait.length - exposed(switching, WINDOW))), count + 1
-    note = f"{count} waits of two parallelisms in turn, windows of 10 ms, switching of 0 to 1 s."
-    return exactly(off, note)
 
 
 def _ring_rate() -> Computed:
@@ -312,15 +178,8 @@ MECHANISMS: Registry = {
     "ring-steps": _ring_steps,
     "overlaps": _overlaps,
     "window-bound": _window_bound,
-    "group-count": _group_count,
     "stored": _stored,
     "programmed": _programmed,
-    "digits": _digits,
-    "disturbed": _disturbed,
-    "safety": partial(_violations, ("under reconfiguration", "no light path", "under traffic")),
-    "redundant": partial(_violations, ("changes nothing", "never used", "disturbed")),
-    "pipeline-alone": _pipeline_alone,
-    "delay": _delay,
     "giant-ring-rate": _ring_rate,
     "always-on": _always_on,
     "ring-exponent": _ring_exponent,
