@@ -283,11 +283,11 @@ class RunningScript:
         """
         answer = self._request.result()
         if answer.get("failure"):
-            lines = str(answer["failure"]).strip().splitlines()
+            lines = str(answer["failure"]).rstrip().splitlines()
             raise TrainingFailedError(
                 self._rank.name,
                 f"failed as rank {self._rank.rank} of a training job",
-                details=[("because", line.strip()) for line in lines[-4:]],
+                details=[("because" if not n else "", line) for n, line in enumerate(lines)],
             )
         here = self._clocks.here
         return [

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ class NamespaceShell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            start_new_session=True,  # what it forks ends with it
         )
         channel = ProcessChannel(process, listener)
         self._channels = [each for each in self._channels if not each.closed]
@@ -78,6 +81,8 @@ class ProcessChannel:
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
         self._reader.join()
@@ -88,7 +93,7 @@ class ProcessChannel:
     def _read(self) -> None:
         for line in iter(self._output.readline, b""):
             self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
-        self._stderr_reader.join()
+        self._stderr_reader.join(2)  # what the program has left behind may hold it open
         self.status = self._process.wait()
         self._listener.ended(end_of_stderr(self.stderr) or "the program ended")
 

@@ -24,7 +24,8 @@ from lightrig.instruments.servers.program import ProgramRun
 from lightrig.instruments.servers.programs import server_clock
 from lightrig.instruments.wire.trace import Trace
 
-YEAR = 365 * 86_400 * 10**9
+MS, SECOND = 10**6, 10**9
+YEAR = 365 * 86_400 * SECOND
 PPM = Fraction(1, 1_000_000)
 
 moments = st.integers(0, YEAR)
@@ -112,6 +113,16 @@ def test_without_a_known_rate_uncertainty_grows_by_the_greatest_one() -> None:
     assert 20_000_000 <= widths[2] < 20_050_000
 
 
+def test_a_known_rate_bounds_stamps_after_the_last_exchange() -> None:
+    clock, clocks = ServerClock(3 * SECOND, 80 * PPM), ClockMap()
+    for second in range(8):
+        clock.exchange(clocks, second * SECOND, 90_000, 0, 110_000)
+    here = clocks.here(clock.reads(10 * SECOND))
+    assert here.earliest <= 10 * SECOND <= here.latest
+    # Known to 0.2 ms in 7 s: three more seconds add 0.2 ms * 3 / 7 to either side.
+    assert here.latest - here.earliest < 500_000
+
+
 def test_a_shared_clock_needs_no_map() -> None:
     clocks = ClockMap()
     clocks.same_clock = True
@@ -120,8 +131,6 @@ def test_a_shared_clock_needs_no_map() -> None:
 
 
 # ------------------------------------------------------------------------------- slews
-
-MS, SECOND = 10**6, 10**9
 
 
 @dataclass(frozen=True)

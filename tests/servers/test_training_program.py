@@ -1,6 +1,8 @@
 """Scripts of training jobs that know nothing of us: with PyTorch, and with a stand-in for it."""
 
 import importlib.util
+import os
+import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -108,6 +110,7 @@ class Follower:
         self.lines: dict[int, list[str]] = {}
         self.ranks: list[TrainingRank] = []
         self.refused: str | None = None
+        self.news = threading.Event()
 
     def wants(self, rank: int, number: int, operation: Wanted) -> None:
         self.wanted.append((rank, operation))
@@ -118,6 +121,7 @@ class Follower:
 
     def printed(self, rank: int, line: str, at: Span) -> None:
         self.lines.setdefault(rank, []).append(line)
+        self.news.set()
 
 
 @pytest.fixture
@@ -231,6 +235,72 @@ def test_every_operation_is_announced_and_its_end_reported(
     assert sorted(follower.over) == [(0, 0), (0, 1)]
     assert follower.lines == {0: ["step 0 loss 4.5"]}
     assert all(one.asked < one.began <= one.ended for one in done)
+
+
+WORKERS = """
+import multiprocessing
+import os
+import sys
+
+def work(queue):
+    queue.put(os.getpid())
+    while sys.argv[2:] == ["stay"]:
+        multiprocessing.Event().wait(60)
+
+def main():
+    context = multiprocessing.get_context(sys.argv[1])
+    queue = context.Queue()
+    worker = context.Process(target=work, args=(queue,))
+    worker.start()
+    print(queue.get() == worker.pid, flush=True)
+    print(worker.pid, flush=True)
+    worker.join()
+    print("joined", worker.exitcode)
+
+if __name__ == "__main__":
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    main()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_script_may_start_workers(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None, method: str
+) -> None:
+    """As a DataLoader with workers does: a forked one closes sys.stdin first."""
+    (running,) = begin(1, WORKERS, "gated", method)
+    running.result()
+    assert follower.lines[0][::2] == ["True", "joined 0"]
+
+
+def test_closing_a_rank_ends_the_workers_of_its_script(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
+) -> None:
+    begin(1, WORKERS, "gated", "fork", "stay")
+    while len(follower.lines.get(0, ())) < 2:
+        assert follower.news.wait(30)
+        follower.news.clear()
+    worker = os.pidfd_open(int(follower.lines[0][1]))
+    follower.ranks[0].close()
+    # Readable once the process has ended.
+    assert select.select([worker], [], [], 5)[0] == [worker]
+    os.close(worker)
+
+
+def test_the_whole_traceback_of_a_script_is_shown(
+    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
+) -> None:
+    chain = "".join(f"def step{n}():\n    step{n + 1}()\n\n" for n in range(7))
+    source = f"import torch\n{chain}def step7():\n    1 / 0\n\nstep0()  # called here\n"
+    (running,) = begin(1, source, "gated")
+    with pytest.raises(TrainingFailedError) as failed:
+        running.result()
+    text = str(failed.value)
+    assert "step0()  # called here" in text
+    assert [f"in step{n}\n" in text for n in range(8)] == [True] * 8
+    assert "ZeroDivisionError: division by zero" in text
 
 
 def test_watched_rank_does_not_wait(

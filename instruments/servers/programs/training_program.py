@@ -41,11 +41,13 @@ import contextlib
 import io
 import json
 import os
+import signal
 import sys
+import tempfile
 import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lightrig.instruments.servers.programs.replies import Replies, load_torch
@@ -80,13 +82,26 @@ class _Worker:
         self._gate: Gate | None = None
         self._module: Any = None
         # Output of a script or a library must not be taken for a reply: redirect stdout.
-        self._replies = Replies(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+        # A script forks workers: each closes its sys.stdin, which waits for ever where a thread of
+        # its parent was reading there, and would keep both ends of the connection open.
+        self._requests = sys.stdin.buffer
+        replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        self._replies = Replies(replies)
         self._exchanges = Exchanges(self._replies.event)
         os.dup2(2, 1)
+        self._stdin = sys.stdin  # kept, or it would close the connection
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+
+        def leave_connection() -> None:
+            sys.stdout = sys.stderr
+            os.dup2(sys.stdin.fileno(), 0)
+            os.close(replies.fileno())
+
+        os.register_at_fork(after_in_child=leave_connection)
 
     def serve(self) -> None:
         """Answer requests until stdin ends."""
-        for line in iter(sys.stdin.buffer.readline, b""):
+        for line in iter(self._requests.readline, b""):
             received, request = now(), json.loads(line)
             if request["do"] == "go" and self._gate is not None:
                 self._gate.go(request["number"], request.get("refused"))
@@ -100,7 +115,10 @@ class _Worker:
             else:
                 arguments = (request, received)
                 threading.Thread(target=self._answer, args=arguments, daemon=True).start()
-        # A normal exit would wait for operations that wait for other ranks.
+        # A normal exit would wait for operations that wait for other ranks, and leave what the
+        # script has forked.
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
         os._exit(0)
 
     def _answer(self, request: dict[str, Any], received: int) -> None:
@@ -133,18 +151,20 @@ class _Worker:
         )
         os.environ.update(request["environment"])
         sys.argv = [request["name"], *request["argv"]]
-        code = compile(request["script"], request["name"], "exec")
         failure = None
         wrapped = contextlib.nullcontext() if control == "none" else None
         module = request.get("module")
         self._module = self._connected(module) if module else None
-        with contextlib.redirect_stdout(_Printed(self._replies.event)):
+        with (
+            contextlib.redirect_stdout(_Printed(self._replies.event)),
+            _script_file(request["name"], request["script"]) as path,
+        ):
             try:
                 with wrapped or wrapped_groups(self._torch, gate, self._exchanges, request):
-                    exec(code, {"__name__": "__main__", "__file__": request["name"]})  # noqa: S102
+                    _run(path, request["script"])
             except BaseException as error:  # a script may also exit
                 if not isinstance(error, SystemExit) or error.code:
-                    failure = "".join(traceback.format_exception(error)[-3:])
+                    failure = "".join(traceback.format_exception(error))
         # Many scripts leave that to the end of their process, which this one outlives.
         if self._torch.distributed.is_initialized():
             with contextlib.suppress(Exception):
@@ -164,11 +184,36 @@ class _Worker:
         return module
 
 
+@contextlib.contextmanager
+def _script_file(name: str, source: str) -> Iterator[str]:
+    """A file with the script: spawned workers import it, and tracebacks show its lines."""
+    with tempfile.TemporaryDirectory(prefix="lightrig-training-") as folder:
+        path = os.path.join(folder, os.path.basename(name))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(source)
+        yield path
+
+
+def _run(path: str, source: str) -> None:
+    """Run a script as Python runs a file: as `__main__`, which its workers look for."""
+    module, program = types.ModuleType("__main__"), sys.modules["__main__"]
+    module.__file__ = path
+    sys.modules["__main__"] = module
+    sys.path.insert(0, os.path.dirname(path))
+    try:
+        exec(compile(source, path, "exec"), vars(module))  # noqa: S102
+    finally:
+        sys.path.remove(os.path.dirname(path))
+        sys.modules["__main__"] = program
+
+
 def main() -> int:
     """Answer requests on stdin until it ends; returns the exit status."""
     if sys.argv[1:] not in ([], ["lightrig-training", str(_VERSION)]):
         print(f"this is lightrig-training {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
         return 2
+    with contextlib.suppress(PermissionError):  # leads a group of its own already
+        os.setsid()
     _Worker().serve()
     return 0
 
