@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.switches.osw_ascii import OswAscii
 from lightrig.testbeds import Circuit, load
 
@@ -105,7 +105,7 @@ def simulate(switches: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "testbed.yaml"
         path.write_text(TESTBED.format(last=switches - 1), encoding="utf-8")
-        world = World(load(path), SystemClock(), 1)
+        world = SimulatedLab(load(path), SystemClock(), 1)
         print(json.dumps([each.resource for each in world.services.values()]), flush=True)
         sys.stdin.read()
         world.close()

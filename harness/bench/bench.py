@@ -14,8 +14,8 @@ from lightrig.instruments.core.capabilities import Identified, Identity, Optical
 from lightrig.testbeds import Testbed
 
 if TYPE_CHECKING:  # a bench on hardware loads no simulation
+    from lightrig.instruments.simulated.lab import SimulatedLab
     from lightrig.instruments.simulated.world.ground_truth import GroundTruth
-    from lightrig.instruments.simulated.world.world import World
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Bench:
     simulated: frozenset[str]
     external: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
-    world: World | None = None
+    world: SimulatedLab | None = None
     lease: Lease | None = None
     saved_states: SavedStates | None = None
     purpose: str = "a measurement"

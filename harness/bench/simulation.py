@@ -19,16 +19,16 @@ from lightrig.harness.bench.assembly import (
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.registry import open_instrument
 from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 from lightrig.instruments.simulated.protocols.listeners import Service
-from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds import ServerSpec, Testbed
 
 FIBER_PLANT = "plant"
 """Name of the namespace between the servers, which holds the fibers as bridges and veth pairs."""
 
 
-def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
+def simulate(assembly: Assembly, names: list[str], seed: int) -> SimulatedLab | None:
     """Create one world for all instruments in `names` and open their drivers.
 
     Raises `UnsupportedHostError` if the testbed needs namespaces and this machine has none.
@@ -38,7 +38,7 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> World | None:
     testbed, clock = assembly.testbed, assembly.clock
     namespaces = [s for s in testbed.servers.values() if s.is_local_namespace]
     pids, links = kernel_lab(testbed, namespaces, assembly.closers) if namespaces else ({}, None)
-    world = World(testbed, clock, seed, links)
+    world = SimulatedLab(testbed, clock, seed, links)
     assembly.closers.append(world.close)
     folder = tempfile.TemporaryDirectory(prefix="lightrig-")
     assembly.closers.append(folder.cleanup)

@@ -7,8 +7,8 @@ from lightrig.harness.bench.simulation import kernel_lab
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces.sshd import NamespaceSshd, sshd_program
 from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.simulated.protocols.listeners import Service
-from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds import LightrigError, Testbed
 
 
@@ -66,7 +66,7 @@ class ServedLab:
         if namespaces:
             sshd_program()  # before anything is made
             pids, links = kernel_lab(testbed, namespaces, self._closers)
-        self._world = world = World(
+        self._world = world = SimulatedLab(
             testbed,
             clock,
             seed,

@@ -22,7 +22,7 @@ from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 
 if TYPE_CHECKING:
-    from lightrig.instruments.simulated.world.world import World
+    from lightrig.instruments.simulated.lab import SimulatedLab
 
 
 @dataclass
@@ -60,7 +60,7 @@ def connect_lab(testbed: Testbed, *, simulated: bool, seed: int) -> ConnectedLab
     ]
     clock: Clock = VirtualClock() if simulated else SystemClock()
     closers: list[Callable[[], None]] = [clock.close]
-    world: World | None = None
+    world: SimulatedLab | None = None
     endpoints: Callable[[str], Endpoint]
     if simulated:
         world, endpoints = _simulated_endpoints(testbed, clock, seed, closers)
@@ -132,12 +132,12 @@ def _open(
 
 def _simulated_endpoints(
     testbed: Testbed, clock: Clock, seed: int, closers: list[Callable[[], None]]
-) -> tuple["World", Callable[[str], Endpoint]]:
+) -> tuple["SimulatedLab", Callable[[str], Endpoint]]:
     # An examination of hardware loads no simulation.
     from lightrig.harness.bench.simulation import endpoint_of  # noqa: PLC0415
-    from lightrig.instruments.simulated.world.world import World  # noqa: PLC0415
+    from lightrig.instruments.simulated.lab import SimulatedLab  # noqa: PLC0415
 
-    world = World(testbed, clock, seed)
+    world = SimulatedLab(testbed, clock, seed)
     closers.append(world.close)
     folder = tempfile.TemporaryDirectory(prefix="lightrig-")
     closers.append(folder.cleanup)

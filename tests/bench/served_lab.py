@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.switches.polatis import Polatis
 from lightrig.testbeds import Circuit, Testbed, load
 
@@ -100,7 +100,7 @@ class ServedLab:
         self.clock: Clock = SystemClock()
         # Links are down for so long that a process that a busy machine stops now and then
         # sees every one of them go down.
-        self.world = World(load(describe(folder, settle="150 ms")), self.clock, 1)
+        self.world = SimulatedLab(load(describe(folder, settle="150 ms")), self.clock, 1)
         services = self.world.services
         self.places = {name: f"{s.host}:{s.port}" for name, s in services.items()}
         self.file = describe(folder, self.places)

@@ -29,9 +29,9 @@ from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedCircuits, SavedStates, StateConflictError
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
+from lightrig.instruments.simulated import lab as simulated_lab
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
-from lightrig.instruments.simulated.world import world
 from lightrig.testbeds import Circuit, Plan, load
 
 
@@ -63,7 +63,7 @@ def bench(
             return Tl1Reply() if behaviour.falsely_acknowledges else super()._connect(request)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world, "simulated_device", FaultySwitch)
+        patch.setattr(simulated_lab, "simulated_device", FaultySwitch)
         path = describe(tmp_path_factory.mktemp("lab"), rerouting=request.param)
         bound = bind(load(path), "simulated", 1)
     yield bound

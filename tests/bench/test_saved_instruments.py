@@ -12,7 +12,7 @@ from lightrig.harness.bench.leftovers import Restoration
 from lightrig.harness.bench.saved_state import SavedStates, StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Testbed, load
 
 FILE = """
@@ -40,7 +40,7 @@ def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed
     path = tmp_path / "bench.yaml"
     path.write_text(FILE.format(**PLACES))
     with contextlib.closing(SystemClock()) as clock:
-        world = World(load(path), clock, 1)
+        world = SimulatedLab(load(path), clock, 1)
         path.write_text(FILE.format(**{n: world.services[n].address for n in NAMES}))
         yield load(path)
         world.close()

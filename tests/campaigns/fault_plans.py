@@ -24,7 +24,7 @@ from lightrig.harness.bench import Bench, Fabric, bind, simulation
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.simulated.faults.wire_faults import WIRE_FAULTS, FaultInjector
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.wire import netconf_ssh
 from lightrig.testbeds import Circuit, LightrigError, Plan, load
 from tests.campaigns.records import faults_by_outcome, log, total_of
@@ -71,18 +71,18 @@ class Lab:
         path.write_text(LAB.replace("WIRE", wire))
         made: dict[str, Any] = {}
 
-        def world(testbed: Any, clock: Any, *rest: Any) -> World:
+        def world(testbed: Any, clock: Any, *rest: Any) -> SimulatedLab:
             made["faults"] = FaultInjector(clock)
-            made["world"] = World(testbed, clock, *rest, wire_faults=made["faults"])
+            made["world"] = SimulatedLab(testbed, clock, *rest, wire_faults=made["faults"])
             return made["world"]
 
         # The hello of NETCONF is awaited in real time: many attempts would look like a hang.
         netconf_ssh.CONNECT_TIMEOUT = HELLO_S
-        original, simulation.World = simulation.World, world  # type: ignore[assignment, misc]
+        original, simulation.SimulatedLab = simulation.SimulatedLab, world  # type: ignore[assignment, misc]
         try:
             self.bench: Bench = bind(load(path), "simulated", seed)
         finally:
-            simulation.World = original  # type: ignore[misc]
+            simulation.SimulatedLab = original  # type: ignore[misc]
         self.faults: FaultInjector = made["faults"]
         self.matrix = made["world"]._matrices["ocs"]
 

@@ -29,7 +29,7 @@ from typing import Any
 from lightrig.harness.bench import simulation
 from lightrig.harness.record import Results, read_journal
 from lightrig.instruments.namespaces import namespaces
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds.fault_plan import FAULT_KINDS
 from tests.campaigns.preloaded import forked, preload, run_lanes, run_pytest
 from tests.campaigns.records import faults_by_outcome, folder, log, read, total_of
@@ -73,9 +73,9 @@ class ComparedWorlds:
     def __init__(self, target: Path) -> None:
         self._target = target
 
-    def __call__(self, *arguments: Any) -> World:
+    def __call__(self, *arguments: Any) -> SimulatedLab:
         """Make a world that writes which switches it leaves changed when it is closed."""
-        world = World(*arguments)
+        world = SimulatedLab(*arguments)
         before = _circuits(world)
         close = world.close
 
@@ -90,14 +90,14 @@ class ComparedWorlds:
         return world
 
 
-def _circuits(world: World) -> dict[str, dict[int, int]]:
+def _circuits(world: SimulatedLab) -> dict[str, dict[int, int]]:
     matrices = world._matrices
     return {name: dict(matrix.egress_of) for name, matrix in matrices.items()}
 
 
 def run_suite(options: list[str], changed: Path) -> int:
     """Run pytest in a world that tells what the run leaves changed."""
-    simulation.World = ComparedWorlds(changed)  # type: ignore[assignment, misc]
+    simulation.SimulatedLab = ComparedWorlds(changed)  # type: ignore[assignment, misc]
     return run_pytest(options)
 
 

@@ -24,7 +24,7 @@ from lightrig.harness.bench import Fabric, bind_only, leftovers
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.record import Context, Journal, Row, read_journal
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, Plan, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
 from tests.campaigns.records import log
@@ -84,7 +84,9 @@ def use(file: Path, folder: Path, seed: int) -> None:
             count[:] = acknowledged.to_bytes(8, sys.byteorder)
 
 
-def kill_once(world: World, file: Path, root: Path, number: int, found: Counter[str]) -> None:
+def kill_once(
+    world: SimulatedLab, file: Path, root: Path, number: int, found: Counter[str]
+) -> None:
     """Kill a process that uses the lab, and restore the lab."""
     dice = random.Random(number)
     matrix = world._matrices["ocs"]
@@ -178,7 +180,7 @@ def main(report: Callable[[str], object] = print) -> bool:
         os.environ["LIGHTRIG_STATE"] = str(root / "state")
         (root / "lab.yaml").write_text(LAB)
         clock = SystemClock()
-        world = World(load(root / "lab.yaml"), clock, 1)
+        world = SimulatedLab(load(root / "lab.yaml"), clock, 1)
         addresses = {name: world.services[name].address for name in NAMES}
         os.environ["LIGHTRIG_SERVED"] = ":".join(world.services["ocs"].login)
         file, known = root / "served.yaml", root / "known_hosts"

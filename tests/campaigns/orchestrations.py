@@ -26,7 +26,7 @@ from lightrig.harness.systems.infinitehbd.planning.cluster import Cluster
 from lightrig.harness.systems.infinitehbd.planning.rings import circuits
 from lightrig.harness.systems.infinitehbd.runtime.orchestrator import orchestrator
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, Plan, load
 from lightrig.testbeds.readdressing import readdressed
 
@@ -47,11 +47,11 @@ class KilledError(Exception):
 
 
 @contextmanager
-def served(root: Path) -> Iterator[tuple[World, Path]]:
+def served(root: Path) -> Iterator[tuple[SimulatedLab, Path]]:
     """Serve five nodes to other processes; yields their world and their testbed's file."""
     (root / "five.yaml").write_text(render(NODES))
     clock = SystemClock()
-    world = World(load(root / "five.yaml"), clock, 1)
+    world = SimulatedLab(load(root / "five.yaml"), clock, 1)
     names = load(root / "five.yaml").optical_switches
     addresses = {name: world.services[name].address for name in names}
     multiprocessing.get_context("forkserver").set_forkserver_preload(
@@ -128,7 +128,7 @@ def run(file: Path, state: Path, requests: Sequence[Request], limit: int = 0) ->
     return status
 
 
-def astray(world: World, state: Path) -> list[str]:
+def astray(world: SimulatedLab, state: Path) -> list[str]:
     """Return the modules that are not on the path that is wanted of them."""
     cluster = Cluster.of_document(json.loads(state.read_text()))
     found = []
@@ -142,7 +142,7 @@ def astray(world: World, state: Path) -> list[str]:
 
 
 def kill_and_continue(
-    world: World, file: Path, state: Path, requests: Sequence[Request], limits: Sequence[int]
+    world: SimulatedLab, file: Path, state: Path, requests: Sequence[Request], limits: Sequence[int]
 ) -> tuple[dict[str, Any], int]:
     """Kill the service before each of those orders, and let it finish; status and kills."""
     kills = 0

@@ -20,7 +20,7 @@ from lightrig.instruments.core.capabilities import (
 )
 from lightrig.instruments.core.models import shipped_drivers
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import load
 
 NAME = "it"
@@ -134,12 +134,12 @@ class Rig:
         path.write_text(case.file)
         made: list[FaultInjector] = []
 
-        def world(testbed: Any, clock: Any, *rest: Any, **more: Any) -> World:
+        def world(testbed: Any, clock: Any, *rest: Any, **more: Any) -> SimulatedLab:
             begin(clock)
             made.append(FaultInjector(clock))
-            return World(testbed, clock, *rest, wire_faults=made[0], **more)
+            return SimulatedLab(testbed, clock, *rest, wire_faults=made[0], **more)
 
-        monkeypatch.setattr(simulation_module, "World", world)
+        monkeypatch.setattr(simulation_module, "SimulatedLab", world)
         self.bench: Bench = bind(load(path), "simulated", seed=5)
         self.faults = made[0]
         self.driver: Any = self.bench.switches.get(NAME) or self.bench.instruments[NAME]

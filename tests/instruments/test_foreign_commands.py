@@ -13,7 +13,7 @@ from lightrig.instruments.simulated.devices.simulated_keysight_n7745a import Sim
 from lightrig.instruments.simulated.devices.simulated_keysight_n7764a import SimulatedKeysightN7764a
 from lightrig.instruments.simulated.devices.simulated_keysight_n7776c import SimulatedKeysightN7776c
 from lightrig.instruments.simulated.devices.simulated_thorlabs_pm100d import SimulatedThorlabsPm100d
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import load
 
 
@@ -142,7 +142,7 @@ def dicon(folder):
         '  ocs: {model: dicon-gp600, address: "scpi://ocs.invalid", size: 4x4}\n'
     )
     clock = SystemClock()
-    world = World(load(path), clock, 1)
+    world = SimulatedLab(load(path), clock, 1)
     try:
         service = world.services["ocs"]
         with socket.create_connection((service.host, service.port), timeout=10) as line:

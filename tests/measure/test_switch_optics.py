@@ -17,7 +17,7 @@ from lightrig.harness.measure.switch_optics import polarization, wavelength
 from lightrig.harness.measure.switch_optics.crosstalk import crosstalk
 from lightrig.harness.record import Row
 from lightrig.instruments.simulated.devices.simulated_agilent_8169a import retarder
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 
 HOME = Path("testbeds/switchoptics.yaml")
 STATES = tuple(itertools.product(range(3), (1, -1)))
@@ -135,8 +135,8 @@ def test_every_quantity_of_a_switch_is_closed(simulated: Callable[..., Bench]) -
 def test_biased_optics_are_not_closed(
     method: str, bias: float, simulated: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true: Callable[..., float] = getattr(World, method)
-    monkeypatch.setattr(World, method, lambda *args: true(*args) + bias)
+    true: Callable[..., float] = getattr(SimulatedLab, method)
+    monkeypatch.setattr(SimulatedLab, method, lambda *args: true(*args) + bias)
     names = {"crosstalk": "crosstalk", "polarization_dependence": "polarization_dependent_loss"}
     assert f"closure.{names[method]} of ocs is not closed" in "; ".join(
         unclosed(measured(simulated(HOME)))

@@ -17,8 +17,8 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.linux import PROBE
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
-from lightrig.instruments.simulated.world.world import World
 from lightrig.instruments.switches.polatis import Polatis
 from lightrig.instruments.wire.namespace import NamespaceShell
 from lightrig.instruments.wire.shell import Shell
@@ -156,7 +156,7 @@ def real(namespaces: tuple[kernel.Namespaces, KernelLinks]) -> Iterator[Rig]:
 @pytest.fixture
 def simulated(tmp_path: Path) -> Iterator[Rig]:
     clock = VirtualClock(stall_timeout=20)
-    world = World(load(describe(tmp_path)), clock, 3)
+    world = SimulatedLab(load(describe(tmp_path)), clock, 3)
     known_hosts = tmp_path / "known_hosts"
     known_hosts.write_text("".join(f"{s.known_hosts}\n" for s in world.services.values()))
     at = world.services["ocs"]

@@ -15,7 +15,7 @@ from lightrig.harness.bench import Bench, bind
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.instruments.simulated.devices.simulated_calient_s import PAGE
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, load
 
 N = 24
@@ -155,7 +155,7 @@ def test_tl1_typed_at_a_calient(tmp_path: Path) -> None:
     path = tmp_path / "matrix.yaml"
     path.write_text(FILE.format(model="calient-s", scheme="tl1", options=""))
     clock = SystemClock()
-    world = World(load(path), clock, 1)
+    world = SimulatedLab(load(path), clock, 1)
     try:
         service = world.services["ocs"]
         line = socket.create_connection((service.host, service.port), timeout=30)
@@ -179,7 +179,7 @@ def test_a_calient_answers_the_commands_of_the_public_driver(tmp_path: Path) -> 
     path = tmp_path / "matrix.yaml"
     path.write_text(FILE.format(model="calient-s", scheme="tl1", options=""))
     clock = SystemClock()
-    world = World(load(path), clock, 1)
+    world = SimulatedLab(load(path), clock, 1)
     try:
         service = world.services["ocs"]
         with socket.create_connection((service.host, service.port), timeout=30) as line:

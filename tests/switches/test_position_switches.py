@@ -16,7 +16,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import DeniedError, NotDoneError
 from lightrig.instruments.core.position_switch import PositionSwitch
 from lightrig.instruments.simulated.devices.simulated_ocstrx import crc16
-from lightrig.instruments.simulated.world.world import World
+from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.switches.ocstrx import Ocstrx
 from lightrig.testbeds import Circuit, load
 
@@ -219,7 +219,7 @@ def line_of(folder: Path, model: str, size: str) -> Iterator[serial.Serial]:
     path = folder / "little.yaml"
     path.write_text(FILE.format(model=model, size=size, options=""))
     clock = SystemClock()
-    world = World(load(path), clock, 1)
+    world = SimulatedLab(load(path), clock, 1)
     try:
         with serial.Serial(world.services["osw"].resource, timeout=10) as line:
             yield line
@@ -255,7 +255,7 @@ def test_an_agiltron_goes_home_to_its_first_output(tmp_path: Path) -> None:
     path = tmp_path / "little.yaml"
     path.write_text(FILE.format(model="agiltron", size="1x8", options=""))
     clock = SystemClock()
-    world = World(load(path), clock, 1)
+    world = SimulatedLab(load(path), clock, 1)
     try:
         with serial.Serial(world.services["osw"].resource, timeout=10) as line:
             for output in (3, None, 5):
@@ -290,7 +290,7 @@ def test_typed_commands_get_the_replies_of_the_manuals(
     path = tmp_path / "little.yaml"
     path.write_text(FILE.format(model=model, size=size, options=""))
     clock = SystemClock()
-    world = World(load(path), clock, 1)
+    world = SimulatedLab(load(path), clock, 1)
     try:
         assert typed(world.services["osw"].resource, question).startswith(answer)
     finally:

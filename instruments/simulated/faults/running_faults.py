@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.faults.wire_faults import SLOW, FaultInjector
+from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds import Port
 from lightrig.testbeds.fault_plan import FaultPlanError, RunningFault
-
-if TYPE_CHECKING:
-    from lightrig.instruments.simulated.world.world import World
 
 End = Callable[[], None]
 
@@ -27,7 +24,7 @@ class RunningFaults:
 
     def __init__(
         self,
-        world: "World",
+        world: World,
         clock: Clock,
         injectors: Mapping[str, FaultInjector],
         restart: Callable[[str], None],

@@ -1,111 +1,90 @@
-"""A simulated world: light, links and devices of one testbed, built from its ground truth."""
+"""The light of a simulated testbed: transmitters, fibers, switches' mirrors and links.
 
-import itertools
+Knows no device, no protocol and no server: `simulated.lab` puts them around it.
+"""
+
 import math
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
-from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.instruments.simulated.faults.lab_faults import LabFaults
-from lightrig.instruments.simulated.faults.running_faults import RunningFaults
-from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
-from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
-from lightrig.instruments.simulated.hosts.host_shell import HostShell
-from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
-from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
-from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
-from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
-from lightrig.instruments.simulated.namespaces.fiber_plant import Delay, FiberPlant
-from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
-from lightrig.instruments.simulated.protocols.device_server import DeviceServer
-from lightrig.instruments.simulated.protocols.listeners import Service, serve
-from lightrig.instruments.simulated.protocols.ssh_server import SshServer, unknown_host_key
-from lightrig.instruments.simulated.registry import DeviceContext, Spec, simulated_device
+from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.ambient import Ambient
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
-from lightrig.instruments.simulated.world.light import Channels, LightField
+from lightrig.instruments.simulated.world.light import LightField
 from lightrig.instruments.simulated.world.links import NicLinks
-from lightrig.instruments.simulated.world.optics import Matrix
+from lightrig.instruments.simulated.world.optics import Matrix, PortFaults
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.simulated.world.reference_book import ReferenceBook
 from lightrig.instruments.simulated.world.traffic import FabricTraffic
-from lightrig.testbeds import (
-    Circuit,
-    Fiber,
-    Identity,
-    LightrigError,
-    Port,
-    ServerSpec,
-    SwitchSpec,
-    Testbed,
-)
-from lightrig.testbeds.fault_plan import RunningFault
+from lightrig.testbeds import Circuit, Fiber, Port, SwitchSpec, Testbed
 
-_HISTOGRAM_KERNEL = "6.18.0"
 _DARK = 100_000_000
 _FADING_NS = 20_000_000
-_KERNEL_FOLLOWS = 5.0  # s in which the kernel has switched its links, however busy
 """Interval at which the power of a drifting laser is updated."""
+
+Follow = Callable[[Port, Port | None, int], None]
+"""Lets the link of a port follow its light: the port, the far end or None, the time in ns."""
+
+
+class LightFaults(Protocol):
+    """What is wrong with the light of a testbed from the beginning."""
+
+    def fibers(self) -> Iterable[Fiber]:
+        """Return the fibers as they are plugged, with what they truly lose."""
+
+    def at_ports(self, switch: str) -> PortFaults:
+        """Return what is wrong at a switch's ports."""
+
+    def dark(self) -> frozenset[Port]:
+        """Return the transmitters that are always dark."""
+
+    def interruptions(self) -> Iterable[tuple[Port, int]]:
+        """Return the transmitters whose fiber is interrupted, and after how many ns."""
+
+    def fading(self) -> Mapping[Port, float]:
+        """Return the transmitters that fade, and by how many dB a minute."""
+
+    def lost_in_fibers(self) -> Mapping[Port, float]:
+        """Return what faults add to the loss of a fiber in dB, by its source."""
 
 
 class World:
-    """Simulated world behind the wires of a testbed.
+    """Light and links of a testbed, from its ground truth.
 
-    Servers that are namespaces are not simulated: their links are switched in the `kernel`.
-    `with_shells` gives simulated servers a shell for other people's command lines, in real time.
-    `wire_faults` change the replies of switches and instruments. `logins` are the credentials
-    that are accepted, by name, instead of one drawn for all. With `stated_identities` devices
-    report the model, firmware and serial number that the testbed expects, the number behind SIM.
-    One seed gives one world; only passwords and ports differ from run to run, ports unless
-    `first_port` is given.
-
-    Raises:
-        NoSimulatedDeviceError: a model, or a wire of it, without a simulated device.
+    Args:
+        testbed: the testbed.
+        clock: the world's clock.
+        chance: draws of what differs between worlds.
+        truth: takes every moment at which something changed.
+        faults: what is wrong with the light.
+        follow: lets a port's link follow its light; by default the simulated NICs' links.
     """
 
     def __init__(
         self,
         testbed: Testbed,
         clock: Clock,
-        seed: int,
-        kernel: KernelLinks | None = None,
-        *,
-        first_port: int = 0,
-        with_shells: bool = False,
-        wire_faults: FaultInjector | None = None,
-        logins: Mapping[str, tuple[str, str]] | None = None,
-        stated_identities: bool = False,
+        chance: Chance,
+        truth: GroundTruth,
+        faults: LightFaults,
+        follow: Follow | None = None,
     ) -> None:
-        self._logins = logins or {}
-        self._stated_identities = stated_identities
-        self.truth = GroundTruth()
+        self.truth = truth
         self._testbed = testbed
         self._clock = clock
-        self._wire_faults = wire_faults
-        self._injectors: dict[str, FaultInjector] = {}
-        self._chance = Chance(seed)
+        self._chance = chance
+        self._faults = faults
         self._packet_switches = testbed.switches.keys() - testbed.optical_switches.keys()
-        self.login = ("bench", secrets.token_urlsafe(12))
-        self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
-        self._server = DeviceServer(clock)
-        self._plant = FiberPlant(kernel, testbed, self.truth) if kernel else None
-        self.links = NicLinks(testbed.simulation.nic, clock, self._chance, self.truth)
-        self.traffic = FabricTraffic(testbed, self.links, clock, self._chance)
-        self._faults = LabFaults(testbed)
+        self.links = NicLinks(testbed.simulation.nic, clock, chance, truth)
+        self._follow = follow or self.links.hears
+        self.traffic = FabricTraffic(testbed, self.links, clock, chance)
         self._launched: dict[Port, float] = {}
         self._lasers_off: set[Port] = set()
-        self._roster: dict[Port, SimulatedPort] = {}
-        self.light = LightField(map(self._connected, self._faults.fibers()))
+        self.light = LightField(map(self._connected, faults.fibers()))
         self._ambient = Ambient()
         self._matrices: dict[str, Matrix] = {}
-        self._hosts: list[SshServer] = []
-        self._with_shells = with_shells
-        self._shells: list[HostShell] = []
-        self._probes: dict[str, SimulatedProbe] = {}
-        self.services: dict[str, Service] = {}
         for switch in testbed.optical_switches.values():
             self._matrices[switch.name] = self._matrix(switch)
         self._fade()
@@ -113,39 +92,10 @@ class World:
         self.references = ReferenceBook(
             self._matrices,
             self.light,
-            self._chance,
+            chance,
             testbed.simulation.reference_db,
-            self._faults.lost_in_fibers(),
+            faults.lost_in_fibers(),
         )
-        specs: list[Spec] = [*testbed.optical_switches.values(), *testbed.instruments.values()]
-        for spec in specs:
-            self.services[spec.name] = self._instrument(spec)
-        for server in testbed.servers.values():
-            if server.address.startswith("ssh://"):
-                self.services[server.name] = self._host(server)
-        self._plan_resets()
-        self._delay_writes()
-
-    @property
-    def failure(self) -> LightrigError | None:
-        """Error that ended the simulation: the kernel refused to switch a link; None so far."""
-        return self._plant.failure if self._plant is not None else None
-
-    def known_truth(self) -> GroundTruth:
-        """Return the ground truth of all light so far, once the kernel has followed it."""
-        if self._plant is not None:
-            self._plant.await_truth(_KERNEL_FOLLOWS)
-        return self.truth
-
-    def longest_delay(self, since: int) -> Delay | None:
-        """Return the longest delay of the kernel's links behind the light since then.
-
-        `since` is on the world's clock, in ns. None where no link in the kernel had to follow.
-        """
-        if self._plant is None:
-            return None
-        self._plant.await_truth(_KERNEL_FOLLOWS)
-        return self._plant.longest_delay(since, self._clock.now())
 
     def loss(self, switch: str, circuit: Circuit) -> float:
         """Return the true insertion loss of a circuit in dB; for closure only."""
@@ -189,74 +139,11 @@ class World:
         switch(False)
         return partial(switch, True)
 
-    def inject(self, fault: RunningFault) -> Callable[[], None]:
-        """Begin a fault now; return what ends it. Raises `FaultPlanError`."""
-        return RunningFaults(self, self._clock, self._injectors, self._forget_circuits).begin(fault)
-
-    def _forget_circuits(self, switch: str) -> None:
+    def forget_circuits(self, switch: str) -> None:
+        """Let a switch lose its circuits, as one that restarts."""
         if switch in self._matrices:
             matrix = self._matrices[switch]
             matrix.disconnect(list(matrix.egress_of))
-
-    def close(self) -> None:
-        """End every simulated device and server."""
-        self._server.close()
-        for host in self._hosts:
-            host.close()
-        for shell in self._shells:
-            shell.close()
-        if self._plant is not None:
-            self._plant.close()
-
-    def _instrument(self, spec: Spec) -> Service:
-        context = DeviceContext(
-            spec,
-            self._clock,
-            self._chance,
-            self.truth,
-            self._login_of(spec.name),
-            self._serial_of(spec),
-            self._matrices.get(spec.name),
-            Channels(spec.name, self.light),
-            self._ambient,
-            spec.identity if self._stated_identities else Identity(),
-            self._testbed.simulation.receiver,
-        )
-        scheme, _, resource = (spec.address or "").partition("://")
-        device = simulated_device(context)
-        self._faults.fill_error_queue(spec.name, device.wires().get("scpi"))
-        if context.matrix is not None and (stale := self._faults.stale(spec.name)):
-            context.matrix.connect(stale)
-        return serve(
-            spec.name,
-            device,
-            scheme,
-            self._server,
-            self._login_of(spec.name),
-            next(self._ports),
-            resource=resource,
-            faults=self._wire_faults_of(spec.name),
-        )
-
-    def _login_of(self, name: str) -> tuple[str, str]:
-        return self._logins.get(name, self.login)
-
-    def _serial_of(self, spec: Spec) -> str:
-        """Return a serial number that marks the device as simulated."""
-        stated = spec.identity.serial if self._stated_identities else None
-        return f"SIM-{spec.name}" if stated is None else f"SIM{stated}"
-
-    def _wire_faults_of(self, name: str) -> FaultInjector:
-        """Return the injector of wire faults of a switch or an instrument."""
-        injector = self._injectors[name] = self._wire_faults or FaultInjector(self._clock)
-        for silence in self._faults.silences(name):
-            if silence.answers is not None:
-                injector.fall_silent_after(silence.answers, silence.lasting_ns)
-            else:
-                at = self._clock.now() + silence.after_ns
-                silent = partial(injector.fall_silent, silence.lasting_ns)
-                self._clock.schedule(at, f"{name}!silent", silent)
-        return injector
 
     def _connected(self, fiber: Fiber) -> Fiber:
         """Return `fiber` with the true loss of itself and of its connectors, drawn once."""
@@ -269,21 +156,6 @@ class World:
             return fiber
         draw = self._chance.stream(f"{fiber.source}/connectors").normal()
         return replace(fiber, loss_db=fiber.loss_db + max(kind.mean + kind.sd * draw, 0.0))
-
-    def _delay_writes(self) -> None:
-        """Let writes of the harness take the time that the simulation states."""
-        clock, delay = self._clock, self._testbed.simulation.network.write
-        if not delay.mean or not isinstance(clock, VirtualClock):
-            return
-        draws = self._chance.stream("harness/write")
-
-        def write_delay(written: bool) -> int:
-            if written:
-                now = clock.now()
-                self.truth.note("harness", "written", up=True, at=Span(now, now))
-            return draws.duration(delay)
-
-        clock.write_delay = write_delay
 
     def _matrix(self, spec: SwitchSpec) -> Matrix:
         """Make the mirrors of a switch, in this world's light."""
@@ -324,98 +196,6 @@ class World:
             light.on_arrival(port, partial(_relight, matrix, ingress))
         return matrix
 
-    def _host(self, spec: ServerSpec) -> Service:
-        ports = {port.netdev: port for nic in spec.nics.values() for port in nic.ports}
-        simulation = self._testbed.simulation
-        server_clock = self._server_clock(spec.name)
-        draws = self._chance.stream(f"{spec.name}/network")
-
-        def start_probe(write: Callable[[str], None]) -> SimulatedProbe:
-            return SimulatedProbe(
-                spec.name,
-                ports,
-                self.links,
-                self._clock,
-                draws,
-                write,
-                server_clock,
-                simulation.network.delay,
-                self._probes,
-            )
-
-        self._injectors[spec.name] = FaultInjector(self._clock)
-        tools = self._tools(spec)
-        shell = None
-        if self._with_shells:
-            shell = HostShell(spec.name, self.login[0], tools, self._clock)
-            self._shells.append(shell)
-        host = SshServer(
-            spec.name,
-            self._clock,
-            self._login_of(spec.name),
-            start_probe,
-            self._injectors[spec.name].wrap_commands(tools.run),
-            port=next(self._ports),
-            shell=shell,
-        )
-        self._hosts.append(host)
-        known = host.known_hosts_line()
-        if self._faults.has_wrong_key(spec.name):
-            known = known.rpartition(" ")[0] + " " + unknown_host_key()
-        return Service("ssh", *host.address, self._login_of(spec.name), known)
-
-    def _server_clock(self, server: str) -> SimulatedServerClock:
-        clocks = self._testbed.simulation.clocks
-        draws = self._chance.stream(f"{server}/clock")
-        offset = round(clocks.offset.mean + clocks.offset.sd * draws.normal())
-        rate_ppm = self._faults.skew(server) + clocks.drift_ppm * draws.normal()
-        return SimulatedServerClock(
-            offset,
-            rate_ppm,
-            clocks.wander_ppm,
-            self._chance.stream(f"{server}/clock wander"),
-            self._faults.clock_steps(server),
-            self._faults.clock_slews(server),
-        )
-
-    def _tools(self, spec: ServerSpec) -> HostTools:
-        """Make the programs of a server, in this world's light."""
-        light, transceivers = self.light, self._testbed.transceivers
-        ports = [
-            HostPort(
-                port.port,
-                port.netdev,
-                port.rdma,
-                nic.rate_bps,
-                transceivers.get(nic.transceiver) if nic.transceiver else None,
-                ip=port.ip,
-            )
-            for nic in spec.nics.values()
-            for port in nic.ports
-        ]
-        nic = self._testbed.simulation.nic
-        tools = HostTools(
-            spec.name,
-            ports,
-            self.links,
-            PortLight(light.level, self._launching, light.origin),
-            self._clock,
-            self._chance,
-            self._roster,
-            delay=self._testbed.simulation.network.delay,
-            software=HostSoftware(
-                tools=TOOLS - self._faults.missing_tools(spec.name),
-                driver=nic.driver,
-                kernel=_HISTOGRAM_KERNEL if nic.fec_histogram else HostSoftware().kernel,
-                fec_histogram=nic.fec_histogram,
-            ),
-            laser=self._set_laser,
-            traffic=TrafficTools(spec.name, self.traffic, self._faults.missing_tools(spec.name)),
-        )
-        for port in tools.ports:
-            self.truth.note_counter(f"{port.spec.port}.before_fec", partial(getattr, port, "ber"))
-        return tools
-
     def _launching(self, port: Port) -> float:
         return 0.0 if port in self._lasers_off else self._launched.get(port, 0.0)
 
@@ -448,12 +228,6 @@ class World:
         for port in self._launched:
             self.light.emit(port, self._launching(port), port, 0)
 
-    def _plan_resets(self) -> None:
-        """Schedule the lab faults that reset counters."""
-        begun = self._clock.now()
-        for port, after in self._faults.resets():
-            self._clock.schedule(begun + after, f"{port}!reset", self._roster[port].clear)
-
     def _fade(self) -> None:
         """Start the lab faults that dim lasers and interrupt fibers."""
         begun = self._clock.now()
@@ -473,16 +247,15 @@ class World:
         )
 
     def _nic_hears(self, port: Port, at: int) -> None:
-        nic = self._roster.get(port)
-        if nic is not None and nic.prbs is not None:
-            return  # a port that sends a test pattern brings no link up until that ends
+        if self._sends_pattern(port):
+            return  # it brings no link up until that ends
         origin = self.light.origin(port)
         nodes = self._testbed.servers.keys() | self._packet_switches
         source = origin if origin is not None and origin.owner in nodes else None
         far = source if source is None else self._answering(port, source)
-        self._set_link(port, far, at)
+        self._follow(port, far, at)
         if far is not None and far != source:
-            self._set_link(far, port, at)
+            self._follow(far, port, at)
 
     def _answering(self, port: Port, source: Port) -> Port:
         """Return the port at the other end: the receiver beside `source` that `port` reaches."""
@@ -492,11 +265,9 @@ class World:
                 return detector
         return source
 
-    def _set_link(self, port: Port, far: Port | None, at: int) -> None:
-        if self._plant is not None:
-            self._plant.hears(port, far, at)
-        else:
-            self.links.hears(port, far, at)
+    def _sends_pattern(self, port: Port) -> bool:
+        """Whether a NIC port sends a test pattern instead of frames."""
+        return False
 
 
 def _relight(matrix: Matrix, ingress: int, _: int) -> None:
