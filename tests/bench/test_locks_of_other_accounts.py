@@ -89,7 +89,12 @@ def test_no_account_takes_the_lock_of_another_away(folder: Path) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "attack",
-    ["mkfifo '{lock}'", "mkdir '{lock}'", "ln -s '{victim}' '{lock}'", "umask 77; >'{lock}'"],
+    [
+        "mkfifo -m 666 '{lock}'",
+        "mkdir '{lock}'",
+        "ln -s '{victim}' '{lock}'",
+        "umask 77; >'{lock}'",
+    ],
 )
 def test_what_is_no_lock_of_all_accounts_is_named_with_its_owner(folder: Path, attack: str) -> None:
     victim = folder.parent / "victim"

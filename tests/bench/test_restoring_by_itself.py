@@ -107,7 +107,7 @@ def now(testbed: Testbed) -> dict[str, Any]:
         used: Any = bench
         return {
             "emission": used.instruments["laser"].emission(1),
-            "power": used.instruments["laser"].power_set(1),
+            "power": used.instruments["laser"].read_settings([1])["power 1"],
             "attenuation": used.instruments["voa"].attenuation(1),
             "celsius": used.instruments["chamber"].read_settings([1])["temperature 1"],
             "runs": used.instruments["chamber"].read_settings([1])["running 1"],
