@@ -114,8 +114,13 @@ def _run(name: str, arguments_given: list[str]) -> None:
     # What libraries make while they are imported lives on: no use in looking for garbage there.
     gc.disable()
     from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads the command's libraries
+    from lightrig.testbeds import LightrigError  # noqa: PLC0415 - as above
 
-    app = application(name)
+    try:
+        app = application(name)
+    except LightrigError as error:  # such as an installed system that cannot be loaded
+        sys.stderr.write(f"lightrig {name}: {error}\n")
+        raise SystemExit(BAD_USE) from error
     gc.enable()
     try:
         app(args=arguments_given, prog_name="lightrig")

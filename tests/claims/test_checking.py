@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lightrig.harness.claims import check_claims, load_published
+from lightrig.harness.claims import check_claims, load_published, published_files
 from lightrig.harness.claims.checking import ClaimError
 from lightrig.harness.cli.claims import claims
 from lightrig.harness.cli.terminal import out
@@ -301,7 +301,7 @@ def test_as_json_it_is_a_list_of_objects(run, lab, tmp_path):
 def test_an_unknown_system_is_bad_use(run, tmp_path):
     result = run("nonesuch")
     assert result.exit_code == 2
-    assert "known are: acos, infinitehbd, mixnet, opus, railx" in result.stderr
+    assert f"known are: {', '.join(published_files())}" in result.stderr
     (tmp_path / "mine.yaml").write_text("system: [")
     assert run(str(tmp_path / "mine.yaml")).exit_code == 2
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness import systems
+from lightrig.harness.cli import main
 from lightrig.harness.system_registry import SystemRegistryError, installed_systems
 
 
@@ -35,3 +36,16 @@ def test_a_folder_without_a_system_is_named_with_what_is_missing(folder: Path) -
     (folder / "__init__.py").write_text("")
     with pytest.raises(SystemRegistryError, match=r"(?s)sixth_fabric.*SYSTEM = System\(name="):
         installed_systems()
+
+
+def test_a_command_names_a_system_that_cannot_be_loaded(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "__init__.py").write_text("import no_such_module\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["claims", "sixth_fabric"])
+    assert ended.value.code == 2
+    printed = capsys.readouterr().err
+    assert "sixth_fabric" in printed
+    assert "no_such_module" in printed
+    assert "Traceback" not in printed
