@@ -25,7 +25,7 @@ from lightrig.harness.systems.mixnet.measurements.expert_training import (
 )
 from lightrig.harness.systems.mixnet.planning import FirstExchange
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
-from lightrig.instruments.servers.training import Script
+from lightrig.instruments.servers.traffic.training import Script
 from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[1]

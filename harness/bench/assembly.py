@@ -7,8 +7,8 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identified, Identity, OpticalSwitch, Server
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.registry import NoDriverError, Spec
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.wire.namespace import NamespaceShell
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 

@@ -11,9 +11,9 @@ from lightrig.harness.planning.rings import BrokenRingError, ring_order
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.collectives import CollectiveRunner
 from lightrig.instruments.core.traffic import TrafficSource
-from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.mpi import MpiRunner, NoMpiError
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.gloo import GlooRunner, NoPyTorchError
+from lightrig.instruments.servers.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.testbeds import LightrigError, Plan, Testbed
 
 

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.overlay import NotRoutedError
 from lightrig.harness.planning.routes import LaneRoutes
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.routes import Route, ServerRoutes
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.routes import Route, ServerRoutes
 from lightrig.testbeds import LightrigError, Port
 
 FIRST_ADDRESS = IPv4Address("198.19.0.1")

@@ -14,9 +14,9 @@ from lightrig.flows import (
 )
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.planning.rings import BrokenRingError, ring_order
-from lightrig.instruments.servers.launchers import Launcher, Mpirun
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.nccl_runner import NcclTests
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.launchers import Launcher, Mpirun
+from lightrig.instruments.servers.traffic.nccl_runner import NcclTests
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 SCRATCH = "lightrig-nccl-tests.json"

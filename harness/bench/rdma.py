@@ -3,8 +3,8 @@
 from urllib.parse import urlsplit
 
 from lightrig.harness.bench.bench import Bench
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.rdma_pair import RdmaEnd, RdmaPair
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.testbeds import LightrigError, Link, Port, Testbed
 
 

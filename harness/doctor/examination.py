@@ -6,7 +6,7 @@ from lightrig.harness.doctor.contact import contact
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light
 from lightrig.harness.doctor.servers import examine_server
-from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Testbed
 
 

@@ -12,7 +12,7 @@ from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.doctor.findings import Findings
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import InstrumentError
-from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Plan, Port
 
 FIBER_DB = 1.5

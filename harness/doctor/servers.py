@@ -4,8 +4,8 @@ import math
 
 from lightrig.harness.doctor.findings import Findings
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.servers.commands import PACKAGES, ToolMissingError
-from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.host.commands import PACKAGES, ToolMissingError
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, ServerSpec
 
 _BETWEEN = 5_000_000_000

@@ -16,7 +16,7 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.core.instrument import Instrument, Option
 from lightrig.instruments.core.position_switch import PendingMove
 from lightrig.instruments.core.wire_facts import WireFact
-from lightrig.instruments.servers.commands import CommandResult, Commands, Started
+from lightrig.instruments.servers.host.commands import CommandResult, Commands, Started
 from lightrig.testbeds import Circuit
 
 if TYPE_CHECKING:  # paramiko takes long to load; see `_connected`

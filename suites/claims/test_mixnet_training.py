@@ -23,7 +23,7 @@ from lightrig.harness.systems.mixnet.measurements.expert_training import (
 )
 from lightrig.harness.systems.mixnet.planning import LayerTimes, calendar
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
-from lightrig.instruments.servers.training import Script
+from lightrig.instruments.servers.traffic.training import Script
 
 pytestmark = [pytest.mark.of_system("mixnet"), pytest.mark.of_testbed("mixnet6")]
 

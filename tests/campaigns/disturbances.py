@@ -29,8 +29,8 @@ from lightrig.harness.measure.reconfiguration import IncompleteError, bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.errors import NoReplyError
-from lightrig.instruments.servers.offset import ClockDriftWarning
-from lightrig.instruments.servers.program import Program
+from lightrig.instruments.servers.host.offset import ClockDriftWarning
+from lightrig.instruments.servers.host.program import Program
 from lightrig.testbeds import load
 
 SECONDS = 900

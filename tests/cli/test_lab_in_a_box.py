@@ -20,8 +20,8 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.collectives import CollectiveCall
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.mpi import MpiRunner
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.mpi import MpiRunner
 from lightrig.testbeds import load
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")

@@ -20,11 +20,11 @@ from lightrig.harness.bench.collectives import without_collective, without_traff
 from lightrig.harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError, obstacle
 from lightrig.harness.planning.rings import BrokenRingError
 from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
-from lightrig.instruments.servers.commands import ToolMissingError
-from lightrig.instruments.servers.launchers import Alone, Launcher, Mpirun, Srun
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.nccl_runner import PROGRAMS, _progressions
+from lightrig.instruments.servers.host.commands import ToolMissingError
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.traffic.launchers import Alone, Launcher, Mpirun, Srun
+from lightrig.instruments.servers.traffic.nccl_runner import PROGRAMS, _progressions
 from lightrig.instruments.simulated.hosts import nccl_tests_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.testbeds import Plan, load

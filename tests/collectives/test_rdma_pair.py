@@ -12,10 +12,10 @@ from lightrig.harness.measure.rdma import measure_rdma
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.errors import NoReplyError
-from lightrig.instruments.servers.commands import ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.rdma_pair import RdmaEnd, RdmaPair
+from lightrig.instruments.servers.host.commands import ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.instruments.simulated.hosts import perftest_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.simulated.world.traffic import Listeners

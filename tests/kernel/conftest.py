@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.linux import PROBE
+from lightrig.instruments.servers.host.linux import PROBE
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 
 SERVERS = ("a", "b", "c")

@@ -11,7 +11,7 @@ from real_time import until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.linux import PROBE
+from lightrig.instruments.servers.host.linux import PROBE
 from lightrig.instruments.simulated.namespaces.kernel_links import CarrierChange, KernelLinks
 
 Start = Callable[..., Any]

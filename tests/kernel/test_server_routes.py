@@ -9,9 +9,9 @@ import pytest
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.commands import ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.routes import Route, ServerRoutes
+from lightrig.instruments.servers.host.commands import ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.routes import Route, ServerRoutes
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.wire.namespace import NamespaceShell
 

@@ -209,7 +209,7 @@ def test_counters_that_begin_anew_in_mid_gate_void_it(rig: Callable[..., Rig]) -
 def test_firmware_is_queried_where_the_driver_counts_nothing(
     rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lightrig.instruments.servers.port_errors._BITS", "no_such_counter")
+    monkeypatch.setattr("lightrig.instruments.servers.ports.port_errors._BITS", "no_such_counter")
     lab = rig("opus")
     port = Port("server0", "nic0.p0")
     bring_up(lab.fabric, LinkObservation(lab.bench), lab.bench.testbed.plans["east-west"])
@@ -219,8 +219,12 @@ def test_firmware_is_queried_where_the_driver_counts_nothing(
     assert before[0].value > 1e-10
     assert after[0].value == 0
     lab.bench.clock.sleep(MINUTE)
-    monkeypatch.setattr("lightrig.instruments.servers.firmware_errors._is_up", lambda _: False)
-    monkeypatch.setattr("lightrig.instruments.servers.fec_errors._unit", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "lightrig.instruments.servers.ports.firmware_errors._is_up", lambda _: False
+    )
+    monkeypatch.setattr(
+        "lightrig.instruments.servers.ports.fec_errors._unit", lambda *_, **__: None
+    )
     with pytest.raises(
         NoCountersError, match=r"its driver does not count .*; its firmware reports"
     ):

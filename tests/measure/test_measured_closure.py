@@ -22,7 +22,7 @@ from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LightSource
-from lightrig.instruments.servers.offset import ClockDriftWarning, ClockError
+from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockError
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.testbeds import Limit
 

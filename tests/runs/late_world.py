@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from lightrig.harness.measure import late_simulation
-from lightrig.instruments.servers.program import Program
+from lightrig.instruments.servers.host.program import Program
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 
 BY_MS = int(os.environ["BY"])

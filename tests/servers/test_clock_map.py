@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.instruments.servers.linux import PROBE
-from lightrig.instruments.servers.offset import ClockDriftWarning, ClockError, ClockMap
-from lightrig.instruments.servers.program import ProgramRun
+from lightrig.instruments.servers.host.linux import PROBE
+from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockError, ClockMap
+from lightrig.instruments.servers.host.program import ProgramRun
 from lightrig.instruments.servers.programs import server_clock
 from lightrig.instruments.wire.trace import Trace
 
@@ -321,7 +321,7 @@ class Waits:
     ("wait", "delay"), [(3.5, 120_000), (3.5, 20_000), (10, 50_000), (60, 50_000)]
 )
 @pytest.mark.parametrize(("walk", "ramp"), [(0, 0), (0.1, 0), (0.1, 1), (0.1, -1)])
-@pytest.mark.filterwarnings("ignore::lightrig.instruments.servers.offset.ClockDriftWarning")
+@pytest.mark.filterwarnings("ignore::lightrig.instruments.servers.host.offset.ClockDriftWarning")
 def test_the_width_does_not_depend_on_the_rate(
     wait: float, delay: int, walk: float, ramp: float
 ) -> None:
@@ -337,7 +337,7 @@ def test_the_width_does_not_depend_on_the_rate(
     assert max(widths.values()) <= 1.3 * widths[0]
 
 
-@pytest.mark.filterwarnings("ignore::lightrig.instruments.servers.offset.ClockDriftWarning")
+@pytest.mark.filterwarnings("ignore::lightrig.instruments.servers.host.offset.ClockDriftWarning")
 def test_no_exchange_of_a_wandering_clock_looks_like_a_jump() -> None:
     for seed, gap in enumerate((MS, 100 * MS, 3500 * MS)):
         waits = Waits(200 * (seed - 1), 200 * gap, 50_000, 0.1, 1)

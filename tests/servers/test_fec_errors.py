@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.instruments.servers.commands import CommandResult, Reading, ToolFailedError
-from lightrig.instruments.servers.fec_errors import CODEWORD_BITS, FecErrors, symbol_errors
+from lightrig.instruments.servers.host.commands import CommandResult, Reading, ToolFailedError
+from lightrig.instruments.servers.ports.fec_errors import CODEWORD_BITS, FecErrors, symbol_errors
 from lightrig.instruments.servers.tools import ethtool_fec
 
 SECOND = 1_000_000_000

@@ -9,8 +9,8 @@ from test_port_errors import joined
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.instruments.servers.commands import Reading
-from lightrig.instruments.servers.firmware_errors import FirmwareErrors
+from lightrig.instruments.servers.host.commands import Reading
+from lightrig.instruments.servers.ports.firmware_errors import FirmwareErrors
 from lightrig.instruments.servers.tools.mlxlink import BitErrors, LinkReport, MlxlinkReport
 
 SECOND = 1_000_000_000

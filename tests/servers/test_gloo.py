@@ -14,9 +14,9 @@ from real_time import until
 from lightrig.flows import Collective
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError, Exchange
-from lightrig.instruments.servers.gloo import GlooRunner, NoPyTorchError
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.rank_programs import rank_shares
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.gloo import GlooRunner, NoPyTorchError
+from lightrig.instruments.servers.traffic.rank_programs import rank_shares
 
 STAND_IN = Path(__file__).parent / "stand_in"
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)

@@ -17,9 +17,9 @@ from lightrig.instruments.core.collectives import (
     Exchange,
 )
 from lightrig.instruments.core.traffic import MortalTrafficSource
-from lightrig.instruments.servers import mpi
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.mpi import MpiRunner, NoMpiError
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic import mpi
+from lightrig.instruments.servers.traffic.mpi import MpiRunner, NoMpiError
 
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 PAIR = ("server1", "server0")

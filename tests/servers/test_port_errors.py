@@ -11,8 +11,8 @@ from tools.simulated_hosts import SECOND, Pair, served, tools
 from lightrig.instruments.clock import Clock, Span, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.instruments.servers.commands import Reading
-from lightrig.instruments.servers.port_errors import PortErrors, pattern_errors
+from lightrig.instruments.servers.host.commands import Reading
+from lightrig.instruments.servers.ports.port_errors import PortErrors, pattern_errors
 from lightrig.instruments.servers.tools.mlxlink import PrbsTest
 
 RATE = 100e9
@@ -167,7 +167,7 @@ def test_pattern_without_error_counters_is_void() -> None:
             reported = PrbsTest("PRBS31", "PRBS31", None, None, None, (True,), None, None, None)
             return Reading(reported, Span(10 * SECOND, 10 * SECOND))
 
-    from lightrig.instruments.servers.port_errors import PatternErrors
+    from lightrig.instruments.servers.ports.port_errors import PatternErrors
 
     found = PatternErrors("p", Mute(), RATE, SystemClock()).count(duration=0).now()  # type: ignore[arg-type]
     assert found.void == "it reported no errors"

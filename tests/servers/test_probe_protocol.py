@@ -16,7 +16,7 @@ from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.linux import PROBE
+from lightrig.instruments.servers.host.linux import PROBE
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 from lightrig.instruments.switches.polatis import Polatis

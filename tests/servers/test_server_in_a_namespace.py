@@ -12,7 +12,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.capabilities import PortWatch
 from lightrig.instruments.core.errors import DisconnectedError
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 from lightrig.instruments.wire.namespace import NamespaceShell
 

@@ -27,8 +27,8 @@ from lightrig.instruments.core.errors import (
     NoReplyError,
     UnreachableError,
 )
-from lightrig.instruments.servers import program
-from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.host import program
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
 
 LO = [PortWatch("lo")]

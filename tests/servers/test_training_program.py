@@ -12,10 +12,10 @@ import pytest
 from program_host import Here
 
 from lightrig.instruments.clock import Span, SystemClock
-from lightrig.instruments.servers.gloo import NoPyTorchError
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.rendezvous import RendezvousStore
-from lightrig.instruments.servers.training import (
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.gloo import NoPyTorchError
+from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.servers.traffic.training import (
     Control,
     RunningScript,
     Script,

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from lightrig.instruments.servers.launchers import Alone, Mpirun, Srun
-from lightrig.instruments.servers.launchers import LaunchError as CannotLaunchError
+from lightrig.instruments.servers.traffic.launchers import Alone, Mpirun, Srun
+from lightrig.instruments.servers.traffic.launchers import LaunchError as CannotLaunchError
 from lightrig.instruments.simulated.hosts.host_launchers import LaunchError, launched
 
 PROGRAM = ("all_reduce_perf", "-b", "8")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lightrig.harness.bench import Bench, bind
 from lightrig.instruments.core.capabilities import FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError, GarbledError, NotDoneError
-from lightrig.instruments.servers.commands import CommandResult, Commands
+from lightrig.instruments.servers.host.commands import CommandResult, Commands
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
 from lightrig.testbeds import Circuit, load
 
@@ -256,7 +256,7 @@ def test_a_command_that_prints_no_success_has_failed(
         operation = switch.change(set(), {Circuit(1, N + 1)})
         quiet = CommandResult("Warning: orchagent is busy\n", "", 0, operation.sent)
         monkeypatch.setattr(
-            "lightrig.instruments.servers.commands.Started.result", lambda *_: quiet
+            "lightrig.instruments.servers.host.commands.Started.result", lambda *_: quiet
         )
         with pytest.raises(DeniedError, match="orchagent is busy"):
             operation.done()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.servers.commands import Commands
-from lightrig.instruments.servers.nic import NicTools
+from lightrig.instruments.servers.host.commands import Commands
+from lightrig.instruments.servers.ports.nic import NicTools
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
 from lightrig.instruments.simulated.hosts.host_tools import HostSoftware, HostTools
 from lightrig.instruments.simulated.protocols.ssh_server import Program, SshServer

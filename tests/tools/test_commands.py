@@ -12,7 +12,7 @@ from servers.ssh_host import LOGIN, SshHost
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import DisconnectedError, NoReplyError
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.wire.namespace import NamespaceShell
 from lightrig.instruments.wire.ssh import SshLogin, SshShell

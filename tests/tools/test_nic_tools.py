@@ -13,8 +13,8 @@ from simulated_hosts import LR4, MS, SECOND, Pair, served, tools
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
-from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.nic import NicTools
+from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.ports.nic import NicTools
 from lightrig.instruments.servers.tools.counters import changes, ethtool_kind
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome

@@ -8,7 +8,7 @@ from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities.instruments import Identified
 
 if TYPE_CHECKING:
-    from lightrig.instruments.servers.nic import Nic
+    from lightrig.instruments.servers.ports.nic import Nic
 
 Stage = Literal["firmware", "carrier", "datagram"]
 """Stage of a NIC port's link: locked by the firmware, carrier in the kernel, datagrams arrive."""

@@ -20,11 +20,17 @@ from lightrig.harness.bench.overlay import Overlay
 from lightrig.harness.planning.routes import Hop, shortest_routes
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
 from lightrig.instruments.clock import Event, Span
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.rendezvous import RendezvousStore
-from lightrig.instruments.servers.routes import DEVICE
-from lightrig.instruments.servers.tcp_queues import unacknowledged
-from lightrig.instruments.servers.training import Done, PrintedLines, Script, TrainingRank, Wanted
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.routes import DEVICE
+from lightrig.instruments.servers.host.tcp_queues import unacknowledged
+from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.servers.traffic.training import (
+    Done,
+    PrintedLines,
+    Script,
+    TrainingRank,
+    Wanted,
+)
 from lightrig.testbeds import LightrigError
 
 MEETING = "both"

@@ -21,9 +21,9 @@ from lightrig.harness.systems.mixnet.planning import (
     routing_in,
 )
 from lightrig.instruments.core.collectives import Exchange, ExchangeRunner
-from lightrig.instruments.servers.commands import ToolFailedError
-from lightrig.instruments.servers.gloo import GlooRunner
-from lightrig.instruments.servers.linux import LinuxServer
+from lightrig.instruments.servers.host.commands import ToolFailedError
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.gloo import GlooRunner
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 TCP = Costs(efficiency=1448 / 1514)

@@ -39,7 +39,7 @@ from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.training import (
+from lightrig.instruments.servers.traffic.training import (
     PrintedLines,
     Script,
     ScriptModule,

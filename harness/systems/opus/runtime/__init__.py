@@ -10,7 +10,7 @@ from lightrig.harness.systems.opus.runtime.rails import (
     Wait,
 )
 from lightrig.harness.systems.opus.runtime.training import Trained, TrainingJob
-from lightrig.instruments.servers.training import Done, Script
+from lightrig.instruments.servers.traffic.training import Done, Script
 
 __all__ = [
     "Done",

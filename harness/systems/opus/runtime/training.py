@@ -21,8 +21,8 @@ from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.rendezvous import RendezvousStore
-from lightrig.instruments.servers.training import (
+from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.servers.traffic.training import (
     Control,
     Done,
     LocalBegin,

@@ -8,9 +8,9 @@ from lightrig.harness.bench.collectives import NoCollectivesError
 from lightrig.harness.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
-from lightrig.instruments.servers.linux import LinuxServer
-from lightrig.instruments.servers.mpi import MpiRunner, NoMpiError
-from lightrig.instruments.servers.tcp_queues import unacknowledged
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.tcp_queues import unacknowledged
+from lightrig.instruments.servers.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.testbeds import LightrigError, Plan
 
 POLL = 20_000_000

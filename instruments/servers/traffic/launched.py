@@ -8,8 +8,8 @@ from typing import ClassVar, TypeVar
 
 from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
 from lightrig.instruments.core.errors import NoReplyError
-from lightrig.instruments.servers.commands import Commands, Reading
-from lightrig.instruments.servers.launchers import Launcher, Mpirun
+from lightrig.instruments.servers.host.commands import Commands, Reading
+from lightrig.instruments.servers.traffic.launchers import Launcher, Mpirun
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
-from lightrig.instruments.servers.commands import (
+from lightrig.instruments.servers.host.commands import (
     CommandResult,
     Commands,
     Reading,

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import ErrorCount, FecSide
 from lightrig.instruments.core.errors import CANNOT, DeniedError
-from lightrig.instruments.servers.commands import Reading
-from lightrig.instruments.servers.nic import Nic
+from lightrig.instruments.servers.host.commands import Reading
+from lightrig.instruments.servers.ports.nic import Nic
 
 T = TypeVar("T")
 C = TypeVar("C")

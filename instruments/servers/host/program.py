@@ -25,7 +25,7 @@ from lightrig.instruments.core.errors import (
     InstrumentError,
     NoReplyError,
 )
-from lightrig.instruments.servers.offset import ClockMap
+from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.wire.shell import Shell
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.json_text import from_json

@@ -14,8 +14,8 @@ from lightrig.instruments.core.collectives import (
 )
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
-from lightrig.instruments.servers.offset import ClockMap
-from lightrig.instruments.servers.program import ProgramRequest, ProgramRun
+from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.program import ProgramRequest, ProgramRun
 
 OPERATION_TIMEOUT = 30_000_000_000
 """Time allowed for one operation, in ns, after which its rank gives it up."""

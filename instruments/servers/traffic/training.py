@@ -8,11 +8,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import InstrumentError
-from lightrig.instruments.servers.gloo import LOADING, NoPyTorchError
-from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
-from lightrig.instruments.servers.offset import ClockMap
-from lightrig.instruments.servers.program import Program, ProgramRequest
-from lightrig.instruments.servers.rendezvous import RendezvousStore
+from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.program import Program, ProgramRequest
+from lightrig.instruments.servers.traffic.gloo import LOADING, NoPyTorchError
+from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
 from lightrig.instruments.wire.trace import Trace
 
 TRAINING = Program(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.rdma import RdmaBandwidth, RdmaLatency
-from lightrig.instruments.servers.commands import (
+from lightrig.instruments.servers.host.commands import (
     CommandResult,
     Commands,
     Started,

@@ -30,16 +30,16 @@ from lightrig.instruments.core.collectives import (
     Exchange,
     ExchangeMeasurement,
 )
-from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
-from lightrig.instruments.servers.offset import ClockMap
-from lightrig.instruments.servers.program import Program, ProgramRun
-from lightrig.instruments.servers.rank_programs import (
+from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.program import Program, ProgramRun
+from lightrig.instruments.servers.host.routes import DEVICE
+from lightrig.instruments.servers.traffic.rank_programs import (
     OPERATION_TIMEOUT,
     RankProgram,
     RankPrograms,
     rank_shares,
 )
-from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.wire.shell import ForwardingShell, LineListener, end_of_stderr
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.errors import LightrigError

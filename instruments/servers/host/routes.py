@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
 
 DEVICE = "lightrig0"
 """The device with a server's address: a bridge without ports, which is up without any link."""

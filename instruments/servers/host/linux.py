@@ -18,15 +18,15 @@ from lightrig.instruments.core.capabilities import (
     Stage,
 )
 from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError
-from lightrig.instruments.servers.commands import Commands, ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.fec_errors import FecErrors
-from lightrig.instruments.servers.fec_histogram import FecHistogram
-from lightrig.instruments.servers.firmware_errors import FirmwareErrors
-from lightrig.instruments.servers.nic import NicTools
-from lightrig.instruments.servers.offset import ClockMap
-from lightrig.instruments.servers.port_errors import PatternErrors, PortErrors, pattern_errors
-from lightrig.instruments.servers.program import Program, ProgramRequest, ProgramRun
-from lightrig.instruments.servers.routes import ServerRoutes
+from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.program import Program, ProgramRequest, ProgramRun
+from lightrig.instruments.servers.host.routes import ServerRoutes
+from lightrig.instruments.servers.ports.fec_errors import FecErrors
+from lightrig.instruments.servers.ports.fec_histogram import FecHistogram
+from lightrig.instruments.servers.ports.firmware_errors import FirmwareErrors
+from lightrig.instruments.servers.ports.nic import NicTools
+from lightrig.instruments.servers.ports.port_errors import PatternErrors, PortErrors, pattern_errors
 from lightrig.instruments.wire.shell import ForwardingShell, LocalShell, Shell
 from lightrig.instruments.wire.trace import Trace
 

@@ -2,8 +2,8 @@
 
 from lightrig.instruments.core.capabilities import ErrorCount
 from lightrig.instruments.core.errors import CANNOT, DeniedError
-from lightrig.instruments.servers.commands import Reading, ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.counter_gates import CounterGate, PortCounters
+from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.ports.counter_gates import CounterGate, PortCounters
 from lightrig.instruments.servers.tools.mlxlink import BitErrors, MlxlinkReport
 
 _CLEAR_DIGIT = 6_000_000_000

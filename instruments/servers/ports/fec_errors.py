@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorUnit
 from lightrig.instruments.core.errors import CANNOT, DeniedError
-from lightrig.instruments.servers.commands import Reading, ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.counter_gates import CounterGate, PortCounters
+from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.ports.counter_gates import CounterGate, PortCounters
 from lightrig.instruments.servers.tools.counters import CounterKind, Unknown, delta
 from lightrig.instruments.servers.tools.ethtool_fec import FecReading
 

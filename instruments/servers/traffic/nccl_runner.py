@@ -13,10 +13,10 @@ from lightrig.instruments.core.collectives import (
     CollectiveCall,
     CollectiveMeasurement,
 )
-from lightrig.instruments.servers.launched import LaunchedRunner
 from lightrig.instruments.servers.tools import nccl_tests
 from lightrig.instruments.servers.tools.nccl_results import CollectiveRow, CollectiveRun, Measured
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.traffic.launched import LaunchedRunner
 
 PROGRAMS: dict[Collective, str] = {
     "all_reduce": "all_reduce_perf",

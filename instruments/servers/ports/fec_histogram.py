@@ -8,9 +8,9 @@ several numbers of symbol errors. Corrected code words are in a bin, lost ones a
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import SymbolErrorHistogram
 from lightrig.instruments.core.errors import CANNOT, DeniedError
-from lightrig.instruments.servers.commands import Reading, ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.counter_gates import CounterGate
-from lightrig.instruments.servers.nic import Nic
+from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.ports.counter_gates import CounterGate
+from lightrig.instruments.servers.ports.nic import Nic
 from lightrig.instruments.servers.tools.counters import CounterKind, Unknown, delta
 from lightrig.instruments.servers.tools.ethtool_fec import FecReading
 

@@ -7,7 +7,7 @@ was not acknowledged to the newest that was written.
 from collections.abc import Collection
 from ipaddress import IPv4Address
 
-from lightrig.instruments.servers.commands import Commands, ToolFailedError
+from lightrig.instruments.servers.host.commands import Commands, ToolFailedError
 
 _COMMAND = ["cat", "/proc/net/tcp"]
 _LISTENS = "0A"

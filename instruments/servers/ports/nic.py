@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Diagnostic
-from lightrig.instruments.servers.commands import Commands, Reading, ToolFailedError
-from lightrig.instruments.servers.mlxlink_tool import MlxlinkTool
+from lightrig.instruments.servers.host.commands import Commands, Reading, ToolFailedError
+from lightrig.instruments.servers.ports.mlxlink_tool import MlxlinkTool
 from lightrig.instruments.servers.tools import (
     cmis_diagnostics,
     ethtool_counters,

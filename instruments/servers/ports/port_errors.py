@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import ErrorCount, FecSide
-from lightrig.instruments.servers.commands import Reading
-from lightrig.instruments.servers.counter_gates import CounterGate, PortCounters
-from lightrig.instruments.servers.nic import Nic, PrbsMode
+from lightrig.instruments.servers.host.commands import Reading
+from lightrig.instruments.servers.ports.counter_gates import CounterGate, PortCounters
+from lightrig.instruments.servers.ports.nic import Nic, PrbsMode
 from lightrig.instruments.servers.tools.counters import Unknown, changes, ethtool_kind
 
 SYMBOL_BITS = 10

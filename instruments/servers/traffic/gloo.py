@@ -7,17 +7,17 @@ from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.collectives import DEFAULT_TIMEOUT, Exchange, ExchangeMeasurement
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
-from lightrig.instruments.servers.linux import LinuxServer, this_boot_id
-from lightrig.instruments.servers.offset import ClockMap
-from lightrig.instruments.servers.program import Program, ProgramRequest
-from lightrig.instruments.servers.rank_programs import (
+from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.program import Program, ProgramRequest
+from lightrig.instruments.servers.host.routes import DEVICE
+from lightrig.instruments.servers.traffic.rank_programs import (
     OPERATION_TIMEOUT,
     RankProgram,
     RankPrograms,
     RankTraffic,
     rank_shares,
 )
-from lightrig.instruments.servers.routes import DEVICE
 from lightrig.instruments.wire.trace import Trace
 
 GLOO = Program(

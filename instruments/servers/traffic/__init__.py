@@ -1,0 +1,1 @@
+"""Traffic between servers: collectives, RDMA pairs and training jobs."""
