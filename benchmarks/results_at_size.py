@@ -23,6 +23,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -37,6 +38,7 @@ from lightrig.harness.record.compaction import ROW_GROUP, compact, writer_of
 from lightrig.harness.record.compaction import SCHEMA as COMPACTED
 from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.dataset import COLUMNS
+from lightrig.harness.record.digests import digest_of, with_digest
 from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, plain_file
 from lightrig.harness.report.nights.series import read
 from lightrig.harness.report.nights.source import Source
@@ -142,13 +144,15 @@ def write_night(
     folder: Path, testbed: str, date: datetime.date, count: int, random: np.random.Generator
 ) -> None:
     """Write one run of `count` rows, as `write_dataset` does, and its folder."""
-    run, header = write_run(folder, testbed, date, count)
+    run, header, facts = write_run(folder, testbed, date, count)
     table = rows_of(run, count, random).replace_schema_metadata(
         {"lightrig.header": json.dumps(header)}
     )
     path = folder / plain_file(testbed, str(date), run)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    facts["digests"] = {testbed: digest_of(path)}
+    (folder / "runs" / run / "run.json").write_text(with_digest(facts))
 
 
 def write_month(
@@ -162,13 +166,13 @@ def write_month(
     runs = {date: write_run(folder, testbed, date, count) for date in nights}
     file = Compacted(
         f"rows/testbed={testbed}/{nights[0]:%Y-%m}.planted.parquet",
-        {str(date): {run: count} for date, (run, _) in runs.items()},
+        {str(date): {run: count} for date, (run, _, _) in runs.items()},
     )
     (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
-    metadata = {run: {"header": header} for run, header in runs.values()}
+    metadata = {run: {"header": header} for run, header, _ in runs.values()}
     waiting: list[pa.Table] = []
     with writer_of(folder / file.name, metadata) as writer:
-        for date, (run, _) in runs.items():
+        for date, (run, _, _) in runs.items():
             columns = rows_of(run, count, random).columns
             days = pa.array(np.full(count, date, "datetime64[D]"))
             waiting.append(
@@ -178,13 +182,13 @@ def write_month(
                 table = pa.concat_tables(waiting)
                 writer.write_table(table, row_group_size=len(table))
                 waiting = []
-    return file
+    return replace(file, digest=digest_of(folder / file.name))
 
 
 def write_run(
     folder: Path, testbed: str, date: datetime.date, count: int
-) -> tuple[str, dict[str, object]]:
-    """Write the folder of a run as it is once the run has ended; return its name and header."""
+) -> tuple[str, dict[str, object], dict[str, object]]:
+    """Write the folder of a run that has ended; return its name, its header and its facts."""
     run = f"{date:%Y%m%d}-021500-{testbed}"
     described = f"testbeds/{testbed}/{testbed}.yaml"
     header: dict[str, object] = {
@@ -200,7 +204,7 @@ def write_run(
         [f"suites/test_reconfiguration.py::test_between_plans[{testbed}-{n}]", "passed", 1.5]
         for n in range(TESTS)
     ]
-    facts = {
+    facts: dict[str, object] = {
         "schema": 1,
         "state": "complete",
         "torn": False,
@@ -211,11 +215,11 @@ def write_run(
     }
     place = folder / "runs" / run
     (place / described).parent.mkdir(parents=True, exist_ok=True)
-    (place / "run.json").write_text(json.dumps(facts, indent=1))
+    (place / "run.json").write_text(with_digest(facts))
     # What lies beside: it is listed, but nothing that is measured here opens it.
     for name in ("journal.jsonl", "report.html", described):
         (place / name).touch()
-    return run, header
+    return run, header, facts
 
 
 def rows_of(run: str, count: int, random: np.random.Generator) -> pa.Table:

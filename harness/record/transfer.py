@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lightrig.harness.record.digests import digest_of_bytes
 from lightrig.harness.record.journal import is_written
-from lightrig.harness.record.places import Place
+from lightrig.harness.record.places import Place, left_by_the_killed
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import RecordError
 from lightrig.harness.record.rows_check import check_rows
@@ -273,6 +273,10 @@ class _Transfer:
         return data
 
     def _write(self, name: str, data: bytes) -> None:
+        if (folder := self._there.folder) is not None:
+            path = folder / name
+            for left in left_by_the_killed(path.parent, path.name):
+                left.unlink(missing_ok=True)
         self._there.write(name, data)
         self._files, self._size = self._files + 1, self._size + len(data)
 

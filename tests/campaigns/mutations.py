@@ -218,7 +218,7 @@ def main(report: Callable[[str], object] = print) -> bool:
     wanted = int(os.environ.get("MUTATIONS", "10000000"))
     seed = os.environ.get("MUTATIONS_SEED", "1")
     corpus = Path(os.environ.get("MUTATIONS_CORPUS", ".mutations"))
-    only = os.environ.get("MUTATIONS_TARGETS", "").split()
+    only = [name for name in os.environ.get("MUTATIONS_TARGETS", "").split(",") if name]
     chosen = [each for each in targets() if not only or each.name in only]
     for target in chosen:
         with contextlib.suppress(FileNotFoundError):

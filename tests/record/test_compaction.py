@@ -93,6 +93,26 @@ def test_rows_are_the_same_and_files_fewer(results: Path) -> None:
     assert compact(str(results)).replaced == 0
 
 
+def test_the_month_of_the_last_night_is_left_as_it_is(results: Path) -> None:
+    record(results, "2026-03-07", 4)
+    single = {path.name for path in results.glob("rows/*/night=2026-03-*/*.parquet")}
+    assert compact(str(results)).replaced == 10
+    after = {path.name for path in results.glob("rows/*/night=2026-03-*/*.parquet")}
+    assert after == single == {"20260301-000000-a.parquet", "20260307-000000-a.parquet"}
+
+
+def test_a_damaged_file_is_not_compacted(results: Path) -> None:
+    """Only its testbed's month is left as it is."""
+    (path,) = results.glob("rows/testbed=bench/night=2026-01-04/*.parquet")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"parquet-cpp-arrow")] ^= 1
+    path.write_bytes(data)
+    done = compact(str(results))
+    assert (done.replaced, len(done.problems)) == (7, 1)
+    assert f"{path.name} is damaged: its SHA-256 digest differs" in done.problems[0]
+    assert path.read_bytes() == data
+
+
 def test_a_run_that_is_settled_again_has_its_rows_once(results: Path) -> None:
     before = Results(results).frame()
     compact(str(results))

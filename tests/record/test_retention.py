@@ -62,3 +62,17 @@ def test_what_was_killed_is_never_removed(tmp_path: Path) -> None:
 def test_only_testbeds_that_match_are_removed(results: Path) -> None:
     assert find_prunable(str(results), "2027-01-01", "other*") == []
     assert json.loads((folder_of(results, "2026-01-01") / "run.json").read_text())
+
+
+def test_a_run_of_two_testbeds_goes_only_where_both_match(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "2026-01-01")
+    folder.mkdir(parents=True)
+    journal = Journal(folder / "journal.jsonl", {"run": folder.name, "night": "2026-01-01"})
+    row = Row("circuit", "insertion_loss", 1.5, None, None, "dB", 7)
+    for testbed in ("bench", "other"):
+        journal.append_many(Context(testbed, "test", ("ocs",), True, {}), [row])
+    journal.close({})
+    settle(folder)
+    assert find_prunable(str(tmp_path), "2027-01-01", "bench") == []
+    assert find_prunable(str(tmp_path), "2027-01-01", "other") == []
+    assert [one.run for one in find_prunable(str(tmp_path), "2027-01-01", "*e*")] == [folder.name]
