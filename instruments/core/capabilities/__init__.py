@@ -18,8 +18,8 @@ from lightrig.instruments.core.capabilities.bit_errors import (
     PortErrorCounters,
     SymbolErrorHistogram,
 )
-from lightrig.instruments.core.capabilities.climate import ClimateChamber
 from lightrig.instruments.core.capabilities.instruments import (
+    ClimateChamber,
     HasErrorQueue,
     HasSettings,
     Identified,
@@ -49,7 +49,9 @@ from lightrig.instruments.core.capabilities.light import (
 )
 from lightrig.instruments.core.capabilities.servers import (
     Datagram,
+    Diagnostic,
     Gap,
+    HasModuleDiagnostics,
     HasNic,
     LinkEvent,
     PendingSettlement,
@@ -58,7 +60,6 @@ from lightrig.instruments.core.capabilities.servers import (
     Settled,
     Stage,
 )
-from lightrig.instruments.core.capabilities.transceivers import Diagnostic, HasModuleDiagnostics
 
 __all__ = [
     "Attenuator",

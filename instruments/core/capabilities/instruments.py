@@ -97,3 +97,13 @@ class Operation(Protocol):
 
     def done(self) -> Span:
         """Wait until the instrument has acknowledged; return between which stamps it did."""
+
+
+class ClimateChamber(Identified, Protocol):
+    """A chamber at a set temperature."""
+
+    def set_temperature(self, celsius: float) -> None:
+        """Go to `celsius`; return at once. Raises `DeniedError` out of range."""
+
+    def temperature(self) -> float:
+        """Return the temperature in degrees Celsius."""
