@@ -133,8 +133,9 @@ def _answer(system: str, claim: Claim, rows: "_Rows", outcomes: "TestOutcomes") 
 
 def _repeated(claim: Claim, one: CheckedClaim) -> CheckedClaim:
     """Return a claim that another one's value answers: shown with it, and counted once."""
+    figure = replace(one.claim.figure, printed=claim.figure.printed)
     reason = f"The value of {one.claim.name}, which counts once. {one.reason}"
-    return replace(one, claim=claim, reason=reason)
+    return replace(one, claim=replace(claim, figure=figure), reason=reason)
 
 
 def _test(claim: Claim, outcomes: "TestOutcomes") -> CheckedClaim:
@@ -144,9 +145,12 @@ def _test(claim: Claim, outcomes: "TestOutcomes") -> CheckedClaim:
     failed = [one for one in found if not one.holds]
     share = 1 - len(failed) / len(found)
     cases = f"{len(found) - len(failed)} of {len(found)}"
-    listed = "; ".join(f"{one.case}: {one.reason}" for one in failed)
+    by_reason: dict[str, list[str]] = {}
+    for one in failed:
+        by_reason.setdefault(one.reason, []).append(one.label)
+    listed = "; ".join(f"{', '.join(labels)}: {why}" for why, labels in by_reason.items())
     outcome: ClaimOutcome = "differs" if failed else "agrees"
-    reason = f"{cases} tests hold." + (f" {listed}" if failed else "")
+    reason = f"{cases} tests hold." + (f" Not {listed}." if failed else "")
     value = Estimate(share, share, share, 1)
     return CheckedClaim(claim, value, "tested", outcomes.day, outcome, reason, f"{cases} tests")
 

@@ -38,6 +38,12 @@ class TestOutcome:
     holds: bool
     reason: str = ""
 
+    @property
+    def label(self) -> str:
+        """The parameters of the test, or its name in words where it has none."""
+        name, _, parameters = self.case.partition("[")
+        return parameters.removesuffix("]") or name.removeprefix("test_").replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True)
 class TestOutcomes:

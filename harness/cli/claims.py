@@ -156,7 +156,8 @@ def _print_arithmetic(checked: "list[CheckedClaim]") -> None:
     out.print("Arithmetic, constants and repeated values, which do not count", markup=False)
     table = Table("claim", "published", "here", "verdict", box=None, padding=(0, 2, 0, 0))
     for one in checked:
-        remark = one.claim.erratum or (one.reason if one.claim.same_as else "")
+        repeated = f"as {one.claim.same_as}" if one.claim.same_as else ""
+        remark = one.claim.erratum or repeated
         statement = f"{one.claim.name}  {one.claim.statement}" + (f" ({remark})" if remark else "")
         table.add_row(
             Text(statement), Text(str(one.claim.figure)), Text(_shown(one)[0]), Text(one.verdict)

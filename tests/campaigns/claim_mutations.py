@@ -11,15 +11,15 @@ The campaign fails if more than a tenth of the claims survive.
 
 import ast
 import importlib.machinery
-import json
+import multiprocessing
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from lightrig.harness.record import Results
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 240
+CONTEXT = multiprocessing.get_context("fork")
 RAISES = "raises"
-DRAWS = 16
+DRAWS = 60
 """Mutations of a claim at most."""
 KINDS = {"computed", "emulated", "tested"}
 _SWAPS: dict[type[ast.operator], type[ast.operator]] = {
@@ -188,6 +189,8 @@ def verdict(system: str, name: str, tracer: _Tracer | None = None) -> dict[str, 
 
 def work(order: dict[str, Any]) -> dict[str, Any]:
     """Carry out the order of a process: trace a claim, or judge it with a mutation."""
+    if not order:
+        return {"agreements": agreements()}
     system, name = order["system"], order["claim"]
     if "file" not in order:
         tracer = _Tracer(folders(system))
@@ -198,19 +201,29 @@ def work(order: dict[str, Any]) -> dict[str, Any]:
     return verdict(system, name)
 
 
+def _answer(order: dict[str, Any], end: Connection) -> None:
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        sys.stdout = sys.stderr = nothing
+        try:
+            end.send(work(order))
+        except BaseException as error:
+            end.send({"verdict": f"{RAISES} {error!r:.80}", "value": None})
+        os._exit(0)
+
+
 def process(**order: Any) -> dict[str, Any]:
-    """Return the answer of a process of its own; one that raises or hangs has no verdict."""
-    command = [sys.executable, "-m", "tests.campaigns.claim_mutations", json.dumps(order)]
-    try:
-        ended = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"verdict": f"{RAISES} nothing in {SECONDS} s", "value": None}
-    if ended.returncode or not ended.stdout.strip():
-        last = ended.stderr.strip().splitlines()
-        return {"verdict": f"{RAISES} {last[-1][:80] if last else ended.returncode}", "value": None}
-    answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    """Return the answer of a process of its own; one that raises or hangs has no verdict.
+
+    It is forked from this one, which has loaded no code of a system but its name.
+    """
+    mine, its = CONTEXT.Pipe()
+    child = CONTEXT.Process(target=_answer, args=(order, its))
+    child.start()
+    answer: dict[str, Any] = {"verdict": f"{RAISES} nothing in {SECONDS} s", "value": None}
+    if mine.poll(SECONDS):
+        answer = mine.recv()
+    child.kill()
+    child.join()
     return answer
 
 
@@ -233,7 +246,7 @@ def main() -> bool:
     seed = os.environ.get("AGREEMENTS_SEED", "33")
     count = int(os.environ.get("AGREEMENTS", "20"))
     tries = int(os.environ.get("AGREEMENTS_TRIES", "5"))
-    everything = agreements()
+    everything = process()["agreements"]
     order = random.Random(seed).sample(everything, len(everything))
     tried = changed = at_once = 0
     print(f"{count} of {len(everything)} agreements, seed {seed}, up to {tries} mutations each")
@@ -267,7 +280,3 @@ def main() -> bool:
             print(f"{system}:{name}\tSURVIVES", flush=True)
     print(f"{changed} of {tried} verdicts changed, {at_once} of them by the first mutation")
     return changed >= 0.9 * tried
-
-
-if __name__ == "__main__":
-    print(json.dumps(work(json.loads(sys.argv[1]))))

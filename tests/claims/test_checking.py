@@ -199,6 +199,7 @@ def test_a_repeated_value_has_the_verdict_of_the_other_and_does_not_count(lab, c
     lab(*acknowledged(41), moving=4)
     one, again = (check(YAML + SAME)[name] for name in ("turnaround", "again"))
     assert (again.value, again.outcome, again.kind) == (one.value, "agrees", "hardware")
+    assert (str(again.claim.figure), again.claim.figure.unit) == ("≈ 40 ms", "ns")
     assert (one.counted, again.counted) == (True, False)
     assert again.reason.startswith("The value of turnaround, which counts once.")
 
@@ -267,7 +268,7 @@ def test_what_does_not_count_is_a_table_of_its_own(lab, run, terminal, tmp_path)
     (tmp_path / "mine.yaml").write_text(YAML + SAME)
     counted, outside = " ".join(run().stdout.split()).split("which do not count")
     assert "once more" not in counted
-    assert "again It takes so long, once more" in outside
+    assert "again It takes so long, once more. (as ≈ 40 ms 41 ms agrees turnaround)" in outside
     assert "Of 3 claims 1 were measured here; 1 agree." in outside
     assert "outside the count, printed: arithmetic and constants of the paper: 1 agrees" in outside
 

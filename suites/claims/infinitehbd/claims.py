@@ -16,13 +16,13 @@ from lightrig.suites.claims.infinitehbd.architectures import (
     KHop,
     waste,
 )
-from lightrig.suites.claims.infinitehbd.claims_mechanisms import MECHANISMS
 from lightrig.suites.claims.infinitehbd.cost import (
     INTERCONNECTS,
     Interconnect,
     aggregate_cost,
 )
 from lightrig.suites.claims.infinitehbd.exchange import largest_parallelism
+from lightrig.suites.claims.infinitehbd.further_claims import FURTHER
 from lightrig.suites.claims.infinitehbd.model_flops import (
     GPT_MOE,
     LLAMA,
@@ -354,7 +354,7 @@ _COLUMNS: Mapping[str, Callable[[Interconnect], float]] = {
 }
 
 COMPUTED: Registry = {
-    **MECHANISMS,
+    **FURTHER,
     "faulty-nodes": _faulty_mean,
     "faulty-nodes-p99": _faulty_p99,
     "waste-2-hop": partial(_waste, _LINE_2),

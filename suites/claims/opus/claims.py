@@ -10,8 +10,8 @@ from lightrig.harness.claims.computed import Computed, Registry, exactly
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
 from lightrig.harness.systems.opus.planning.step_time import window_count
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.suites.claims.opus.claims_mechanisms import MECHANISMS
 from lightrig.suites.claims.opus.costs import GB200, H200, Parts, advantage
+from lightrig.suites.claims.opus.further_claims import FURTHER
 from lightrig.suites.claims.opus.phases import parse_phase_table, steady
 
 RECORDINGS = Path(__file__).parents[3] / "testbeds" / "opus" / "recordings"
@@ -176,7 +176,7 @@ _CONFIG_2 = "llama3_8b_64gpu_config2"
 _CONFIG_3 = "deepseek_v3_16b_16gpu_config3_baseline.csv"
 
 COMPUTED: Registry = {
-    **MECHANISMS,
+    **FURTHER,
     "estimate": _estimate,
     "windows": _windows,
     "shifts": _shifts,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from lightrig.suites.claims.opus import claims_mechanisms
+from lightrig.suites.claims.opus import further_claims
 from lightrig.suites.claims.opus.claims import COMPUTED
 
 
 def test_operations_of_the_archived_rank():
     """Its calls overlap where circuits take 5 s, its traffic does not."""
-    operations = claims_mechanisms._logged()
+    operations = further_claims._logged()
     assert len(operations) == 83
     assert [pipeline for pipeline, *_ in operations].count(True) == 19
     assert COMPUTED["overlaps"]().value == 0

@@ -1,4 +1,4 @@
-"""Further figures of InfiniteHBD: by size of group, by wiring, by exchange, and of set-ups."""
+"""Further figures of InfiniteHBD: by size of group, by wiring, and of set-ups."""
 
 from collections.abc import Sequence
 from functools import cache, partial
@@ -229,7 +229,7 @@ def _days() -> Computed:
     return exactly((trace.end - min(trace.begin, 0)) / 86_400e9, "of the public trace, from day 0")
 
 
-MECHANISMS: Registry = {
+FURTHER: Registry = {
     "trace-days": _days,
     "ring-difference": _ring_difference,
     "waste-nvl-reserved": _reserved,

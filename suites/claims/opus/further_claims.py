@@ -1,4 +1,4 @@
-"""Further figures of Opus: of its mechanisms, and of what its authors recorded beside them."""
+"""Further figures of Opus: of its wiring, and of what its authors recorded beside it."""
 
 import ast
 from datetime import datetime, timedelta
@@ -172,7 +172,7 @@ def _transceivers() -> Computed:
     return exactly(128 / packet, f"128 to {packet} by the bill of Fig. 14; those of GPUs remain.")
 
 
-MECHANISMS: Registry = {
+FURTHER: Registry = {
     "static-split": lambda: exactly(2 * 100 / 400, "Two of four ports of 100 Gbit/s."),
     "algorithm-degree": _algorithm_degree,
     "ring-steps": _ring_steps,
