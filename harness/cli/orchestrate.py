@@ -24,6 +24,7 @@ from lightrig.harness.cli.common import (
 )
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.system_registry import Orchestrator, System, installed_systems
+from lightrig.instruments.loopback_peers import is_trusted
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
 
@@ -95,9 +96,10 @@ def _command(system: System) -> Any:
     command.__doc__ = (
         f"Place jobs and drive the switches of {system.title}, until Ctrl-C.\n\n"
         "    Requests come over TCP on loopback, one JSON object a line, and each is answered with "
-        "one: the status, or an `error`. The service may be killed at any time: started again, "
-        "it brings the switches to what was wanted. Exit 0, or 1 where a request was refused, "
-        "2 for an invalid file, 3 if the service or a switch did not answer."
+        "one: the status, or an `error`. They are taken from this account and root alone. The "
+        "service may be killed at any time: started again, it brings the switches to what was "
+        "wanted. Exit 0, or 1 where a request was refused, 2 for an invalid file, 3 if the service "
+        "or a switch did not answer."
     )
     return command
 
@@ -135,6 +137,10 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         """Answer each line until the other end closes."""
+        if not is_trusted(self.connection):
+            refusal = {"error": "requests are taken from this service's own account and from root"}
+            self.wfile.write(json.dumps(refusal).encode() + b"\n")
+            return
         for line in self.rfile:
             try:
                 answer: object = self.server.running.request(from_json(line))

@@ -15,6 +15,7 @@ from tests.campaigns.records import NAMES, print_page
 CAMPAIGNS = {
     "suite_kills": "KILLS (1000), KILLS_TESTBEDS, KILLS_LANES (4)",
     "kills": "KILLS (1000)",
+    "night_kills": "NIGHT_KILLS (60), NIGHT_KILLS_TESTBED (rings4); needs the extra dask",
     "lease_races": "RACES (1000), RACE_KINDS; a second account and namespaces only as root",
     "faulty_suites": "FAULTY_RUNS (500), FAULTY_LANES (4); every 20th needs namespaces",
     "fault_plans": "FAULT_PLANS (500)",

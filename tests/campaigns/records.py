@@ -20,6 +20,7 @@ from typing import Any
 NAMES = (
     "suite_kills",
     "kills",
+    "night_kills",
     "lease_races",
     "faulty_suites",
     "fault_plans",

@@ -144,6 +144,12 @@ def test_results_print_hostile_text_as_text(lightrig, command):
     assert_harmless(printed)
 
 
+def test_a_testbed_s_name_is_no_sql(lightrig):
+    ended = lightrig("results", "metrics")
+    assert ended.exit_code == 0, ended.stderr
+    assert 'lightrig_median{testbed="\\\\x1b]0;title' in ended.stdout
+
+
 def test_exported_cells_are_no_formulas(lightrig):
     lines = list(csv.reader(io.StringIO(lightrig("results", "export", "last").stdout)))
     cells = {cell for line in lines[1:] for cell in line}

@@ -1,12 +1,14 @@
 """`lightrig orchestrate`: requests over TCP, one JSON a line."""
 
 import json
+import shlex
 import socket
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from bench.accounts import EVE, needs_accounts, shell
 from typer.testing import CliRunner
 
 from lightrig.harness.cli import orchestrate
@@ -73,3 +75,12 @@ def test_without_a_service_the_command_says_so(port: int) -> None:
         found = ask(unused.getsockname()[1], "{}")
     assert found.exit_code == 3
     assert "does `lightrig orchestrate` run there?" in found.stderr
+
+
+@needs_accounts
+def test_another_account_moves_no_light(port: int) -> None:
+    request = json.dumps({"do": "status"})
+    program = f"exec 3<>/dev/tcp/127.0.0.1/{port}; echo '{request}' >&3; head -n 1 <&3"
+    for account, answer in ((EVE, "own account and from root"), (0, '{"do": "status"}')):
+        found = shell(account, f"bash -c {shlex.quote(program)}")
+        assert answer in found.stdout, found

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.accounts import BEN
 
 from lightrig.harness.night.keys import make_keys
 from lightrig.instruments.namespaces import namespaces as kernel
@@ -27,8 +28,6 @@ README = re.search(
 ATTACKER = Path(__file__).with_name("dask_attacker.py")
 LIGHTRIG = [sys.executable, "-c", "from lightrig.harness.cli import main; main()"]
 NIGHT, STRANGER = "198.18.88.1", "198.18.88.2"
-ACCOUNT = 65_433
-"""An account that nothing else has."""
 
 pytestmark = pytest.mark.long
 
@@ -41,7 +40,7 @@ def network():
     if reason is not None:
         pytest.skip(reason)
     if os.geteuid() != 0:
-        pytest.skip("the attack of another account needs root")
+        pytest.skip("only root with setpriv can become another account")
     with kernel.Namespaces(["night", "stranger"]) as spaces:
         night, stranger = spaces.pid("night"), spaces.pid("stranger")
         link = ["link", "add", "lan", "type", "veth", "peer", "name", "lan", "netns", str(stranger)]
@@ -154,7 +153,7 @@ if __name__ == "__main__":
             assert plain.stdout.readline() == b"up\n"
             ports = [port for address, port in listeners(night) if address != "127.0.0.1"]
             succeeded = ran_or_read(attack(stranger, NIGHT, ports))
-            of_an_account = ran_or_read(attack(night, NIGHT, ports, ACCOUNT))
+            of_an_account = ran_or_read(attack(night, NIGHT, ports, BEN))
         finally:
             plain.stdin.close()
             plain.wait()
@@ -171,7 +170,7 @@ def test_no_stranger_runs_code_in_a_night_on_loopback(network, begun):
         ports = [port for _, port in found]
         assert len(ports) == 2  # scheduler and worker
         assert ran_or_read(attack(stranger, NIGHT, ports)) == {}
-        assert ran_or_read(attack(night, "127.0.0.1", ports, ACCOUNT)) == {}
+        assert ran_or_read(attack(night, "127.0.0.1", ports, BEN)) == {}
         for pid in processes_of(process.pid):
             assert b"PRIVATE KEY" not in Path(f"/proc/{pid}/cmdline").read_bytes()
             assert b"PRIVATE KEY" not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -186,7 +185,7 @@ def test_no_stranger_runs_code_in_a_night_over_hosts(network, begun, tmp_path):
         ports = [port for _, port in found]
         assert len(ports) == 2  # scheduler and worker
         assert ran_or_read(attack(stranger, NIGHT, ports)) == {}
-        assert ran_or_read(attack(night, NIGHT, ports, ACCOUNT)) == {}
+        assert ran_or_read(attack(night, NIGHT, ports, BEN)) == {}
     for file in (tmp_path / "keys").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -201,7 +200,7 @@ def test_another_account_cannot_have_a_worker_overwrite_files(
     planted.mkdir(parents=True)
     for lock in ("global.lock", "purge.lock"):
         (planted / lock).symlink_to(victim)
-    os.chown(planted, ACCOUNT, ACCOUNT)
+    os.chown(planted, BEN, BEN)
     monkeypatch.setenv("TMPDIR", str(temporary))
     with begun(hosts={"one": {"testbeds": ["a.yaml"], "start": "{command}"}}):
         assert victim.read_text() == "of root"

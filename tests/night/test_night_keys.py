@@ -9,6 +9,7 @@ import tempfile
 import threading
 
 import pytest
+from bench.accounts import BEN, needs_accounts
 from cryptography import x509
 from typer.testing import CliRunner
 
@@ -24,7 +25,6 @@ hosts:
   lab1: {testbeds: [a.yaml], address: tls://10.0.0.6}
   rack/2: {testbeds: [a.yaml], address: tls://10.0.0.7}
 """
-ACCOUNT = 65_433
 
 
 @pytest.fixture
@@ -140,12 +140,12 @@ def test_a_key_that_other_accounts_can_use_is_refused(lab, bits):
         read_key(file)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the file of another account needs root")
+@needs_accounts
 def test_a_key_of_another_account_is_refused(lab):
     list(make_keys(lab))
     file = keys.key_file(lab.keys, "lab1")
-    os.chown(file, ACCOUNT, ACCOUNT)
-    with pytest.raises(KeyFileError, match=rf"belongs to account {ACCOUNT}.*chown 0 "):
+    os.chown(file, BEN, BEN)
+    with pytest.raises(KeyFileError, match=rf"belongs to account {BEN}.*chown 0 "):
         read_key(file)
 
 
