@@ -16,6 +16,7 @@ CAMPAIGNS = {
     "suite_kills": "KILLS (1000), KILLS_TESTBEDS, KILLS_LANES (4)",
     "kills": "KILLS (1000)",
     "night_kills": "NIGHT_KILLS (60), NIGHT_KILLS_TESTBED (rings4); needs the extra dask",
+    "process_kills": "PROCESS_KILLS (30) of each process, PROCESS_KILLS_LANES (2)",
     "lease_races": "RACES (1000), RACE_KINDS; a second account and namespaces only as root",
     "faulty_suites": "FAULTY_RUNS (500), FAULTY_LANES (4); every 20th needs namespaces",
     "fault_plans": "FAULT_PLANS (500)",

@@ -21,6 +21,7 @@ NAMES = (
     "suite_kills",
     "kills",
     "night_kills",
+    "process_kills",
     "lease_races",
     "faulty_suites",
     "fault_plans",
