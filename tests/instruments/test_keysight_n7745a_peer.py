@@ -134,15 +134,20 @@ def test_an_unfinished_average_is_questionable(line):
     assert line.error() == '-231,"Data questionable (StatValNYetAcc)"'
 
 
+def test_while_a_log_runs_its_channel_refuses_readings(line):
+    line.write(":SENS4:FUNC:PAR:LOGG 64,10S")
+    assert line.try_out(":SENS4:FUNC:STAT LOGG,STAR") == '+0,"No error"'
+    assert line.ask(":SENS4:FUNC:STAT?") == "LOGGING_STABILITY,PROGRESS"
+    assert line.try_out(":SENS4:FUNC:PAR:LOGG 1,1ms").startswith('-284,"Function currently running')
+    assert line.try_out(":READ4:POW?").startswith("-284")
+
+
 def test_a_log_is_a_block_of_floats(meter, line):
     meter.shine(4, 1.0)
     line.write(":SENS4:POW:UNIT 1;:SENS4:POW:RANG:AUTO 0;:SENS4:POW:RANG 10DBM")
     line.write(":SENS4:FUNC:PAR:LOGG 64,5ms")
     assert line.ask(":SENS4:FUNC:PAR:LOGG?") == "+64,+5.00000000E-003"
     assert line.try_out(":SENS4:FUNC:STAT LOGG,STAR") == '+0,"No error"'
-    assert line.ask(":SENS4:FUNC:STAT?") == "LOGGING_STABILITY,PROGRESS"
-    assert line.try_out(":SENS4:FUNC:PAR:LOGG 1,1ms").startswith('-284,"Function currently running')
-    assert line.try_out(":READ4:POW?").startswith("-284")
     wait_for_log(line, 4)
     assert line.try_out(":SENS4:FUNC:PAR:LOGG 1,1ms").startswith('-200,"Execution error')
     assert line.try_out(":FETC4:POW?").startswith('-205,"Powermeter not running')
