@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
 
 from lightrig.harness.statistics import Outcome, Verdict, judge
 from lightrig.harness.statistics.bit_errors import (
@@ -10,8 +12,8 @@ from lightrig.harness.statistics.bit_errors import (
     anytime_interval,
     bits_needed,
     error_ratio,
-    judge_error_ratio,
 )
+from lightrig.harness.statistics.bursts import GateErrors, judge_gates
 from lightrig.harness.statistics.sequential import Decision, SequentialTest
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorCounter
@@ -24,7 +26,7 @@ _RATE_ERROR = 2e-4
 """By how much a line may be slower than its nominal rate: two clocks of 100 ppm."""
 
 _LOOKS = 24
-"""Number of looks at a running gate per shortest deciding duration."""
+"""Number of looks at a running gate per shortest deciding duration, or its fixed one."""
 
 _RANK: tuple[Outcome, ...] = ("pass", "marginal", "not enough data", "fail")
 
@@ -53,9 +55,18 @@ class GatePlan:
         )
 
 
-def plan_gate(limit: float, confidence: float, bits_per_second: float, least: int = 0) -> GatePlan:
-    """The shortest gate of `least` ns or more after which a channel without errors passes."""
-    bits = bits_needed(limit, confidence)
+def plan_gate(
+    limit: float,
+    confidence: float,
+    bits_per_second: float,
+    least: int = 0,
+    burst: float | None = None,
+) -> GatePlan:
+    """The shortest gate of `least` ns or more after which a channel without errors passes.
+
+    burst: declared mean number of errors in a burst, which takes so many times the bits.
+    """
+    bits = bits_needed(limit / (burst or 1.0), confidence)
     return GatePlan(limit, confidence, bits, max(gate_for(bits, bits_per_second), least))
 
 
@@ -70,6 +81,7 @@ class Counted:
 
     counter: name of the counter. expected: fewest bits within the gate. decision: of the
     sequential test that stopped it, None for a gate of fixed length. scale: the limit.
+    looks: errors at each look while it was open. burst: declared mean number of errors in a burst.
     """
 
     counter: str
@@ -78,6 +90,13 @@ class Counted:
     confidence: float
     scale: float
     decision: Decision | None = None
+    looks: tuple[int, ...] = ()
+    burst: float | None = None
+
+    @property
+    def errors(self) -> GateErrors:
+        """The errors, and at how many looks they were added."""
+        return GateErrors.of_looks(self.count.bits, [*self.looks, self.count.errors])
 
     @property
     def void_reason(self) -> str | None:
@@ -120,6 +139,24 @@ def count_for(counter: ErrorCounter, plan: GatePlan) -> Counted:
     """Count for as long as planned."""
     (counted,) = count_together([(counter, plan)])
     return counted
+
+
+def count_with_looks(
+    counter: ErrorCounter, plan: GatePlan, clock: Clock, burst: float | None = None
+) -> Counted:
+    """Count for as long as planned, and read the running gate meanwhile: bursts show in that.
+
+    burst: declared mean number of errors in a burst, for the verdict.
+    """
+    gate = counter.count(duration=plan.duration)
+    looks = []
+    for _ in range(_LOOKS - 1):
+        clock.sleep(plan.duration // _LOOKS)
+        looks.append(gate.now().errors)
+    counted = _counted(counter, gate.result(), plan.confidence, plan.limit)
+    if any(late < early for early, late in pairwise([*looks, counted.count.errors])):
+        looks = []  # counters that began anew void the gate by their bits, or say nothing of bursts
+    return replace(counted, looks=tuple(looks), burst=burst)
 
 
 def count_together(planned: Sequence[tuple[ErrorCounter, GatePlan]]) -> list[Counted]:
@@ -172,35 +209,54 @@ def _counted(
 
 
 def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
-    """Every gate must show that the limit is kept, at the limit's confidence.
+    """Every counter must show that the limit is kept, at the limit's confidence.
 
-    A gate of fixed length is judged by its exact bound; one that a sequential test stopped, by
-    that test's decision. A gate that bounds nothing fails.
+    Its gates of fixed length are judged together by `judge_gates`; one that a sequential test
+    stopped, by that test's decision. A gate that bounds nothing fails.
     """
     if not counts:
         return judge(limit, [], [])
-    each = [_judge(limit, counted) for counted in counts]
+    each = [_judge_alone(limit, one) for one in counts if _stands_alone(limit, one)]
+    together: dict[str, list[Counted]] = {}
+    for one in counts:
+        if not _stands_alone(limit, one):
+            together.setdefault(one.counter, []).append(one)
+    each += [_judge_together(limit, gates) for gates in together.values()]
     outcome, needed, reason = max(each, key=lambda one: _RANK.index(one[0]))
     bad = sum(one[0] == "fail" for one in each)
     doubtful = sum(one[0] in {"fail", "not enough data"} for one in each)
-    stated = reason if len(each) == 1 else f"Of {len(each)} gates the worst: {reason}"
-    return Verdict(outcome, len(each), bad, doubtful, needed, stated)
+    stated = reason if len(counts) == 1 else f"Of {len(counts)} gates the worst: {reason}"
+    return Verdict(outcome, len(counts), bad, doubtful, needed, stated)
 
 
-def _judge(limit: Limit, counted: Counted) -> tuple[Outcome, int | None, str]:
+_Judged: TypeAlias = tuple[Outcome, int | None, str]
+
+
+def _stands_alone(limit: Limit, one: Counted) -> bool:
+    """Whether a gate bounds nothing, or was decided by a sequential test of this limit."""
+    decided = one.decision in {"accept", "reject"} and limit.value == one.scale
+    return decided or one.void_reason is not None
+
+
+def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     name = counted.counter
     if (void_reason := counted.void_reason) is not None:
         return "fail", None, f"{name} counted nothing that bounds a ratio: {void_reason}."
-    confidence = limit.confidence or counted.confidence
+    retained = counted.decision == "accept"
+    text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits
-    if counted.decision in {"accept", "reject"} and limit.value == counted.scale:
-        retained = counted.decision == "accept"
-        text = "accepted" if retained else "rejected"
-        reason = f"{name}: {errors:,} errors in {bits:.4g} bits, {text} by the sequential test."
-        return "pass" if retained else "fail", None, reason
-    found = judge_error_ratio(errors, bits, limit.value, confidence)
+    counted_as = f"{name}: {errors:,} errors in {bits:.4g} bits"
+    reason = f"{counted_as}, {text} by the sequential test for independent errors."
+    return "pass" if retained else "fail", None, reason
+
+
+def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
+    """Judge the gates of one counter."""
+    name, confidence = counts[0].counter, limit.confidence or counts[0].confidence
+    gates, burst = [one.errors for one in counts], counts[0].burst
+    found = judge_gates(gates, limit.value, confidence, burst)
     if found.outcome == "pass" and limit.warn is not None:
-        warned = judge_error_ratio(errors, bits, limit.warn, confidence)
+        warned = judge_gates(gates, limit.warn, confidence, burst)
         if warned.outcome != "pass":
             return "marginal", None, f"{name}: {found.reason} But to warn: {warned.reason}"
     return found.outcome, found.needed, f"{name}: {found.reason}"

@@ -31,7 +31,13 @@ from lightrig.harness.report.sections import (
 )
 from lightrig.harness.report.units import Value, plain, shown, span
 from lightrig.harness.statistics import Verdict
-from lightrig.harness.statistics.bit_errors import ErrorRatio, error_ratio, judge_error_ratio
+from lightrig.harness.statistics.bit_errors import (
+    ErrorRatio,
+    ErrorRatioVerdict,
+    error_ratio,
+    judge_error_ratio,
+)
+from lightrig.harness.statistics.bursts import GateErrors, judge_gates
 from lightrig.harness.statistics.sensitivity import Sensitivity
 from lightrig.testbeds import Limit
 
@@ -83,7 +89,8 @@ def _worst(one: Estimate) -> Value:
     context = (
         f"worst: {name}" if len(names) > 1 else "",
         f"{ratio.errors:,} errors in {plain(float(ratio.bits))}",
-        f"{100 * CONFIDENCE:g} % interval {bounds}, {'valid at any time' if decided else 'exact'}",
+        f"{100 * CONFIDENCE:g} % interval {bounds}, {'valid at any time' if decided else 'exact'}"
+        " for independent errors",
         "simulated" if one.test.simulated else "",
     )
     stated = plain(ratio.value) if ratio.errors else f"at most {plain(ratio.upper)}"
@@ -107,21 +114,45 @@ def _decided(subject: str) -> str | None:
 
 
 def _judge(limit: Limit, series: Series) -> Verdict:
+    """Judge as the test did: the gates of one counter together, or by its sequential test."""
     confidence = limit.confidence or CONFIDENCE
-    counts = zip(
-        series.subject, series.conditions["errors"], series.conditions["bits"], strict=True
-    )
-    judged = []
-    for subject, errors, bits in counts:
-        one = judge_error_ratio(int(errors), int(bits), limit.value, confidence)
-        outcome = _decided(subject) or one.outcome
-        judged.append((_RANK.index(outcome), one))
+    gates: dict[str, list[GateErrors]] = {}
+    judged: list[tuple[int, ErrorRatioVerdict]] = []
+    burst = None
+    for subject, gate, declared in _gates(series):
+        burst = burst if np.isnan(declared) else declared
+        if (outcome := _decided(subject)) is None:
+            gates.setdefault(_counter_of(subject), []).append(gate)
+        else:
+            one = judge_error_ratio(gate.errors, gate.bits, limit.value, confidence)
+            judged.append((_RANK.index(outcome), one))
+    for each in gates.values():
+        one = judge_gates(each, limit.value, confidence, burst)
+        judged.append((_RANK.index(one.outcome), one))
     worst, one = max(judged, key=lambda pair: pair[0])
     failed = sum(rank == 2 for rank, _ in judged)
     unsure = sum(rank > 0 for rank, _ in judged)
     outcome = _RANK[worst]
     needed = one.needed if outcome == "not enough data" else None
-    return Verdict(outcome, len(judged), failed, unsure, needed, one.reason)  # type: ignore[arg-type]
+    return Verdict(outcome, series.value.size, failed, unsure, needed, one.reason)  # type: ignore[arg-type]
+
+
+def _gates(series: Series) -> Iterator[tuple[str, GateErrors, float]]:
+    """Yield subject, errors and declared burst of each gate.
+
+    Rows of earlier versions state errors and bits alone, as of a single look.
+    """
+    stated = series.conditions
+    none = np.full(series.value.size, np.nan)
+    names = "errors", "bits", "error_looks", "error_squares", "error_largest", "burst"
+    columns = (stated.get(name, none).tolist() for name in names)
+    for subject, errors, bits, looks, squares, largest, burst in zip(
+        series.subject, *columns, strict=True
+    ):
+        gate = GateErrors.of_looks(int(bits), [int(errors)])
+        if not np.isnan(looks):
+            gate = GateErrors(int(errors), int(bits), int(looks), int(squares), int(largest))
+        yield subject, gate, burst
 
 
 def _counter_of(subject: str) -> str:

@@ -12,6 +12,7 @@ from lightrig.harness.measure.gates import (
     Counted,
     count_for,
     count_until_decided,
+    count_with_looks,
     judge_counts,
     plan_gate,
 )
@@ -37,6 +38,7 @@ class Line:
     bits_per_second: float = RATE
     slack: int = 0
     draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
+    burst: int = 1
 
     def count(self, *, duration: int) -> "Gate":
         return Gate(self, duration)
@@ -52,7 +54,8 @@ class Gate:
         now = min(self.line.clock.now(), self.begun + self.duration)
         fresh = (now - self.last) / 1e9 * RATE
         self.last = now
-        self.errors += int(self.line.draws.poisson(fresh * self.line.ratio))
+        bursts = self.line.draws.poisson(fresh * self.line.ratio / self.line.burst)
+        self.errors += int(bursts) * self.line.burst
         bits = round((now - self.begun) / 1e9 * RATE * self.line.compared)
         at = (Span(self.begun, self.begun), Span(now, now))
         count = ErrorCount(*at, bits, self.errors, sync_lost=False, clock_lost=False)
@@ -201,6 +204,52 @@ def test_a_warning_makes_a_pass_marginal() -> None:
     warned = replace(LIMIT, warn=2e-13)
     assert judge_counts(warned, [counted_as(5)]).outcome == "marginal"
     assert judge_counts(warned, [counted_as(0)]).outcome == "pass"
+
+
+# --------------------------------------------------------------------------------- bursts
+
+
+def test_a_gate_that_is_read_while_open_shows_its_bursts(clock: Clock) -> None:
+    plan = plan_gate(1e-12, 0.95, RATE)
+    counted = count_with_looks(Line(clock, 8e-12, burst=7), plan, clock, burst=7)
+    seen = counted.errors
+    assert counted.void_reason is None
+    assert counted.count.bits == pytest.approx(plan.duration / 1e9 * RATE)
+    assert seen.errors == counted.count.errors
+    assert seen.errors % 7 == 0
+    assert 1 <= seen.events <= seen.errors // 7 <= 24
+    assert seen.largest >= 7
+    assert counted.burst == 7
+    # The same light, counted as one look: it shows one addition of all.
+    assert counted_as(14).errors.squares == 14**2
+
+
+def test_counters_that_fell_show_no_bursts(clock: Clock) -> None:
+    line, counts = Line(clock, 0.0), iter([5, 9, 2, *range(2, 30)])
+
+    class Falling(Gate):
+        def now(self) -> ErrorCount:
+            return replace(super().now(), errors=next(counts))
+
+    line.count = lambda *, duration: Falling(line, duration)  # type: ignore[method-assign]
+    assert count_with_looks(line, plan_gate(1e-12, 0.95, RATE), clock).looks == ()
+
+
+def test_a_declared_burst_lengthens_the_gate() -> None:
+    short, long = plan_gate(1e-12, 0.95, RATE), plan_gate(1e-12, 0.95, RATE, burst=3.5)
+    assert long.duration / short.duration == pytest.approx(3.5, rel=1e-6)
+    assert long.limit == short.limit
+
+
+def test_the_gates_of_one_counter_are_judged_together() -> None:
+    """Twelve errors in one gate of three: each keeps the limit, and they differ."""
+    alike = [counted_as(k, 10**13) for k in (2, 1, 2)]
+    apart = [counted_as(k, 10**13) for k in (0, 12, 0)]
+    limit = replace(LIMIT, value=3e-12)
+    assert judge_counts(limit, alike).outcome == "pass"
+    assert judge_counts(limit, apart).outcome == "not enough data"
+    others = [replace(one, counter=f"line{number}") for number, one in enumerate(apart)]
+    assert judge_counts(limit, others).outcome == "pass"
 
 
 def test_no_gate_is_not_enough_data() -> None:

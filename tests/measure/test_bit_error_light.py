@@ -89,6 +89,19 @@ def test_a_rate_must_be_stated(lab: Lab) -> None:
         Signal.stated(without)
 
 
+def test_errors_in_a_burst_may_be_declared(lab: Lab) -> None:
+    def declared(text: str) -> Signal:
+        changed = lab(
+            ", options: {rate: 25G}", f", options: {{rate: 25G, errors_per_burst: {text}}}"
+        )
+        return Signal.stated(changed.instruments["ber"])
+
+    assert declared("3.5").burst == 3.5
+    for wrong in ("0.9", "many", "true", ".inf"):
+        with pytest.raises(MissingParameterError, match="expected the mean number of errors"):
+            declared(wrong)
+
+
 def opened(testbed: Testbed) -> Bench:
     return bind(testbed, "simulated", seed=2)
 

@@ -56,7 +56,10 @@ def sweep(shift=0.0, target=1e-12, **conditions):
 
 def test_no_error_is_a_bound_and_not_zero(show, limited):
     page = show((context(), [gate(0, event=n) for n in range(6)]), described=limited)
-    stated = "at most 2.05e-13 (0 errors in 1.8e13; 95 % interval 0 … 2.05e-13, exact; simulated)"
+    stated = (
+        "at most 2.05e-13 (0 errors in 1.8e13; 95 % interval 0 … 2.05e-13, exact for independent "
+        "errors; simulated)"
+    )
     assert page.text.count(stated) == 2  # among the answers, and in the section
     assert "✓ pass" in page.text
     assert "limit max <= 1e-12 (95 % confident)" in page.text
@@ -162,3 +165,26 @@ def test_the_worst_of_several_counters_is_shown(show):
     page = show((context(), [port("server0.nic0", 3), port("server1.nic0", 300)]))
     assert "2 counters" in page.text
     assert "1e-10 (worst: server1.nic0; 300 errors in 3e12" in page.text
+
+
+def looked(errors, looks, squares, largest, **conditions):
+    """A gate of 3e12 bits that was read while it was open."""
+    seen = {"error_looks": looks, "error_squares": squares, "error_largest": largest}
+    return gate(errors, **{name: float(value) for name, value in seen.items()}, **conditions)
+
+
+@pytest.mark.parametrize(
+    ("gates", "verdict"),
+    [
+        ([looked(0, 0, 0, 0)] * 2, "✓ pass"),
+        # A declared burst of 4 errors takes four times the bits.
+        ([looked(0, 0, 0, 0, burst=4.0)] * 2, "? not enough data 8982929094215 more needed"),
+        # Few looks: as independent errors are. Ten looks: by the sizes of what they show.
+        ([looked(8, 2, 34, 5)], "✗ fail"),
+        ([looked(13, 10, 25, 4)], "✗ fail"),
+        ([looked(13, 10, 89, 8)], "? not enough data"),
+    ],
+)
+def test_gates_are_judged_by_their_bursts_as_the_test_does(show, limited, gates, verdict):
+    page = show((context(), gates), described=limited)
+    assert verdict in page.text.replace(",", "")

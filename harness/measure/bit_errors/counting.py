@@ -12,9 +12,9 @@ from lightrig.harness.measure.gates import (
     Counted,
     GatePlan,
     NothingCountedError,
-    count_for,
     count_together,
     count_until_decided,
+    count_with_looks,
     gate_for,
     plan_gate,
 )
@@ -50,6 +50,7 @@ class BitErrors:
         receiver: the light at its input, None where it is not known.
         quantity: what the ratio is called.
         least: shortest gate, in ns, whatever the limit asks for.
+        burst: declared mean number of errors in a burst, None where nothing is declared.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class BitErrors:
         receiver: Receiver | None = None,
         quantity: str = RATIO,
         least: int = 0,
+        burst: float | None = None,
     ) -> None:
         self.counter = counter
         self.quantity = quantity
@@ -69,7 +71,9 @@ class BitErrors:
         self._receiver = receiver
         self._last_reported = ""
         confidence = limit.confidence or CONFIDENCE
-        self.plan: GatePlan = plan_gate(limit.value, confidence, counter.bits_per_second, least)
+        self._burst = burst
+        rate = counter.bits_per_second
+        self.plan: GatePlan = plan_gate(limit.value, confidence, rate, least, burst)
 
     def count(self, gates: int = 1) -> None:
         """Count for `gates` gates that each suffice for a verdict if they see no error.
@@ -79,7 +83,8 @@ class BitErrors:
         self.say_plan()
         for _ in range(gates):
             light = self._light()
-            self.keep(count_for(self.counter, self.plan), light)
+            counted = count_with_looks(self.counter, self.plan, self._bench.clock, self._burst)
+            self.keep(counted, light)
 
     def until_decided(self) -> None:
         """Count until it is decided whether the limit, or a tenth of it, is the ratio.

@@ -36,7 +36,16 @@ def count_rows(
     row_conditions |= {"bits": count.bits, "confidence": counted.confidence}
     if counted.decision is not None:
         row_conditions["stopped"] = counted.decision
-    errors = {"errors": count.errors, **row_conditions}
+    seen = counted.errors
+    # Numbers with a fraction: what was measured distinguishes no cases between nights.
+    bursts: dict[str, Scalar] = {
+        "error_looks": float(seen.events),
+        "error_squares": float(seen.squares),
+        "error_largest": float(seen.largest),
+    }
+    if counted.burst is not None:
+        bursts["burst"] = float(counted.burst)
+    errors = {"errors": count.errors, **bursts, **row_conditions}
     yield Row(counted.counter, quantity, ratio.value, ratio.lower, ratio.upper, "1", time, errors)
     if quantity != OVER_POWER:
         yield Row(

@@ -65,7 +65,8 @@ def bit_error_counter(
         attenuator.set_shutter(in_front, is_open=True)
     counter = TesterChannel(tester, channel, signal)
     counter.prepare()
-    return BitErrors(bench, counter, recording, _limit(bench.testbed, RATIO), receiver)
+    limit = _limit(bench.testbed, RATIO)
+    return BitErrors(bench, counter, recording, limit, receiver, burst=signal.burst)
 
 
 def measure_port_errors(

@@ -3,6 +3,7 @@
 Servers provide the counters of NIC ports; a channel of a bit error tester is adapted here.
 """
 
+import math
 from dataclasses import dataclass
 
 from lightrig.instruments.core.capabilities import BitErrorTester, PendingCount
@@ -20,17 +21,22 @@ class MissingParameterError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A tester's signal: pattern, bit/s, extinction ratio in dB where it is known."""
+    """A tester's signal: pattern, bit/s, extinction ratio in dB where it is known.
+
+    burst: declared mean number of errors in a burst, None where nothing is declared.
+    """
 
     pattern: str
     bits_per_second: float
     extinction_ratio_db: float | None
+    burst: float | None = None
 
     @classmethod
     def stated(cls, spec: InstrumentSpec) -> "Signal":
-        """As the tester's options in the testbed say: `rate`, `pattern`, `extinction_ratio` (dB).
+        """As the tester's options in the testbed say.
 
-        Raises `MissingParameterError` where there is no rate.
+        They are `rate`, `pattern`, `extinction_ratio` (dB) and `errors_per_burst`. Raises
+        `MissingParameterError` where there is no rate, or less than one error in a burst.
         """
         options = spec.options
         try:
@@ -44,7 +50,20 @@ class Signal:
             str(options.get("pattern", DEFAULT_PATTERN)),
             float(rate),
             None if ratio is None else float(ratio),
+            _declared_burst(spec),
         )
+
+
+def _declared_burst(spec: InstrumentSpec) -> float | None:
+    found = spec.options.get("errors_per_burst")
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 1 <= found < math.inf:
+        raise MissingParameterError(
+            f"{spec.name}: options: errors_per_burst: found {found!r}, expected the mean number of "
+            "errors in a burst, 1 or more, such as 4"
+        )
+    return float(found)
 
 
 class TesterChannel:
