@@ -15,7 +15,7 @@ WORKERS ?= 2
 # Three workers, since many tests wait; a file in one of them: its worlds are built once.
 PARALLEL := --numprocesses 3 --dist loadfile
 # Reasons for which a test may be skipped; CI names tests/allowed_skips.txt here.
-# WRITE_SKIPPED names a file for the skipped tests.
+# WRITE_SKIPPED names a file for the skipped tests, which `make test-named` runs on another machine.
 SKIPS := $(if $(ALLOWED_SKIPS),--allowed-skips $(ALLOWED_SKIPS)) \
          $(if $(WRITE_SKIPPED),--write-skipped $(WRITE_SKIPPED)) $(if $(JUNIT),--junit-xml $(JUNIT))
 FUZZ_SECONDS ?= 900
@@ -23,8 +23,8 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install docs night test test-long claims clients test-clients object-store \
-        test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
+.PHONY: install docs night test test-named test-long claims clients test-clients \
+        object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
         suites-training test-container everything fuzz mutants generated hashes install-verified \
         audit lint bench clean
 
@@ -43,6 +43,10 @@ night: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not long' $(SKIPS)
+
+# Tests by their ids, one a line of the file NAMED.
+test-named: $(READY)
+	$(BIN)/python -m pytest $(PARALLEL) $(SKIPS) @$(NAMED)
 
 test-long: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS)
