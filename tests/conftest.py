@@ -34,6 +34,18 @@ _include_again: list[Callable[[], None]] = []
 _states = tempfile.TemporaryDirectory(prefix="lightrig-tests-")
 os.environ["LIGHTRIG_STATE"] = _states.name
 
+# What is printed does not depend on how the person's terminal is set, nor do programs that tests
+# start.
+for _setting in (
+    "COLUMNS",
+    "LINES",
+    "FORCE_COLOR",
+    "NO_COLOR",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+):
+    os.environ.pop(_setting, None)
+
 # `make test` tries the same examples on every machine and in every run; `make fuzz` looks for
 # new ones with `--hypothesis-profile fuzz`. How fast a machine draws is no property of the code.
 hypothesis.settings.register_profile(
