@@ -112,6 +112,8 @@ class MachineLocks:
             while True:
                 file = _open_lock(folder, name)
                 try:
+                    # A lock of the kernel, not a file that exists: it ends with its process,
+                    # however that ends.
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     found = parse_owner(os.pread(file, _LONGEST_RECORD, 0))
@@ -225,6 +227,7 @@ class Lease:
         `instrument` is its name and address, for the message. Raises `LeaseConflictError`, which
         names the owner; what was claimed before stays claimed.
         """
+        # In one order everywhere: two processes that want the same two keys do not get one each.
         new = sorted(set(keys) - self._claims.keys())
         for key in new:
             claims = self._claims[key] = []
@@ -233,6 +236,8 @@ class Lease:
                     claims.append(claimant.claim(key, self._owner))  # noqa: PERF401 - see below
             except BaseException as error:
                 del self._claims[key]
+                # This machine's claim was made first and ends last, so that no process here asks
+                # other hosts in between.
                 for claim in reversed(claims):
                     claim.release()
                 if isinstance(error, LeaseConflictError):

@@ -64,6 +64,8 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
     senders = links.senders()
     left, asked = dict[tuple[Port, int], Span](), 0
     # Servers answer with the gaps until then: a second round is for those that the first brings.
+    # A gap is known when it ends, and when it began once its sender has been asked for the number
+    # that was lost first; the question itself may bring gaps that ended meanwhile.
     for first in (True, False):
         new = links.gaps[asked:]
         wanted = _first_lost(new, senders, since)
@@ -81,6 +83,7 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
         window = _window(port, gap, senders, left)
         if window.began.latest >= since:
             retained = longest.setdefault(port, window)
+            # Tuples compare by their lower bound first: the time that certainly passed.
             if window.length > retained.length:
                 longest[port] = window
     return [longest[port] for port in sorted(longest)]
@@ -119,6 +122,7 @@ def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
     lost = {}
     for port, last in lasts.items():
         departure = departures.get((senders[last.stream], last.number + 1))
+        # The next datagram had left before the socket was empty: it was lost, its sender not idle.
         if departure is not None and departure.latest <= silences[port].at.latest:
             lost[port] = Span(last.sent.earliest, max(departure.latest, last.sent.earliest))
     if not lost:

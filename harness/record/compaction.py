@@ -98,6 +98,7 @@ def compact(location: str, testbed: str = "*") -> Compaction:
         written, problems = [], []
         replaced = before = after = 0
         for (name, month), files in sorted(groups.items()):
+            # One file is compact already; rewriting it would only change its digest.
             if len(files) < 2:
                 continue
             paths = [folder / file.name for file in files]
@@ -107,6 +108,8 @@ def compact(location: str, testbed: str = "*") -> Compaction:
             except RecordError as error:
                 problems.append(f"{name}, {month}: {error}")
                 continue
+            # Only the manifest says which files count: until it is replaced, in one rename, readers
+            # see the old files, and from then on the new one.
             manifest = read_manifest(place)
             _commit(folder, Manifest((*manifest.files, new)))
             written.append(new.name)
@@ -179,6 +182,8 @@ def _written(
                 for night, run, rows in _counts(table):
                     runs = counted.setdefault(night, {})
                     runs[run] = runs.get(run, 0) + rows
+        # The sources are removed later on the strength of this file alone, so it is read back and
+        # compared row for row before anything refers to it.
         file = pa.parquet.ParquetFile(hidden, page_checksum_verification=True)
         for group, wanted in enumerate(_tables(sources)):
             if not file.read_row_group(group).equals(wanted):

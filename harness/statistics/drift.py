@@ -111,6 +111,8 @@ def judge_drift(
     night = as_night("tonight", tonight)
     known = [as_night(f"night {index}", each) for index, each in enumerate(baseline)]
     enough = [each for each in known if len(each) >= rule.minimum][-rule.nights :]
+    # A longer night has a level that varies less: as a yardstick for a shorter one it would call
+    # what is usual a change.
     before = [each.first(max(len(night), rule.minimum)) for each in enough]
     verdict = DriftVerdict("not enough data", "", len(night), len(before), sum(map(len, before)))
     measure = median if rule.test == "rank" else mean
@@ -125,6 +127,7 @@ def judge_drift(
         return replace(verdict, outcome="guard broken", reason=broken)
     if usual is None or len(night) < rule.minimum or len(before) < rule.nights:
         return _not_enough(verdict, rule)
+    # The power is that of the comparison as it will be judged, among all others of the night.
     error = rule.error if corrected_error is None else min(rule.error, corrected_error)
     return _judge(verdict, rule, _Nights(before, night, usual, level), error)
 
@@ -220,6 +223,7 @@ def _judge(
         misses = expected.at_least(part.scores.least_spread)
         if not found and expected.misses.spread <= rounding:
             return _judge_copies(verdict, rule, differs=miss > rounding)
+        # A spread of zero makes any difference infinitely many spreads large.
         if misses.spread <= rounding:
             continue  # nearly all samples are equal, and ranks compare the rest
         yardsticks = [misses, *part.scores.tonight_yardsticks(expected.value)]
@@ -227,9 +231,11 @@ def _judge(
 
     first = min(found, key=lambda one: one.p)
     lower, upper = max(one.lower for one in found), min(one.upper for one in found)
+    # Two comparisons that exclude each other's values leave no interval: the clearer one stands.
     if lower > upper:
         lower, upper = first.lower, first.upper
     effect = min(max(found[0].effect, lower), upper)
+    # What the observers could not tell is no noise that averages out, so it is added in full.
     lower -= scale.down_to(nights.level) + scale.up_to(nights.usual)
     upper += scale.up_to(nights.level) + scale.down_to(nights.usual)
     detectable = min((one.detectable for one in found), key=abs)

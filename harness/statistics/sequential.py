@@ -44,7 +44,11 @@ class SequentialTest:
         """Return the decision after `errors` in `bits`; raises `SampleError` for invalid counts."""
         if not 0 <= errors <= bits:
             raise SampleError(f"errors: found {errors} of {bits} bits")
+        # The logarithm of how much likelier these counts are on the bad link than on the good one.
+        # Only the totals matter, so it may be asked after any gate.
         ratio = self._per_error * errors - self._per_bit * (bits - errors)
+        # 1 / alpha and beta, not Wald's approximations (1 - beta) / alpha and beta / (1 - alpha):
+        # they hold whatever the last gate overshoots, at the price of a few more bits.
         if ratio >= -math.log(self.alpha):
             return "reject"
         if ratio <= math.log(self.beta):
@@ -59,6 +63,7 @@ class SequentialTest:
         """About how many bits the test takes on a link of this `ratio` (Wald's approximation)."""
         drift = ratio * self._per_error - (1 - ratio) * self._per_bit
         up, down = -math.log(self.alpha), math.log(self.beta)
+        # Between good and bad the walk has no drift, and only its variance brings it to a bound.
         if abs(drift) < 1e-12 * self._per_bit:
             variance = ratio * (self._per_error + self._per_bit) ** 2
             return -up * down / variance
@@ -91,6 +96,8 @@ class SequentialTest:
             up, down = math.expm1(h * self._per_error), math.expm1(-h * self._per_bit)
             return ratio * up + (1 - ratio) * down
 
+        # The identity has the root 0, which says nothing, and one more on the side against the
+        # drift: double until beyond it, then halve until short of it.
         far = -math.copysign(1.0, drift)
         while identity(far) < 0:
             far *= 2

@@ -167,6 +167,8 @@ class VirtualClock:
 
     def _schedule(self, at: int, owner: str, action: Action) -> Due:
         due = Due(action)
+        # Ties go by owner and the owner's own count, never by arrival: threads arrive in another
+        # order in each run, and one seed has to give one result.
         heapq.heappush(self._agenda, (max(at, self._now), owner, next(self._numbers[owner]), due))
         return due
 
@@ -190,6 +192,8 @@ class VirtualClock:
 
     def _advance(self) -> None:
         """Move time if the world is at rest; the main thread leaves that to the mover."""
+        # A byte in flight is a reply that will wake a thread: time that moved before it is read
+        # would let a timeout precede an answer that was there in time.
         if self._participating != len(self._waiters) or self._acting or self._in_flight:
             return
         if threading.current_thread() is not threading.main_thread():
@@ -215,9 +219,11 @@ class VirtualClock:
             at, _, _, due = heapq.heappop(agenda)
             if due.cancelled:
                 continue
+            # Time is that of the action before it runs: what it stamps happened now.
             self._now = at
             self._progress += 1
             self._acting = True
+            # An action writes to sockets and sets events, both of which take the lock.
             self._lock.release()
             failure = None
             try:
@@ -287,6 +293,8 @@ class VirtualClock:
                         waiter.participant,
                         lambda: self._time_out(waiter),
                     )
+                # From here on this thread counts as at rest; the last one to rest moves
+                # time, be it this thread itself.
                 self._waiters.add(waiter)
                 self._advance()
             self._await_wake(waiter)

@@ -114,6 +114,7 @@ class TaggedSession(Generic[R]):
 
     def cancel(self, pending: Pending[R], waited: int) -> bool:
         """Resolve `pending` with a timeout after `waited` ns; False if its reply just came."""
+        # The reply won the race: its reader has taken the command out, and resolves it.
         if self._pop(pending.tag) is None:
             return False
         problem = f"did not answer within {waited / 1e9:g} s"
@@ -224,11 +225,14 @@ class Pipeline:
 
         `drop` closes the session's stream, in case the reply does not come as it should.
         """
+        # Announced before the write: on loopback a reply can be there before the write returns.
         thread, expected = threading.get_ident(), _ExpectedReply(self.clock.event())
         self._submitting[thread] = expected
         try:
             return PipelinedReply(self, command, write(), expected, drop)
         finally:
+            # A write that failed before it reached the stream leaves no expectation behind, which
+            # the thread's next query would take for its own.
             self._submitting.pop(thread, None)
 
     def submitted(self) -> "_ExpectedReply | None":
