@@ -296,12 +296,6 @@ def account(number: int) -> str:
         return f"account {number}"
 
 
-def shown(path: Path) -> str:
-    """Return a path for a message: another account may have chosen the name."""
-    text = str(path)
-    return text if text.isprintable() else ascii(text)
-
-
 def file_name(key: str) -> str:
     """Return a name for files about `key`: readable, and different for different keys."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "_", key).strip("_.")[:_READABLE]

@@ -26,12 +26,12 @@ from lightrig.harness.bench.lab_folder import (
     account,
     file_name,
     opened,
-    shown,
 )
 from lightrig.harness.bench.lease import this_owner
 from lightrig.harness.machine_folder import former_folder
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import Circuit, LightrigError
+from lightrig.testbeds.escaping import escape_line
 from lightrig.testbeds.json_text import from_json
 
 VERSION = 1
@@ -58,9 +58,9 @@ class UntrustedStateError(SavedStateError):
             "of yours has left, make it a file that only its owner may write (`chmod 600`)"
         )
         super().__init__(
-            f"the saved state {shown(path)} {error}: it is neither applied nor removed\n"
-            "  meaning   the instrument may not be as it was found, and what the file says may be "
-            f"forged\n  try       {mend}"
+            f"the saved state {escape_line(str(path))} {error}: it is neither applied nor "
+            "removed\n  meaning   the instrument may not be as it was found, and what the file "
+            f"says may be forged\n  try       {mend}"
         )
 
 
@@ -273,7 +273,7 @@ class SavedStates:
             raise SavedStateError(str(error)) from error
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise SavedStateError(
-                f"{shown(path)} is damaged: {error}\n"
+                f"{escape_line(str(path))} is damaged: {error}\n"
                 "  meaning   what the instrument held before a killed run is not known here\n"
                 "  try       set the instrument by hand as it should be, then remove the file"
             ) from error
@@ -300,7 +300,7 @@ def _is_left(path: Path) -> bool:
 
 def _left_behind(path: Path, folder: Path) -> SavedStateError:
     return SavedStateError(
-        f"{shown(path)} lies in the folder that was used before {folder} was made\n"
+        f"{escape_line(str(path))} lies in the folder that was used before {folder} was made\n"
         "  meaning   an instrument may not be as it was found\n"
         f"  try       look at the file; if it is yours, move it to {folder} and make it writable "
         "for nobody else"

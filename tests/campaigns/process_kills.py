@@ -35,6 +35,7 @@ TESTS = {
 PROCESSES = ("pytest", "xdist controller", "xdist worker", "pytest of a night", "restore")
 BEGINS_S = 120.0
 ENDS_S = 300.0
+WITHIN_S = 5.0
 WITHIN_CPU_S = 0.3
 """Processor time from the first saved state to a kill at the latest."""
 LOOK_S = 0.02
@@ -51,7 +52,8 @@ def begin(process: str, lab: Lab, place: Path, number: int) -> int:
     """Begin a run; returns the number of its first process."""
     results, count = place / "results", place / "count"
     if process.startswith("xdist"):
-        command = [sys.executable, "-m", "pytest", *options(lab, results, number), "-n", "2"]
+        command = [sys.executable, "-m", "pytest", *options(lab, results, number)]
+        command += ["-n", "2", "--maxfail", "1"]  # a worker that was killed ends the run
         with (place / "run.txt").open("wb") as output:
             return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output).pid
     if process == "pytest of a night":
@@ -140,10 +142,14 @@ def kill_at_random(process: str, first: int, state: Path, dice: random.Random) -
             return "not begun"
         time.sleep(LOOK_S)
     chosen = victim(process, first)
+    part = dice.random()
+    latest = time.monotonic() + part * WITHIN_S  # the controller of xdist hardly computes
     try:
         # On a busy machine little happens in two seconds of real time.
-        enough = processor_time(chosen) + dice.random() * WITHIN_CPU_S if chosen else 0.0
+        enough = processor_time(chosen) + part * WITHIN_CPU_S if chosen else 0.0
         while chosen and is_alive(chosen) and processor_time(chosen) < enough:
+            if process == "xdist controller" and time.monotonic() > latest:
+                break
             time.sleep(LOOK_S)
     except OSError:
         return "ended by itself"
@@ -177,10 +183,7 @@ def one_kill(process: str, lab: Lab, number: int) -> dict[str, Any]:
             time.sleep(LOOK_S)
     if process == "restore" and outcome == "killed":
         second = forked(lambda: restore(lab), place / "restore.txt")
-        time.sleep(dice.uniform(0.2, 5.0))
-        outcome = "killed" if is_alive(second) else "ended by itself"
-        if outcome == "killed":
-            os.kill(second, signal.SIGKILL)
+        outcome = kill_at_random(process, second, state, dice)
         wait(second)
     found["outcome"], found["exit"] = outcome, ended
     found["rows"] = found["rows lost"] = 0
