@@ -38,6 +38,8 @@ ENDS_S = 300.0
 WITHIN_S = 5.0
 WITHIN_CPU_S = 0.3
 """Processor time from the first saved state to a kill at the latest."""
+RESTORE_CPU_S = 0.06
+"""Processor time that a restore takes, its imports aside."""
 LOOK_S = 0.02
 
 
@@ -146,7 +148,8 @@ def kill_at_random(process: str, first: int, state: Path, dice: random.Random) -
     latest = time.monotonic() + part * WITHIN_S  # the controller of xdist hardly computes
     try:
         # On a busy machine little happens in two seconds of real time.
-        enough = processor_time(chosen) + part * WITHIN_CPU_S if chosen else 0.0
+        within = RESTORE_CPU_S if process == "restore" else WITHIN_CPU_S
+        enough = processor_time(chosen) + part * within if chosen else 0.0
         while chosen and is_alive(chosen) and processor_time(chosen) < enough:
             if process == "xdist controller" and time.monotonic() > latest:
                 break
