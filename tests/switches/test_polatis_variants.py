@@ -18,12 +18,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
+from lxml import etree
 from netconf_client import netconf_session
 from switch_rig import LOGIN
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DeniedError, GarbledError, UnreachableError
+from lightrig.instruments.simulated.devices.polatis_netconf import PolatisNetconf
+from lightrig.instruments.simulated.devices.polatis_yang import NAMESPACE as YANG
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, SshServer
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial
@@ -216,6 +219,70 @@ def test_an_older_unit_answers_as_captured(real):
         (pair,) = circuits
         assert pair.tag == f"{{{namespace}}}pairs"
         assert [leaf.text for leaf in pair] == ["1", "17"]
+
+
+def test_shutters_of_a_unit_that_configures_them_are_read_and_set(virtual, monkeypatch):
+    """A program of 2018 reads and sets `ports/port/port-state`; such a unit lists nothing else."""
+    whole = PolatisNetconf._ports
+
+    def without_status(self, *, state):
+        ports = whole(self, state=state)
+        for leaf in ports.findall("{*}port/{*}port-status"):
+            leaf.getparent().remove(leaf)
+        return ports
+
+    monkeypatch.setattr(PolatisNetconf, "_ports", without_status)
+    rig = virtual(scheme="netconf", older_yang=True)
+    switch = rig.driver()
+    assert switch.shutters([1, 17]) == {1: True, 17: True}
+    switch.set_shutters([17], is_open=False)
+    assert rig.peer._box.is_shut(17)
+    assert not rig.peer._box.is_shut(1)
+    assert switch.shutters([1, 17]) == {1: True, 17: False}
+    switch.set_shutters([17], is_open=True)
+    assert not rig.peer._box.is_shut(17)
+
+
+@pytest.mark.parametrize("state", [None, "PC_TUNING"])
+def test_a_shutter_without_a_known_state_is_an_error_and_not_closed(virtual, monkeypatch, state):
+    whole = PolatisNetconf._ports
+
+    def ports(self, *, state_of=state, **kind):
+        container = whole(self, **kind)
+        for entry in container:
+            for leaf in [leaf for leaf in entry if leaf.tag.endswith(("-status", "-state"))]:
+                entry.remove(leaf)
+            if state_of:
+                etree.SubElement(entry, f"{{{YANG}}}port-state").text = state_of
+        return container
+
+    monkeypatch.setattr(PolatisNetconf, "_ports", ports)
+    switch = virtual(scheme="netconf", older_yang=True).driver()
+    with pytest.raises(GarbledError, match="state of the shutter of port 1"):
+        switch.shutters([1])
+
+
+def test_a_qualified_message_id_is_answered(real):
+    """As the package `netconf` sends it: nc:message-id, with the namespace of the base."""
+    rig = real(scheme="netconf")
+    transport = paramiko.Transport((rig.host, rig.port))
+    with contextlib.closing(transport):
+        transport.connect(username=LOGIN[0], password=LOGIN[1])
+        channel = transport.open_session()
+        channel.invoke_subsystem("netconf")
+        channel.settimeout(20)
+        base = "urn:ietf:params:xml:ns:netconf:base:1.0"
+        version = "urn:ietf:params:netconf:base:1.0"
+        hello = f"<hello xmlns='{base}'><capabilities><capability>{version}</capability>"
+        rpc = f"<nc:rpc xmlns:nc='{base}' nc:message-id='7'><nc:get/></nc:rpc>"
+        channel.sendall(f"{hello}</capabilities></hello>]]>]]>{rpc}]]>]]>".encode())
+        answered = b""
+        while answered.count(b"]]>]]>") < 2:
+            answered += channel.recv(65536)
+    reply = etree.fromstring(answered.split(b"]]>]]>")[1].strip())
+    assert reply.get(f"{{{base}}}message-id") == "7"
+    assert reply.find(f"{{{base}}}rpc-error") is None
+    assert reply.find(f"{{{base}}}data") is not None
 
 
 def test_circuits_in_an_unknown_form_are_an_error_and_not_none(virtual, monkeypatch):

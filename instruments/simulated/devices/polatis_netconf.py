@@ -4,7 +4,8 @@ Reads and edits the running configuration by the paths of the published YANG mod
 without entries is left out, as captured of a unit in 2016. The option `openflow_errors` makes it
 do what one lab has seen: it adds an rpc-error about OpenFlow to answers that are otherwise
 complete. With `older` it has the tree of that unit (valarmathip/Terafast): circuits are `pairs`,
-and labels, shutters and powers are below `ports/port`.
+and labels, shutters and powers are below `ports/port`, where a public program of 2018 opens
+shutters by the leaf `port-state`.
 """
 
 from collections.abc import Iterator
@@ -149,6 +150,7 @@ class PolatisNetconf:
             leaves: dict[str, int | float | str] = {
                 "port-id": port,
                 "port-label": box.labels.get(port, ""),
+                "port-state": "PC_DISABLED" if box.is_shut(port) else "PC_ENABLED",
             }
             if state:
                 leaves["port-status"] = "PO_DISABLED" if box.is_shut(port) else "PO_ENABLED"
@@ -181,6 +183,8 @@ class PolatisNetconf:
         edits: list[Edit] = []
         for element in config.iterchildren("*"):
             name = local(element)
+            if self._older and name == "ports":
+                return self._set_port_states(element)
             container = self._containers.get(name)
             if container is None or etree.QName(element).namespace not in {None, NAMESPACE}:
                 raise RpcError("unknown-element", f"no container {name}")
@@ -188,6 +192,20 @@ class PolatisNetconf:
                 Edit(name, "merge")
             ]
         done = self._tree.edit(edits)
+        return RpcReply((), done.after, done.then)
+
+    def _set_port_states(self, ports: Element) -> RpcReply:
+        """Set the shutters of the older tree; nothing else of its ports is changed here."""
+        states: dict[str, list[int]] = {"PC_ENABLED": [], "PC_DISABLED": []}
+        for entry in ports.iterchildren("*"):
+            leaves = {local(leaf): leaf for leaf in entry.iterchildren("*")}
+            if leaves.keys() != {"port-id", "port-state"}:
+                raise RpcError("unknown-element", "only the port-state of a port is changed")
+            state = (leaves["port-state"].text or "").strip()
+            if state not in states:
+                raise RpcError("invalid-value", f"{state!r} is no state of a port")
+            states[state].append(_port(leaves["port-id"]))
+        done = self._tree.set_port_states(states["PC_ENABLED"], states["PC_DISABLED"])
         return RpcReply((), done.after, done.then)
 
 

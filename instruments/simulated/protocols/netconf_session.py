@@ -164,7 +164,8 @@ def _operation(message: bytes, reply: Element) -> Element:
         raise RpcError("unknown-element", f"{local(rpc)} is no rpc", kind="rpc")
     for name, value in rpc.attrib.items():
         reply.set(name, value)
-    if "message-id" not in rpc.attrib:
+    # RFC 6241 has it without a namespace; a public client sends it with that of the base.
+    if "message-id" not in rpc.attrib and f"{{{BASE}}}message-id" not in rpc.attrib:
         raise RpcError("missing-attribute", "an rpc needs a message-id", kind="rpc")
     operations = [child for child in rpc if isinstance(child.tag, str)]
     if len(operations) != 1:

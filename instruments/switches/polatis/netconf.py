@@ -20,6 +20,11 @@ from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import Circuit
 
 PORT = 830
+_CONFIGURED = "port-state"
+"""Leaf by which a public program of 2018 opens and closes the shutters of an older unit."""
+_SHUTTER_LEAVES = ("status", "port-status", _CONFIGURED)
+"""Leaves that state whether a shutter is open, by revision."""
+_SHUTTER_STATES = frozenset({"ENABLED", "DISABLED", "FAILED"})
 _NC = "urn:ietf:params:xml:ns:netconf:base:1.0"
 
 _MEANINGS = {
@@ -53,7 +58,7 @@ class PolatisNetconf:
     that is not understood must not look like none.
 
     Source: YANG module optical-switch, revision 2018-03-22; logs of a unit of 2016 in
-    valarmathip/Terafast.
+    valarmathip/Terafast; a NETCONF agent in Python that set `port-state` on a unit of 2018.
     """
 
     def __init__(
@@ -156,15 +161,33 @@ class PolatisNetconf:
             raise self._garbled(found, "monitor setting") from error
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
-        """Return whether each shutter is open; one that has failed is not."""
+        """Return whether each shutter is open; one that has failed is not.
+
+        Raises `GarbledError` for a port without a state, or with one that is not known.
+        """
         found = self._by_port(self._netconf.get(_of_ports("port-config", ports)), "port-config")
         if not found:
             found = self._by_port(self._netconf.get(_of_ports("ports", ports)), "ports")
-        states = {p: leaves.get("status", leaves.get("port-status")) for p, leaves in found.items()}
-        return {port: state in {"ENABLED", "PO_ENABLED"} for port, state in states.items()}
+        states = {}
+        for port in ports:
+            leaves = found.get(port, {})
+            state = next((leaves[leaf] for leaf in _SHUTTER_LEAVES if leaf in leaves), None)
+            if state is None or _bare(state) not in _SHUTTER_STATES:
+                raise self._garbled(leaves, f"state of the shutter of port {port}")
+            states[port] = _bare(state) == "ENABLED"
+        return states
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
-        """Open or close shutters, with the rpc of the YANG module."""
+        """Open or close shutters: by the leaf of older units that have it, else by the rpc."""
+        found = self._by_port(self._netconf.get_config(_of_ports("ports", ports)), "ports")
+        if all(_CONFIGURED in found.get(port, {}) for port in ports):
+            state = "PC_ENABLED" if is_open else "PC_DISABLED"
+            entries = (
+                f"<port><port-id>{port}</port-id><{_CONFIGURED}>{state}</{_CONFIGURED}></port>"
+                for port in ports
+            )
+            self._netconf.edit(_config("ports", entries)).result()
+            return
         leaf = "port-enab" if is_open else "port-disab"
         listed = "".join(f"<{leaf}>{port}</{leaf}>" for port in ports)
         self._netconf.call(f'<port-set-state xmlns="{NAMESPACE}">{listed}</port-set-state>')
@@ -205,6 +228,11 @@ class PolatisNetconf:
 
     def _garbled(self, answered: object, what: str) -> GarbledError:
         return garbled(self._name, self.trace, answered, what)
+
+
+def _bare(state: str) -> str:
+    """Return the state of a shutter without the prefix of its type."""
+    return state.removeprefix("PO_").removeprefix("PC_")
 
 
 def _config(container: str, entries: Iterable[str]) -> str:
