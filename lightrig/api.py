@@ -1,4 +1,4 @@
-"""What suites, conftests and notebooks import.
+"""Names for suites, conftests and notebooks to import.
 
     from lightrig.api import Quantity, Row, declare
 

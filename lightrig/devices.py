@@ -1,4 +1,4 @@
-"""What simulated devices import; a run on hardware never loads it.
+"""Names for simulated devices to import; a run on hardware never loads it.
 
     from lightrig.devices import Number, Query, ScpiDevice
 

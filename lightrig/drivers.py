@@ -1,4 +1,4 @@
-"""What drivers import.
+"""Names for drivers to import.
 
     from lightrig.drivers import RestorableScpiInstrument, Setting
 

@@ -1,4 +1,4 @@
-"""What published systems import: their declaration, sections of the report, computed claims.
+"""Names for published systems to import: declaration, sections of the report, computed claims.
 
     from lightrig.systems import System
 

@@ -83,7 +83,7 @@ class Comparison:
 
 @dataclass
 class Restoration:
-    """What a restore has done.
+    """Outcome of a restore.
 
     Attributes:
         restored: the states that were restored.

@@ -71,7 +71,7 @@ def await_carriers(
 
 @dataclass(slots=True)
 class ObservedEvent:
-    """What servers answer while one event is observed.
+    """Answers of servers while one event is observed.
 
     Attributes:
         changes: of any port, in the order of the answers.

@@ -1,4 +1,4 @@
-"""What a testbed's pytest has left that ended without restoring the lab, as when it was killed."""
+"""Restoring of a lab whose pytest ended without doing so, as when it was killed."""
 
 from pathlib import Path
 

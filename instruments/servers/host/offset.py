@@ -67,7 +67,7 @@ class _Point(NamedTuple):
 
 
 class _Deciding(NamedTuple):
-    """What bounds the stamps between two stamps of exchanges.
+    """Bounds for the stamps between two stamps of exchanges.
 
     Attributes:
         points: those that bound alone, for the clock's greatest rate.

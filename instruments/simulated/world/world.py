@@ -29,7 +29,7 @@ Follow = Callable[[Port, Port | None, int], None]
 
 
 class LightFaults(Protocol):
-    """What is wrong with the light of a testbed from the beginning."""
+    """Faults of a testbed's light that are there from the beginning."""
 
     def fibers(self) -> Iterable[Fiber]:
         """Return the fibers as they are plugged, with what they truly lose."""

@@ -1,1 +1,1 @@
-"""What recomputes figures of acos's paper: read by `lightrig claims`, run by no suite."""
+"""Computations of figures of acos's paper: read by `lightrig claims`, run by no suite."""

@@ -1,1 +1,1 @@
-"""What recomputes figures of infinitehbd's paper: read by `lightrig claims`, run by no suite."""
+"""Computations of figures of infinitehbd's paper: read by `lightrig claims`, run by no suite."""

@@ -1,1 +1,1 @@
-"""What recomputes figures of mixnet's paper: read by `lightrig claims`, run by no suite."""
+"""Computations of figures of mixnet's paper: read by `lightrig claims`, run by no suite."""
