@@ -134,7 +134,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "testbeds/baselines.schema.json": partial(_schema, baselines_schema),
     "testbeds/references.schema.json": partial(_schema, references_schema),
 }
-"""What each file is to hold, from what it holds now: pages have parts that are written by hand."""
+"""Content of each file, made from the present one: pages have parts that are written by hand."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What one account does to locks and leases of another: it can refuse them, and gain nothing."""
+"""Locks and leases against another account: it can refuse them, and gain nothing."""
 
 import json
 import os

@@ -253,7 +253,7 @@ def test_a_setting_that_the_testbed_does_not_have_is_a_conflict_also_by_force(
     assert now(testbed) == before
 
 
-def test_a_circuit_on_ports_of_others_is_a_conflict_also_by_force(testbed: Testbed) -> None:
+def test_a_circuit_on_foreign_ports_is_a_conflict_also_by_force(testbed: Testbed) -> None:
     kill_a_run(testbed, circuits={THROUGH})
     rewrite(testbed, "ocs", circuits={Circuit(1, 7)})
     (conflict,) = restore(testbed, force=True).conflicts

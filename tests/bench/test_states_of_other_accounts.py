@@ -1,4 +1,4 @@
-"""What one account writes into the folder of saved states is never applied for another."""
+"""States that one account writes are never applied for another."""
 
 import os
 import socket
@@ -177,7 +177,7 @@ def test_a_name_that_somebody_chose_reaches_no_terminal_as_it_is(folder: Path) -
 
 
 @needs_accounts
-def test_members_of_a_group_restore_each_others_states(folder: Path) -> None:
+def test_members_of_a_group_restore_states_of_each_member(folder: Path) -> None:
     folder.chmod(0o2770)
     os.chown(folder, 0, GROUP)
     with acting_as(ANN, GROUP):

@@ -110,7 +110,7 @@ def test_more_than_ten_percent_decide_nothing(lab: Lab) -> None:
         lab.recording.judge("reconfiguration")
 
 
-def test_a_limit_that_the_others_break_is_broken(lab: Lab) -> None:
+def test_a_limit_that_judged_events_break_is_broken(lab: Lab) -> None:
     lab.measured(97, 60)
     lab.measured(310, 4)
     with pytest.raises(LimitExceededError, match="1 of 1 samples exceed"):

@@ -95,7 +95,7 @@ def test_one_command_makes_a_file_for_each_participant(lab, tmp_path):
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
 
 
-def test_participants_of_a_lab_accept_each_other_and_nobody_else(lab, tmp_path):
+def test_participants_accept_keys_of_their_lab_alone(lab, tmp_path):
     list(make_keys(lab))
     scheduler = read_key(tmp_path / "keys" / "scheduler.pem")
     worker = read_key(keys.key_file(lab.keys, "lab1"))

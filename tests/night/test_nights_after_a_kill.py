@@ -52,7 +52,7 @@ def test_what_was_left_before_the_run_is_not_touched(lab):
     assert lab.switch.circuits() == STRAIGHT | FOREIGN
 
 
-def test_what_a_person_has_to_decide_is_said_with_the_command(lab):
+def test_a_conflict_is_reported_with_the_command(lab):
     killed_run(lab)
     by_hand = circuits("2>9") | FOREIGN
     set_circuits(lab.switch, by_hand)
@@ -62,7 +62,7 @@ def test_what_a_person_has_to_decide_is_said_with_the_command(lab):
     assert lab.switch.circuits() == by_hand
 
 
-def test_a_switch_that_does_not_answer_is_said_with_the_command(lab):
+def test_a_silent_switch_is_reported_with_the_command(lab):
     killed_run(lab)
     lab.file.write_text(lab.file.read_text().replace(lab.places["ocs"], "127.0.0.1:9"))
     text = restore_after(lab.file, BEFORE, keep_trying=0)
@@ -84,7 +84,7 @@ def test_workers_of_a_killed_pytest_are_waited_for(lab, monkeypatch):
     assert lab.switch.circuits() == LEFT | FOREIGN
 
 
-def test_an_instrument_that_stays_in_use_is_said_with_its_owner(lab, monkeypatch):
+def test_an_instrument_in_use_is_reported_with_its_owner(lab, monkeypatch):
     killed_run(lab)
     monkeypatch.setattr(aftermath, "_WORKERS_END", 0)
     with contextlib.closing(bind_only(lab.testbed, {"ocs"}, "another run")):

@@ -219,5 +219,5 @@ def test_events_set_aside_are_named(show):
     assert "moves: straight → crossed 2 20 73 ms (server8.nic0.p1)" in text
 
 
-def test_without_events_set_aside_nothing_is_said_of_them(show):
+def test_without_events_set_aside_none_are_reported(show):
     assert "Events set aside" not in show((context(), rows("small", 3))).text

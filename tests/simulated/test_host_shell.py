@@ -103,7 +103,7 @@ def run(client: paramiko.SSHClient, command: str, text: str = "") -> tuple[str, 
     return printed, errors, stdout.channel.recv_exit_status()
 
 
-def test_root_without_its_rights_is_told_what_is_missing() -> None:
+def test_root_without_a_capability_sees_which_is_missing() -> None:
     imported = "from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle"
     command = [sys.executable, "-c", f"{imported}; print(shell_obstacle())"]
     if is_root():

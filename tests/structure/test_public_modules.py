@@ -24,7 +24,7 @@ INTERNAL = {
     "docs/training.md": "lightrig.harness.systems.opus.runtime",
     "examples/draw_infinitehbd.py": ("lightrig.harness", "lightrig.suites.claims"),
 }
-"""What pages and examples import beside the public modules: parts of one published system."""
+"""Imports of pages and examples beside the public modules: parts of one published system."""
 
 
 IMPORT = re.compile(r"^ *(?:from|import) (lightrig\.[\w.]+)", re.MULTILINE)
