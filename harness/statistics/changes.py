@@ -122,7 +122,8 @@ def trend(
     if p > error:
         return None
     reach = float(scipy.special.ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(variance)
-    ranks = (slopes.size - 1) / 2 + np.array([0, -reach / 2, reach / 2])
+    # Counted from 0, Gilbert's ranks are half a rank further out than the reach.
+    ranks = (slopes.size - 1) / 2 + np.array([0, -(reach + 1) / 2, (reach + 1) / 2])
     slope, lower, upper = np.interp(ranks, np.arange(slopes.size), slopes).tolist()
     return Trend(slope, lower, upper, p, levels.size)
 

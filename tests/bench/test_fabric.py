@@ -332,8 +332,12 @@ def test_circuits_that_somebody_made_after_a_kill_stop_the_next_run(
     killed.apply(killed.plans["straight"])
     by_hand = circuits("2>9", "3>12")
     set_circuits(switch, by_hand | FOREIGN)
+    stopped = Fabric(bench, saved)
     with pytest.raises(StateConflictError) as conflict:
-        Fabric(bench, saved).apply(killed.plans["crossed"])
+        stopped.apply(killed.plans["crossed"])
+    with sent(switch) as commands:
+        stopped.restore()
+    assert commands == []
     text = str(conflict.value)
     assert "2>9, 3>12 made by somebody else" in text
     assert "found     1>9, 2>12, 3>11" in text

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from bench.served_lab import ServedLab, describe
 from lightrig.harness.bench import LabUnavailableError, bind, bind_only
 from lightrig.harness.bench.instrument_keys import address_keys, identity_key
 from lightrig.harness.bench.lab_folder import LabFolderError, open_folder
-from lightrig.harness.bench.lease import Lease, LeaseConflictError, MachineLocks
+from lightrig.harness.bench.lease import Claim, Lease, LeaseConflictError, MachineLocks
 from lightrig.harness.machine_folder import machine_folder
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.testbeds import load
@@ -186,3 +186,17 @@ def test_simulated_benches_need_no_lease(tmp_path: Path) -> None:
     bind(testbed, "simulated").close()
     assert first.lease is None
     first.close()
+
+
+class Refusing:
+    """Another host that has every instrument."""
+
+    def claim(self, key: str, owner: Mapping[str, str]) -> Claim:
+        raise LeaseConflictError(f"another host, for {key}")
+
+
+def test_a_claim_that_another_host_refuses_is_free_on_this_machine_again(folder: Path) -> None:
+    refused = Lease([MachineLocks(folder), Refusing()], "a test")
+    with pytest.raises(LeaseConflictError, match="another host, for k"):
+        refused.take("ocs", ["k"])
+    assert lease(folder).take("ocs", ["k"]) == ["k"]

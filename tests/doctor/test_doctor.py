@@ -140,6 +140,14 @@ def test_the_command_prints_the_problems(tmp_path: Path) -> None:
     assert "1 problem in the simulated lab" in shown.stdout
 
 
+@pytest.mark.parametrize(("firmware", "status"), [("9.9", 1), (FIRMWARE, 0)])
+def test_problems_found_without_a_change_of_the_lab_end_with_status_1(
+    tmp_path: Path, firmware: str, status: int
+) -> None:
+    arguments = ["doctor", str(lab(tmp_path, firmware=firmware)), "--simulated", "--read-only"]
+    assert CliRunner().invoke(application(), arguments).exit_code == status
+
+
 @pytest.mark.parametrize(
     ("old", "new"), [("--look", "--read-only"), ("--wrong", "--only-problems")]
 )

@@ -78,6 +78,19 @@ def test_it_counts_errors_as_its_receiver_makes_them(tmp_path: Path, model: str)
         assert ratios[0] < found.value < ratios[1]
 
 
+@pytest.mark.parametrize(("loss", "dbm"), [(5, -5.0), (11.4, -11.4)])
+def test_the_received_power_of_a_record_is_in_hundredths_of_a_decibel(
+    tmp_path: Path, loss: float, dbm: float
+) -> None:
+    """As allefr/eyebert reads it: bytes 5 and 6, (32768 - raw) / 100 dBm; 1 mW is sent."""
+    with bench(tmp_path, "eye-bert", loss) as bound:
+        ber = the_ber(bound)
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        record = ber.session.query(b"r\r\n").data  # type: ignore[attr-defined]
+        assert (32768 - int.from_bytes(record[5:7], "big")) / 100 == pytest.approx(dbm, abs=0.8)
+        assert ber.power([1]).dbm[1] == pytest.approx(dbm, abs=0.8)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("model", TESTERS)
 def test_a_strong_signal_has_no_errors(tmp_path: Path, model: str) -> None:
     with bench(tmp_path, model, 3) as bound:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,9 @@ from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma, me
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import NotDoneError
+from lightrig.testbeds import Plan
 
 SECOND = 1_000_000_000
 
@@ -43,6 +47,52 @@ def test_the_first_operation_lies_between_two_tries_after_the_link_is_up(bench: 
     assert (row.lower, row.upper, row.subject) == (*found.after, str(link))
     assert row.conditions["retry_ns"] == 8 * 4096 * 2**14
     assert row.conditions["tries"] == found.tries
+
+
+class Tries:
+    """The ends of a link whose first tries fail after 7 s each, and whose next ends after 2 s."""
+
+    def __init__(self, clock: Clock, failures: int) -> None:
+        self._clock = clock
+        self._failures = failures
+        self.begun: list[int] = []
+
+    def latency(self, size: int, iterations: int) -> SimpleNamespace:
+        self.begun.append(self._clock.now())
+        if len(self.begun) <= self._failures:
+            self._clock.sleep(7 * SECOND)
+            raise NotDoneError("server0", "Failed status 12")
+        self._clock.sleep(2 * SECOND)
+        return SimpleNamespace(at=Span(self.begun[-1], self._clock.now()))
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+def test_recovery_is_after_the_begin_of_the_last_try_that_failed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    """Bounds of the time after a command that was sent within 3 s: the nearest and the furthest."""
+    fabric, clock = Fabric(bench), bench.clock
+    plans = list(bench.testbed.plans.values())[:2]
+    plan = next(plan for plan in plans if fabric.links(plan) - fabric.links(plans[0]))
+    fabric.apply(plans[0])
+    sent, prepare = [], fabric.prepare
+
+    def prepared(wanted: Plan) -> SimpleNamespace:
+        transition = prepare(wanted)
+        span = transition.begin()
+        sent.append(Span(span.earliest - 2 * SECOND, span.latest + SECOND))
+        return SimpleNamespace(
+            begin=lambda: sent[0], acknowledged=transition.acknowledged, verify=transition.verify
+        )
+
+    monkeypatch.setattr(fabric, "prepare", prepared)
+    tries = Tries(clock, failures)
+    link = min(fabric.links(plan) - fabric.links(plans[0]))
+    found = first_rdma(fabric, plan, link, tries, timeout=60 * SECOND)  # type: ignore[arg-type]
+    last_failed = tries.begun[-2] if failures else sent[0].latest
+    assert found.tries == failures + 1
+    assert found.after.earliest == last_failed - sent[0].latest
+    assert found.after.latest == tries.begun[-1] + 2 * SECOND - sent[0].earliest
 
 
 def test_rdma_that_never_runs_is_reported_with_the_last_try(bench: Bench) -> None:

@@ -99,6 +99,16 @@ def test_dicon_makes_a_whole_change_in_one_write(tmp_path: Path) -> None:
         assert "X1 CH 24 24" in asked[0]
 
 
+def test_dicon_reads_old_errors_before_a_change(tmp_path: Path) -> None:
+    """Entries that another program left refuse no change; one of the change itself does."""
+    with bench(tmp_path, "dicon-gp600") as bound:
+        switch = bound.switches["ocs"]
+        for command in ("X1 CH 77 1", "NONSENSE"):
+            switch.session.write(f"{command}{switch.command_end}".encode())
+        set_to(bound, {Circuit(3, N + 5)})
+        assert switch.circuits() == {Circuit(3, N + 5)}
+
+
 # ------------------------------------------------------------------------------- Calient
 
 

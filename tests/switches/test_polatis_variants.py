@@ -181,6 +181,19 @@ def test_absolute_attenuation_without_a_monitor_at_the_ingress_is_refused(virtua
         switch.set_attenuation(17, 10)
 
 
+def test_an_absolute_attenuation_that_somebody_else_set_is_refused(virtual):
+    """A level states no attenuation unless the power that entered then is known."""
+    rig = virtual(attenuation="absolute", monitors="both")
+    switch, theirs = rig.driver(), rig.driver()
+    switch.change([], [Circuit(1, 17)]).done()
+    switch.set_attenuation(17, 10)
+    assert switch.attenuation(17) == pytest.approx(10)
+    theirs.set_attenuation(17, 7)
+    with pytest.raises(DeniedError, match="egress 17 is in mode ABSOLUTE"):
+        switch.attenuation(17)
+    assert theirs.attenuation(17) == pytest.approx(7)
+
+
 def test_relative_mode_is_an_error_on_absolute_variants(real, type_in):
     """PyPolatis: only the VST 200 variant supports relative attenuation."""
     line = type_in(real(attenuation="absolute"))

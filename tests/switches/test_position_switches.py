@@ -1,5 +1,6 @@
 """Switches with a few positions, on serial lines: driver and peer meet on the wire alone."""
 
+import binascii
 import os
 import select
 from collections.abc import Iterator
@@ -186,6 +187,27 @@ def test_a_bundle_reports_temperature_and_power(tmp_path: Path) -> None:
         assert told.total_w < 12
         with pytest.raises(DeniedError, match="no such module"):
             bundle.telemetry(3)
+
+
+def test_registers_have_the_documented_units(tmp_path: Path) -> None:
+    """docs/ocstrx-registers.md: 0020 in 0.01 degrees, 0021 and 0022 in mW."""
+    with line_of(tmp_path, "ocstrx", "2x6") as line:
+        raw = {}
+        for register in (0x20, 0x21, 0x22):
+            request = bytes([0xA5, 7, 1, 1, 0, register, 0, 0, 0, 0])
+            line.write(request + binascii.crc_hqx(request, 0xFFFF).to_bytes(2, "big"))
+            reply = line.read(12)
+            assert reply[:6] == bytes([0x5A, 7, 0, 1, 0, register])
+            raw[register] = int.from_bytes(reply[6:10], "big", signed=True)
+    assert 2_000 < raw[0x20] < 6_000
+    assert 1_000 < raw[0x21] < raw[0x22] < 12_000
+    with bench(tmp_path, "ocstrx", "2x6") as bound:
+        bundle = bound.switches["osw"]
+        assert isinstance(bundle, Ocstrx)
+        read = bundle.telemetry(2)
+        assert read.core_w == raw[0x21] / 1_000
+        assert read.total_w == raw[0x22] / 1_000
+        assert read.temperature_c == raw[0x20] / 100
 
 
 def test_a_module_cannot_be_on_no_path(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lightrig.harness.bench import Bench, bind
 from lightrig.instruments.core.capabilities import FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError, GarbledError, NotDoneError
 from lightrig.instruments.servers.host.commands import CommandResult, Commands
+from lightrig.instruments.simulated.devices import simulated_sonic_ocs
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
 from lightrig.testbeds import Circuit, load
 
@@ -198,6 +199,21 @@ def test_new_circuits_take_no_port_of_another(tmp_path: Path) -> None:
         assert theirs in switch.circuits()
 
 
+def test_a_first_command_that_fails_is_no_success_of_the_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A circuit that somebody deletes after it was read, on a switch whose failures exit with 0."""
+    deleted = frozenset({Circuit(9, N + 9)})
+    printed = simulated_sonic_ocs._printed
+    monkeypatch.setattr(simulated_sonic_ocs, "_failed", lambda text: printed(f"{text}\n"))
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        monkeypatch.setattr(switch, "_configured", lambda: deleted)
+        with pytest.raises(DeniedError, match="9A-9B does not exist"):
+            switch.change(deleted, {Circuit(1, N + 3)}).done()
+        assert switch.circuits() == {Circuit(1, N + 3)}
+
+
 def test_circuits_that_only_the_hardware_has_are_removed(tmp_path: Path) -> None:
     stale = {Circuit(5, N + 6), Circuit(7, N + 8)}
     wanted = {Circuit(5, N + 7), Circuit(7, N + 8)}
@@ -206,6 +222,8 @@ def test_circuits_that_only_the_hardware_has_are_removed(tmp_path: Path) -> None
         assert switch.circuits() == stale
         switch.change(stale - wanted, wanted - stale).done()
         assert switch.circuits() == wanted
+        assert "delete 5A-6B && " in configured(bound)[-1]
+        assert "add 5A-7B safe" in configured(bound)[-1]
 
 
 @pytest.mark.parametrize("words", ["hld", "guide"])

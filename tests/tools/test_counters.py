@@ -146,6 +146,14 @@ def test_the_kinds_of_a_real_port() -> None:
     )
 
 
+def test_data_of_an_infiniband_port_is_counted_in_four_bytes() -> None:
+    """The InfiniBand Architecture, volume 1, PortXmitData and PortRcvData: octets divided by 4."""
+    before = {"port_xmit_data": 1_000, "port_rcv_data": 70, "port_xmit_packets": 8}
+    after = {"port_xmit_data": 1_010, "port_rcv_data": 73, "port_xmit_packets": 13}
+    found = changes(before, after, infiniband_kind, apart_ns=SECOND)
+    assert found == {"port_xmit_data": 40, "port_rcv_data": 12, "port_xmit_packets": 5}
+
+
 @pytest.mark.parametrize(
     ("name", "fec"),
     [

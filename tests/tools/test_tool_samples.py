@@ -1,6 +1,7 @@
 """Parsers on real outputs: numbers that a reader can find in the samples."""
 
 import math
+import re
 
 import pytest
 from tool_samples import ROOT, names, parser_of, read, sample
@@ -205,6 +206,16 @@ def test_rdma_links() -> None:
     assert (second.lid, second.netdev, second.up) == (17, None, False)
     assert third.physical_state == "DISABLED"
     assert read("synthetic/rdma_link.json") == (first, second)
+
+
+def test_a_data_counter_of_32_bits_at_its_top_is_flagged() -> None:
+    """PortCounters has data in 32 bits that stay at their top; extended ones go beyond."""
+    text = sample("rdma/gpud_sysfs_class_infiniband_h100.txt")
+    parse = parser_of("rdma/gpud_sysfs_class_infiniband_h100.txt")
+    for count, flagged in ((2**32 - 2, False), (2**32 - 1, True), (2**32, False)):
+        changed = re.sub(r"(mlx5_0/ports/1/counters/port_xmit_data): \d+", rf"\1: {count}", text)
+        first = next(port for port in parse(changed) if port.device == "mlx5_0")
+        assert ("port_xmit_data" in first.saturated) is flagged
 
 
 def test_saturated_infiniband_counters_are_flagged() -> None:

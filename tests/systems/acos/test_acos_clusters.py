@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.acos.planning.failures import outcome, recover
+from lightrig.harness.systems.acos.planning.failures import outcome, recover, suspects
 from lightrig.harness.systems.acos.planning.optics import CROSS, FabricError, selected
 from lightrig.harness.systems.acos.planning.rack import Degrees
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
@@ -47,6 +47,22 @@ def test_one_switch_in_the_wrong_state_is_found(array, topology):
     made.fabric.of(states, array).reshape(-1)[0] = CROSS
     errors = topology_errors(made, dataclasses.replace(plan, states=states))
     assert [error.partition(":")[0] for error in errors] == [topology]
+
+
+def test_switches_that_would_darken_more_fibers_are_not_suspected():
+    """One dark fiber is explained by switches that no other lit fiber passes."""
+    made = rack("16")
+    plan = configure(made, Degrees(4, 1, 4))
+    crossed = made.fabric.crossed(selected(made.fabric, plan.states, plan.choice["TP"]))
+    sizes = Counter(len(fibers) for fibers in crossed.values())
+    assert sizes[1] > 0
+    assert sizes[2] > 0
+    switch, (one, other) = next((s, f) for s, f in crossed.items() if len(f) == 2)
+    assert switch in suspects(made, plan, "TP", [other, one])
+    for dark in (one, other):
+        found = suspects(made, plan, "TP", [dark])
+        assert switch not in found
+        assert all(crossed[each] == [dark] for each in found)
 
 
 def test_a_job_that_is_not_supported_is_refused():

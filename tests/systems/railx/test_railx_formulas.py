@@ -133,6 +133,17 @@ def test_equations_2_to_4_are_cuts_of_the_generated_settings(size, mesh, ports):
     assert dragonfly_exact(fabric) == pytest.approx(low_diameter_printed(fabric))
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(8, 4), (4, 8)])
+def test_the_bound_is_over_the_narrower_dimension(columns, rows):
+    """Equation 2 on a torus of 8 by 4 nodes of 2x2 chips with 2 ports a side, by hand.
+
+    Half the columns are separated by a cut of 2 links of each of 4 rails in each of 4 rows: 32
+    links, 64 ports; half the rows by twice as many. 2 B_c / N is 2 x 64 / (32 x 4).
+    """
+    fabric = Fabric(2, 2, columns, rows, 16)
+    assert all_to_all_bound(torus(fabric)) == pytest.approx(1.0)
+
+
 def test_local_links_limit_a_dragonfly_more_than_equation_4():
     settings_ = dragonfly(Fabric(2, 2, 21, 5, 42))
     rows = defaultdict(list)
@@ -230,6 +241,18 @@ def test_the_static_allocation_is_the_best_of_all_divisions(first, second, ports
     assert sum(best.ports) == ports
     assert len(every) == ports - 1
     assert all(best.time_ns <= split.time_ns for split in every)
+
+
+def test_the_time_of_a_transfer_is_that_of_both_directions():
+    """Appendix A.4: V / (2 n B); 1 GB over 2 ports of 100 Gb/s is 8e9 / 4e11 s."""
+    assert allocation.transfer_ns(1e9, 2, 100e9) == pytest.approx(20e6)
+    first, second = allocation.Traffic(1e9), allocation.Traffic(3e9, overlap_ns=90e6)
+    every = allocation.split_times(first, second, 4, 100e9)
+    assert every == [
+        ((1, 3), pytest.approx(40e6 + 90e6)),
+        ((2, 2), pytest.approx(20e6 + 90e6)),
+        ((3, 1), pytest.approx(40e6 / 3 + 120e6)),
+    ]
 
 
 def test_more_context_traffic_moves_ports_to_it_and_overlap_moves_more():
