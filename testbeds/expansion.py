@@ -102,6 +102,7 @@ class _Expansion:
                 if part.switching_power is not None:
                     more["switching_max_dbm"] = part.switching_power.max
                 more["rate_bps"] = None
+                more["monitor_latency_ns"] = part.monitor_latency or 0
             else:
                 inputs = outputs = part.ports
                 self._transceiver(part.transceiver, keys)

@@ -49,6 +49,7 @@ class SwitchSpec:
     `transceiver` the type in it, and `address` is None where nothing talks to it. `login` names
     a credential ("env:OCS_LOGIN").
     `switching_max_dbm` is the greatest power at an ingress while its circuit changes, None for any.
+    `monitor_latency_ns` is by how much a reading of its monitors may be late, averaging aside.
     """
 
     name: str
@@ -66,6 +67,7 @@ class SwitchSpec:
     column: int
     transceiver: str | None = None
     switching_max_dbm: float | None = None
+    monitor_latency_ns: int = 0
 
     @property
     def ingress_ports(self) -> range:

@@ -16,7 +16,7 @@ from pydantic import (
 
 from lightrig.testbeds.addresses import Control, Login, Options, Reach
 from lightrig.testbeds.base import Part, schema_of
-from lightrig.testbeds.quantities import Celsius, Decibels, PowerLevel, Rate, Wavelength
+from lightrig.testbeds.quantities import Celsius, Decibels, Duration, PowerLevel, Rate, Wavelength
 from lightrig.testbeds.simulation_schema import SimulationPart
 
 
@@ -73,6 +73,9 @@ class OpticalSwitchPart(Part):
     loss: LossPart | None = None
     switching_power: SwitchingPowerPart | None = Field(
         None, description="For a switch that is not made for hot switching: see its data sheet"
+    )
+    monitor_latency: Duration | None = Field(
+        None, description="Greatest delay of a monitor's reading behind the light, averaging aside"
     )
     options: Options = Field(default_factory=dict, description="What only this driver knows")
     identity: IdentityPart | None = None

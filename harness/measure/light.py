@@ -24,20 +24,32 @@ class LightWatch:
     last reading that did not show it, less its window, and the first that did. A dark interval
     shorter than a window may not be detected.
 
+    The middle of these bounds is off by a part of the window. Where only one change lies in the
+    window of a reading, its averaged power shows which share of the window was dark, and with it
+    when the change was: `loss_points` and `recovery_points`. This supposes that the monitor
+    averages power, evenly; the bounds do not.
+
     Args:
         monitor: the switch.
         leaving: egress ports whose light the change takes away.
         coming: egress ports that the change brings light to.
+        latency: greatest delay of a reading behind the light, besides its window, in ns.
 
     Attributes:
+        latency: as given.
         longest_gap: the longest time between two readings, in ns; a shorter darkness may go
             unseen.
     """
 
     def __init__(
-        self, monitor: PowerMonitor, leaving: Collection[int], coming: Collection[int]
+        self,
+        monitor: PowerMonitor,
+        leaving: Collection[int],
+        coming: Collection[int],
+        latency: int = 0,
     ) -> None:
         self._monitor = monitor
+        self.latency = latency
         self._leaving = frozenset(leaving)
         self._coming = frozenset(coming)
         self._ports = sorted(self._leaving | self._coming)
@@ -98,7 +110,7 @@ class LightWatch:
         What lies between the last two readings, and is over before the last, shows in neither.
         """
         last_but_one = self._readings[-2 if len(self._readings) > 1 else -1]
-        return Span(last_but_one.answered, self._readings[-1].answered)
+        return Span(last_but_one.answered - self.latency, self._readings[-1].answered)
 
     def losses_of_signal(self, sent: Span) -> dict[int, Span]:
         """Interval of each loss of signal, by egress; ports where it was not seen are absent."""
@@ -107,10 +119,7 @@ class LightWatch:
             before = self._readings[0].dbm[port]
             if before <= NO_LIGHT_DBM:
                 continue
-            first = self._changed[port]
-            same = first - 1
-            while abs(self._readings[same].dbm[port] - before) > STEADY_DB:
-                same -= 1
+            first, same = self._changed[port], self._last_alike(port)
             # Dark and a stronger new light together may look like the old light did.
             rose = self._readings[first].dbm[port] > before
             spans[port] = self._between(same - 1 if rose else same, first, sent)
@@ -132,6 +141,61 @@ class LightWatch:
             spans[port] = self._between(last, last + 2 if fell else last + 1, sent)
         return spans
 
+    def loss_points(self, sent: Span) -> dict[int, int]:
+        """Moment of each loss of signal by averaged power; ports where that is open are absent."""
+        points = {}
+        for port, bounds in self.losses_of_signal(sent).items():
+            levels, same = self._levels(port), self._last_alike(port, STEADY_DB / 2)
+            shown, then = levels[same + 1], (*levels[same + 2 :], levels[-1])[0]
+            if shown <= NO_LIGHT_DBM:
+                at = self._between_windows(same)
+            # New light in the same window is ruled out by less than all of it in the next one.
+            elif shown <= levels[0] and (port not in self._coming or then < levels[-1] - STEADY_DB):
+                at = self._before_sample(same + 1, 1 - 10 ** ((shown - levels[0]) / 10))
+            else:
+                continue
+            points[port] = min(max(at, bounds.earliest), bounds.latest)
+        return points
+
+    def recovery_points(self, sent: Span) -> dict[int, int]:
+        """Moment of each signal recovery by averaged power; ports where that is open are absent."""
+        points = {}
+        for port, bounds in self.recoveries(sent).items():
+            levels = self._levels(port)
+            last = max(n for n, one in enumerate(levels) if abs(one - levels[-1]) > STEADY_DB / 2)
+            # Old light in the same window is ruled out by less than all of it in the one before.
+            old = port in self._leaving and levels[0] > NO_LIGHT_DBM
+            if levels[last] <= NO_LIGHT_DBM:
+                at = self._between_windows(last)
+            elif levels[last] <= levels[-1] and (
+                not old or (last > 0 and levels[last - 1] < levels[0] - STEADY_DB)
+            ):
+                at = self._before_sample(last, 10 ** ((levels[last] - levels[-1]) / 10))
+            else:
+                continue
+            points[port] = min(max(at, bounds.earliest), bounds.latest)
+        return points
+
+    def _levels(self, port: int) -> list[float]:
+        return [reading.dbm[port] for reading in self._readings]
+
+    def _last_alike(self, port: int, tolerance: float = STEADY_DB) -> int:
+        """Return the last reading before the loss of signal that shows all of the old light."""
+        same, before = self._changed[port] - 1, self._readings[0].dbm[port]
+        while abs(self._readings[same].dbm[port] - before) > tolerance:
+            same -= 1
+        return same
+
+    def _before_sample(self, index: int, share: float) -> int:
+        """Return the moment that lies `share` of a window before the sample of a reading."""
+        reading = self._readings[index]
+        sample = (reading.asked + reading.answered) // 2
+        return sample - round(share * reading.window) - self.latency // 2
+
+    def _between_windows(self, index: int) -> int:
+        """Return the middle from the sample of a reading until the window of the next one."""
+        return (self._before_sample(index, 0) + self._before_sample(index + 1, 1)) // 2
+
     def _between(self, without: int, shown: int, sent: Span) -> Span:
         """From a reading that did not show a change to one that did."""
         answered = self._readings[min(shown, len(self._readings) - 1)].answered
@@ -139,7 +203,8 @@ class LightWatch:
             return Span(sent.earliest, answered)
         # The command is what moves the mirrors: nothing of it happens before it is sent.
         reading = self._readings[without]
-        return Span(max(reading.asked - reading.window, sent.earliest), answered)
+        earliest = reading.asked - reading.window - self.latency
+        return Span(max(earliest, sent.earliest), answered)
 
 
 def take_all(bench: Bench, watches: Collection[LightWatch]) -> None:

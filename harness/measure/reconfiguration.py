@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
+from lightrig.harness.measure.late_monitors import late_monitors, late_sentence
 from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, losses
@@ -17,6 +18,7 @@ from lightrig.harness.measure.stages import (
     cross_check_rows,
     rows,
 )
+from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
 from lightrig.instruments.core.stages import (
@@ -84,15 +86,20 @@ def measure_reconfiguration(
     event = reconfigure(fabric, plan, links, link_timeout=timeout, phase=dither(number))
     checks = links.take_cross_checks()
     event = replace(event, set_aside=recording.sets_aside(fabric.bench, event, number))
+    found = () if event.set_aside else tuple(rows(event, fabric, number))
+    doubtful = [row for row in found if event.late_monitors and _is_of_light(row)]
+    recording.record(doubtful, judged=False)
     recording.record(
         [
-            *(() if event.set_aside else rows(event, fabric, number)),
+            *(row for row in found if row not in doubtful),
             *closure_rows(event, fabric, number),
             *cost_rows(event, fabric, number),
             *cross_check_rows(checks, event, number),
         ],
         judged=not event.missing,
     )
+    if event.late_monitors:
+        recording.note_once("late monitors", late_sentence(event.late_monitors, number))
     if event.flaps:
         recording.note(_flapped(event, number))
     if event.missing and not event.set_aside:
@@ -108,6 +115,10 @@ def measure_reconfiguration(
             )
         raise IncompleteError(sentence)
     return event
+
+
+def _is_of_light(row: Row) -> bool:
+    return row.quantity.removeprefix("reconfiguration.") in {LOS.name, SIGNAL_RECOVERED.name}
 
 
 def _flapped(event: Reconfiguration, number: int) -> str:
@@ -143,6 +154,8 @@ def reconfigure(
     with links.observing() as observed:
         transition = fabric.prepare(plan)
         watches = _light_watches(fabric.bench, transition)
+        # The first readings must show the light that is there now.
+        fabric.bench.clock.sleep(max((watch.latency for watch in watches.values()), default=0))
         take_all(fabric.bench, watches.values())
         sent = transition.begin()
         watch_until_complete(fabric.bench, list(watches.values()), light_timeout, phase=phase)
@@ -156,11 +169,14 @@ def reconfigure(
 
     seen = [Seen(name, "acknowledged", at) for name, at in acknowledged.items()]
     for name, watch in watches.items():
-        for stage, found in (
-            (LOS, watch.losses_of_signal(sent)),
-            (SIGNAL_RECOVERED, watch.recoveries(sent)),
+        for stage, found, points in (
+            (LOS, watch.losses_of_signal(sent), watch.loss_points(sent)),
+            (SIGNAL_RECOVERED, watch.recoveries(sent), watch.recovery_points(sent)),
         ):
-            seen += [Seen(f"{name}.{egress}", stage.name, at) for egress, at in found.items()]
+            seen += [
+                Seen(f"{name}.{egress}", stage.name, at, points.get(egress))
+                for egress, at in found.items()
+            ]
     seen += link_stages(changes)
     seen += datagram_stages(changes, windows, losses(links, sent.earliest))
     lit = {one.subject for one in seen if one.stage == SIGNAL_RECOVERED.name}
@@ -172,17 +188,25 @@ def reconfigure(
     ]
     missing += [(str(port), stage_of(signal, up=True).name) for port, signal in unfinished]
     gap = max((watch.longest_gap for watch in watches.values()), default=0)
+    before = plan_before(transition)
+    late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling)
     return Reconfiguration(
         *(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)),
         {name: watch.watched for name, watch in watches.items()} | observed.watched(),
         tuple(flaps(changes)),
+        before=next((n for n, p in fabric.plans.items() if p.circuits == before.circuits), None),
+        late_monitors=late,
     )
+
+
+def plan_before(transition: Transition) -> Plan:
+    """Return the circuits from which a transition begins."""
+    return Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
 
 
 def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
     """The server ports that a change of plan joins to others than before."""
-    before = Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
-    new_links = fabric.links(transition.plan) - fabric.links(before)
+    new_links = fabric.links(transition.plan) - fabric.links(plan_before(transition))
     return {port for link in new_links for port in (link.a, link.b)}
 
 
@@ -207,7 +231,8 @@ def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch
         if (change.add or change.remove) and isinstance(switch, PowerMonitor):
             losing = {circuit.egress for circuit in change.remove}
             regaining = {circuit.egress for circuit in change.add}
-            watches[name] = LightWatch(switch, losing, regaining)
+            latency = bench.testbed.switches[name].monitor_latency_ns
+            watches[name] = LightWatch(switch, losing, regaining, latency)
     return watches
 
 

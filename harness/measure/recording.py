@@ -143,6 +143,7 @@ class Recording:
         self._judged = judged
         self._undecided = undecided
         self._note = note
+        self._sentences_noted: set[str] = set()
         self._samples: defaultdict[str, _Samples] = defaultdict(_Samples)
         self._counts: defaultdict[str, list[Counted]] = defaultdict(list)
 
@@ -216,6 +217,12 @@ class Recording:
     def note(self, sentence: str) -> None:
         """Show a sentence about this testbed on the terminal, as an event and in the report."""
         self._note(sentence, in_report=True)
+
+    def note_once(self, key: str, sentence: str) -> None:
+        """Note the first of the sentences of one key."""
+        if key not in self._sentences_noted:
+            self._sentences_noted.add(key)
+            self.note(sentence)
 
     def announce(self, sentence: str) -> None:
         """Show on the terminal what is measured next, and how long it takes."""

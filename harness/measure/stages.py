@@ -42,12 +42,14 @@ _ENDLESS = Span(sys.maxsize, sys.maxsize)
 class Seen(NamedTuple):
     """One stage of one subject: a switch, an egress or a NIC port.
 
-    `at` is on the bench's clock.
+    `at` is on the bench's clock, and so is `point`: the most likely moment, where that is known
+    better than by the middle of `at`.
     """
 
     subject: str
     stage: StageName
     at: Span
+    point: int | None = None
 
 
 class Flap(NamedTuple):
@@ -88,6 +90,9 @@ class Reconfiguration:
             by name: see `Watch.until`.
         flaps: later losses of carrier.
         set_aside: whether the simulation was late in it, so that no limit judges it.
+        before: the plan of the testbed that was in place, if one was.
+        late_monitors: by how many ns monitors were late at least, by switch, where light went after
+            the carriers that it carries.
     """
 
     plan: str
@@ -100,6 +105,8 @@ class Reconfiguration:
     watched: Mapping[str, Span] = field(default_factory=dict)
     flaps: tuple[Flap, ...] = ()
     set_aside: bool = False
+    before: str | None = None
+    late_monitors: dict[str, int] = field(default_factory=dict)
 
     def watch_of(self, stage: EventStage, subject: str) -> Watch:
         """Return for how long a subject was watched; an acknowledgement is awaited."""
@@ -134,6 +141,22 @@ class Reconfiguration:
                 pick(part.earliest for part in parts), pick(part.latest for part in parts)
             )
         return whole
+
+    def points_after(self) -> Iterator[int]:
+        """For each of `seen`, the most likely time after the command."""
+        sent = sum(self.sent) // 2
+        for seen, (earliest, latest) in zip(self.seen, self.seen_after, strict=True):
+            middle = (earliest + latest) // 2
+            point = middle if seen.point is None else seen.point - sent
+            yield min(max(point, earliest), latest)
+
+    def points(self) -> dict[StageName, int]:
+        """Most likely time of each stage of the event as a whole."""
+        found: dict[StageName, int] = {}
+        for seen, point in zip(self.seen, self.points_after(), strict=True):
+            pick = max if STAGES[seen.stage].up else min
+            found[seen.stage] = pick(point, found.get(seen.stage, point))
+        return found
 
     def outages(self) -> Iterator[Outage]:
         """Return each port's time without carrier, and without datagrams, that is over."""
@@ -180,15 +203,18 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
     """The event as rows: each stage as a whole, each subject's own, and the outages."""
     time, conditions = event.sent.earliest, {"event": number}
 
-    def row(subject: str, quantity: str, span: Span, flaps: int | None = None) -> Row:
-        middle = (span.earliest + span.latest) // 2
+    def row(
+        subject: str, quantity: str, span: Span, flaps: int | None = None, point: int | None = None
+    ) -> Row:
+        middle = (span.earliest + span.latest) // 2 if point is None else point
         of_this = conditions if flaps is None else {**conditions, "flaps": flaps}
         return Row(subject, quantity, middle, span.earliest, span.latest, "ns", time, of_this)
 
+    points = event.points()
     for stage, span in event.stages().items():
-        yield row(fabric.testbed.name, f"reconfiguration.{stage}", span)
-    for seen, after in zip(event.seen, event.seen_after, strict=True):
-        yield row(seen.subject, seen.stage, after)
+        yield row(fabric.testbed.name, f"reconfiguration.{stage}", span, point=points[stage])
+    for seen, after, point in zip(event.seen, event.seen_after, event.points_after(), strict=True):
+        yield row(seen.subject, seen.stage, after, point=point)
     for outage in event.outages():
         yield row(outage.subject, f"outage.{outage.kind.signal}", outage.length, outage.flaps)
     for flap in event.flaps:

@@ -51,11 +51,12 @@ class _Samples:
     reduce: Callable[[float, float], float] | None
     low: "array[float]" = field(default_factory=lambda: array("d"))
     high: "array[float]" = field(default_factory=lambda: array("d"))
+    value: "array[float]" = field(default_factory=lambda: array("d"))
     in_order: int = 0
     places: dict[object, int] = field(default_factory=dict)
 
-    def add(self, event: object, low: float, high: float) -> None:
-        """Take bounds of a subject of an event; None for a sample by itself."""
+    def add(self, event: object, low: float, high: float, value: float) -> None:
+        """Take bounds and value of a subject of an event; None for a sample by itself."""
         if self.reduce is None or event is None:
             place = None
         elif type(event) is int and 0 <= event < self.in_order:
@@ -65,6 +66,7 @@ class _Samples:
         if place is not None and self.reduce is not None:
             self.low[place] = self.reduce(low, self.low[place])
             self.high[place] = self.reduce(high, self.high[place])
+            self.value[place] = self.reduce(value, self.value[place])
             return
         if self.reduce is not None and event is not None:
             if event == self.in_order == len(self.low):
@@ -73,6 +75,7 @@ class _Samples:
                 self.places[event] = len(self.low)
         self.low.append(low)
         self.high.append(high)
+        self.value.append(value)
 
 
 class Quantities:
@@ -91,19 +94,19 @@ class Quantities:
                 continue
             low = row.value if row.lower is None else row.lower
             high = row.value if row.upper is None else row.upper
-            samples.add(row.conditions.get("event"), low, high)
+            samples.add(row.conditions.get("event"), low, high, row.value)
 
     def figures(self) -> Iterator[Figure]:
         """Yield the present figure of every quantity that is not hidden."""
         for name, samples in self._samples.items():
             if samples is None:
                 continue
-            low, high = np.array(samples.low), np.array(samples.high)
-            found = quantile(low, high, 0.5, CONFIDENCE)
+            low, high, values = map(np.array, (samples.low, samples.high, samples.value))
+            found = quantile(low, high, 0.5, CONFIDENCE, points=values)
             if isinstance(found, Quantile):
                 value, lower, upper = found.value, found.lower, found.upper
             else:
-                value, lower, upper = float(np.median((low + high) / 2)), None, None
+                value, lower, upper = float(np.median(values)), None, None
             yield Figure(name, value, lower, upper, samples.unit, low.size, samples.simulated)
 
     def few(self) -> list[Figure]:

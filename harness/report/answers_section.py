@@ -158,8 +158,8 @@ def _asked(one: Estimate) -> Value | NotEnough | None:
     if limit is None:
         return None
     if limit.side == "upper" and _MEDIAN < limit.quantile < 1:
-        low, high = one.test.samples(one.quantity, limit.side)
-        found = quantile(low, high, limit.quantile, CONFIDENCE, "upper")
+        low, high, value = one.test.valued_samples(one.quantity, limit.side)
+        found = quantile(low, high, limit.quantile, CONFIDENCE, "upper", value)
         return bounded_value(found, one.test.simulated, one.unit)
     if limit.quantile in {0.0, 1.0} and limit.confidence is None:
         return extreme_value(one)

@@ -48,7 +48,7 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
     series = test.series.get(quantity)
     if series is None:
         return None
-    low, high = test.samples(quantity)
+    low, high, value = test.valued_samples(quantity)
     if limit is not None and limit.unit != series.unit:
         limit = None
     return Estimate(
@@ -58,8 +58,8 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
         n=low.size,
         events=max(test.events, low.size),
         width=float(np.mean(high - low)),
-        median=quantile(low, high, 0.5, CONFIDENCE),
-        p99=quantile(low, high, 0.99, CONFIDENCE, "upper"),
+        median=quantile(low, high, 0.5, CONFIDENCE, points=value),
+        p99=quantile(low, high, 0.99, CONFIDENCE, "upper", value),
         limit=limit,
         verdict=None if limit is None else _judge(limit, test, quantity),
     )

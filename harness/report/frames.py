@@ -53,17 +53,18 @@ class Series:
         """Number of different events among the rows."""
         return int(np.unique(self.event).size)
 
-    def combined(self, reduction: Reduction) -> tuple[Numbers, Numbers]:
-        """Return lower and upper bound of each event, whose subjects are combined.
+    def combined(self, reduction: Reduction) -> tuple[Numbers, Numbers, Numbers]:
+        """Return lower bound, upper bound and value of each event, whose subjects are combined.
 
         The subjects of one event move together and are not independent samples.
         """
         events, place = np.unique(self.event, return_inverse=True)
         combine, start = _REDUCTIONS[reduction]
-        lower, upper = (np.full(events.size, start, dtype=np.float64) for _ in range(2))
-        combine.at(lower, place, self.lower)
-        combine.at(upper, place, self.upper)
-        return lower, upper
+        found = []
+        for each in (self.lower, self.upper, self.value):
+            found.append(np.full(events.size, start, dtype=np.float64))
+            combine.at(found[-1], place, each)
+        return found[0], found[1], found[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,16 @@ class TestFrame:
             quantity: one that the test recorded.
             side: of the limit that the samples are judged by, if any.
         """
+        return self.valued_samples(quantity, side)[:2]
+
+    def valued_samples(
+        self, quantity: str, side: Literal["upper", "lower"] | None = None
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the same, and the value of each sample."""
         series = self.series[quantity]
         reduction = quantity_of(quantity, series.unit).reduction(side)
         if reduction is None or (series.event < 0).any():
-            return series.lower, series.upper
+            return series.lower, series.upper, series.value
         return series.combined(reduction)
 
     @property

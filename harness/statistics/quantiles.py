@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.statistics.binomial import at_least, at_most, first_true_from
-from lightrig.harness.statistics.samples import Samples, as_intervals, check_confidence, check_share
+from lightrig.harness.statistics.samples import (
+    Samples,
+    as_intervals,
+    as_samples,
+    check_confidence,
+    check_share,
+)
 
 Sides: TypeAlias = Literal["two", "upper"]
 
@@ -19,7 +25,7 @@ class Quantile:
     """A quantile of the population, estimated; all values in the unit of the samples.
 
     q: the share of the population that is at or below the quantile.
-    value: midpoint of the sample quantiles of `earliest` and of `latest`.
+    value: sample quantile of the points, else the midpoint of those of `earliest` and of `latest`.
     lower, upper: confidence interval; `lower` is None where only an upper bound was asked.
     confidence: probability, at least, that such an interval holds the true quantile.
     n: number of samples.
@@ -50,6 +56,7 @@ def quantile(
     q: float,
     confidence: float = 0.95,
     sides: Sides = "two",
+    points: npt.ArrayLike | None = None,
 ) -> Quantile | NotEnough:
     """Estimate the quantile `q` of the population that the intervals were drawn from.
 
@@ -60,7 +67,9 @@ def quantile(
     the upper bound. The sample quantile is definition 2 of Hyndman and Fan (1996), which makes
     the median of an even number the mean of the middle two, and never leaves the interval.
 
-    Samples must be independent: one per event, not one per circuit of an event.
+    Samples must be independent: one per event, not one per circuit of an event. points: the most
+    likely value of each sample, where that is not the middle of its interval; bounds do not depend
+    on them.
     Raises `SampleError` for samples, `q` or `confidence` (from 0.5) that make no sense.
     """
     low, high = as_intervals(earliest, latest)
@@ -70,9 +79,12 @@ def quantile(
         return NotEnough(n, needed)
     low, high = np.sort(low), np.sort(high)
     lower, upper = _ranks(n, q, confidence, sides)
+    value = _middle(_sample_quantile(low, q), _sample_quantile(high, q))
+    if points is not None and math.isfinite(value):
+        value = _sample_quantile(np.sort(as_samples("points", points)), q)
     return Quantile(
         q=q,
-        value=_middle(_sample_quantile(low, q), _sample_quantile(high, q)),
+        value=value,
         lower=None if lower is None else _item(low, lower),
         upper=_item(high, upper),
         confidence=confidence,

@@ -1,6 +1,8 @@
 """The true moments of light lie inside the spans that averaged readings give."""
 
 import math
+import random
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.measure.light import LightWatch
+from lightrig.harness.measure.light import LightWatch, dither
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import PowerReading
 
@@ -257,3 +259,86 @@ def test_light_may_go_between_the_query_and_the_sample() -> None:
     for monitor.now in range(sent, sent + 30 * MS, 10 * MS):
         watch.take()
     assert watch.losses_of_signal(Span(sent, sent))[7] == Span(sent + 2 * MS, sent + 20 * MS)
+
+
+def test_points_within_the_bounds_are_not_biased() -> None:
+    # A light that goes 2.6 ms after the command and comes 54 ms after it, read every 10 ms.
+    window, draws = 10 * MS, random.Random(20)
+    off: dict[str, list[float]] = {"gone": [], "back": [], "middle": []}
+    for event in range(400):
+        sent = 100 * MS
+        gone = sent + round((2.6 + draws.gauss(0, 0.3)) * MS)
+        back = sent + round((54 + draws.gauss(0, 3)) * MS)
+        monitor = Noisy(Step(gone, back, -3.0, -5.0), window, draws)
+        watch = LightWatch(monitor, {7}, {7})
+        monitor.now = sent
+        watch.take()
+        monitor.now += round((1 - dither(event)) * window)
+        while not watch.complete:
+            watch.take()
+            monitor.now += window + draws.randrange(MS)
+        command = Span(sent, sent)
+        lost, back_in = watch.losses_of_signal(command)[7], watch.recoveries(command)[7]
+        points = watch.loss_points(command)[7], watch.recovery_points(command)[7]
+        assert inside(lost, points[0])
+        assert inside(back_in, points[1])
+        off["gone"].append((points[0] - gone) / MS)
+        off["back"].append((points[1] - back) / MS)
+        off["middle"].append((sum(lost) / 2 - gone) / MS)
+    assert abs(statistics.mean(off["gone"])) < 0.05
+    assert abs(statistics.mean(off["back"])) < 0.05
+    assert statistics.mean(map(abs, off["gone"])) < 0.2
+    assert statistics.mean(map(abs, off["back"])) < 0.2
+    assert statistics.mean(off["middle"]) > 2  # of the bounds by themselves
+
+
+class Noisy(Punctual):
+    """A monitor whose readings scatter by 0.05 dB and are answered within 0.2 ms."""
+
+    def __init__(self, step: Step, window: int, draws: random.Random) -> None:
+        super().__init__(step, window)
+        self._draws = draws
+
+    def power(self, ports: list[int]) -> PowerReading:
+        sample = self.now + self._draws.randrange(MS // 10)
+        power = self.step.mean(sample - self.window, sample)
+        shown = 10 * math.log10(power) + self._draws.gauss(0, 0.05) if power > 0 else FLOOR_DBM
+        asked, self.now = self.now, sample + self._draws.randrange(MS // 10)
+        return PowerReading(asked, self.now, self.window, dict.fromkeys(ports, shown))
+
+
+def test_a_window_with_old_and_new_light_has_no_point() -> None:
+    sent, window = 100 * MS, 10 * MS
+    monitor = Punctual(Step(sent + 13 * MS, sent + 17 * MS, 0.0, 0.0), window)
+    watch = LightWatch(monitor, {7}, {7})
+    for monitor.now in range(sent, sent + 6 * window, window):
+        watch.take()
+    assert set(watch.losses_of_signal(Span(sent, sent))) == {7}
+    assert watch.loss_points(Span(sent, sent)) == {}
+    assert watch.recovery_points(Span(sent, sent)) == {}
+
+
+def test_the_latency_of_a_monitor_is_in_its_bounds_and_points() -> None:
+    # Readings show the light of 8 ms before.
+    sent, window, latency = 100 * MS, 10 * MS, 8 * MS
+    gone = sent + 3 * MS
+    late = Step(gone + latency, 10**12, 0.0, None)
+    spans, points = {}, {}
+    for stated in (0, latency, 2 * latency):
+        monitor = Punctual(late, window)
+        monitor.power = lambda ports, m=monitor: floored(m, ports)  # type: ignore[method-assign]
+        watch = LightWatch(monitor, {7}, set(), stated)
+        for monitor.now in range(sent, sent + 6 * window, window):
+            watch.take()
+        spans[stated] = watch.losses_of_signal(Span(sent, sent))[7]
+        points[stated] = watch.loss_points(Span(sent, sent))[7]
+    assert not inside(Span(sent + 11 * MS, sent + 20 * MS), gone)
+    assert points == {0: gone + latency, latency: gone + latency // 2, 2 * latency: gone}
+    assert inside(spans[latency], gone)
+    assert spans[0] == Span(sent, sent + 20 * MS)
+
+
+def floored(monitor: Punctual, ports: list[int]) -> PowerReading:
+    power = monitor.step.mean(monitor.now - monitor.window, monitor.now)
+    shown = 10 * math.log10(power) if power > 0 else FLOOR_DBM
+    return PowerReading(monitor.now, monitor.now, monitor.window, dict.fromkeys(ports, shown))

@@ -96,7 +96,7 @@ def test_only_ports_of_new_links_rise() -> None:
 @pytest.mark.parametrize("stage", ["firmware", "carrier"])
 def test_the_first_loss_counts(stage: Any) -> None:
     changes = [event(stage, False, ms(10)), event(stage, False, ms(30))]
-    ((_, _, at),) = link_stages(changes)
+    ((_, _, at, _),) = link_stages(changes)
     assert at == ms(10)
 
 

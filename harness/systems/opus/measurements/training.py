@@ -296,7 +296,10 @@ class LitFabric(Fabric):
             if change.add and isinstance(switch, PowerMonitor):
                 egresses = {circuit.egress for circuit in change.add}
                 leaving = egresses & {circuit.egress for circuit in change.remove}
-                watches[name] = LightWatch(switch, leaving, egresses)
+                watches[name] = LightWatch(
+                    *(switch, leaving, egresses),
+                    self.bench.testbed.switches[name].monitor_latency_ns,
+                )
         for watch in watches.values():
             watch.take()
         sent = transition.begin()
@@ -304,11 +307,12 @@ class LitFabric(Fabric):
         transition.acknowledged()
         transition.verify()
         for name, watch in watches.items():
-            lost = watch.losses_of_signal(sent)
-            for egress, back in watch.recoveries(sent).items():
-                since = lost.get(egress, sent)
-                middle = (since.earliest + since.latest) // 2, (back.earliest + back.latest) // 2
-                self.dark.append((f"{name}.{egress}", Span(middle[0], max(middle))))
+            lost, back = watch.losses_of_signal(sent), watch.recoveries(sent)
+            lost_at, back_at = watch.loss_points(sent), watch.recovery_points(sent)
+            for egress, until in back.items():
+                since = lost_at.get(egress, sum(lost.get(egress, sent)) // 2)
+                end = back_at.get(egress, sum(until) // 2)
+                self.dark.append((f"{name}.{egress}", Span(since, max(since, end))))
 
 
 def _confirmed(trained: Trained) -> Iterator[tuple[Rewiring, int]]:
