@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,6 +80,25 @@ def system_clock() -> Iterator[SystemClock]:
     clock = SystemClock()
     yield clock
     clock.close()
+
+
+@pytest.fixture
+def ctrl_c_raises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, also below a runner that handles it otherwise.
+
+    Python swallows one that comes within a destructor or a callback of a weak reference; pytest
+    would report that as an error of the test.
+    """
+    report = sys.unraisablehook
+
+    def unless_ctrl_c(unraisable: "sys.UnraisableHookArgs") -> None:
+        if unraisable.exc_type is not KeyboardInterrupt:
+            report(unraisable)
+
+    monkeypatch.setattr(sys, "unraisablehook", unless_ctrl_c)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -19,12 +19,10 @@ from lightrig.instruments.clock.virtual import VirtualClock
 
 
 @pytest.fixture(autouse=True)
-def _ctrl_c_is_an_exception() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def _no_collector(ctrl_c_raises: None) -> Iterator[None]:
     gc.disable()  # Python prints an interrupt within a callback of the collector and goes on
     yield
     gc.enable()
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupt(step: Callable[[], object], after: float) -> None:

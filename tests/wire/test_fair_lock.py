@@ -86,7 +86,7 @@ def test_aborted_waiter_is_skipped(monkeypatch):
 
 
 @pytest.mark.parametrize("trial", range(30))
-def test_ctrl_c_at_any_step_blocks_no_thread(trial):
+def test_ctrl_c_at_any_step_blocks_no_thread(trial, ctrl_c_raises):
     """Wherever the interrupt comes, this thread goes on and the second one gets the lock."""
     clock, main = SystemClock(), threading.main_thread().ident
     lock, entries, over = FairLock(clock), 0, threading.Event()
@@ -98,7 +98,6 @@ def test_ctrl_c_at_any_step_blocks_no_thread(trial):
                 entries += 1
 
     thread = threading.Thread(target=enter_repeatedly)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(
         0.001 + trial * 0.00007, lambda: signal.pthread_kill(main, signal.SIGINT)
     )
@@ -118,4 +117,3 @@ def test_ctrl_c_at_any_step_blocks_no_thread(trial):
         over.set()
         timer.join()
         thread.join()
-        signal.signal(signal.SIGINT, before)

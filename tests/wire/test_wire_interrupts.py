@@ -15,12 +15,7 @@ from lightrig.instruments.wire.scpi import scpi_session
 from lightrig.instruments.wire.session import QuerySession, Resync
 from lightrig.instruments.wire.stream import serial_stream, tcp_stream
 
-
-@pytest.fixture(autouse=True)
-def _ctrl_c_is_an_exception():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("ctrl_c_raises")
 
 
 def interrupted(step, after):
