@@ -25,6 +25,7 @@ from lightrig.testbeds.references import references_schema
 ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
 _MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
+_ALL_FORMS = "## Polatis\n\n"
 _ALL_FACTS, _ALL_QUANTITIES = "## All facts\n\n", "## All quantities\n\n"
 
 
@@ -64,6 +65,34 @@ def _facts() -> str:
                 text = fact.text.replace("|", "\\|")
                 rows.append((model, wires, text, fact.source or "**unconfirmed**"))
     return _table("device | wire | fact | confirmed by", rows)
+
+
+# ---------------------------------------------------------------------------------- dialects
+
+
+def dialects_page(page: str) -> str:
+    """Return docs/dialects.md with the outcome of each operation of a driver in each form."""
+    sys.path.insert(0, str(ROOT / "tests/switches"))
+    try:
+        matrix = import_module("polatis_dialects")
+    finally:
+        sys.path.pop(0)
+    rows: list[tuple[object, ...]] = [
+        (
+            f"`{each.wire}`",
+            f"`{each.option}: {form}`",
+            each.about,
+            source,
+            *(
+                matrix.outcome(each.wire, {each.option: form} | each.needs, operation)
+                for operation in matrix.OPERATIONS
+            ),
+        )
+        for each in matrix.DIALECTS
+        for form, source in each.forms.items()
+    ]
+    head = " | ".join(("wire", "form", "units differ in", "source", *matrix.OPERATIONS))
+    return page.partition(_ALL_FORMS)[0] + _ALL_FORMS + _table(head, rows)
 
 
 # -------------------------------------------------------------------------------- quantities
@@ -128,6 +157,7 @@ def _schema(schema: Callable[[], object], _: str) -> str:
 
 GENERATED: dict[str, Callable[[str], str]] = {
     "docs/devices.md": devices_page,
+    "docs/dialects.md": dialects_page,
     "docs/quantities.md": quantities_page,
     "tests/structure/public_modules.txt": public_modules,
     "testbeds/schema.json": partial(_schema, json_schema),

@@ -4,6 +4,7 @@ Every reply repeats the message-id of its rpc. An rpc that is not answered in ti
 half a message may have come, and would be in the way of all that follow.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +186,13 @@ class NetconfSession(TaggedSession[NetconfReply]):
         with self._lock:
             self._session = session
         return session
+
+    def revision(self, module: str) -> str:
+        """Return the revision of a YANG module that the server's hello states, else ""."""
+        session = self._session
+        stated = session.server_capabilities if session else ()
+        found = (re.search(rf"\bmodule={module}&revision=([\d-]+)", each) for each in stated)
+        return next((each[1] for each in found if each), "")
 
     def cancel(self, pending: Pending[NetconfReply], waited: int) -> bool:
         """Resolve `pending` with a timeout and close the session, unless its reply just came."""

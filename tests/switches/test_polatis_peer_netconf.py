@@ -164,10 +164,11 @@ def test_filters_select(stranger):
         "cross-connects",
         "opm-power",
         "opm-config",
+        "ports",
         "voa",
     }
     names = {etree.QName(each).localname for each in stranger.get_config("running").data_ele}
-    assert names == {"port-config", "cross-connects", "opm-config", "voa"}
+    assert names == {"port-config", "cross-connects", "opm-config", "ports", "voa"}
 
 
 def test_power_and_monitors(stranger):

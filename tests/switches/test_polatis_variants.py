@@ -209,7 +209,7 @@ def test_relative_mode_is_an_error_on_absolute_variants(real, type_in):
 
 
 def test_circuits_of_an_older_unit_are_read_and_changed(virtual):
-    rig = virtual(scheme="netconf", older_yang=True, monitors="both")
+    rig = virtual(scheme="netconf", revision="2015-09-14", monitors="both")
     switch = rig.driver()
     assert switch.circuits() == frozenset()
     rig.matrix.connect([OLD, Circuit(2, 19)])
@@ -222,7 +222,7 @@ def test_circuits_of_an_older_unit_are_read_and_changed(virtual):
 
 def test_an_older_unit_answers_as_captured(real):
     """`pairs`, and `<data/>` for no circuits (valarmathip/Terafast, logs of 2016)."""
-    rig = real(scheme="netconf", older_yang=True)
+    rig = real(scheme="netconf", revision="2015-09-14")
     with netconf_session((rig.host, rig.port), LOGIN) as session:
         namespace = "http://www.polatis.com/yang/optical-switch"
         criteria = ("subtree", f'<cross-connects xmlns="{namespace}"/>')
@@ -245,7 +245,7 @@ def test_shutters_of_a_unit_that_configures_them_are_read_and_set(virtual, monke
         return ports
 
     monkeypatch.setattr(PolatisNetconf, "_ports", without_status)
-    rig = virtual(scheme="netconf", older_yang=True)
+    rig = virtual(scheme="netconf", revision="2015-09-14")
     switch = rig.driver()
     assert switch.shutters([1, 17]) == {1: True, 17: True}
     switch.set_shutters([17], is_open=False)
@@ -270,7 +270,7 @@ def test_a_shutter_without_a_known_state_is_an_error_and_not_closed(virtual, mon
         return container
 
     monkeypatch.setattr(PolatisNetconf, "_ports", ports)
-    switch = virtual(scheme="netconf", older_yang=True).driver()
+    switch = virtual(scheme="netconf", revision="2015-09-14").driver()
     with pytest.raises(GarbledError, match="state of the shutter of port 1"):
         switch.shutters([1])
 

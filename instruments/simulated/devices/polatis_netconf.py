@@ -1,14 +1,15 @@
 """A simulated Polatis over NETCONF; knows nothing of any driver.
 
 Reads and edits the running configuration by the paths of the published YANG module; a container
-without entries is left out, as captured of a unit in 2016. The option `openflow_errors` makes it
-do what one lab has seen: it adds an rpc-error about OpenFlow to answers that are otherwise
-complete. With `older` it has the tree of that unit (valarmathip/Terafast): circuits are `pairs`,
-and labels, shutters and powers are below `ports/port`, where a public program of 2018 opens
-shutters by the leaf `port-state`.
+without entries is left out, as captured of a unit in 2016, unless `empty_container` is `present`.
+The option `openflow_errors` makes it do what one lab has seen: it adds an rpc-error about OpenFlow
+to answers that are otherwise complete. With `revision` 2015-09-14 it has the tree of that unit
+(valarmathip/Terafast): circuits are `pairs`, and labels, shutters and powers are below
+`ports/port`, where a public program of 2018 opens shutters by the leaf `port-state`. The published
+later revisions have that container beside the newer ones, as deprecated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
@@ -18,7 +19,6 @@ from lightrig.instruments.simulated.devices.polatis_yang import (
     CONTAINERS,
     MODULE,
     NAMESPACE,
-    REVISION,
     Container,
     Edit,
     Operation,
@@ -38,8 +38,7 @@ from lightrig.instruments.simulated.protocols.netconf_session import (
     local,
 )
 
-_MODULES = (f"{NAMESPACE}?module={MODULE}&revision={REVISION}",)
-_OLDER_MODULES = (f"{NAMESPACE}?module={MODULE}&revision=2015-09-14",)
+_OLDER = "2015-09-14"
 _OPENFLOW = RpcError(
     "operation-not-supported", "OpenFlow is not supported", path="/system-config/openflow"
 )
@@ -49,10 +48,11 @@ class PolatisNetconf:
     """The NETCONF operations of one switch, for any number of sessions."""
 
     def __init__(
-        self, tree: PolatisYang, *, openflow_errors: bool = False, older: bool = False
+        self, tree: PolatisYang, forms: Mapping[str, str], *, openflow_errors: bool = False
     ) -> None:
         self._tree = tree
-        self._older = older
+        self._forms = forms
+        older = forms["revision"] == _OLDER
         names = ("product-information", "cross-connects") if older else CONTAINERS
         self._containers = {name: CONTAINERS[name] for name in names}
         if older:
@@ -68,7 +68,7 @@ class PolatisNetconf:
             box.clock,
             f"{box.name}%{index:04d}",
             index + 1,
-            _OLDER_MODULES if self._older else _MODULES,
+            (f"{NAMESPACE}?module={MODULE}&revision={self._forms['revision']}",),
             self.execute,
         )
 
@@ -114,8 +114,7 @@ class PolatisNetconf:
             for name, container in self._containers.items():
                 if state or container.writable:
                     data.append(self._container(name, None))
-            if self._older:
-                data.append(self._ports(state=state))
+            data.append(self._ports(state=state))
         elif criteria.get("type", "subtree") != "subtree":
             raise RpcError("operation-not-supported", "only subtree filters")
         else:
@@ -130,7 +129,7 @@ class PolatisNetconf:
         name, namespace = local(wanted), etree.QName(wanted).namespace
         if namespace not in {None, BASE, NAMESPACE}:
             return
-        if self._older and name == "ports":
+        if name == "ports":
             container = self._ports(state=state)
         elif name not in self._containers or not (state or self._containers[name].writable):
             return
@@ -139,9 +138,11 @@ class PolatisNetconf:
         found = SubtreeFilter(wanted).selected(container)
         if found is not None and len(found):
             yield found
+        elif self._forms["empty_container"] == "present":
+            yield etree.Element(container.tag, nsmap={None: NAMESPACE})
 
     def _ports(self, *, state: bool) -> Element:
-        """Return the container of ports of the older tree."""
+        """Return the container of ports, which later revisions deprecate."""
         box = self._tree.box
         ports = etree.Element(f"{{{NAMESPACE}}}ports", nsmap={None: NAMESPACE})
         powers = dict(zip(box.monitored, box.powers(box.monitored), strict=True)) if state else {}
@@ -150,9 +151,10 @@ class PolatisNetconf:
             leaves: dict[str, int | float | str] = {
                 "port-id": port,
                 "port-label": box.labels.get(port, ""),
-                "port-state": "PC_DISABLED" if box.is_shut(port) else "PC_ENABLED",
             }
-            if state:
+            if self._forms["port_leaves"] != "port-status":
+                leaves["port-state"] = "PC_DISABLED" if box.is_shut(port) else "PC_ENABLED"
+            if state and self._forms["port_leaves"] != "port-state":
                 leaves["port-status"] = "PO_DISABLED" if box.is_shut(port) else "PO_ENABLED"
             add_leaves(entry, leaves)
             if port in powers:
@@ -183,7 +185,7 @@ class PolatisNetconf:
         edits: list[Edit] = []
         for element in config.iterchildren("*"):
             name = local(element)
-            if self._older and name == "ports":
+            if name == "ports" and self._forms["port_leaves"] != "port-status":
                 return self._set_port_states(element)
             container = self._containers.get(name)
             if container is None or etree.QName(element).namespace not in {None, NAMESPACE}:
@@ -195,7 +197,7 @@ class PolatisNetconf:
         return RpcReply((), done.after, done.then)
 
     def _set_port_states(self, ports: Element) -> RpcReply:
-        """Set the shutters of the older tree; nothing else of its ports is changed here."""
+        """Set the shutters by the container of ports; nothing else of its ports is changed here."""
         states: dict[str, list[int]] = {"PC_ENABLED": [], "PC_DISABLED": []}
         for entry in ports.iterchildren("*"):
             leaves = {local(leaf): leaf for leaf in entry.iterchildren("*")}

@@ -9,7 +9,7 @@ refusals, decimals as JSON numbers, and that If-Match is honoured.
 import json
 import urllib.parse
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from lightrig.instruments.simulated.devices.polatis_yang import (
     CONTAINERS,
     MODULE,
     NAMESPACE,
+    Done,
     Edit,
     Leaves,
     Operation,
@@ -35,6 +36,8 @@ from lightrig.instruments.simulated.protocols.http_server import (
 
 JSON, XML = "application/yang-data+json", "application/yang-data+xml"
 _ERRORS = "urn:ietf:params:xml:ns:yang:ietf-restconf"
+_DROPPED_AFTER = 5_000_000_000
+"""Time after which circuits made by POST are gone on units that drop them, in ns: about 5 s."""
 _ALWAYS = {"Server": "", "Cache-Control": "private, no-cache, must-revalidate"}
 _STATUS = {
     "in-use": 409,
@@ -76,9 +79,10 @@ class _Resource:
 class PolatisRestconf:
     """The resources of one switch, for any number of connections."""
 
-    def __init__(self, tree: PolatisYang, login: tuple[str, str]) -> None:
+    def __init__(self, tree: PolatisYang, login: tuple[str, str], forms: Mapping[str, str]) -> None:
         self._tree = tree
         self._login = login
+        self._forms = forms
 
     def session(self, connection: DeviceConnection, index: int) -> HttpServerSession:
         """Open the connection of a new client."""
@@ -93,6 +97,8 @@ class PolatisRestconf:
             return _refusal(request, stranger, 401, realm)
         path = urllib.parse.unquote(request.target.partition("?")[0]).strip("/").split("/")
         try:
+            if path == ["api"]:
+                return self._api(request)
             if path[:2] == ["api", "data"] and len(path) > 2:
                 return self._data(request, _Resource.parse(path[2:]))
             if path[:2] == ["api", "operations"] and len(path) == 3:
@@ -101,10 +107,24 @@ class PolatisRestconf:
         except YangError as error:
             return _refusal(request, error, _STATUS.get(error.tag, 400))
 
+    def _api(self, request: HttpRequest) -> HttpResponse:
+        """Return the API resource (RFC 8040, section 3.3), by which programs try the connection."""
+        if request.method not in {"GET", "HEAD"}:
+            raise YangError("operation-not-supported", f"no method {request.method}")
+        leaves = {"data": {}, "operations": {}, "yang-library-version": "2016-06-21"}
+        element = etree.Element(f"{{{_ERRORS}}}restconf", nsmap={None: _ERRORS})
+        for name, value in leaves.items():
+            etree.SubElement(element, f"{{{_ERRORS}}}{name}").text = str(value or "")
+        return _response(request, 200, {"ietf-restconf:restconf": leaves}, element, {})
+
     def _data(self, request: HttpRequest, resource: _Resource) -> HttpResponse:
         match request.method:
             case "GET" | "HEAD":
                 version = {"ETag": self._version(resource)}
+                if self._forms["no_entries"] != "empty" and not self._exists(resource):
+                    if self._forms["no_entries"] == "no-content":
+                        return HttpResponse(204, b"", {**_ALWAYS, **version})
+                    raise YangError("data-missing", f"nothing at {request.target}")
                 return _response(request, 200, *self._value(resource), version)
             case "OPTIONS":
                 allowed = ", ".join(("GET", "HEAD", "OPTIONS", *_EDITS))
@@ -112,6 +132,11 @@ class PolatisRestconf:
             case method if method in _EDITS:
                 return self._edit(request, resource, _EDITS[method])
         raise YangError("operation-not-supported", f"no method {request.method}")
+
+    def _exists(self, resource: _Resource) -> bool:
+        keys = None if resource.key is None else {resource.key}
+        name = resource.container
+        return not CONTAINERS[name].entry or bool(self._tree.entries(name, keys))
 
     def _value(self, resource: _Resource) -> tuple[Any, Any]:
         """Return the content of a resource, for JSON and for XML."""
@@ -128,6 +153,8 @@ class PolatisRestconf:
         for entry in entries:
             add_leaves(etree.SubElement(root, f"{{{NAMESPACE}}}{container.entry}"), entry)
         listed = [_rounded(entry) for entry in entries]
+        if keys and self._forms["entry"] == "object":
+            return {f"{MODULE}:{container.entry}": listed[0]}, root
         if resource.listed:
             return {f"{MODULE}:{container.entry}": listed}, root
         return {f"{MODULE}:{name}": {container.entry: listed}}, root
@@ -161,8 +188,23 @@ class PolatisRestconf:
             edits.append(Edit(name, of_entry, int(key), entry))
         new = resource.key is not None and not self._tree.entries(name, {resource.key})
         done = self._tree.edit(edits)
+        if request.method == "POST" and self._forms["post"] == "dropped":
+            made = {edit.key for edit in edits if edit.key is not None}
+            acknowledge = done.then
+            done = Done(done.after, lambda: self._drop(name, made, then=acknowledge))
         created = how == "create" or (how == "replace" and new)
         return HttpResponse(201 if created else 204, b"", _ALWAYS, done.after, done.then)
+
+    def _drop(self, name: str, made: Collection[int], *, then: Callable[[], None]) -> None:
+        """Acknowledge a POST whose entries are gone after `_DROPPED_AFTER`."""
+        then()
+        clock = self._tree.box.clock
+        edits = [Edit(name, "remove", key) for key in made]
+        clock.schedule(
+            clock.now() + _DROPPED_AFTER,
+            f"{self._tree.box.name}!post",
+            lambda: self._tree.edit(edits).then(),
+        )
 
     def _operation(self, request: HttpRequest, name: str) -> HttpResponse:
         if name != "port-set-state":
@@ -189,7 +231,8 @@ class PolatisRestconf:
 def _parsed(request: HttpRequest) -> Any:
     """Return the body, parsed from JSON, or as an XML element; raise `YangError`."""
     try:
-        if "xml" in request.headers.get("content-type", ""):
+        stated = request.headers.get("content-type", "")
+        if "xml" in stated or ("json" not in stated and request.body.lstrip().startswith(b"<")):
             return etree.fromstring(request.body)
         return json.loads(request.body)
     except (ValueError, etree.XMLSyntaxError) as error:

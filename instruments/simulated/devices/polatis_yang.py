@@ -21,7 +21,6 @@ from lightrig.instruments.simulated.devices.polatis_box import (
 
 MODULE = "optical-switch"
 NAMESPACE = f"http://www.polatis.com/yang/{MODULE}"
-REVISION = "2018-03-22"
 
 Leaf: TypeAlias = int | float | str
 Leaves: TypeAlias = Mapping[str, Leaf]

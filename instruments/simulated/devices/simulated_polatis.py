@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from lightrig.instruments.simulated.devices.polatis_box import PolatisBox
+from lightrig.instruments.simulated.devices.polatis_dialects import forms
 from lightrig.instruments.simulated.devices.polatis_netconf import PolatisNetconf
 from lightrig.instruments.simulated.devices.polatis_restconf import PolatisRestconf
 from lightrig.instruments.simulated.devices.polatis_scpi import PolatisScpi
@@ -16,8 +17,8 @@ from lightrig.testbeds import SwitchSpec
 class SimulatedPolatis(PolatisTl1):
     """One simulated switch: a change over one wire is visible on the others.
 
-    Its options are those of `PolatisBox`, and over NETCONF `openflow_errors`, whether replies
-    contain the errors that one lab has seen, and `older_yang`, whether it has the older tree.
+    Its options are those of `PolatisBox`, the `DIALECTS`, and over NETCONF `openflow_errors`,
+    whether replies contain the errors that one lab has seen.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -49,13 +50,11 @@ def wires(
     options: Mapping[str, bool | int | float | str],
 ) -> dict[str, SessionFactory]:
     """Return the session factories of one box, by wire."""
-    tree = PolatisYang(box)
+    tree, stated = PolatisYang(box), forms(options)
     spurious = bool(options.get("openflow_errors", False))
     return {
         "tl1": tl1.session,
         "scpi": PolatisScpi(box).session,
-        "netconf": PolatisNetconf(
-            tree, openflow_errors=spurious, older=bool(options.get("older_yang", False))
-        ).session,
-        "restconf": PolatisRestconf(tree, login).session,
+        "netconf": PolatisNetconf(tree, stated, openflow_errors=spurious).session,
+        "restconf": PolatisRestconf(tree, login, stated).session,
     }

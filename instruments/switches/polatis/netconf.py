@@ -3,14 +3,17 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import GarbledError
 from lightrig.instruments.switches.polatis.session import (
+    MODULE,
     NAMESPACE,
+    SHUTTER_STATES,
     WINDOWS,
     PatchOperation,
     Readings,
+    TriedOperation,
     Voa,
     garbled,
     size_of,
@@ -24,7 +27,9 @@ _CONFIGURED = "port-state"
 """Leaf by which a public program of 2018 opens and closes the shutters of an older unit."""
 _SHUTTER_LEAVES = ("status", "port-status", _CONFIGURED)
 """Leaves that state whether a shutter is open, by revision."""
-_SHUTTER_STATES = frozenset({"ENABLED", "DISABLED", "FAILED"})
+_PAIR_LISTS = ("pair", "pairs")
+"""List of circuits by revision: 2017-08-04 and later, and a unit of 2016."""
+_UNKNOWN_ELEMENT = frozenset({"unknown-element", "bad-element"})
 _NC = "urn:ietf:params:xml:ns:netconf:base:1.0"
 
 _MEANINGS = {
@@ -57,8 +62,8 @@ class PolatisNetconf:
     powers in one container; both are read. An element that neither has is an error: a circuit
     that is not understood must not look like none.
 
-    Source: YANG module optical-switch, revision 2018-03-22; logs of a unit of 2016 in
-    valarmathip/Terafast; a NETCONF agent in Python that set `port-state` on a unit of 2018.
+    Source: YANG module optical-switch, revisions 2017-08-04 and 2018-03-22; logs of a unit of 2016
+    in valarmathip/Terafast; a NETCONF agent in Python that set `port-state` on a unit of 2018.
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class PolatisNetconf:
     ) -> None:
         self._name = name
         self._clock = clock
-        self._pair = "pair"
+        self._pair: str | None = None
         self._netconf = NetconfSession(
             name,
             endpoint.host,
@@ -111,17 +116,34 @@ class PolatisNetconf:
         if not kinds <= {"pair"} and kinds != {"pairs"}:
             raise self._garbled(", ".join(sorted(kinds)), "list of circuits")
         self._pair = next(iter(kinds), self._pair)
-        pairs = reply.entries("cross-connects", self._pair)
+        pairs = reply.entries("cross-connects", self._pair or "pair")
         try:
             return frozenset(Circuit(int(p["ingress"]), int(p["egress"])) for p in pairs)
         except (KeyError, ValueError) as error:
             raise self._garbled(pairs, "list of circuits") from error
 
-    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
-        """Begin to take down `remove` and make `add`, in one edit-config."""
+    def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
+        """Begin to take down `remove` and make `add`, in one edit-config.
+
+        As long as no circuit was read the name of their list is unknown, and both are tried.
+        """
+        if self._pair or not (remove or add):
+            return self._change(remove, add, self._pair or "")
+
+        def learned(usual: bool) -> None:
+            self._pair = _PAIR_LISTS[not usual]
+
+        return TriedOperation(
+            lambda usual: self._change(remove, add, _PAIR_LISTS[not usual]),
+            learned,
+            lambda code: code in _UNKNOWN_ELEMENT,
+        )
+
+    def _change(
+        self, remove: Collection[Circuit], add: Collection[Circuit], tag: str
+    ) -> PatchOperation:
         moved = {circuit.ingress for circuit in add}
         removed = sorted(circuit.ingress for circuit in remove if circuit.ingress not in moved)
-        tag = self._pair
         pairs = [f'<{tag} nc:operation="delete"><ingress>{i}</ingress></{tag}>' for i in removed]
         pairs += [
             f"<{tag}><ingress>{ingress}</ingress><egress>{egress}</egress></{tag}>"
@@ -172,14 +194,16 @@ class PolatisNetconf:
         for port in ports:
             leaves = found.get(port, {})
             state = next((leaves[leaf] for leaf in _SHUTTER_LEAVES if leaf in leaves), None)
-            if state is None or _bare(state) not in _SHUTTER_STATES:
+            if state is None or _bare(state) not in SHUTTER_STATES:
                 raise self._garbled(leaves, f"state of the shutter of port {port}")
             states[port] = _bare(state) == "ENABLED"
         return states
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
-        """Open or close shutters: by the leaf of older units that have it, else by the rpc."""
-        found = self._by_port(self._netconf.get_config(_of_ports("ports", ports)), "ports")
+        """Open or close shutters: by the leaf of older units, which have no `port-config`."""
+        found = {}
+        if not self._by_port(self._netconf.get(_of_ports("port-config", ports)), "port-config"):
+            found = self._by_port(self._netconf.get_config(_of_ports("ports", ports)), "ports")
         if all(_CONFIGURED in found.get(port, {}) for port in ports):
             state = "PC_ENABLED" if is_open else "PC_DISABLED"
             entries = (
@@ -227,7 +251,9 @@ class PolatisNetconf:
             raise self._garbled(entries, "list of ports") from error
 
     def _garbled(self, answered: object, what: str) -> GarbledError:
-        return garbled(self._name, self.trace, answered, what)
+        revision = self._netconf.revision(MODULE) or "not stated in its hello"
+        met = ("revision", f"of {MODULE}: {revision}")
+        return garbled(self._name, self.trace, answered, what, met)
 
 
 def _bare(state: str) -> str:

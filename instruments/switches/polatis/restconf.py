@@ -9,9 +9,10 @@ from typing import Any
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.errors import GarbledError, InstrumentError
+from lightrig.instruments.core.errors import DeniedError, GarbledError, InstrumentError
 from lightrig.instruments.switches.polatis.session import (
     MODULE,
+    SHUTTER_STATES,
     WINDOWS,
     PatchOperation,
     Readings,
@@ -50,7 +51,8 @@ class PolatisRestconf:
     and no others, so circuits that another program makes meanwhile stay.
 
     With `put` it is one PUT of the whole collection, as it was read with the change applied: for
-    units that drop a change sent with PATCH, as one lab has seen. A circuit that another program
+    units that drop a change sent otherwise: one lab has seen circuits of POST vanish after about
+    5 s, while those of PUT stayed. A circuit that another program
     makes between that reading and the PUT would be lost, so it is sent with If-Match; whether
     the switch observes that is unconfirmed.
 
@@ -105,16 +107,17 @@ class PolatisRestconf:
 
     def circuits(self) -> frozenset[Circuit]:
         """Return every circuit that the switch reports now."""
-        return self._circuits(self._http.get(_CIRCUITS))
+        return self._circuits(self._read_circuits())
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
         """Begin to take down `remove` and make `add`, as the class documents."""
         steps: list[Step] = []
         if self._put and (remove or add):
-            before = self._http.get(_CIRCUITS)
+            before = self._read_circuits()
             made = {c.ingress: c.egress for c in self._circuits(before) - frozenset(remove)}
             pairs = sorted((made | dict(add)).items())
-            steps.append(self._http.submit("PUT", _CIRCUITS, _body(pairs), version=before.etag))
+            version = before.etag if before else ""
+            steps.append(self._http.submit("PUT", _CIRCUITS, _body(pairs), version=version))
             return PatchOperation(steps, self._clock)
         moved = {circuit.ingress for circuit in add}
         removed = sorted(circuit for circuit in remove if circuit.ingress not in moved)
@@ -146,9 +149,15 @@ class PolatisRestconf:
             raise self._garbled(found, "monitor setting") from error
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
-        """Return whether each shutter is open; one that has failed is not."""
+        """Return whether each shutter is open; one that has failed is not.
+
+        Raises `GarbledError` for a port without a state, or with one that is not known.
+        """
         found = self._by_port("port-config")
-        return {port: found[port].get("status") == "ENABLED" for port in ports if port in found}
+        for port in ports:
+            if port in found and found[port].get("status") not in SHUTTER_STATES:
+                raise self._garbled(found[port], f"state of the shutter of port {port}")
+        return {port: found[port]["status"] == "ENABLED" for port in ports if port in found}
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open or close shutters, with the rpc of the YANG module."""
@@ -188,14 +197,28 @@ class PolatisRestconf:
             return _CompletedStep(Span(now, self._clock.now()), error)
         return _CompletedStep(reply.sent, reply)
 
-    def _circuits(self, reply: RestconfReply) -> frozenset[Circuit]:
-        if reply.status == HTTPStatus.NO_CONTENT:
-            return frozenset()  # public clients of these switches expect that without circuits
+    def _read_circuits(self) -> RestconfReply | None:
+        """Return the reply with the circuits, None for a unit that answers 404 without any.
+
+        RFC 8040, section 3.5, has 404 for an instance that does not exist; the identity, which
+        every unit has, tells it from an address that is no Polatis.
+        """
+        try:
+            return self._http.get(_CIRCUITS)
+        except DeniedError as error:
+            if error.code != str(HTTPStatus.NOT_FOUND.value):
+                raise
+        self.identity()
+        return None
+
+    def _circuits(self, reply: RestconfReply | None) -> frozenset[Circuit]:
+        if reply is None or reply.status == HTTPStatus.NO_CONTENT:
+            return frozenset()  # public clients of these switches expect 204 without circuits
         found = self._container(reply, "cross-connects")
         try:
-            return frozenset(
-                Circuit(int(pair["ingress"]), int(pair["egress"])) for pair in found.get("pair", ())
-            )
+            pairs = found.get("pair", ())
+            listed = [pairs] if isinstance(pairs, Mapping) else pairs
+            return frozenset(Circuit(int(pair["ingress"]), int(pair["egress"])) for pair in listed)
         except (KeyError, TypeError, ValueError) as error:
             raise self._garbled(found, "list of circuits") from error
 

@@ -85,16 +85,17 @@ class PatchOperation:
         return Span(max(reply.not_before for reply in replies), last)
 
 
-class ReroutingOperation:
-    """A change that moves ports in use, by a switch of which it is unknown whether it does that.
+class TriedOperation:
+    """A change in one of two forms, to a switch of which it is unknown which form it takes.
 
-    It is sent as to a switch that does. Where that is denied nothing has changed: the circuits
-    in the way are then taken down first, unless the code names another reason.
+    Where the usual form is denied nothing has changed, and the other form is sent, unless the
+    code names another reason: such as the circuits in the way taken down first, for a switch that
+    does not move ports in use.
 
     Args:
-        begin: sends the change to a switch that moves ports in use, or that does not.
-        learned: takes what was found out.
-        unrelated_codes: codes of denials that have nothing to do with a port in use.
+        begin: sends the change in the usual form (True) or in the other one.
+        learned: takes whether the switch takes the usual form.
+        related: whether the code of a denial may be about the form.
 
     Attributes:
         sent: the stamps around the writing of the commands that were carried out.
@@ -104,10 +105,10 @@ class ReroutingOperation:
         self,
         begin: Callable[[bool], PatchOperation],
         learned: Callable[[bool], None],
-        unrelated_codes: Collection[str],
+        related: Callable[[str], bool],
     ) -> None:
         self._begin = begin
-        self._unrelated_codes = unrelated_codes
+        self._related = related
         self._learned = learned
         self._operation = begin(True)
 
@@ -121,7 +122,7 @@ class ReroutingOperation:
         try:
             done = self._operation.done()
         except DeniedError as error:
-            if error.code in self._unrelated_codes:
+            if not self._related(error.code):
                 raise
             self._operation = self._begin(False)
             done = self._operation.done()
@@ -149,10 +150,10 @@ class ReroutingSession(ABC):
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`, in as few commands as the switch allows."""
         if self._rerouting is None and moves_a_port(remove, add):
-            return ReroutingOperation(
+            return TriedOperation(
                 lambda rerouting: self._change(remove, add, rerouting=rerouting),
                 self._learn,
-                self.unrelated_codes,
+                lambda code: code not in self.unrelated_codes,
             )
         return self._change(remove, add, rerouting=bool(self._rerouting))
 
@@ -222,13 +223,23 @@ class PolatisSession(Protocol):
         """End the session."""
 
 
-def garbled(name: str, trace: Trace, answered: object, what: str) -> GarbledError:
+SHUTTER_STATES = frozenset({"ENABLED", "DISABLED", "FAILED"})
+"""States of a port that say whether its shutter is open, without the prefix of their type.
+
+UNSUPPORTED, of a port without a shutter, is not one of them.
+"""
+
+
+def garbled(
+    name: str, trace: Trace, answered: object, what: str, *details: tuple[str, str]
+) -> GarbledError:
     """Return the error of a reply that is no `what`."""
     return GarbledError(
         name,
         f"answered something that is no {what}",
         details=[
             ("answered", str(answered)[:300]),
+            *details,
             ("try", "`lightrig check` the model in the testbed file"),
         ],
         trace=trace.tail(),

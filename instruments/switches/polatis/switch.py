@@ -28,7 +28,16 @@ class Polatis(Instrument):
     """
 
     schemes = ("tl1", "scpi", "netconf", "restconf")
-    shared_options = ("openflow_errors", "older_yang", "attenuation")
+    shared_options = (
+        "openflow_errors",
+        "attenuation",
+        "no_entries",
+        "entry",
+        "post",
+        "revision",
+        "port_leaves",
+        "empty_container",
+    )
     wire_facts = FACTS
     rerouting: Option[bool | None] = Option(
         bool,

@@ -1,0 +1,135 @@
+"""Every operation of the driver is right in every dialect; pairwise, and all products as `long`."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+from polatis_dialects import OPERATIONS, outcome, pairwise, products
+from switch_rig import LOGIN
+
+from lightrig.instruments.core.errors import DeniedError, GarbledError
+from lightrig.instruments.simulated.devices.polatis_dialects import DIALECTS, forms
+from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
+from lightrig.instruments.switches.polatis import Polatis
+from lightrig.testbeds import Circuit, LightrigError
+
+WIRES = sorted({dialect.wire for dialect in DIALECTS})
+DATA = "/api/data/optical-switch:"
+
+
+def _named(combination):
+    return "-".join(combination.values())
+
+
+PAIRWISE = [
+    pytest.param(wire, combination, id=f"{wire}-{_named(combination)}")
+    for wire in WIRES
+    for combination in pairwise(wire)
+]
+ALL = [
+    pytest.param(wire, combination, id=f"{wire}-{_named(combination)}")
+    for wire in WIRES
+    for combination in products(wire)
+]
+
+
+@pytest.mark.parametrize(("wire", "combination"), PAIRWISE)
+def test_operations_are_right_in_pairs_of_dialects(wire, combination):
+    found = {each: outcome(wire, combination, each) for each in OPERATIONS}
+    assert set(found.values()) == {"right"}, found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("wire", "combination"), ALL)
+def test_operations_are_right_in_every_product_of_dialects(wire, combination):
+    found = {each: outcome(wire, combination, each) for each in OPERATIONS}
+    assert set(found.values()) == {"right"}, found
+
+
+def test_the_driver_accepts_the_dialects_in_a_testbed_file():
+    assert {dialect.option for dialect in DIALECTS} <= set(Polatis.shared_options)
+
+
+def test_a_form_that_no_source_shows_is_refused():
+    with pytest.raises(LightrigError, match="entry: found 'tuple', expected one of list, object"):
+        forms({"entry": "tuple"})
+
+
+def ask(rig, method, path, body=None, **headers):
+    """Return status and decoded body of a request that another program sends."""
+    passwords = urllib.request.HTTPPasswordMgrWithPriorAuth()
+    url = f"http://{rig.host}:{rig.port}"
+    passwords.add_password(None, url, *LOGIN, is_authenticated=True)
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPBasicAuthHandler(passwords)
+    )
+    request = urllib.request.Request(url + path, body, headers, method=method)
+    try:
+        with opener.open(request, timeout=20) as reply:
+            content = reply.read()
+            return reply.status, json.loads(content) if content else None
+    except urllib.error.HTTPError as error:
+        return error.code, None
+
+
+def test_a_program_of_pqnstack_finds_its_dialect(real):
+    """GET /api 200; POST of XML without a content type 201; an entry as object; 204 for none."""
+    rig = real(scheme="restconf", no_entries="no-content", entry="object", rerouting=False)
+    assert ask(rig, "GET", "/api")[0] == 200
+    assert ask(rig, "GET", f"{DATA}cross-connects") == (204, None)
+    xml = b"<pair><ingress>3</ingress><egress>29</egress></pair>"
+    form = "application/x-www-form-urlencoded"  # what urllib and curl state by themselves
+    headers = {"Content-Type": form, "Accept": "application/yang-data+xml"}
+    assert ask(rig, "POST", f"{DATA}cross-connects", xml, **headers)[0] == 201
+    status, found = ask(rig, "GET", f"{DATA}cross-connects/pair=3")
+    assert (status, found["optical-switch:pair"]["egress"]) == (200, 29)
+    assert ask(rig, "GET", f"{DATA}cross-connects/pair=4") == (204, None)
+    assert ask(rig, "POST", f"{DATA}cross-connects", xml, **headers)[0] == 409
+    assert ask(rig, "DELETE", f"{DATA}cross-connects/pair=3")[0] == 204
+    assert ask(rig, "DELETE", f"{DATA}cross-connects/pair=3")[0] == 404
+
+
+def test_an_absent_resource_may_be_404(real):
+    rig = real(scheme="restconf", no_entries="not-found")
+    assert ask(rig, "GET", f"{DATA}cross-connects") == (404, None)
+    rig.matrix.connect([Circuit(3, 29)])
+    status, found = ask(rig, "GET", f"{DATA}cross-connects/pair=3")
+    assert (status, found) == (200, {"optical-switch:pair": [{"ingress": 3, "egress": 29}]})
+
+
+@pytest.mark.parametrize(("post", "left"), [("kept", {3: 29, 5: 18}), ("dropped", {5: 18})])
+def test_circuits_of_post_may_vanish(virtual, post, left):
+    rig = virtual(scheme="restconf", post=post)
+    rig.matrix.connect([Circuit(5, 18)])
+    http = rig.driver()._commands._http
+    pair = {"optical-switch:pair": [{"ingress": 3, "egress": 29}]}
+    assert http.request("POST", "data/optical-switch:cross-connects", pair).status == 201
+    rig.clock.sleep(4_000_000_000)
+    assert rig.matrix.egress_of == {3: 29, 5: 18}
+    rig.clock.sleep(2_000_000_000)
+    assert rig.matrix.egress_of == left
+
+
+def test_404_of_what_is_no_polatis_is_an_error_and_not_an_empty_switch(virtual):
+    rig = virtual(scheme="restconf", no_entries="not-found")
+    switch = rig.driver()
+    switch._commands._http._root = "/elsewhere"
+    with pytest.raises(DeniedError, match="404"):
+        switch.circuits()
+
+
+@pytest.mark.parametrize("state", [None, "UNSUPPORTED", "TUNING"])
+def test_an_unknown_shutter_over_restconf_is_an_error_and_not_closed(virtual, monkeypatch, state):
+    leaves = {"label": ""} | ({"status": state} if state else {})
+    monkeypatch.setattr(PolatisYang, "_port", lambda self, port: leaves)
+    switch = virtual(scheme="restconf").driver()
+    with pytest.raises(GarbledError, match="state of the shutter of port 3"):
+        switch.shutters([3])
+
+
+def test_an_error_names_the_revision_of_the_module(virtual, monkeypatch):
+    monkeypatch.setattr(PolatisYang, "_port", lambda self, port: {"status": "TUNING"})
+    switch = virtual(scheme="netconf", revision="2017-08-04").driver()
+    with pytest.raises(GarbledError, match="of optical-switch: 2017-08-04"):
+        switch.shutters([3])
