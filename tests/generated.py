@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from labs_page import closure_page
+
 from lightrig.harness.quantities import declarations
 from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.models import models, shipped_drivers
@@ -156,6 +158,7 @@ def _schema(schema: Callable[[], object], _: str) -> str:
 
 
 GENERATED: dict[str, Callable[[str], str]] = {
+    "docs/closure.md": closure_page,
     "docs/devices.md": devices_page,
     "docs/dialects.md": dialects_page,
     "docs/quantities.md": quantities_page,

@@ -1,11 +1,13 @@
 """Run campaigns: `python -m tests.campaigns [--page] [NAME ...]`; without a name, list them.
 
 Each ends with status 1 if a promise was broken: a lab shared or left changed, a row lost, an error
-without a type. One that was ended goes on behind its last line (`tests.campaigns.records`).
+without a type, a bound that misses the truth. One that was ended goes on behind its last line
+(`tests.campaigns.records`).
 """
 
 import argparse
 import ast
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +27,7 @@ CAMPAIGNS = {
     "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS (a,b)",
     "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), AGREEMENTS_TRIES (5)",
     "orchestrations": "ORCHESTRATIONS (200)",
+    "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""
@@ -51,7 +54,12 @@ def main() -> int:
     parser.add_argument(
         "--page", action="store_true", help=f"print what was done so far of {', '.join(NAMES)}"
     )
+    parser.add_argument("--seeds", metavar="N", help="seeds of each lab, of the campaign labs")
+    parser.add_argument("--lab", metavar="NAME", help="one lab, of the campaign labs")
     chosen = parser.parse_args()
+    for setting, value in (("LABS_SEEDS", chosen.seeds), ("LABS", chosen.lab)):
+        if value is not None:
+            os.environ[setting] = value
     if chosen.page:
         return not print_page()
     if unknown := [name for name in chosen.names if name not in CAMPAIGNS]:

@@ -26,6 +26,7 @@ NAMES = (
     "faulty_suites",
     "fault_plans",
     "mutations",
+    "labs",
 )
 """Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
 

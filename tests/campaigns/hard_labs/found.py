@@ -1,0 +1,98 @@
+"""What one seed of a lab shows: intervals beside the truth, verdicts, and what was named."""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Literal
+
+MOST = 24
+"""Errors and widths of one quantity that are kept of a seed; all are counted."""
+
+Kind = Literal["bound", "interval"]
+
+
+@dataclass(frozen=True)
+class Lab(ABC):
+    """A lab that is planted, beside what it may and must lead to.
+
+    Attributes:
+        declined: quantities that may lack a result, or a verdict, there.
+        named: pattern of a sentence that must name the cause; empty where there is none to name.
+        excused: quantities whose intervals may miss the truth, and why; then the cause must be
+            named.
+    """
+
+    _: KW_ONLY
+    declined: tuple[str, ...] = ()
+    named: str = ""
+    excused: Mapping[str, str] = field(default_factory=dict)
+
+    @abstractmethod
+    def measure(self, seed: int, found: "Found") -> None:
+        """Build the world of one seed, measure it with the harness, and note what was found."""
+
+
+@dataclass
+class Found:
+    """Results of one seed of a lab."""
+
+    cells: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    verdicts: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    sentences: list[str] = field(default_factory=list)
+
+    UNDECIDED: ClassVar[str] = "not enough data"
+
+    def holds(
+        self, quantity: str, kind: Kind, value: float, lower: float, upper: float, truth: float
+    ) -> None:
+        """Note an interval beside the truth, all in the unit that the page shows.
+
+        The truth is NaN where what was measured never happened.
+        """
+        cell = self._cell(quantity)
+        cell["kind"] = kind
+        cell["n"] += 1
+        # The nanosecond to which both were rounded, and the digits of a float.
+        slack = 1e-9 * max(abs(truth), abs(value))
+        cell["missed"] += not lower - slack <= truth <= upper + slack
+        if math.isnan(truth):
+            return
+        cell["bias"] += value - truth
+        if len(cell["errors"]) < MOST:
+            cell["errors"].append(round(value - truth, 7))
+            cell["widths"].append(round(upper - lower, 7))
+
+    def declines(self, quantity: str, count: int = 1) -> None:
+        """Note that something that was there has no result."""
+        self._cell(quantity)["declined"] += count
+
+    def judges(self, what: str, outcome: str, *, truly: Literal["pass", "fail"]) -> None:
+        """Note a verdict; `truly` is what it would be if the truth were known."""
+        outcome = "pass" if outcome == "marginal" else outcome
+        word = "undecided" if outcome == self.UNDECIDED else "right"
+        if outcome not in (self.UNDECIDED, truly):
+            word = "wrong"
+        cell = self.verdicts[what]
+        cell[word] = cell.get(word, 0) + 1
+
+    def names(self, pattern: str) -> bool:
+        """Return whether any sentence of the run names a cause."""
+        return any(re.search(pattern, sentence) for sentence in self.sentences)
+
+    def as_line(self, lab: Lab) -> dict[str, Any]:
+        """Return what the campaign's file stores of this seed."""
+        return {
+            "cells": self.cells,
+            "verdicts": self.verdicts,
+            "named": self.names(lab.named) if lab.named else None,
+        }
+
+    def _cell(self, quantity: str) -> dict[str, Any]:
+        cell = self.cells[quantity]
+        if not cell:
+            cell |= {"kind": "bound", "n": 0, "missed": 0, "declined": 0, "bias": 0.0}
+            cell |= {"errors": [], "widths": []}
+        return cell

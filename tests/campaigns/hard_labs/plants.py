@@ -1,0 +1,230 @@
+"""What is planted in the worlds of timed labs, where the simulation has no option for it."""
+
+import contextlib
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from unittest import mock
+
+from lightrig.harness.bench import Bench
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
+from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
+from lightrig.instruments.simulated.lab import SimulatedLab
+from lightrig.testbeds import Port
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+SLOW_SERVER = "server0"
+
+
+# ------------------------------------------------------------------------------------- clocks
+
+
+@contextlib.contextmanager
+def server_clock(reads: Callable[[int], int]) -> Iterator[None]:
+    """Give one server a clock of its own: `reads` is its time at a moment of the world, in ns."""
+    shipped = SimulatedLab._server_clock
+
+    class Planted(SimulatedServerClock):
+        def reads(self, at: int) -> int:
+            return reads(at)
+
+    def of_server(self: SimulatedLab, server: str) -> SimulatedServerClock:
+        return Planted() if server == SLOW_SERVER else shipped(self, server)
+
+    with mock.patch.object(SimulatedLab, "_server_clock", of_server):
+        yield
+
+
+def wandering(
+    draws: random.Random, ppm: float, *, walk: float = 0.0, ramp: float = 0.0
+) -> Callable[[int], int]:
+    """Return a clock whose rate begins at `ppm` and changes.
+
+    walk: standard deviation of the change in a second, in ppm. ramp: change in a minute, in ppm.
+    """
+    gained, rates = [0.0], [ppm]
+
+    def reads(at: int) -> int:
+        cell, rest = divmod(at, SECOND // 10)
+        while len(rates) <= cell:
+            gained.append(gained[-1] + rates[-1] * 1e-6 * SECOND / 10)
+            rates.append(rates[-1] + draws.gauss(ramp / 600, walk * math.sqrt(0.1)))
+        return at + 7 * MS + round(gained[cell] + rates[cell] * 1e-6 * rest)
+
+    return reads
+
+
+def at_command(bench: Bench, number: int, after: int, act: Callable[[], None]) -> None:
+    """Let `act` happen `after` ns behind the switch's command of that number."""
+    matrix, clock = _matrix(bench), bench.clock
+    connect, numbers = matrix.connect, itertools.count(1)
+
+    def connected(circuits: Any) -> int:
+        if next(numbers) == number:
+            clock.schedule(clock.now() + after, "planted", act)
+        return int(connect(circuits))
+
+    matrix.connect = connected
+
+
+class Stepping:
+    """A server's clock that is set by `step` ns within an event, 100 ms behind its command.
+
+    A machine that stands still for a while is one whose clock goes back.
+    """
+
+    def __init__(self, step: int, ppm: float = 0.0) -> None:
+        self._step, self._ppm = step, ppm
+        self._when = math.inf
+
+    def patch(self, draws: random.Random) -> contextlib.AbstractContextManager[None]:
+        """Make the clock of one seed."""
+        self._when = math.inf
+
+        def reads(at: int) -> int:
+            stepped = self._step if at >= self._when else 0
+            return at + 3 * MS + round(at * self._ppm * 1e-6) + stepped
+
+        return server_clock(reads)
+
+    def plant(self, bench: Bench, draws: random.Random) -> None:
+        """Step within the second event; the first command brings the links up."""
+
+        def step() -> None:
+            self._when = bench.clock.now()
+
+        at_command(bench, 3, round(draws.uniform(40, 200) * MS), step)
+
+
+# ------------------------------------------------------------------------------------- network
+
+
+class _Delays:
+    """Delays of one connection that keep the order of what is sent each way."""
+
+    def __init__(self, clock: Clock, draw: Callable[[int], float]) -> None:
+        self._clock, self._draw = clock, draw
+        self.way, self._last = 0, [0, 0]
+
+    def duration(self, _: Any) -> int:
+        now, way = self._clock.now(), self.way
+        self._last[way] = max(self._last[way], now + round(self._draw(way)))
+        return self._last[way] - now
+
+
+@contextlib.contextmanager
+def delays(draw: Callable[[int], float]) -> Iterator[None]:
+    """Let `draw` tell each delay between harness and servers: to a server (0), and back (1)."""
+    begin, line, reply = SimulatedProbe.__init__, SimulatedProbe.line, SimulatedProbe._reply
+
+    def begun(self: Any, *values: Any, **named: Any) -> None:
+        begin(self, *values, **named)
+        self._draws = _Delays(self._clock, draw)
+
+    def to_server(self: Any, text: str) -> None:
+        self._draws.way = 0
+        line(self, text)
+
+    def back(self: Any, *values: Any) -> None:
+        self._draws.way = 1
+        reply(self, *values)
+
+    with mock.patch.multiple(SimulatedProbe, __init__=begun, line=to_server, _reply=back):
+        yield
+
+
+# ------------------------------------------------------------------------------------- monitors
+
+
+def late_monitors(bench: Bench, latency: int) -> None:
+    """Let the switch's monitors show the light of `latency` ns ago."""
+    matrix = _matrix(bench)
+    readings = matrix.readings
+
+    def late(*ports: Any) -> list[float]:
+        real, matrix._clock = matrix._clock, mock.Mock(now=lambda: max(real.now() - latency, 0))
+        try:
+            return readings(*ports)
+        finally:
+            matrix._clock = real
+
+    matrix.readings = late
+
+
+def previous_readings(bench: Bench) -> None:
+    """Let the switch's monitors answer with what they had read for the query before."""
+    matrix = _matrix(bench)
+    readings, last = matrix.readings, {}
+
+    def previous(egresses: Any, ingresses: Any = ()) -> list[float]:
+        egresses, ingresses = tuple(egresses), tuple(ingresses)
+        found = readings(egresses, ingresses)
+        shown = last.get((egresses, ingresses), found)
+        last[egresses, ingresses] = found
+        return shown
+
+    matrix.readings = previous
+
+
+def saturated_monitors(bench: Bench, most_dbm: float) -> None:
+    """Let no monitor of the switch show more than `most_dbm`."""
+    matrix = _matrix(bench)
+    readings = matrix.readings
+    matrix.readings = lambda *ports: [min(dbm, most_dbm) for dbm in readings(*ports)]
+
+
+# ------------------------------------------------------------------------------- light and links
+
+
+class Stretched:
+    """Draws of durations, each changed by `stretch`."""
+
+    def __init__(self, draws: Any, stretch: Callable[[int], float]) -> None:
+        self._draws, self._stretch = draws, stretch
+
+    def duration(self, *values: Any) -> int:
+        return round(self._stretch(self._draws.duration(*values)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._draws, name)
+
+
+def slow_links(bench: Bench, ports: Iterable[str], factor: float) -> None:
+    """Let the links of some NIC ports take `factor` times as long."""
+    assert bench.world is not None
+    for port in ports:
+        timeline = bench.world.links.timeline(Port(*port.split(".", 1)))
+        timeline.draws = Stretched(timeline.draws, lambda took: took * factor)  # type: ignore[assignment]
+
+
+def switching_times(bench: Bench, stretch: Callable[[int], float]) -> None:
+    """Let `stretch` change each duration that the switch takes."""
+    matrix = _matrix(bench)
+    matrix._delays = Stretched(matrix._delays, stretch)
+
+
+def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
+    """Let the link of a port be lost `after` ns behind each joining, for `lasting` ns."""
+    assert bench.world is not None
+    links, clock = bench.world.links, bench.clock
+    join, name = links._join, Port(*port.split(".", 1))
+
+    def joined(one: Port, other: Port, at: int) -> None:
+        join(one, other, at)
+        if name in (one, other) and clock.now() - joined_at.get(name, -SECOND) > SECOND:
+            joined_at[name] = clock.now()
+            lost = at + after
+            clock.schedule(lost, f"{name}!flap", lambda: links._part(one, other, lost))
+            clock.schedule(lost + lasting, f"{name}!back", lambda: join(one, other, lost + lasting))
+
+    joined_at: dict[Port, int] = {}
+    links._join = joined  # type: ignore[method-assign]
+
+
+def _matrix(bench: Bench) -> Any:
+    assert bench.world is not None
+    return bench.world._matrices["ocs"]
