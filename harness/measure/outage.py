@@ -51,7 +51,8 @@ def outage_rows(
         low, high = window.length
         middle, time = (low + high) // 2, window.began.earliest
         flaps = event.spans_flaps(str(window.receiver), window.began, window.ended)
-        conditions = {"event": number, "datagram_period_ns": period, "flaps": flaps}
+        conditions = event.conditions(number)
+        conditions |= {"datagram_period_ns": period, "flaps": flaps}
         if window.lost is not None:
             conditions["lost"] = window.lost
         yield Row(window.direction, "outage.packets", middle, low, high, "ns", time, conditions)

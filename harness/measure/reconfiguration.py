@@ -194,7 +194,7 @@ def reconfigure(
         *(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)),
         {name: watch.watched for name, watch in watches.items()} | observed.watched(),
         tuple(flaps(changes)),
-        before=next((n for n, p in fabric.plans.items() if p.circuits == before.circuits), None),
+        before=_name_of(before, fabric) if plan.name in fabric.plans else None,
         late_monitors=late,
     )
 
@@ -202,6 +202,12 @@ def reconfigure(
 def plan_before(transition: Transition) -> Plan:
     """Return the circuits from which a transition begins."""
     return Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
+
+
+def _name_of(plan: Plan, fabric: Fabric) -> str | None:
+    """Return the name of the testbed's plan with the circuits of `plan`, if there is one."""
+    plans = fabric.plans.items()
+    return next((name for name, one in plans if one.circuits == plan.circuits), None)
 
 
 def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.loss_windows import LossWindow
-from lightrig.harness.record import Row
+from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
@@ -90,7 +90,7 @@ class Reconfiguration:
             by name: see `Watch.until`.
         flaps: later losses of carrier.
         set_aside: whether the simulation was late in it, so that no limit judges it.
-        before: the plan of the testbed that was in place, if one was.
+        before: the plan that was in place, where it and `plan` are plans of the testbed.
         late_monitors: by how many ns monitors were late at least, by switch, where light went after
             the carriers that it carries.
     """
@@ -107,6 +107,11 @@ class Reconfiguration:
     set_aside: bool = False
     before: str | None = None
     late_monitors: dict[str, int] = field(default_factory=dict)
+
+    def conditions(self, number: int) -> dict[str, Scalar]:
+        """Conditions of the rows of this event: its number, and between which plans it was."""
+        between = {} if self.before is None else {"before": self.before, "after": self.plan}
+        return {"event": number, **between}
 
     def watch_of(self, stage: EventStage, subject: str) -> Watch:
         """Return for how long a subject was watched; an acknowledgement is awaited."""
@@ -201,7 +206,7 @@ class Outage(NamedTuple):
 
 def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
     """The event as rows: each stage as a whole, each subject's own, and the outages."""
-    time, conditions = event.sent.earliest, {"event": number}
+    time, conditions = event.sent.earliest, event.conditions(number)
 
     def row(
         subject: str, quantity: str, span: Span, flaps: int | None = None, point: int | None = None

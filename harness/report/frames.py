@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,7 +18,8 @@ from lightrig.harness.record.row_batches import RowBatch
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
-_HIDDEN = {"before", "after", "clock", "testbed"}
+_BETWEEN = {"before", "after"}
+_HIDDEN = {*_BETWEEN, "clock", "testbed"}
 _REDUCTIONS: Mapping[Reduction, tuple[np.ufunc, float]] = {
     "max": (np.maximum, -np.inf),
     "min": (np.minimum, np.inf),
@@ -37,6 +39,7 @@ class Series:
         a bound, the bound is the value.
     count: number of intervals that a closure row counts; 1 elsewhere.
     conditions: numeric conditions of single rows by name; NaN where a row has none.
+    change: between which plans each row's event was, as "before → after"; "" where it says none.
     """
 
     unit: str
@@ -47,6 +50,14 @@ class Series:
     upper: Numbers
     count: Numbers
     conditions: Mapping[str, Numbers] = field(default_factory=dict)
+    change: tuple[str, ...] = ()
+
+    def of_change(self, change: str) -> Series:
+        """Return the rows of the events between two plans."""
+        chosen = np.array([one == change for one in self.change], dtype=bool)
+        subject = tuple(compress(self.subject, chosen))
+        arrays = (self.event, self.lower, self.value, self.upper, self.count)
+        return Series(self.unit, subject, *(each[chosen] for each in arrays))
 
     @property
     def events(self) -> int:
@@ -106,6 +117,21 @@ class TestFrame:
         if reduction is None or (series.event < 0).any():
             return series.lower, series.upper, series.value
         return series.combined(reduction)
+
+    @property
+    def changes(self) -> list[str]:
+        """The changes of plan that its rows state, in the order of their first rows."""
+        found = (one for each in self.series.values() for one in each.change if one)
+        return list(dict.fromkeys(found))
+
+    def of_change(self, change: str) -> TestFrame:
+        """Return the rows of the events between two plans as a test of their own."""
+        series = {
+            name: part
+            for name, each in self.series.items()
+            if (part := each.of_change(change)).value.size
+        }
+        return replace(self, label=change, series=series)
 
     @property
     def events(self) -> int:
@@ -168,6 +194,7 @@ class _Columns:
     upper: list[Numbers] = field(default_factory=list)
     count: list[Numbers] = field(default_factory=list)
     conditions: dict[str, dict[int, float]] = field(default_factory=dict)
+    change: list[str] = field(default_factory=list)
 
     def add(self, batch: RowBatch, places: Numbers) -> None:
         rows = batch.take(places)
@@ -178,6 +205,11 @@ class _Columns:
         for row in np.flatnonzero(more[of_row]).tolist():
             of_this = conditions[of_row[row]]
             subjects[row] = self._note_conditions(self.rows + row, subjects[row], of_this)
+        changes = [
+            f"{one['before']} → {one['after']}" if "before" in one and "after" in one else ""
+            for one in conditions
+        ]
+        self.change += [changes[code] for code in of_row.tolist()]
         self.subject += map(sys.intern, subjects)
         self.event.append(_counters(conditions, "event", -1)[of_row])
         self.count.append(_counters(conditions, "n", 1)[of_row])
@@ -191,7 +223,7 @@ class _Columns:
         """Store the numeric conditions of a row; return its subject with the textual ones."""
         parts = [subject]
         for name, value in conditions.items():
-            if name in COUNTERS or isinstance(value, bool):
+            if name in COUNTERS or name in _BETWEEN or isinstance(value, bool):
                 continue
             if isinstance(value, str):
                 parts.append(value)
@@ -215,6 +247,7 @@ class _Columns:
             _emptied(self.upper),
             _emptied(self.count),
             conditions,
+            tuple(self.change),
         )
 
 
@@ -297,7 +330,8 @@ def _frames(tests: list[_Test]) -> Iterable[TestFrame]:
         if taken[label] > 1:
             label = f"{label} ({taken[label]})"
         series = {quantity: columns.series() for quantity, columns in test.columns.items()}
-        yield TestFrame(context.test, label, context.simulated, tuple(test.contexts), series)
+        found = TestFrame(context.test, label, context.simulated, tuple(test.contexts), series)
+        yield replace(found, label=label.replace("→", "⇄")) if len(found.changes) > 1 else found
 
 
 def label_of(context: Context, conditions: Mapping[str, Scalar] | None = None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+import scipy
 
 from lightrig.harness.quantities import Quantity, declarations, quantity_of
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, from_zero
@@ -38,6 +39,12 @@ from lightrig.testbeds import format_duration
 _FAMILY = "reconfiguration"
 _MANY = 24
 """Rows of a table from which on an empty column is left out."""
+
+_LEAST = 6
+"""Events of a direction from which on both are compared."""
+
+_DIFFER = 0.01
+"""Probability below which two directions differ."""
 
 
 def summary_lines(run: RunFrame) -> Iterator[str]:
@@ -100,6 +107,7 @@ def _lack_p99(data: SectionData) -> bool:
 
 def _about_p99(about: str, data: SectionData) -> str:
     needed = [one.p99.needed for one in data.each() if isinstance(one.p99, NotEnough)]
+    about += _about_labels(data)
     if not _lack_p99(data):
         return about
     return f"{about} No p99 is shown: not enough data, {max(needed):,} events of a test needed."
@@ -119,6 +127,35 @@ def _panels(data: SectionData) -> Iterator[Figure]:
             any(one.test.simulated for one in each),
             declared.meaning,
         )
+
+
+def _by_direction(data: SectionData) -> Iterator[tuple[Estimate, str]]:
+    """Yield each stage of each direction of a test, and how the directions of the test differ."""
+    for quantity, each in data.estimates.items():
+        for one in each:
+            changes = one.test.changes
+            if len(changes) < 2:
+                continue
+            parts = [estimate(one.test.of_change(change), quantity) for change in changes]
+            there = [part for part in parts if part is not None]
+            values = [part.test.valued_samples(quantity)[2] for part in there]
+            for part in there:
+                yield part, _difference(values)
+
+
+def _difference(values: Sequence[Numbers]) -> str:
+    """Say whether samples of two directions differ, by ranks at 1 % (Mann and Whitney)."""
+    if len(values) != 2 or min(each.size for each in values) < _LEAST:
+        return "not enough data"
+    p = float(scipy.stats.mannwhitneyu(*values).pvalue)
+    return f"differ (p = {p:.1g})" if p < _DIFFER else "no difference found"
+
+
+def _about_labels(data: SectionData) -> str:
+    stated = any(test.changes for test in data.frame.tests)
+    if stated or not data.frame.quantities(_FAMILY):
+        return ""
+    return " Rows of this run name the first direction of a test for events of both directions."
 
 
 # ------------------------------------------------------------------------------ timeline
@@ -234,6 +271,22 @@ RECONFIGURATION = Section(
                 "give.",
             ),
             group=_group,
+        ),
+        Table(
+            "Both directions of a change",
+            (
+                Column[tuple[Estimate, str]]("events", lambda pair: pair[0].test.label),
+                Column("n", lambda pair: f"{pair[0].n:,}"),
+                Column(
+                    "median",
+                    lambda pair: median_value(pair[0].median, pair[0].test.simulated, pair[0].unit),
+                ),
+                Column("directions", lambda pair: pair[1]),
+            ),
+            rows=_by_direction,
+            about="Events of each direction by themselves. Limits judge both together: where the "
+            "directions differ, the share of late events is that of the two mixed evenly.",
+            group=lambda pair: _group(pair[0]),
         ),
         Figures(_one_event),
         Figures(
