@@ -7,6 +7,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeGuard
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -14,7 +15,7 @@ from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.running_faults import RunningFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
-from lightrig.instruments.simulated.hosts.host_shell import HostShell
+from lightrig.instruments.simulated.hosts.host_shell import HostShell, ShellTools
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
@@ -24,7 +25,12 @@ from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import Service, serve
 from lightrig.instruments.simulated.protocols.ssh_server import SshServer, unknown_host_key
-from lightrig.instruments.simulated.registry import DeviceContext, Spec, simulated_device
+from lightrig.instruments.simulated.registry import (
+    DeviceContext,
+    SimulatedDevice,
+    Spec,
+    simulated_device,
+)
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import Channels
 from lightrig.instruments.simulated.world.randomness import Chance
@@ -161,7 +167,16 @@ class SimulatedLab(World):
             next(self._ports),
             resource=resource,
             faults=self._wire_faults_of(spec.name),
+            shell=self._shell(spec.name, device) if self._has_shell(device) else None,
         )
+
+    def _has_shell(self, device: SimulatedDevice) -> TypeGuard[ShellTools]:
+        return self._with_shells and isinstance(device, ShellTools)
+
+    def _shell(self, name: str, tools: ShellTools) -> HostShell:
+        shell = HostShell(name, self._login_of(name)[0], tools, self._clock)
+        self._shells.append(shell)
+        return shell
 
     def _login_of(self, name: str) -> tuple[str, str]:
         return self._logins.get(name, self.login)
@@ -221,8 +236,7 @@ class SimulatedLab(World):
         tools = self._tools(spec)
         shell = None
         if self._with_shells:
-            shell = HostShell(spec.name, self.login[0], tools, self._clock)
-            self._shells.append(shell)
+            shell = self._shell(spec.name, tools)
         host = SshServer(
             spec.name,
             self._clock,

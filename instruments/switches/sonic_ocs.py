@@ -60,13 +60,15 @@ class SonicOcs(Instrument):
     """
 
     schemes = ("ssh",)
-    shared_options = ("stale", "port_states")
+    shared_options = ("stale", "port_states", "persists")
     wire_facts = (
         WireFact("lists, ranges and modes of `cross-connect add`", _HLD),
         WireFact("every success prints `succeeded`", "sonic-mgmt, tests of ocs cross-connect"),
         WireFact("stale entries: added, then deleted", "sonic-mgmt, module ocs_cross_connect"),
         WireFact("state `tuned`; table of factory insertion loss", _HLD),
         WireFact("states `connected`, `failed`", "SONiC OCS developer guide, 2026-08"),
+        WireFact("`config ocs port state`, port mapping, tables of both databases", _HLD),
+        WireFact("whether `config save` is needed to keep a circuit over a restart"),
         WireFact("text and exit status of a failed command"),
         WireFact("ranges of ids with slots; they are sent as lists"),
         WireFact("lists of several ranges", "sonic-mgmt, test of batches"),

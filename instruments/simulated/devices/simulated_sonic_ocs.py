@@ -2,14 +2,15 @@
 
 A cross-connect aA-bB connects side A of port a to side B of port b. Configuration and hardware
 have a table each: an entry that only the hardware has cannot be deleted before it is added
-again. Written from the SONiC OCS High Level Design, revision 0.5, section 9 (syntax, modes,
-tables) and the expectations of the tests of sonic-mgmt (`cross-connect succeeded`, `does not
-exist`, ids in lower case, the help text). Guessed: the time of a command, the texts of all further
-failures, and their exit status.
+again. Written from the SONiC OCS High Level Design, revision 0.5, sections 6.1 and 9 (syntax,
+modes, tables, databases) and the expectations of the tests of sonic-mgmt (`cross-connect
+succeeded`, `does not exist`, ids in lower case, the help text). Guessed: the time of a command, the
+texts of all further failures, their exit status, and the elements of a physical path.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
@@ -24,6 +25,11 @@ FACTORY_ACCURACY_DB = 0.1
 
 _SPAN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?")
 _ID = re.compile(r"(\d+)A-(\d+)B")
+_SAVED = "Running command: /usr/local/bin/sonic-cfggen -d --print-data > /etc/sonic/config_db.json"
+_PROGRAMS = ("config", "reboot", "show", "sonic-db-cli")
+_PORT_HEAD = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")
+_STATUS_HEAD = ("id", "a_side", "b_side", "a_side_status", "b_side_status")
+_OVERRIDES = ("normal", "force_blocked")
 _MODES = ("safe", "update", "overwrite")
 _HELP = """\
 Usage: config ocs cross-connect add [OPTIONS] <cross_connects> [safe|update|overwrite]
@@ -46,7 +52,9 @@ class SimulatedSonicOcs:
     """One switch.
 
     Its option `stale` lists cross-connects that only the hardware has; `port_states` is `hld` or
-    `guide`, for the words of the High Level Design or of the developer guide.
+    `guide`, for the words of the High Level Design or of the developer guide; `persists` is `save`
+    where only `config save` keeps the configuration over a restart, or `always` where each command
+    does, as sonic-mgmt's module ocs_cross_connect says.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -59,6 +67,9 @@ class SimulatedSonicOcs:
         self._tuned_at: dict[Circuit, int] = {}
         self._states = _STATES[str(self._spec.options.get("port_states", "hld"))]
         self._labels: dict[str, str] = {}
+        self._blocked: set[str] = set()
+        self._always_saves = self._spec.options.get("persists", "save") == "always"
+        self._saved: tuple[set[Circuit], dict[str, str], set[str]] = (set(), {}, set())
         stale = str(self._spec.options.get("stale", "")).replace(" ", "")
         if stale:
             self._make(self._parse(stale))
@@ -69,22 +80,39 @@ class SimulatedSonicOcs:
 
     def run_command(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run one command line, or several joined by `&&` for a shell."""
-        if argv[:2] == ["sh", "-c"] and len(argv) == 3:
-            lines = [line.split() for line in argv[2].split("&&")]
-        else:
-            lines = [list(argv)]
         printed, took = "", 0
-        for tokens in lines:
+        for tokens in _lines(argv):
             outcome = self._run(tokens)
             printed, took = printed + outcome.stdout, took + outcome.took
-            if outcome.status:
-                return ProgramOutcome(printed, outcome.stderr, outcome.status, took)
+            if outcome.status or outcome.hangs_up:
+                return outcome._replace(stdout=printed, took=took)
         return ProgramOutcome(printed, took=took)
 
+    def run(self, argv: Sequence[str]) -> ProgramOutcome:
+        """Run a program that the switch's shell has called; see `ShellTools`."""
+        return self._run(argv)
+
+    def answers(self, argv: Sequence[str]) -> bool:
+        """Whether a command is one of the switch, not of any host's shell."""
+        return all(tokens[:1] and tokens[0] in _PROGRAMS for tokens in map(_bare, _lines(argv)))
+
+    def replaced(self) -> Sequence[str]:
+        """Return the programs of the switch."""
+        return _PROGRAMS
+
+    def class_files(self) -> Mapping[str, str]:
+        """Return no files: ports of the switch are no network devices."""
+        return {}
+
     def _run(self, tokens: Sequence[str]) -> ProgramOutcome:
-        if tokens[:1] == ["sudo"]:
-            tokens = tokens[2:] if tokens[1:2] == ["-n"] else tokens[1:]
-        match list(tokens):
+        tokens = _bare(tokens)
+        outcome = self._carry_out(tokens)
+        if self._always_saves and tokens[:2] == ["config", "ocs"]:
+            self._save()
+        return outcome
+
+    def _carry_out(self, tokens: list[str]) -> ProgramOutcome:
+        match tokens:
             case ["show", "version"]:
                 stated = self._around.stated
                 return _printed(
@@ -99,7 +127,20 @@ class SimulatedSonicOcs:
                     return self._configure(what)
                 except _SyntaxError as error:
                     return _failed(f"Error: {error}")
-            case ["show" | "config", *_]:
+            case ["config", "save", "-y"]:
+                self._save()
+                return _printed(f"{_SAVED}\n")
+            case ["config", "save"]:
+                return _failed("Existing files will be overwritten, continue? [y/N]: Aborted!")
+            case ["config", "reload", "-y"]:
+                self._restart()
+                return _printed("")
+            case ["reboot"]:
+                self._restart()
+                return ProgramOutcome("", took=PROCESSING, hangs_up=True)
+            case ["sonic-db-cli", database, operation, *arguments]:
+                return self._database(database, operation.upper(), arguments)
+            case ["show" | "config" | "sonic-db-cli", *_]:
                 return ProgramOutcome("", "Error: No such command\n", 2, PROCESSING)
         return no_such_program(tokens or [""])
 
@@ -113,17 +154,22 @@ class SimulatedSonicOcs:
                     self._sides(circuit) for circuit in sorted(self._configured)
                 ]
             case ["cross-connect", "status"]:
-                head = ("id", "a_side", "b_side", "a_side_status", "b_side_status")
+                head = _STATUS_HEAD
                 rows = [
                     (*self._sides(circuit), *((self._state(circuit),) * 2))
                     for circuit in sorted(self._tuned_at)
                 ]
             case ["port", "config"]:
                 head = ("id", "label", "state")
-                rows = [(port, self._labels.get(port, ""), "normal") for port, _ in self._ports()]
+                rows = [
+                    (port, self._labels.get(port, ""), _OVERRIDES[port in self._blocked])
+                    for port, _ in self._ports()
+                ]
             case ["port", "status"]:
-                head = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")
+                head = _PORT_HEAD
                 rows = [self._port_status(*each) for each in self._ports()]
+            case ["port-mapping"]:
+                return _printed(self._port_mapping())
             case ["factory-insertion-loss"]:
                 head = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
                 rows = list(self._factory_losses())
@@ -137,6 +183,8 @@ class SimulatedSonicOcs:
         return f"{a}-{b}", a, b
 
     def _state(self, circuit: Circuit) -> str:
+        if not self._blocked.isdisjoint(self._sides(circuit)[1:]):
+            return self._states[0]
         made = self._tuned_at[circuit] <= self._around.clock.now()
         return self._states[2 if made else 1]
 
@@ -147,12 +195,109 @@ class SimulatedSonicOcs:
             yield f"{n - self._spec.ingress_count}B", n
 
     def _port_status(self, name: str, port: int) -> tuple[str, ...]:
+        """Return a row as the High Level Design shows it, `target` empty without a circuit."""
         pin = "2" if name.endswith("A") else "1"
         for circuit in self._tuned_at:
             if port in circuit:
                 _, a, b = self._sides(circuit)
                 return name, "LC-UPC", pin, b if name == a else a, self._state(circuit)
         return name, "LC-UPC", pin, "", self._states[0]
+
+    def _port_mapping(self) -> str:
+        """Return the table of faceplate and engine ports, in four pairs of columns.
+
+        The engine's ports are taken to be those of the faceplate, as in the design's example.
+        """
+        a, b = self._spec.ingress_count, self._spec.egress_count
+        half = (max(a, b) + 1) // 2
+        head = ("Faceplate Port #", "Engine Port #") * 4
+        size = (f"{a}x{b} Port #",) * 8
+
+        def cells(n: int, side: str, count: int) -> tuple[str, str]:
+            return (f"{n}{side}", f"{side}-{n}") if n <= count else ("", "")
+
+        rows = [
+            tuple(
+                cell
+                for side, count in (("A", a), ("B", b))
+                for n in (i, i + half)
+                for cell in cells(n, side, count)
+            )
+            for i in range(1, half + 1)
+        ]
+        widths = [max(map(len, column)) for column in zip(head, size, *rows, strict=True)]
+        rule = tuple("-" * width for width in widths)
+        return _columns((head, size, rule, *rows), widths)
+
+    # ----------------------------------------------------------------- configuration, kept
+
+    def _save(self) -> None:
+        self._saved = (set(self._configured), dict(self._labels), set(self._blocked))
+
+    def _restart(self) -> None:
+        """Begin anew with what was saved."""
+        self._remove(set(self._tuned_at) | self._configured)
+        configured, labels, blocked = self._saved
+        self._configured, self._labels = set(configured), dict(labels)
+        for port, number in self._ports():
+            self._block(port, number, blocked=port in blocked)
+        self._make(sorted(configured))
+
+    def _block(self, port: str, number: int, *, blocked: bool) -> None:
+        (self._blocked.add if blocked else self._blocked.discard)(port)
+        if blocked != (number in self._matrix.shut):
+            self._matrix.shutter(number, shut=blocked)
+
+    # ------------------------------------------------------------------------- databases
+
+    def _database(self, database: str, operation: str, arguments: Sequence[str]) -> ProgramOutcome:
+        """Answer `sonic-db-cli`, which prints a hash as Python does, and a list line by line."""
+        if database not in {"CONFIG_DB", "STATE_DB"}:
+            return _failed(f"Invalid database name input : '{database}'")
+        entries = self._config_db() if database == "CONFIG_DB" else self._state_db()
+        match operation, list(arguments):
+            case "PING", []:
+                return _printed("PONG\n")
+            case "KEYS", [pattern]:
+                keys = [key for key in sorted(entries) if fnmatchcase(key, pattern)]
+                return _printed("".join(f"{key}\n" for key in keys))
+            case "EXISTS", [key]:
+                return _printed(f"{int(key in entries)}\n")
+            case "HGETALL", [key]:
+                return _printed(f"{entries.get(key, {})}\n")
+            case "HGET", [key, leaf]:
+                return _printed(f"{entries.get(key, {}).get(leaf, '')}\n")
+        return _failed(f"Error: {operation} is not simulated; circuits are set by `config ocs`")
+
+    def _config_db(self) -> dict[str, dict[str, str]]:
+        entries = {
+            f"OCS_PORT|{port}": {
+                "label": self._labels.get(port, ""),
+                "state": _OVERRIDES[port in self._blocked],
+            }
+            for port, _ in self._ports()
+        }
+        for circuit in self._configured:
+            name, a, b = self._sides(circuit)
+            entries[f"OCS_CROSS_CONNECT|{name}"] = {"a_side": a, "b_side": b}
+        return entries
+
+    def _state_db(self) -> dict[str, dict[str, str]]:
+        entries = {}
+        for row in (self._port_status(*each) for each in self._ports()):
+            entries[f"OCS_PORT|{row[0]}"] = dict(zip(_PORT_HEAD[1:], row[1:], strict=True))
+        for circuit in self._tuned_at:
+            name, a, b = self._sides(circuit)
+            states = (a, b, *(self._state(circuit),) * 2)
+            leaves = dict(zip(_STATUS_HEAD[1:], states, strict=True))
+            entries[f"OCS_CROSS_CONNECT|{name}"] = leaves
+            path = f"A-{a[:-1]},B-{b[:-1]}"
+            entries[f"OCS_CROSS_CONNECT_PHYSICAL_PATH|{name}"] = {"physical_path@": path}
+        for name, terahertz, celsius, loss, accuracy in self._factory_losses():
+            key = f"{name}|{float(terahertz):.3f}|{float(celsius):.2f}"
+            values = {"loss_dB": loss, "accuracy_dB": f"{float(accuracy):.2f}"}
+            entries[f"OCS_FACTORY_INSERTION_LOSS|{key}"] = values
+        return entries
 
     def _factory_losses(self) -> Iterator[tuple[str, ...]]:
         """Yield the true losses with the error of a factory that states ± 0.1 dB."""
@@ -177,9 +322,19 @@ class SimulatedSonicOcs:
             case ["cross-connect", "delete", listed]:
                 return self._delete(self._parse(listed))
             case ["port", "label", port, label]:
-                self._labels[port.upper()] = label
+                self._labels[self._port(port)[0]] = label
+                return _printed("")
+            case ["port", "state", port, state] if state in _OVERRIDES:
+                self._block(*self._port(port), blocked=state == _OVERRIDES[1])
                 return _printed("")
         return ProgramOutcome("", f"Usage: config ocs {' '.join(what[:2])}\n", 2, PROCESSING)
+
+    def _port(self, name: str) -> tuple[str, int]:
+        """Return name and number of a port; raises `_SyntaxError`."""
+        found = dict(self._ports()).get(name.upper())
+        if found is None:
+            raise _SyntaxError(f"invalid port {name}")
+        return name.upper(), found
 
     def _parse(self, listed: str) -> list[Circuit]:
         """Return the circuits of `1A-1B,2A-5B,12A..14A-12B..14B`; raises `_SyntaxError`."""
@@ -245,6 +400,20 @@ class SimulatedSonicOcs:
         return _printed("delete cross-connect succeeded\n")
 
 
+def _lines(argv: Sequence[str]) -> list[list[str]]:
+    """Return the command lines of `sh -c "a && b"`, or the one of another program."""
+    if argv[:2] == ["sh", "-c"] and len(argv) == 3:
+        return [line.split() for line in argv[2].split("&&")]
+    return [list(argv)]
+
+
+def _bare(tokens: Sequence[str]) -> list[str]:
+    """Return a command line without `sudo` or `sudo -n` before it."""
+    if tokens[:1] != ["sudo"]:
+        return list(tokens)
+    return list(tokens[2:] if tokens[1:2] == ["-n"] else tokens[1:])
+
+
 def _printed(text: str) -> ProgramOutcome:
     return ProgramOutcome(text, took=PROCESSING)
 
@@ -257,7 +426,10 @@ def _failed(text: str) -> ProgramOutcome:
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table as `tabulate` prints it."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    lines = [head, tuple("-" * width for width in widths), *rows]
+    return _columns([head, tuple("-" * width for width in widths), *rows], widths)
+
+
+def _columns(lines: Sequence[tuple[str, ...]], widths: Sequence[int]) -> str:
     return "".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         + "\n"

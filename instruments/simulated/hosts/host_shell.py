@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol, runtime_checkable
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.namespaces import machine
@@ -29,7 +29,6 @@ from lightrig.instruments.namespaces.namespaces import (
     is_root,
 )
 from lightrig.instruments.simulated.hosts import host_client, sftp_program
-from lightrig.instruments.simulated.hosts.host_tools import HostTools
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 
 _PATH = f"{machine.PROGRAMS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -85,17 +84,34 @@ def shell_obstacle() -> str | None:
     return available()
 
 
+@runtime_checkable
+class ShellTools(Protocol):
+    """Programs of a host in the simulated world."""
+
+    def run(self, argv: Sequence[str]) -> ProgramOutcome:
+        """Run a program to its end; called in the clock's time."""
+
+    def answers(self, argv: Sequence[str]) -> bool:
+        """Whether a command is one of the simulated world, not of any host's shell."""
+
+    def replaced(self) -> Sequence[str]:
+        """Return the programs that stand in the place of this machine's."""
+
+    def class_files(self) -> Mapping[str, str]:
+        """Return the files below /sys/class as they are now."""
+
+
 class HostShell:
-    """The shell of one simulated server; its namespace is made at the first command.
+    """The shell of one simulated host; its namespace is made at the first command.
 
     Args:
-        name: the server, and its host name.
+        name: the server or switch, and its host name.
         user: login name; the user has root's rights within the namespace.
         tools: its programs in the simulated world.
         clock: the world's clock.
     """
 
-    def __init__(self, name: str, user: str, tools: HostTools, clock: Clock) -> None:
+    def __init__(self, name: str, user: str, tools: ShellTools, clock: Clock) -> None:
         self._name = name
         self._user = user
         self._tools = tools

@@ -6,7 +6,7 @@ from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.hislip_server import HislipServer, hislip_resource
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
-from lightrig.instruments.simulated.protocols.ssh_server import SshServer
+from lightrig.instruments.simulated.protocols.ssh_server import LoginShell, SshServer
 from lightrig.instruments.simulated.registry import (
     CommandDevice,
     NoSimulatedDeviceError,
@@ -52,12 +52,13 @@ def serve(
     *,
     resource: str = "",
     faults: FaultInjector | None = None,
+    shell: LoginShell | None = None,
 ) -> Service:
     """Let `device` listen on the wire of its address, on any free port unless one is given.
 
     A SCPI device can be reached through VISA too: over HiSLIP, or over a serial line where the
-    address names an ASRL `resource`. `faults` are applied to its replies. Raises
-    `NoSimulatedDeviceError`.
+    address names an ASRL `resource`. `faults` are applied to its replies. `shell` runs command
+    lines over SSH that are not of the device. Raises `NoSimulatedDeviceError`.
     """
     wires = device.wires()
     if faults is not None:
@@ -74,7 +75,7 @@ def serve(
     if scheme == "ssh":
         assert isinstance(device, CommandDevice)
         run = device.run_command if faults is None else faults.wrap_commands(device.run_command)
-        host = SshServer(name, server.clock, login, None, run, port=port)
+        host = SshServer(name, server.clock, login, None, run, port=port, shell=shell)
         server.on_close(host.close)
         return Service(scheme, *host.address, login, host.known_hosts_line())
     if scheme == "netconf":
