@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night test test-named test-long claims clients test-clients \
         object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
-        suites-training test-container everything fuzz mutants generated hashes install-verified \
+        suites-training test-container everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
 
 install: $(READY)
@@ -140,6 +140,13 @@ fuzz: $(READY)
 # Bugs that are planted one at a time: which of them do the tests notice?
 mutants: $(READY)
 	$(BIN)/python tests/mutants/plant.py
+
+# Mistakes that people make, on the lines that have changed since the commit SINCE: which of them do
+# the tests notice? The lines that each test file runs are kept in .mistakes.
+SINCE ?= $(shell git rev-list -1 --before='26 hours ago' HEAD)
+
+mistakes: $(READY)
+	$(BIN)/python tests/mutants/generate.py --since "$(SINCE)"
 
 # Every page, schema and list that is made from the code.
 generated: $(READY)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path("build/everything")
-EXPLORING = {"fuzz", "mutants"}
+EXPLORING = {"fuzz", "mistakes", "mutants"}
 WITH_ARGUMENTS = {"test-named"}
 
 
@@ -37,7 +37,7 @@ class Ended:
 def targets_with_tests(makefile: str) -> list[str]:
     """Return the targets whose recipe runs pytest, or the bugs that tests are to notice."""
     rules = re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    runs = re.compile(r"pytest |\$\(TORCH\)|plant\.py")
+    runs = re.compile(r"pytest |\$\(TORCH\)|(?:plant|generate)\.py")
     # Where pages are written by a test, nothing is tried.
     return [
         target

@@ -121,7 +121,8 @@ def run_tests(
 
     data_file: where the lines that they run are stored, also those of the processes they start.
     """
-    with tempfile.TemporaryDirectory() as temporary:
+    # A process that tests have started may still write where its lines are stored.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         seen = Path(temporary, "seen.json")
         process = CONTEXT.Process(target=_tested, args=(tree, tests, temporary, options, data_file))
         began = time.monotonic()
@@ -186,7 +187,7 @@ def _coverage(tree: Path, temporary: str, data_file: Path) -> Callable[[], None]
         measured.stop()
         measured.save()
         together = coverage.Coverage(config_file=str(settings), data_file=str(data_file))
-        together.combine([temporary])
+        together.combine([str(path) for path in Path(temporary).glob("lines.*")])
         together.save()
 
     return store

@@ -1,0 +1,144 @@
+"""Lines that each test file runs, stored, so that a mistake is tried with the tests that reach it.
+
+A test file is measured as a whole: fixtures of modules run with its first test alone. Processes
+that tests start are measured too. Lines are stored as a data file of coverage.py a test file.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from coverage import CoverageData
+from mutants.trees import ROOT, run_tests
+
+STORE = ROOT / ".mistakes"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A test file and what it runs.
+
+    state, seconds: of its run on the sound tree. root: tree that was measured. digests: of the test
+    file and of each file of the product that it runs, by name.
+    """
+
+    test: str
+    state: str
+    seconds: float
+    root: str
+    digests: dict[str, str]
+
+    def lines(self, file: str) -> frozenset[int]:
+        """Return the lines of `file` that it runs; empty where the file has changed since."""
+        if self.digests.get(file) != digest(file):
+            return frozenset()
+        data = CoverageData(str(_stored(self.test, "lines")))
+        data.read()
+        return frozenset(data.lines(f"{self.root}/{file}") or ())
+
+
+def digest(file: str, root: Path = ROOT) -> str:
+    """Return the digest of a file; empty where it is not there."""
+    path = root / file
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _stored(test: str, suffix: str) -> Path:
+    return STORE / f"{test.replace('/', '-')}.{suffix}"
+
+
+def files_of_tests(under: Iterable[str]) -> list[str]:
+    """Return the names of all test files under folders, or those files."""
+    found = set()
+    for name in under:
+        path = ROOT / name
+        found |= {path} if path.is_file() else set(path.rglob("test_*.py"))
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def stored(test: str) -> Reach | None:
+    """Return what is stored of a test file; None where it was not measured, or has changed."""
+    path = _stored(test, "json")
+    if not path.exists():
+        return None
+    found = Reach(**json.loads(path.read_text()))
+    return found if found.digests.get(test) == digest(test) else None
+
+
+def is_of_today(reach: Reach, files: Iterable[str]) -> bool:
+    """Whether none of `files` has changed since they were measured, as far as it runs them."""
+    return all(reach.digests.get(file, digest(file)) == digest(file) for file in files)
+
+
+def measure(test: str, tree: Path) -> Reach:
+    """Run a test file on the sound tree, and store what it runs."""
+    STORE.mkdir(exist_ok=True)
+    lines = _stored(test, "lines")
+    lines.unlink(missing_ok=True)
+    run = run_tests([test], tree, options=(), data_file=lines)
+    root = str(tree.resolve())
+    digests = {test: digest(test, tree)}
+    if lines.exists():
+        data = CoverageData(str(lines))
+        data.read()
+        ran = [name for name in data.measured_files() if data.lines(name)]
+        names = [name.removeprefix(f"{root}/") for name in ran]
+        digests |= {name: digest(name, tree) for name in names}
+    found = Reach(test, run.state, round(run.seconds, 2), root, digests)
+    _stored(test, "json").write_text(json.dumps(asdict(found)))
+    return found
+
+
+def refreshed(
+    tests: Sequence[str],
+    files: Sequence[str],
+    mapped: Callable[[Callable[[str, Path], Any], Iterable[str]], Iterable[Any]],
+) -> list[Reach]:
+    """Return what all `tests` run, measured again where one or what it runs of `files` changed."""
+    known = {test: stored(test) for test in tests}
+    old = [test for test, reach in known.items() if reach is None or not is_of_today(reach, files)]
+    known |= {reach.test: reach for reach in mapped(measure, old)}
+    return [reach for reach in known.values() if reach is not None]
+
+
+def reaching(
+    reaches: Iterable[Reach], file: str, lines: tuple[int, int], most_s: float
+) -> tuple[list[Reach], int]:
+    """Return the test files that run a line of `file`, and how many more there are.
+
+    Only those that pass on the sound tree: nearest by the words of their paths first, then the
+    quickest, up to `most_s` seconds together, and at least one.
+    """
+    words = {*Path(file).parts, Path(file).stem}
+    wanted = range(lines[0], lines[1] + 1)
+    found = [
+        reach
+        for reach in reaches
+        if reach.state == "passed" and file in reach.digests
+        if not reach.lines(file).isdisjoint(wanted)
+    ]
+
+    def order(reach: Reach) -> tuple[int, float]:
+        path = Path(reach.test)
+        near = len(words & {*path.parts, path.stem.removeprefix("test_")})
+        return -near, reach.seconds
+
+    found.sort(key=order)
+    chosen, total = list[Reach](), 0.0
+    for reach in found:
+        if not chosen or total + reach.seconds <= most_s:
+            chosen.append(reach)
+            total += reach.seconds
+    return chosen, len(found) - len(chosen)
+
+
+def broken(reaches: Iterable[Reach]) -> list[str]:
+    """Return the test files that do not pass on the sound tree, each with its state."""
+    return [
+        f"{reach.test}: {reach.state}"
+        for reach in reaches
+        if reach.state not in {"passed", "empty"}
+    ]

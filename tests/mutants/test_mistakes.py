@@ -1,0 +1,214 @@
+"""The generator makes the mistakes that people make, and tries them with tests that reach them."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from mutants import generate, reach
+from mutants.generate import Place, Tried, drawn, lines_of_diff, page, tried
+from mutants.mistakes import Mistake, mistakes
+
+SOURCE = '''"""Losses, in dB; not a mistake: min, first."""
+LIMIT = 3 * 1000
+
+
+class Meter:
+    def read(self, low: "int < 3", high=4):
+        self.value = low - high
+        assert low < high
+        if not self.open and low <= high:
+            raise ValueError("a" + f"{min(low, high)}")
+        return scaled(low, high), rows[0], spans[-1].earliest, any(rows), name + "µ"
+
+    def close(self):
+        self.line.close()  # µ
+        print("closed", self)
+'''
+
+
+def made(kind: str) -> set[tuple[str, str]]:
+    """Return the texts that mistakes of a kind change, and what they become."""
+    data = SOURCE.encode()
+    found = [one for one in mistakes(SOURCE) if one.kind == kind]
+    return {(data[one.start : one.end].decode(), one.new) for one in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("unit factor", {(" * ", " / "), ("1000", "(1000 * 10)")}),
+        ("sign", {(" - ", " + ")}),
+        ("end of an interval", {(" <= ", " < ")}),
+        ("any and all", {(" and ", " or "), ("any", "all")}),
+        ("dropped not", {("not self.open", "(self.open)")}),
+        ("first and last", {("0", "-1"), ("-1", "0")}),
+        ("wrong end", {("earliest", "latest")}),
+        ("swapped arguments", {("low, high", "high, low")}),
+        ("stale value", {("self.value = low - high", "pass")}),
+        ("forgotten close", {("self.line.close()", "pass")}),
+        ("min and max", set()),
+    ],
+)
+def test_each_kind_is_made_where_it_can_be(kind: str, changes: set[tuple[str, str]]) -> None:
+    assert made(kind) == changes
+
+
+def test_every_mistake_changes_one_place_of_a_text_that_compiles() -> None:
+    found = mistakes(SOURCE)
+    for one in found:
+        text = one.made(SOURCE)
+        compile(text, "mistake", "exec")
+        assert text.encode()[: one.start] == SOURCE.encode()[: one.start]
+        assert text.endswith('print("closed", self)\n')
+    (closed,) = (one for one in found if one.kind == "forgotten close")
+    assert closed.lines == (14, 14)
+
+
+DIFF = """\
+diff --git a/harness/a.py b/harness/a.py
+--- a/harness/a.py
++++ b/harness/a.py
+@@ -3 +3,2 @@ def f():
+-old
++new
++new
+@@ -9,2 +10,0 @@
+-gone
+-gone
+@@ -20 +19 @@
+-old
++new
+--- a/harness/b.yaml
++++ b/harness/b.yaml
+@@ -1 +1 @@
+--- a/harness/c.py
++++ /dev/null
+@@ -1,2 +0,0 @@
+"""
+
+
+def test_changed_lines_are_those_of_the_new_file() -> None:
+    assert lines_of_diff(DIFF) == {"harness/a.py": {3, 4, 19}}
+
+
+def test_a_draw_has_as_many_of_each_folder_and_is_the_same_again() -> None:
+    folders = ["harness/bench"] * 9 + ["harness/systems/acos"] * 3 + ["harness/bench/deep"] * 2
+    found = [
+        Place(f"{folder}/{number}.py", Mistake(number, number + 1, "x", "sign", (1, 1)))
+        for number, folder in enumerate(folders)
+    ]
+    chosen = drawn(found, 4, 7)
+    assert [place.folder for place in chosen] == ["harness/bench"] * 4 + [
+        "harness/systems/acos"
+    ] * 3
+    assert drawn(found, 4, 7) == chosen
+    assert drawn(found, 4, 8) != chosen
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "tree"
+    for folder in ("harness", "tests/harness", "tests/other"):
+        (root / folder).mkdir(parents=True)
+    (root / "pytest.ini").write_text("[pytest]\nmarkers = long: long\npythonpath = .\n")
+    (root / "harness/__init__.py").touch()
+    (root / "harness/a.py").write_text(
+        "def double(x):\n    return x + x\n\n\ndef half(x):\n    return x - x / 2\n"
+        "\n\ndef none(x):\n    return x - 1\n"
+    )
+    (root / "tests/harness/test_a.py").write_text(
+        "from harness.a import double\ndef test_double(): assert double(0) == 0\n"
+    )
+    (root / "tests/other/test_program.py").write_text(
+        "import subprocess, sys\ndef test_double():\n"
+        "    code = 'import sys; from harness.a import double; sys.exit(double(2) - 4)'\n"
+        "    assert subprocess.run([sys.executable, '-c', code]).returncode == 0\n"
+    )
+    (root / "tests/other/test_broken.py").write_text(
+        "from harness.a import double, none\ndef test_double(): assert none(double(2)) == 5\n"
+    )
+    for module in (generate, reach):
+        monkeypatch.setattr(module, "ROOT", root)
+    monkeypatch.setattr(reach, "digest", lambda file, _=root: reach_digest(file, root))
+    monkeypatch.setattr(reach, "STORE", tmp_path / "store")
+    return root
+
+
+def reach_digest(file: str, root: Path) -> str:
+    path = root / file
+    return path.read_text() if path.is_file() else ""
+
+
+def test_a_mistake_is_tried_with_the_tests_that_run_its_line(tree: Path) -> None:
+    """The near test cannot tell; a program that another starts can; the broken one is not asked."""
+    measured: list[str] = []
+
+    def mapped(function, items):
+        for item in items:
+            measured.append(item)
+            yield function(item, tree)
+
+    tests = reach.files_of_tests(["tests"])
+    reaches = reach.refreshed(tests, ["harness/a.py"], mapped)
+    assert measured == tests
+    assert reach.broken(reaches) == ["tests/other/test_broken.py: failed"]
+    by_line = {place.mistake.lines: place for place in generate.places("harness/a.py")}
+    double, unreached = by_line[2, 2], by_line[10, 10]
+    chosen, left = reach.reaching(reaches, "harness/a.py", (2, 2), 600.0)
+    assert [one.test for one in chosen] == [
+        "tests/harness/test_a.py",
+        "tests/other/test_program.py",
+    ]
+    assert left == 0
+    assert [len(each) if isinstance(each, list) else each for each in
+            reach.reaching(reaches, "harness/a.py", (2, 2), 0.0)] == [1, 1]  # fmt: skip
+
+    outcome = tried(double, tree, reaches, 600.0)
+    assert (outcome.state, outcome.tests) == ("noticed", 2)
+    assert outcome.by == "tests/other/test_program.py::test_double"
+    assert tried(double, tree, reaches, 0.0).state == "survived"
+    assert tried(unreached, tree, reaches, 600.0).state == "unreached"
+    assert "return x + x" in (tree / "harness/a.py").read_text()
+
+    measured.clear()
+    reach.refreshed(tests, ["harness/a.py"], mapped)
+    assert measured == []
+    (tree / "harness/a.py").write_text((tree / "harness/a.py").read_text() + "\n")
+    reach.refreshed(tests, ["harness/other.py"], mapped)
+    assert measured == []
+    reach.refreshed(tests, ["harness/a.py"], mapped)
+    assert measured == tests
+
+
+def test_the_page_has_the_share_of_each_folder_and_what_is_not_noticed() -> None:
+    """Clopper-Pearson: of 4, 3 noticed is 19 % to 99 %; the one not collected does not count."""
+    outcomes = [
+        *[Tried("harness/a", f"a.py:{n}", "sign", "noticed", "t", 1, 0) for n in range(3)],
+        Tried("harness/a", "a.py:9  sign: + -> -", "sign", "survived", "", 2, 5),
+        Tried("harness/a", "a.py:8  sign: + -> -", "sign", "uncollected", "t", 1, 0),
+        Tried("flows", "b.py:1  sign: + -> -", "sign", "unreached", "", 0, 0),
+    ]
+    lines = page(outcomes).splitlines()
+    assert "| flows | 1 | 0 | 0 | 1 | 0 | 0% (0% … 98%) |" in lines
+    assert "| harness/a | 5 | 3 | 1 | 0 | 1 | 75% (19% … 99%) |" in lines
+    assert lines[-3:] == [
+        "Not noticed: 2",
+        "- `a.py:9  sign: + -> -` (2 test files ran, 5 more reach it)",
+        "- `b.py:1  sign: + -> -` (no test runs the line)",
+    ]
+
+
+def test_lines_that_differ_from_a_commit_are_found(tmp_path: Path, monkeypatch) -> None:
+    def git(*command: str) -> None:
+        name = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+        subprocess.run(["git", *name, *command], cwd=tmp_path, check=True, capture_output=True)
+
+    for folder in generate.PRODUCT:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.py").write_text("a = 1\nb = 2\nc = 3\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    (tmp_path / "harness/a.py").write_text("a = 1\nb = 5\nc = 3\nd = 4\n")
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    assert generate.changed_lines("HEAD") == {"harness/a.py": {2, 4}}
