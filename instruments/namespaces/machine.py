@@ -10,7 +10,8 @@ object on stdin:
 
 With `sshd` (`namespaces.sshd`) the configuration and the host key of an SSH server are added. With
 `sealed` (a simulated server's shell) all file systems of this machine become read-only, devices are
-the harmless ones, and `programs` stand in the place of this machine's.
+the harmless ones, `programs` stand in the place of this machine's, and what is not a program, a
+library or below `shared` is hidden: of /etc a few files are left.
 
 The reply is {"host_key": "ssh-ed25519 AAAA..." or ""} or {"error": text}. Nothing is written to a
 disk.
@@ -47,6 +48,13 @@ _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _RDONLY = 442, -100, 0x8000, 1
 _HARMLESS = ("null", "zero", "full", "random", "urandom", "tty")
 _BINARIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - hidden, not used
+_OF_ROOT = ("bin", "dev", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "usr")
+_OF_ETC = (
+    *("alternatives", "group", "host.conf", "hostname", "hosts", "inputrc", "ld.so.cache"),
+    *("ld.so.conf", "ld.so.conf.d", "locale.conf", "localtime", "nsswitch.conf", "os-release"),
+    *("passwd", "profile", "protocols", "services", "shells", "terminfo"),
+)
+"""What programs need of /etc."""
 _HOST_KEY = FOLDER / "host_key"
 
 _CONFIG = """\
@@ -131,6 +139,37 @@ def _seal() -> None:
     _run("mount", "-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=620", "devpts", "/dev/pts")
 
 
+def _confine(shared: Sequence[str]) -> None:
+    """Show nothing of this machine but programs, libraries, some files of /etc and `shared`."""
+    root = Path("/run/root")
+    root.mkdir()
+    _run("mount", "-t", "tmpfs", "-o", "nosuid,nodev,mode=755", "tmpfs", str(root))
+    for folder in ("run", "etc", *(each[1:] for each in _PRIVATE[:2])):
+        (root / folder).mkdir(parents=True)
+    for folder in _PRIVATE[:2]:  # before what is shared below them
+        _hide(f"{root}{folder}")
+    (root / "etc/sudoers").touch()
+    parts = [Path("/", name) for name in _OF_ROOT] + [Path("/etc", name) for name in _OF_ETC]
+    for path in (*parts, *map(Path, shared)):
+        shown = root / path.relative_to("/")
+        if os.path.lexists(shown) or not path.exists():
+            continue
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink():
+            shown.symlink_to(path.readlink())
+            continue
+        if path.is_dir():
+            shown.mkdir()
+        else:
+            shown.touch()
+        _run("mount", "--rbind", str(path), str(shown))
+    _run("mount", "-o", "remount,bind,ro", str(root))
+    os.chdir(root)
+    _run("pivot_root", ".", ".")  # pivot_root(2): the former root lies on the new one then
+    _run("umount", "-l", ".")
+    os.chdir("/")
+
+
 def _install(programs: dict[str, str], client: str) -> None:
     """Put `programs` before this machine's on the search path, and in the place of each."""
     PROGRAMS.mkdir()
@@ -161,8 +200,8 @@ def prepare(request: dict[str, Any]) -> str:
     sealed, sshd = request["sealed"], request["sshd"]
     if sealed:
         _seal()
-    else:
-        _hide("/run")
+        _confine(shared)
+    _hide("/run")
     for folder in _PRIVATE:
         if not any(_is_hidden(path, folder) for path in shared) and Path(folder).is_dir():
             _hide(folder)

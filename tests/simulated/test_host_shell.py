@@ -287,6 +287,18 @@ def test_this_machine_cannot_be_changed(client: paramiko.SSHClient, command: str
     assert errors
 
 
+def test_files_of_this_machine_are_not_read(client: paramiko.SSHClient) -> None:
+    paths = [
+        *("/etc/shadow", "/etc/ssl", "/etc/ssh", "/etc/machine-id", "/etc/sudoers.d", "/home"),
+        *("/var/lib", "/var/log", "/opt", "/boot", "/srv", str(Path.home() / ".bashrc"), __file__),
+    ]
+    assert sum(Path(path).exists() for path in paths) > len(paths) / 2
+    assert run(client, f"ls -d {' '.join(paths)} 2>/dev/null") == ("", "", 2)
+    # What a server of that kind has itself is there.
+    assert run(client, "cat /etc/sudoers") == ("bench ALL=(ALL:ALL) NOPASSWD: ALL\n", "", 0)
+    assert run(client, "tail -n 1 /etc/hosts") == ("127.0.1.1 server0\n", "", 0)
+
+
 def test_devices_are_the_harmless_ones(client: paramiko.SSHClient) -> None:
     devices = "for f in /dev/*; do [ -c $f ] || [ -b $f ] && echo $f; done"
     found = {Path(line).name for line in run(client, devices)[0].split()}

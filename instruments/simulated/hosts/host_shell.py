@@ -2,7 +2,8 @@
 
 A command line that is more than one of the server's own tools (pipes, variables, `sudo`, Python,
 a file transfer) is run by this machine's `sh` in a namespace where every file system is
-read-only, but for a home and folders in memory. There the server's tools (`ethtool`, `ip`,
+read-only, but for a home and folders in memory, and where of this machine only programs, libraries
+and a few public files of /etc are seen. There the server's tools (`ethtool`, `ip`,
 `ibstat`, ...) ask the simulated world, and /sys/class shows the simulated ports. Processes see only
 each other and have no rights outside.
 """
@@ -60,6 +61,7 @@ exec "$@"
 # Files are transferred by a program of ours, since this machine may have no sftp-server. It sees
 # what a server's user can write, and the simulated ports, at the paths where the shell has them.
 _SFTP_FOLDERS = (machine.HOME, "/tmp", "/var/tmp", "/dev/shm", "/sys/class")  # noqa: S108 - in memory
+_SFTP_PROGRAM = "lightrig-sftp.py"
 _SFTP = """\
 #!/bin/sh
 set -e
@@ -213,10 +215,11 @@ class HostShell:
             root=machine.SFTP_ROOT,
             folders=" ".join(map(str, _SFTP_FOLDERS)),
             python=python,
-            program=shlex.quote(sftp_program.__file__),
+            program=machine.PROGRAMS / _SFTP_PROGRAM,
             home=machine.HOME,
         )
-        return {**tools, "sudo": _SUDO, "sftp-server": sftp}
+        program = Path(sftp_program.__file__).read_text(encoding="utf-8")
+        return {**tools, "sudo": _SUDO, "sftp-server": sftp, _SFTP_PROGRAM: program}
 
     def _inside(self, path: str) -> str:
         """Return where a file of the namespace is seen from here."""
