@@ -3,7 +3,9 @@
     python -m tests.campaigns.suite_kills_lab FOLDER NAME ...
 
 Questions and answers are lines of JSON: ["draw", lab, seed] makes random circuits where a switch
-takes any, and sets random attenuations; ["circuits", lab] and ["truth", lab] answer what is there.
+takes any, and sets random attenuations (["draw", lab, seed, true]: between cabled ports and between
+others, but not from one of these to the other, which no run moves); ["circuits", lab] and
+["truth", lab] answer what is there.
 """
 
 import json
@@ -58,7 +60,7 @@ class Served:
         self._testbed: Testbed = load(target)
         self._state = folder / "state of the observer"
 
-    def draw(self, seed: int) -> dict[str, Any]:
+    def draw(self, seed: int, apart: bool = False) -> dict[str, Any]:
         """Make random circuits and attenuations; return the truth."""
         dice = random.Random(f"draw {seed}")
         for name, spec in self._testbed.optical_switches.items():
@@ -70,7 +72,11 @@ class Served:
             several = dice.randint(0, most)
             ingress = dice.sample(list(spec.ingress_ports), several)
             egress = dice.sample(list(spec.egress_ports), several)
-            matrix.connect(list(map(Circuit, ingress, egress)))
+            drawn = list(map(Circuit, ingress, egress))
+            if apart:
+                ours, theirs = self._testbed.cabling.cabled_ports(name)
+                drawn = [c for c in drawn if (c.ingress in ours) == (c.egress in theirs)]
+            matrix.connect(drawn)
         with self._instruments("attenuator") as instruments:
             for instrument in instruments.values():
                 instrument.set_attenuation(1, float(dice.randint(0, 12)))
