@@ -10,6 +10,7 @@ import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -33,6 +34,28 @@ _WHERE = {"launch": "what is launched at", "offset": "what is shown too much at"
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """Calibration of an instrument, as its certificate states it; "" and None for not stated.
+
+    as_found_db, as_left_db: what the instrument showed too much before it was adjusted, and after.
+    """
+
+    certificate: str = ""
+    laboratory: str = ""
+    as_found_db: float | None = None
+    as_left_db: float | None = None
+
+    def __str__(self) -> str:
+        if not self.certificate:
+            return "no certificate stated: not traceable"
+        found = [f"certificate {self.certificate}"]
+        found += [f"of {self.laboratory}"] if self.laboratory else []
+        ends = (("as found", self.as_found_db), ("as left", self.as_left_db))
+        found += [f"{name} {db:+.3g} dB" for name, db in ends if db is not None]
+        return ", ".join(found)
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceSet:
     """Values measured together with the same instruments.
 
@@ -49,6 +72,7 @@ class ReferenceSet:
     patch_cord: which cord was between, in words.
     base: source and channel that the offsets were taken with and against. A loss from that source
         or to that channel has the error of one connection, any other that of three.
+    calibrations: of `instruments`, in their order; empty where none is stated.
     """
 
     name: str
@@ -66,6 +90,7 @@ class ReferenceSet:
     launches: Mapping[Port, float] | None = None
     offsets: Mapping[Port, float] | None = None
     base: tuple[Port, Port] | None = None
+    calibrations: tuple[Calibration, ...] = ()
 
     def values(self, kind: Kind) -> Mapping[Port, float]:
         """Return its launches in dBm, or its offsets in dB."""
@@ -155,6 +180,10 @@ class ReferenceInstrumentPart(Part):
     model: str
     serial: str
     calibrated_until: Day | None = None
+    certificate: str | None = Field(None, description="Number of the calibration's certificate")
+    laboratory: str | None = Field(None, description="Laboratory that issued it")
+    as_found: Offset | None = Field(None, description="Error before adjustment: shown less real")
+    as_left: Offset | None = Field(None, description="Error after it")
 
 
 class UncertaintyPart(Part):
@@ -264,7 +293,13 @@ def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
         {_port(port): dbm for port, dbm in part.launches.items()},
         {_port(port): parse_db(text) for port, text in part.offsets.items()},
         (_port(part.base[0]), _port(part.base[1])) if part.base else None,
+        tuple(_calibration(each) for each in part.instruments),
     )
+
+
+def _calibration(part: ReferenceInstrumentPart) -> Calibration:
+    ends = (None if text is None else parse_db(text) for text in (part.as_found, part.as_left))
+    return Calibration(part.certificate or "", part.laboratory or "", *ends)
 
 
 def references_yaml(references: References) -> str:
@@ -282,9 +317,11 @@ def references_yaml(references: References) -> str:
         if each.base:
             lines.append(f"    base: [{', '.join(map(str, each.base))}]")
         lines.append("    instruments:")
-        for instrument in each.instruments:
-            model, _, serial = instrument.partition(", serial ")
-            lines.append(f"      - {{model: {model!r}, serial: {serial!r}}}")
+        of_each = zip_longest(each.instruments, each.calibrations, fillvalue=Calibration())
+        for instrument, calibration in of_each:
+            model, _, serial = str(instrument).partition(", serial ")
+            stated_of = _calibration_yaml(calibration)
+            lines.append(f"      - {{model: {model!r}, serial: {serial!r}{stated_of}}}")
         parts = {
             "each": each.each_db,
             "common": each.common_db,
@@ -304,6 +341,15 @@ def references_yaml(references: References) -> str:
                 lines.append(f"    {title}:")
                 lines += [f"      {port}: {found:.4f} {unit}" for port, found in values.items()]
     return "\n".join(lines) + "\n"
+
+
+def _calibration_yaml(calibration: object) -> str:
+    assert isinstance(calibration, Calibration)
+    texts = {"certificate": calibration.certificate, "laboratory": calibration.laboratory}
+    ends = {"as_found": calibration.as_found_db, "as_left": calibration.as_left_db}
+    found = [f", {key}: {text!r}" for key, text in texts.items() if text]
+    found += [f", {key}: {db:.4g} dB" for key, db in ends.items() if db is not None]
+    return "".join(found)
 
 
 def references_schema() -> dict[str, Any]:

@@ -195,7 +195,8 @@ _GATES = Table(
     rows=lambda data: data.each(),
     about="All gates of a counter pooled; of several counters the worst. The interval is exact "
     "(Clopper and Pearson); no error in n bits bounds a ratio and does not make it zero. A gate "
-    "that lost its pattern, its signal or its counters is listed below and in no number.",
+    "that lost its pattern, its signal or its counters is listed below and in no number. No GUM "
+    "budget: a counting interval, from errors and bits.",
     group=lambda one: Group(sentence(one.quantity), limit=one.limit),
 )
 

@@ -38,11 +38,13 @@ from lightrig.harness.report.sections import (
 from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics import quantile
 from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics.uncertainty import rounded
 
 LOSSES = ("insertion_loss", "insertion_loss.relative")
 _REPEATABILITY = "insertion_loss.repeatability"
 _FAULT, _REMADE, _CLOSURE = "loss.fault", "loss.remade", "loss.closure"
 _BUDGET = "loss.budget."
+_POLARIZATION = "loss.budget.polarization"
 _COMBINED = "loss.budget.combined"
 _WORST = 6
 _LEAST_SAMPLES, _DRAWN_ELSEWHERE = 5, 10
@@ -272,29 +274,72 @@ def _repeatability(one: _Entry) -> Cell:
     return Value(f"{value:.3f} dB", context)
 
 
-def _budget_columns(data: SectionData) -> list[Column[_Entry]]:
-    """Return the columns of the budget: one for each component, the combined one last."""
-    found = dict.fromkeys(
-        n for test in _measured(data) for n in test.series if n.startswith(_BUDGET)
-    )
-    names = [*(name for name in found if name != _COMBINED), _COMBINED]
-    return [
-        Column("test", lambda one: one.test),
-        Column("switch", lambda one: one.subject.partition(", ")[0]),
-        Column("observer", lambda one: one.subject.partition(", ")[2]),
-        *(
-            Column(sentence(name.removeprefix(_BUDGET)), partial(_component, name))
-            for name in names
-        ),
-    ]
+class _BudgetLine(NamedTuple):
+    """A component of the budget of one switch; `at` is None for one that is not included."""
+
+    entry: _Entry
+    name: str
+    at: int | None
 
 
-def _component(name: str, one: _Entry) -> Cell:
-    series = one.test.series.get(name)
-    if series is None or one.subject not in series.subject:
-        return "none"
-    value, low, high = _Entry(one.test, series, series.subject.index(one.subject)).bounds
+def _budget_lines(data: SectionData) -> Iterator[_BudgetLine]:
+    """Yield the components of each budget, the combined uncertainty last."""
+    for combined in _entries(_COMBINED)(data):
+        switch = combined.subject.partition(", ")[0]
+        names = [n for n in combined.test.series if n.startswith(_BUDGET) and n != _COMBINED]
+        for name in names:
+            series = combined.test.series[name]
+            for at, subject in enumerate(series.subject):
+                if subject.partition(", ")[0] == switch:
+                    yield _BudgetLine(_Entry(combined.test, series, at), name, at)
+                    break
+        yield _BudgetLine(combined, _COMBINED, combined.at)
+        if _POLARIZATION not in names and "modules" not in combined.subject:
+            yield _BudgetLine(combined, _POLARIZATION, None)
+
+
+def _stated(line: _BudgetLine, name: str) -> float | None:
+    found = line.entry.series.conditions.get(name)
+    value = math.nan if found is None else float(found[line.entry.at])
+    return None if math.isnan(value) else value
+
+
+def _kind(line: _BudgetLine) -> Cell:
+    if line.at is None:
+        return Styled("not included", "missing")
+    return ", ".join(line.entry.subject.split(", ")[2:])
+
+
+def _standard(line: _BudgetLine) -> Cell:
+    if line.at is None:
+        return None
+    value, low, high = line.entry.bounds
     return Value(f"{value:.3f}", (f"{low:.3f} … {high:.3f}",))
+
+
+def _degrees(line: _BudgetLine) -> Cell:
+    found = _stated(line, "degrees")
+    return None if line.at is None else "∞" if found is None else f"{found:.0f}"
+
+
+def _expanded(line: _BudgetLine) -> Cell:
+    half, factor = _stated(line, "expanded_db"), _stated(line, "factor")
+    if line.at is None or half is None or factor is None:
+        return None
+    return Value(f"± {rounded(0.0, half)[1]} dB", (f"k = {factor:.2f}", "95 %"))
+
+
+_BUDGET_COLUMNS = (
+    Column[_BudgetLine]("test", lambda line: line.entry.test),
+    Column[_BudgetLine](
+        "switch, observer", lambda line: ", ".join(line.entry.subject.split(", ")[:2])
+    ),
+    Column[_BudgetLine]("component", lambda line: sentence(line.name.removeprefix(_BUDGET))),
+    Column[_BudgetLine]("type, distribution", _kind),
+    Column[_BudgetLine]("standard uncertainty, dB", _standard),
+    Column[_BudgetLine]("degrees of freedom", _degrees),
+    Column[_BudgetLine]("expanded", _expanded),
+)
 
 
 class _ClosureOfLosses(NamedTuple):
@@ -338,11 +383,13 @@ _UNCERTAINTY: tuple[Part, ...] = (
     Figures(_of_remade_circuits),
     Table(
         "Uncertainty",
-        _budget_columns,
-        rows=_entries(_COMBINED),
-        about="Standard uncertainties (k = 1) of a loss, in dB: the median of all losses, and in "
-        "brackets the least and the greatest. Each covers both sides of a circuit. The intervals "
-        "above are the combined ones times Student's t, for 95 %.",
+        _BUDGET_COLUMNS,
+        rows=_budget_lines,
+        about="Budget as the GUM has it: standard uncertainties (k = 1), the median of all losses, "
+        "and in brackets the least and the greatest. Each covers both sides of a circuit; all are "
+        "in dB and have sensitivity 1. Components are independent: the calibration of one meter is "
+        "fully correlated between two references by it, cancels, and is no component. Effective "
+        "degrees of freedom by Welch and Satterthwaite, coverage factor by Student's t.",
     ),
     Table(
         "Closure of the losses",

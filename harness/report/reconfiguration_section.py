@@ -268,7 +268,8 @@ RECONFIGURATION = Section(
                 "Times after the command, one sample an event. Where several ports take part, "
                 "what comes up counts when the last port has it, what goes down when the first "
                 "has lost it. “Known to” is the mean width of the intervals that the observers "
-                "give.",
+                "give. No GUM budget: bounds, from the stamps around each reading, the windows of "
+                "monitors and the bounds of clocks.",
             ),
             group=_group,
         ),

@@ -1,13 +1,15 @@
 """Uncertainty budgets: named components of one value, combined as the GUM says.
 
-Components are independent standard uncertainties (k = 1) in one unit, those found from samples
-with their degrees of freedom, those that were stated with none to count (infinitely many).
+Components are standard uncertainties (k = 1) in one unit: those found from samples (type A) with
+their degrees of freedom, those that were stated (type B) with none to count (infinitely many). They
+are independent unless a correlation is stated.
 """
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +17,16 @@ import scipy
 
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 
+Distribution: TypeAlias = Literal["normal", "rectangular"]
+
 
 @dataclass(frozen=True, slots=True)
 class Component:
     """One reason why a value is not known exactly.
 
     name: in a word or two. standard: its standard uncertainty. degrees: of freedom.
+    distribution: that `standard` was computed from. sensitivity: how much the result changes with
+    it.
 
     Raises `SampleError` for an uncertainty below zero, or less than one degree of freedom.
     """
@@ -28,6 +34,18 @@ class Component:
     name: str
     standard: float
     degrees: float = math.inf
+    distribution: Distribution = "normal"
+    sensitivity: float = 1.0
+
+    @property
+    def evaluation(self) -> Literal["A", "B"]:
+        """Type A: found from samples; B: by other means (GUM, 2.3.2 and 2.3.3)."""
+        return "A" if math.isfinite(self.degrees) else "B"
+
+    @property
+    def contribution(self) -> float:
+        """Its part of the result's uncertainty, with the sign of its sensitivity."""
+        return self.sensitivity * self.standard
 
     def __post_init__(self) -> None:
         if not 0 <= self.standard < math.inf:
@@ -52,20 +70,51 @@ class Budget:
     confidence: float
 
 
-def combine(components: Iterable[Component], confidence: float = 0.95) -> Budget:
-    """Combine independent components to an interval of value ± `expanded`.
+def combine(
+    components: Iterable[Component],
+    confidence: float = 0.95,
+    correlations: Mapping[tuple[int, int], float] | None = None,
+) -> Budget:
+    """Combine components to an interval of value ± `expanded`.
 
-    The root of the sum of squares; effective degrees of freedom by Welch and Satterthwaite,
-    the coverage factor by Student's t (GUM, JCGM 100:2008, 5.1.2, G.3 and G.4).
-    Raises `SampleError` for a confidence that makes no sense.
+    The root of the sum of squared contributions, and of twice the product of two contributions and
+    their correlation; effective degrees of freedom by Welch and Satterthwaite, the coverage factor
+    by Student's t (GUM, JCGM 100:2008, 5.1.2, 5.2.2, G.3 and G.4).
+
+    correlations: coefficients by the places of two components; others are independent.
+
+    Raises `SampleError` for a confidence or a coefficient that makes no sense, and for a correlated
+    component with a finite number of degrees of freedom, for which the formula does not hold.
     """
     check_confidence(confidence)
     parts = tuple(components)
-    standard = math.hypot(*(part.standard for part in parts))
-    shares = sum((part.standard / standard) ** 4 / part.degrees for part in parts if standard)
+    variance = math.fsum(part.contribution**2 for part in parts)
+    for (first, second), r in (correlations or {}).items():
+        pair = parts[first], parts[second]
+        if not -1 <= r <= 1 or first == second:
+            raise SampleError(f"correlation of {pair[0].name} and {pair[1].name}: found {r}")
+        if any(part.evaluation == "A" for part in pair):
+            raise SampleError(
+                f"{pair[0].name} and {pair[1].name} are correlated: found degrees of freedom, "
+                "expected none"
+            )
+        variance += 2 * r * pair[0].contribution * pair[1].contribution
+    standard = math.sqrt(max(variance, 0.0))
+    shares = sum((part.contribution / standard) ** 4 / part.degrees for part in parts if standard)
     degrees = 1 / shares if shares else math.inf
     factor = coverage_factor(degrees, confidence)
     return Budget(parts, standard, degrees, factor, factor * standard, confidence)
+
+
+def rounded(value: float, expanded: float) -> tuple[str, str]:
+    """Return an uncertainty with two digits, and a value with as many places (GUM, 7.2.6).
+
+    The value is as it is where its uncertainty is zero.
+    """
+    if not 0 < expanded < math.inf:
+        return f"{value:g}", f"{expanded:g}"
+    digits = max(1 - math.floor(math.log10(float(f"{expanded:.1e}"))), 0)
+    return f"{value:.{digits}f}", f"{expanded:.{digits}f}"
 
 
 def en_number(difference: float, expanded: float, reference_expanded: float) -> float:

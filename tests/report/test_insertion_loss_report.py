@@ -40,7 +40,8 @@ def test_one_section_shows_all_about_losses(show):
     assert re.search(r"ocs\.9 stuck monitor (?!.{0,20}0 dB)", wrong)
     assert re.search(r"0\.021 dB \(standard deviation of 12 makings; 95 % interval 0\.018", text)
     assert "Deviation of a remade circuit from the mean of its circuit" in page.labelled
-    assert re.search(r"reference combined .* monitors 0\.057 \(0\.056 … 0\.058\) 0\.064", text)
+    assert re.search(r"monitors reference 0\.057 \(0\.056 … 0\.058\)", text)
+    assert re.search(r"monitors combined 0\.064", text)
     assert re.search(r"60 of 64 \(95 % interval \d", text)
 
 
@@ -93,3 +94,23 @@ def test_circuits_over_temperatures_are_a_heat_map(show):
 def test_one_temperature_makes_no_heat_map(show):
     rows = [row(f"trx 1>{n}", "insertion_loss", 3.0, temperature_c=25) for n in (6, 7)]
     assert "by temperature" not in show((context(), rows)).text
+
+
+def test_a_budget_states_type_distribution_degrees_and_factor(show):
+    parts = [
+        row("ocs", "loss.budget.noise", 0.03, method="meter", type="A, normal", degrees=7.0),
+        row("ocs", "loss.budget.source", 0.008, method="meter", type="B, rectangular"),
+        row("ocs", "loss.budget.combined", 0.031, method="meter", factor=2.3, expanded_db=0.0714),
+    ]
+    text = " ".join(show((context(), [*grid(), *parts])).text.split())
+    assert "noise A, normal 0.030" in text
+    assert "source B, rectangular 0.008" in text
+    assert "± 0.071 dB" in text
+    assert "k = 2.30" in text
+    assert "polarization not included" in text
+
+
+def test_a_stated_polarization_is_a_component(show):
+    kinds = ("polarization", "combined")
+    parts = [row("ocs", f"loss.budget.{name}", 0.03, method="meter") for name in kinds]
+    assert "not included" not in show((context(), [*grid(), *parts])).text

@@ -10,6 +10,7 @@ import pytest
 from lightrig import testbeds
 from lightrig.testbeds import Port, TestbedError
 from lightrig.testbeds.references import (
+    Calibration,
     References,
     ReferenceSet,
     load_references,
@@ -140,3 +141,28 @@ def test_the_file_in_the_documentation_is_right(read):
 
 def test_the_schema_helps_an_editor():
     assert '"type": "null"' not in json.dumps(references_schema())
+
+
+def test_certificates_are_read_and_written_again(tmp_path):
+    path = tmp_path / "mine.references.yaml"
+    path.write_text("""
+references:
+  by-hand:
+    taken: 2026-11-20
+    expires: 2026-12-20
+    wavelength: 1310 nm
+    instruments:
+      - {model: N7745A, serial: DE1, certificate: "1-23", laboratory: Lab, as_found: 0.02 dB,
+         as_left: -0.01 dB}
+      - {model: N-VST, serial: "21877"}
+    uncertainty: {each: 0.03 dB}
+    launches: {ocs.1: -1.32 dBm}
+""")
+    (found,) = load_references(path).sets
+    stated = Calibration("1-23", "Lab", 0.02, -0.01)
+    assert found.calibrations == (stated, Calibration())
+    assert str(stated) == "certificate 1-23, of Lab, as found +0.02 dB, as left -0.01 dB"
+    assert "not traceable" in str(Calibration())
+    path.write_text(references_yaml(References((found,))))
+    (again,) = load_references(path).sets
+    assert again.calibrations == found.calibrations

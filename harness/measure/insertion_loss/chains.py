@@ -194,7 +194,7 @@ class _Builder:
                 plane = self._offset(
                     Port(name, str(channel)), name, wavelength, lost_db=self._fiber_db(n)
                 )
-                further = [Component("source", SOURCE_DB)]
+                further = [Component("source", SOURCE_DB, distribution="rectangular")]
                 fiber = cabling.fiber_from(Port(self._name, str(n)))
                 if fiber is not None and fiber.uncertainty_db:
                     further.append(Component("fiber", fiber.uncertainty_db))
@@ -213,7 +213,7 @@ class _Builder:
         receives = {n: p for n, p in self._to.items() if p and has_module(self._bench, p)}
         if not sends or not receives:
             return None
-        half = Component("module", MODULE_DB / math.sqrt(3))
+        half = Component("module", MODULE_DB / math.sqrt(3), distribution="rectangular")
         cabling = self._bench.testbed.cabling
         planes = {}
         for n in sends:

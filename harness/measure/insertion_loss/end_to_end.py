@@ -107,7 +107,9 @@ def _read(bench: Bench, plan: Plan, paths: Sequence[LightPath]) -> PathLosses:
         return PathLosses(plan.name, (), dark)
     noise = pooled(lost.T, "noise")
     mean = Component("noise", noise.standard / math.sqrt(READINGS), noise.degrees)
-    budget = combine([mean, *[Component("module", MODULE_DB / math.sqrt(3))] * 2])
+    budget = combine(
+        [mean, *[Component("module", MODULE_DB / math.sqrt(3), distribution="rectangular")] * 2]
+    )
     measured = [path for path, bright in zip(paths, lit, strict=True) if bright]
     losses = map(partial(PathLoss, budget=budget, at=at), measured, lost.mean(axis=0).tolist())
     return PathLosses(plan.name, tuple(losses), dark)

@@ -19,7 +19,7 @@ from lightrig.harness.statistics.uncertainty import Component, combine, en_numbe
 from lightrig.instruments.core.capabilities import ClimateChamber, FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, Port
-from lightrig.testbeds.references import SAME_NM
+from lightrig.testbeds.references import SAME_NM, Calibration, ReferenceSet
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
 _C_NM_THZ = 299_792.458
@@ -37,7 +37,11 @@ def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
         InstrumentError: an instrument refused or failed.
     """
     bench, found = fabric.bench, []
-    measurable = chains(bench, references_of(bench))
+    references = references_of(bench)
+    measurable = chains(bench, references)
+    if not references.simulated:
+        for each in references.sets:
+            recording.note_once(f"references {each.name}", _traceability(each))
     for chain in measurable:
         losses = measure_losses(fabric, chain)
         faults = find_faults(losses, bench.testbed, switches=len(measurable))
@@ -45,8 +49,18 @@ def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
         fabric.power_budget.add_measured(chain.switch, losses.known())
         conditions = {**temperature(bench), **recording.conditions}
         recording.record(all_rows(losses, faults, bench, conditions))
+        if (lack := not_included(losses)) is not None:
+            recording.note_once(f"polarization {chain.switch}", lack)
         found += faults
     return found
+
+
+def _traceability(references: ReferenceSet) -> str:
+    """Return a sentence on the calibrations behind a set of references."""
+    stated = references.calibrations or (Calibration(),) * len(references.instruments)
+    each = zip(references.instruments, stated, strict=True)
+    instruments = "; ".join(f"{name}: {calibration}" for name, calibration in each)
+    return f"references {references.name} of {references.taken}: {instruments}"
 
 
 def quantity_of(loss: Loss) -> str:
@@ -66,24 +80,50 @@ def loss_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]
 def budget_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
     """A row a component: its standard uncertainty in dB, the median of all losses, its ends.
 
-    Their condition says how the losses were measured.
+    Their conditions say how the losses were measured, of what kind the component is, and the
+    degrees of freedom, if finite; of the combined one, coverage factor and expanded uncertainty.
     """
     shares: dict[str, list[float]] = {}
+    stated: dict[str, dict[str, Scalar]] = {}
     for loss in losses.losses.values():
         together: dict[str, float] = {}
         for part in loss.budget.components:
-            together[part.name] = together.get(part.name, 0.0) + part.standard**2
+            together[part.name] = together.get(part.name, 0.0) + part.contribution**2
+            stated[part.name] = {"type": f"{part.evaluation}, {part.distribution}"}
+            stated[part.name] |= _degrees(part.degrees)
         together["combined"] = loss.budget.standard**2
         for name, square in together.items():
             shares.setdefault(name, []).append(square**0.5)
-    row_conditions = {**conditions, "method": losses.chain.method}
+    if losses.losses:
+        budgets = [loss.budget for loss in losses.losses.values()]
+        middle = sorted(budgets, key=lambda one: one.expanded)[len(budgets) // 2]
+        stated["combined"] = {"factor": middle.factor, "expanded_db": middle.expanded}
+        stated["combined"] |= _degrees(middle.degrees)
     for name, found in shares.items():
-        middle = float(np.median(found))
+        row_conditions = {**conditions, "method": losses.chain.method, **stated[name]}
         quantity = f"loss.budget.{name.replace(' ', '_')}"
-        low, high = min(found), max(found)
+        middle_db, low, high = float(np.median(found)), min(found), max(found)
         yield Row(
-            losses.chain.switch, quantity, middle, low, high, "dB", losses.times[0], row_conditions
+            *(losses.chain.switch, quantity, middle_db, low, high, "dB", losses.times[0]),
+            row_conditions,
         )
+
+
+def _degrees(degrees: float) -> dict[str, Scalar]:
+    return {"degrees": round(degrees, 1)} if math.isfinite(degrees) else {}
+
+
+def not_included(losses: Losses) -> str | None:
+    """Return a sentence on what the budget of the losses lacks; None where it lacks nothing."""
+    absolute = [loss for loss in losses.losses.values() if loss.relative is None]
+    names = {part.name for loss in absolute for part in loss.budget.components}
+    if not absolute or "polarization" in names or losses.chain.method == "modules":
+        return None
+    return (
+        f"insertion loss of {losses.chain.switch}: polarization not included; a loss by another "
+        "state of polarization may lie outside its interval; state `uncertainty: {polarization: "
+        "...}` of the references"
+    )
 
 
 def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:

@@ -1,0 +1,64 @@
+"""Budgets, computed by the GUM Tree Calculator as well."""
+
+import math
+
+import pytest
+
+from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.statistics.uncertainty import Component, combine, rounded
+
+GTC = pytest.importorskip("GTC", reason="GTC is not installed")
+
+BUDGETS = [
+    [("noise", 0.021, 7, 1.0), ("reference", 0.04, math.inf, 1.0), ("drift", 0.01, math.inf, 1.0)],
+    [("noise", 0.05, 3, 1.0), ("repeatability", 0.02, 11, 1.0)],
+    [("noise", 0.012, 15, 1.0), ("tuning", 0.3, math.inf, 0.07), ("slope", 0.09, 5, -2.5)],
+    [("module", 3 / math.sqrt(3), math.inf, 1.0), ("module", 3 / math.sqrt(3), math.inf, -1.0)],
+]
+
+
+@pytest.mark.parametrize("lines", BUDGETS, ids=lambda lines: lines[0][0])
+def test_independent_components_combine_as_gtc_combines_them(lines):
+    parts = [Component(name, u, df, sensitivity=c) for name, u, df, c in lines]
+    found = combine(parts)
+    other = sum(c * GTC.ureal(0.0, u, df) for _, u, df, c in lines)
+    assert found.standard == pytest.approx(other.u, rel=1e-9)
+    if math.isinf(other.df):
+        assert found.degrees > 1e9
+        return
+    assert found.degrees == pytest.approx(other.df, rel=1e-6)
+    assert found.factor == pytest.approx(GTC.rp.k_factor(other.df, 95), rel=1e-6)
+
+
+@pytest.mark.parametrize("r", [-1.0, -0.3, 0.6, 1.0])
+def test_correlated_components_combine_as_gtc_combines_them(r):
+    first, second, third = 0.06, 0.05, 0.03
+    parts = [
+        Component("meter in", first, sensitivity=-1.0),
+        Component("meter out", second),
+        Component("connector", third),
+    ]
+    a, b = GTC.ureal(0, first, independent=False), GTC.ureal(0, second, independent=False)
+    GTC.set_correlation(r, a, b)
+    other = b - a + GTC.ureal(0, third)
+    assert combine(parts, correlations={(0, 1): r}).standard == pytest.approx(other.u, rel=1e-9)
+
+
+def test_a_correlation_with_degrees_of_freedom_is_refused():
+    parts = [Component("noise", 0.1, 4), Component("meter", 0.1)]
+    with pytest.raises(SampleError, match="noise and meter are correlated"):
+        combine(parts, correlations={(0, 1): 0.5})
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded", "text"),
+    [
+        (1.23456, 0.18306, ("1.23", "0.18")),
+        (1.23456, 0.0996, ("1.23", "0.10")),
+        (-3.14159, 4.83, ("-3.1", "4.8")),
+        (1234.5, 27.4, ("1234", "27")),
+        (2.5, 0.0, ("2.5", "0")),
+    ],
+)
+def test_an_uncertainty_has_two_digits_and_its_value_as_many_places(value, expanded, text):
+    assert rounded(value, expanded) == text
