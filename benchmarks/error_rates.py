@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize, special, stats
 
-from benchmarks import error_rates_of_series
+from benchmarks import error_rates_of_limits, error_rates_of_series
 from lightrig.harness.statistics import (
     DriftRule,
     holm,
@@ -73,6 +73,7 @@ def main() -> None:
     for made in (
         _quantiles,
         _verdicts,
+        _limits,
         _ratios,
         _sequential,
         _sensitivity,
@@ -137,6 +138,10 @@ def _verdicts() -> Iterator[Rate]:
         yield Rate(
             "limit on a p99", f"at the limit, wrong {wrong}", 0.05, _count(2000, decides), 2000
         )
+
+
+def _limits() -> Iterator[Rate]:
+    yield from (Rate(*case) for case in error_rates_of_limits.cases())
 
 
 def _ratios() -> Iterator[Rate]:
