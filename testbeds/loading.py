@@ -14,7 +14,7 @@ from lightrig.testbeds.model import CoordinatorSpec, Testbed
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
 from lightrig.testbeds.schema import Document
-from lightrig.testbeds.simulation_parameters import read_simulation
+from lightrig.testbeds.simulation import expanded
 from lightrig.testbeds.stated_values import spec_of
 from lightrig.testbeds.vocabulary import Vocabulary, check_names
 from lightrig.testbeds.wiring import wire
@@ -40,8 +40,8 @@ def load(
     document, located, findings = read_as(Document, path)
     parts = expand_document(document, located, findings)
     wiring = wire(document, parts, findings)
-    optical = frozenset(name for name, spec in parts.switches.items() if spec.kind == "optical")
-    cabling = Cabling(wiring.fibers, optical)
+    optical = [name for name, spec in parts.switches.items() if spec.kind == "optical"]
+    cabling = Cabling(wiring.fibers, frozenset(optical))
     wired_well = not findings
     overrides = document.overrides.model_dump(exclude_none=True) if document.overrides else {}
     check_budgets(parts, wiring, findings, damage="receiver_damage" not in overrides)
@@ -54,7 +54,7 @@ def load(
         for name, reason in overrides.items()
     ]
     limits = _limits(document, located, quantities, findings, notes)
-    simulation = read_simulation(document, parts, findings)
+    simulation = expanded(document.simulation, optical, findings)
     if vocabulary is not None:
         check_names(document, vocabulary, findings)
     findings.raise_if_any()

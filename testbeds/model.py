@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 from lightrig.testbeds.cabling import Cabling, Fiber
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.limits import Limit
 from lightrig.testbeds.plans import Link, Plan, Port
-
-T = TypeVar("T", int, float)
+from lightrig.testbeds.simulation import Simulation
 
 InstrumentKind = Literal[
     "light_source",
@@ -169,179 +168,6 @@ class TransceiverSpec:
     receive_min_dbm: float
     receive_max_dbm: float
     damage_dbm: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Slow:
-    """A component of a latent delay, for a `share` of all cases: mean and sd in ns."""
-
-    share: float
-    mean: int
-    sd: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution(Generic[T]):
-    """A latent quantity: mean, standard deviation, and growth per circuit moved at once.
-
-    `slow` is what a delay is now and then instead.
-    """
-
-    mean: T = 0
-    sd: T = 0
-    per_pair: T = 0
-    slow: Slow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedMonitor:
-    """A switch's power monitors: averaging window in ns, all else in dB (1 sd).
-
-    `noise` of a reading; `offset` of what a port's monitor shows too much, once for each;
-    `drift` of what that grows by in an hour.
-    """
-
-    averaging_ns: int = 10_000_000
-    noise_db: float = 0.03
-    offset_db: float = 0.0
-    drift_db: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedPorts:
-    """Spread of the losses of circuits, in dB (1 sd unless stated).
-
-    Once for each `ingress` and each `egress`; `repeatability` each time a circuit is made.
-    `polarization` is the difference between the best and the worst polarization, of which one is
-    drawn each time; `per_kelvin` and `per_nm` are slopes of each circuit, around 25 °C and 1550 nm.
-    `crosstalk` is by how much less light leaves each dark egress than that of a circuit (mean,
-    3 dB sd); None for none at all.
-    """
-
-    ingress_db: float = 0.0
-    egress_db: float = 0.0
-    repeatability_db: float = 0.0
-    polarization_db: float = 0.0
-    per_kelvin_db: float = 0.0
-    per_nm_db: float = 0.0
-    crosstalk_db: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedEdge:
-    """Light that comes or goes at an egress: durations in ns, 0 for a step.
-
-    `rise` and `fall` are between 10 % and 90 % of the level. After a rise the mirrors ring: the
-    loss swings between 0 and `ringing_db`, with a period and a time constant of decay.
-    """
-
-    rise_ns: int = 0
-    fall_ns: int = 0
-    ringing_db: float = 0.0
-    period_ns: int = 1_000_000
-    decay_ns: int = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedSwitch:
-    """Ground truth of a simulated switch; delays in ns, loss in dB.
-
-    From the command on the wire: `acknowledge` to the reply, `dark` until the light begins to go,
-    `settle` until it begins to come back; `edge` is the shape of both.
-    """
-
-    acknowledge: Distribution[int] = Distribution(40_000_000, 1_000_000, 350_000)
-    dark: Distribution[int] = Distribution(3_000_000, 400_000)
-    settle: Distribution[int] = Distribution(20_000_000, 1_000_000)
-    loss: Distribution[float] = Distribution(1.2, 0.2)
-    monitor: SimulatedMonitor = SimulatedMonitor()
-    ports: SimulatedPorts = SimulatedPorts()
-    edge: SimulatedEdge = SimulatedEdge()
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedNic:
-    """Ground truth of simulated NICs, in ns.
-
-    `loss_detection` from light gone to the link down; `bring_up` from light back to the
-    firmware's link; `carrier` from there to the carrier; `resume` from there to traffic. `driver`
-    is the kernel's driver, which decides what is counted and how it is named. `fec_histogram`:
-    whether mlx5_core counts code words by symbol errors (Linux 6.18).
-    """
-
-    loss_detection: Distribution[int] = Distribution(1_000_000, 200_000)
-    bring_up: Distribution[int] = Distribution(3_000_000_000, 300_000_000)
-    carrier: Distribution[int] = Distribution(75_000, 2_000)
-    resume: Distribution[int] = Distribution(150_000_000, 20_000_000)
-    driver: str = "mlx5_core"
-    fec_histogram: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedNetwork:
-    """The management network, in ns.
-
-    `delay` is one way between harness and server; `write` the time before and again after the
-    moment at which a command of the harness leaves, in virtual time.
-    """
-
-    delay: Distribution[int] = Distribution(120_000, 20_000)
-    write: Distribution[int] = Distribution(0)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedClocks:
-    """The servers' clocks: `offset` against the harness, in ns; its mean may be negative.
-
-    `drift_ppm` is the standard deviation of their rates, `wander_ppm` that of the change of a rate
-    in a second.
-    """
-
-    offset: Distribution[int] = Distribution(0, 2_000_000)
-    drift_ppm: float = 0.0
-    wander_ppm: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedReceiver:
-    """Receivers of bit error testers: PAM4 or NRZ, and how often one error causes another."""
-
-    pam4: bool = False
-    propagation: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedFault:
-    """A fault injected into a simulated lab: kind, place, time and size."""
-
-    kind: str
-    at: tuple[str, ...]
-    loss_db: float = 0.0
-    ppm: float = 0.0
-    tool: str = ""
-    drift_db: float = 0.0
-    after_ns: int = 0
-    answers: int | None = None
-    lasting_ns: int | None = None
-    step_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Simulation:
-    """Ground truth, for the simulated world only; every optical switch is in `switches`.
-
-    `reference_db` is the standard deviation of each value that a person takes as a reference,
-    `connectors` what a fiber loses beyond its stated loss, in dB.
-    """
-
-    switches: Mapping[str, SimulatedSwitch] = field(default_factory=dict)
-    nic: SimulatedNic = SimulatedNic()
-    network: SimulatedNetwork = SimulatedNetwork()
-    clocks: SimulatedClocks = SimulatedClocks()
-    faults: tuple[SimulatedFault, ...] = ()
-    reference_db: float = 0.03
-    connectors: Distribution[float] = Distribution(0.0)
-    receiver: SimulatedReceiver = SimulatedReceiver()
 
 
 @dataclass(frozen=True, slots=True)

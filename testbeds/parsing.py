@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from lightrig.testbeds.base import Part
+from lightrig.testbeds.base import Part, schema_of
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.yaml_positions import Keys, Located, read
 
@@ -23,8 +22,10 @@ _EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
     "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "keys with values",
     "model_type": "keys with values",
+    "dataclass_type": "keys with values",
     "model_attributes_type": "keys with values",
 }
 _EXAMPLES = {
@@ -117,7 +118,7 @@ def _translate(
                 findings.add(
                     keys[:-1], f"the key {key!r} is missing, expected it here{example}", of_key=True
                 )
-            case "extra_forbidden":
+            case "extra_forbidden" | "unexpected_keyword_argument":
                 key = str(keys[-1])
                 hint = did_you_mean(key, _known_keys(model, keys[:-1]))
                 findings.add(keys, f"found the unknown key {key!r}{hint}", of_key=True)
@@ -182,31 +183,20 @@ def _describe(found: object) -> str:
 
 def _known_keys(model: type[Part], keys: Keys) -> list[str]:
     """Return the keys that the schema of `model` knows in the mapping at `keys`."""
-    candidates: list[Any] = [model]
+    schema = schema_of(model, "")
+    forms = [schema]
     for key in keys:
-        candidates = [below for each in candidates for below in _below(each, key)]
-    models = [m for each in candidates for m in _members(each) if _is_model(m)]
-    return [name for part in models for name in part.model_fields]
+        forms = [
+            below for form in forms for below in _below(form, str(key), schema.get("$defs", {}))
+        ]
+    return [name for form in forms for name in form.get("properties", ())]
 
 
-def _below(annotation: Any, key: str | int) -> list[Any]:
-    found: list[Any] = []
-    for member in _members(annotation):
-        if _is_model(member):
-            field = member.model_fields.get(str(key))
-            found += [field.annotation] if field else []
-        elif get_origin(member) in {dict, list}:
-            found.append(get_args(member)[-1])
-    return found
-
-
-def _members(annotation: Any) -> list[Any]:
-    if hasattr(annotation, "__metadata__"):
-        return _members(annotation.__origin__)
-    if get_origin(annotation) in {Union, types.UnionType}:
-        return [member for arg in get_args(annotation) for member in _members(arg)]
-    return [annotation]
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _below(schema: Any, key: str, definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the forms that the value of `key` may have in an object or list of a JSON Schema."""
+    below = schema.get("properties", {}).get(key)
+    below = below or schema.get("additionalProperties") or schema.get("items")
+    if not isinstance(below, dict):
+        return []
+    choices = below.get("oneOf") or below.get("anyOf") or [below]
+    return [definitions.get(each.get("$ref", "").rpartition("/")[2], each) for each in choices]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, NewType
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from lightrig.testbeds.errors import LightrigError
 
@@ -165,6 +165,11 @@ def format_celsius(celsius: float) -> str:
     return f"{round(celsius, 2):g} °C"
 
 
+def format_wavelength(nm: float) -> str:
+    """Write a wavelength in nanometres for a person: "1310 nm"."""
+    return f"{nm:g} nm"
+
+
 def format_share(share: float) -> str:
     """Write a part of one as a percentage: 0.95 is "95 %"."""
     return f"{share * 100:.6g} %"
@@ -185,37 +190,41 @@ def _unsigned_db(text: str) -> Db:
 
 
 def _from_text(
-    parse: Callable[[str], Any], pattern: str, *examples: str
-) -> tuple[BeforeValidator, WithJsonSchema]:
+    parse: Callable[[str], Any], write: Callable[[Any], str], pattern: str, *examples: str
+) -> tuple[BeforeValidator, PlainSerializer, WithJsonSchema]:
     schema = {"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)}
-    return BeforeValidator(parse), WithJsonSchema(schema)
+    return BeforeValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema)
 
 
 _PLAIN = r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\s*"
 _TIME_PATTERN = rf"{_PLAIN}({'|'.join(_TIME)})"
 
-_duration = _from_text(_unsigned, _TIME_PATTERN, "70 ms", "75 us", "3 s")
-_offset = _from_text(parse_duration, _TIME_PATTERN, "-2 ms", "0 s")
-_decibels = _from_text(_unsigned_db, _PLAIN + "dB", "3 dB")
-_power = _from_text(parse_dbm, _PLAIN + "dBm", "-4.3 dBm")
-_rate = _from_text(parse_rate, _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))", "100G", "200 Mbit/s")
-_share = _from_text(parse_share, _PLAIN + "%", "95 %")
-_celsius = _from_text(parse_celsius, _PLAIN + "°?C", "45 °C")
-_length = _from_text(parse_wavelength, rf"{_PLAIN}({'|'.join(_LENGTH)})", "1310 nm")
+_duration = _from_text(_unsigned, format_duration, _TIME_PATTERN, "70 ms", "75 us", "3 s")
+_offset = _from_text(parse_duration, format_duration, _TIME_PATTERN, "-2 ms", "0 s")
+_decibels = _from_text(_unsigned_db, format_db, _PLAIN + "dB", "3 dB")
+_power = _from_text(parse_dbm, format_dbm, _PLAIN + "dBm", "-4.3 dBm")
+_rate = _from_text(
+    parse_rate, format_rate, _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))", "100G", "200 Mbit/s"
+)
+_share = _from_text(parse_share, format_share, _PLAIN + "%", "95 %")
+_celsius = _from_text(parse_celsius, format_celsius, _PLAIN + "°?C", "45 °C")
+_length = _from_text(
+    parse_wavelength, format_wavelength, rf"{_PLAIN}({'|'.join(_LENGTH)})", "1310 nm"
+)
 
-Duration = Annotated[int, _duration[0], _duration[1]]
+Duration = Annotated[int, _duration[0], _duration[1], _duration[2]]
 """A duration of zero or more, in ns."""
-Offset = Annotated[int, _offset[0], _offset[1]]
+Offset = Annotated[int, _offset[0], _offset[1], _offset[2]]
 """A duration with a sign, in ns."""
-Decibels = Annotated[Db, _decibels[0], _decibels[1]]
+Decibels = Annotated[float, _decibels[0], _decibels[1], _decibels[2]]
 """A loss of zero or more, in dB."""
-PowerLevel = Annotated[Dbm, _power[0], _power[1]]
+PowerLevel = Annotated[Dbm, _power[0], _power[1], _power[2]]
 """A power, in dBm."""
-Celsius = Annotated[float, _celsius[0], _celsius[1]]
+Celsius = Annotated[float, _celsius[0], _celsius[1], _celsius[2]]
 """A temperature, in °C."""
-Rate = Annotated[int, _rate[0], _rate[1]]
+Rate = Annotated[int, _rate[0], _rate[1], _rate[2]]
 """A rate, in bit/s."""
-Share = Annotated[float, _share[0], _share[1]]
+Share = Annotated[float, _share[0], _share[1], _share[2]]
 """A part of one."""
-Wavelength = Annotated[float, _length[0], _length[1]]
+Wavelength = Annotated[float, _length[0], _length[1], _length[2]]
 """A wavelength, in nm."""

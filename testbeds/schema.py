@@ -17,7 +17,7 @@ from pydantic import (
 from lightrig.testbeds.addresses import Control, Login, Options, Reach
 from lightrig.testbeds.base import Part, schema_of
 from lightrig.testbeds.quantities import Celsius, Decibels, Duration, PowerLevel, Rate, Wavelength
-from lightrig.testbeds.simulation_schema import SimulationPart
+from lightrig.testbeds.simulation import Simulation
 
 
 def _size(text: str) -> str:
@@ -331,7 +331,7 @@ class Document(Part):
     plans: dict[str, PlanPart] = Field(default_factory=dict)
     limits: dict[str, LimitPart] = Field(default_factory=dict)
     overrides: OverridesPart | None = None
-    simulation: SimulationPart | None = None
+    simulation: Simulation | None = None
 
 
 def json_schema() -> dict[str, Any]:

@@ -6,7 +6,6 @@ So an option is a field of a part (what a file may say) and one of its spec (wha
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from lightrig.testbeds.base import Part
@@ -17,13 +16,10 @@ _UNITS = ("_ns", "_dbm", "_db", "_nm", "_bps")
 """Ends of the names of a spec's fields that a part's do not have: a file writes its units."""
 
 
-def spec_of(
-    spec: type[S], part: Part | None, nested: Mapping[type[Part], type] | None = None, **more: Any
-) -> S:
+def spec_of(spec: type[S], part: Part | None, **more: Any) -> S:
     """Return a `spec` with the values of `part`'s fields of the same names, and those in `more`.
 
-    What the part leaves out has the spec's default. A part in it becomes the spec that `nested`
-    states for its type.
+    What the part leaves out has the spec's default.
     """
     values: dict[str, Any] = {}
     for field in dataclasses.fields(spec):  # type: ignore[arg-type]  # of a dataclass
@@ -33,8 +29,6 @@ def spec_of(
         if field.name in more or not (is_required or hasattr(part, name)):
             continue
         value = getattr(part, name)
-        if nested is not None and type(value) in nested:
-            value = spec_of(nested[type(value)], value, nested)
         if value is not None or is_required:
             values[field.name] = value
     return spec(**values, **more)

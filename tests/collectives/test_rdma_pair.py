@@ -19,8 +19,7 @@ from lightrig.instruments.servers.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.instruments.simulated.hosts import perftest_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.simulated.world.traffic import Listeners
-from lightrig.testbeds import load
-from lightrig.testbeds.model import SimulatedFault
+from lightrig.testbeds import SimulatedFault, load
 
 
 def end(bench: Bench, server: str, device: str) -> RdmaEnd:

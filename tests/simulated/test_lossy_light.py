@@ -9,11 +9,10 @@ from lightrig.instruments.simulated.world.optics import DARK_DBM, Matrix, PortFa
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.testbeds import (
     Circuit,
-    Distribution,
     Fiber,
     Port,
+    SimulatedLoss,
     SimulatedMonitor,
-    SimulatedPorts,
     SimulatedSwitch,
 )
 
@@ -21,11 +20,10 @@ SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 
 
-def matrix(clock, *, ports=SimulatedPorts(), monitor=None, faults=PortFaults(), seed=1, sd=0.2):  # noqa: B008
+def matrix(clock, *, monitor=None, faults=PortFaults(), seed=1, sd=0.2, **loss):  # noqa: B008
     truth_of = SimulatedSwitch(
-        loss=Distribution(1.2, sd),
+        loss=SimulatedLoss(1.2, sd, **loss),
         monitor=monitor or SimulatedMonitor(10_000_000, 0.0),
-        ports=ports,
     )
     return Matrix(
         *("ocs", truth_of, clock, Chance(seed), GroundTruth(), lambda ingress: 0.0),
@@ -42,7 +40,7 @@ def losses(made, size=8):
 
 def test_port_losses_add_to_every_circuit(clock):
     plain = losses(matrix(clock))
-    more = losses(matrix(clock, ports=SimulatedPorts(0.3, 0.2))) - plain
+    more = losses(matrix(clock, ingress_db=0.3, egress_db=0.2)) - plain
     assert np.ptp(more - more[:1] - more[:, :1] + more[0, 0]) == pytest.approx(0, abs=1e-12)
     assert np.ptp(more, axis=0).min() > 0.1
     assert np.ptp(more, axis=1).min() > 0.1
@@ -69,7 +67,7 @@ def made_again(made, clock, times=40):
 
 
 def test_repeatability_varies_around_the_loss(clock):
-    made = matrix(clock, ports=SimulatedPorts(repeatability_db=0.05))
+    made = matrix(clock, repeatability_db=0.05)
     shown = made_again(made, clock)
     assert shown.std() == pytest.approx(0.05, rel=0.4)
     assert shown.mean() == pytest.approx(-made.loss(Circuit(1, 9)), abs=0.04)

@@ -9,17 +9,17 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Distribution, Port, SimulatedNic
+from lightrig.testbeds import Delay, Port, SimulatedNic
 
 MS = 1_000_000
 S = 1000 * MS
 A, B, C = (Port(f"server{n}", "nic0") for n in range(3))
 STAGES = ("firmware", "carrier", "datagram")
 EXACT = SimulatedNic(
-    loss_detection=Distribution(MS),
-    bring_up=Distribution(3 * S),
-    carrier=Distribution(MS),
-    resume=Distribution(100 * MS),
+    loss_detection=Delay(MS),
+    bring_up=Delay(3 * S),
+    carrier=Delay(MS),
+    resume=Delay(100 * MS),
 )
 
 

@@ -12,15 +12,15 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightTrace
 from lightrig.instruments.simulated.world.optics import DARK_DBM, Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Circuit, Distribution, SimulatedMonitor, SimulatedSwitch
+from lightrig.testbeds import Circuit, Delay, SimulatedLoss, SimulatedMonitor, SimulatedSwitch
 
 MS = 1_000_000
 PORTS = 6
 SETTLED = SimulatedSwitch(
-    acknowledge=Distribution(5 * MS, MS),
-    dark=Distribution(3 * MS, MS),
-    settle=Distribution(8 * MS, 4 * MS, MS),
-    loss=Distribution(1.2, 0.5),
+    acknowledge=Delay(5 * MS, MS),
+    dark=Delay(3 * MS, MS),
+    settle=Delay(8 * MS, 4 * MS, MS),
+    loss=SimulatedLoss(1.2, 0.5),
     monitor=SimulatedMonitor(10 * MS, 0.0),
 )
 
@@ -131,9 +131,9 @@ def test_light_events_alternate_and_match_ground_truth(steps):
 def test_light_arrives_after_settling_and_is_lost_after_the_dark_delay():
     bench = Bench(
         SimulatedSwitch(
-            acknowledge=Distribution(40 * MS, 0, 2 * MS),
-            dark=Distribution(3 * MS),
-            settle=Distribution(20 * MS, 0, MS),
+            acknowledge=Delay(40 * MS, 0, 2 * MS),
+            dark=Delay(3 * MS),
+            settle=Delay(20 * MS, 0, MS),
             monitor=SimulatedMonitor(10 * MS, 0.0),
         )
     )
@@ -175,8 +175,8 @@ def test_light_of_a_removed_circuit_never_arrives(bench):
 def test_signal_is_never_recovered_before_it_is_lost():
     bench = Bench(
         SimulatedSwitch(
-            dark=Distribution(30 * MS),
-            settle=Distribution(2 * MS),
+            dark=Delay(30 * MS),
+            settle=Delay(2 * MS),
             monitor=SimulatedMonitor(10 * MS, 0.0),
         )
     )
@@ -191,9 +191,7 @@ def test_signal_is_never_recovered_before_it_is_lost():
 
 @pytest.mark.parametrize("window", [10 * MS, 160 * MS, 1280 * MS])
 def test_a_monitor_averages_from_the_first_moment(window):
-    bench = Bench(
-        SimulatedSwitch(settle=Distribution(2 * MS), monitor=SimulatedMonitor(window, 0.0))
-    )
+    bench = Bench(SimulatedSwitch(settle=Delay(2 * MS), monitor=SimulatedMonitor(window, 0.0)))
     bench.matrix.connect([Circuit(1, 7)])
     full = 10 ** ((launch(1) - bench.matrix.loss(Circuit(1, 7))) / 10)
     bench.clock.sleep(2 * MS)

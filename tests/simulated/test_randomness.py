@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Distribution
+from lightrig.testbeds import Delay
 
 MS = 1_000_000
 
@@ -43,7 +43,7 @@ def test_normals_are_standard():
 )
 def test_durations_have_the_stated_mean_and_sd(mean, sd):
     stream = Chance(1).stream("x")
-    values = np.array([stream.duration(Distribution(mean, sd)) for _ in range(20_000)])
+    values = np.array([stream.duration(Delay(mean, sd)) for _ in range(20_000)])
     assert values.dtype == np.int64
     assert values.min() > 0
     assert values.mean() == pytest.approx(mean, rel=0.02 + 0.03 * sd / mean)
@@ -53,14 +53,14 @@ def test_durations_have_the_stated_mean_and_sd(mean, sd):
 
 def test_more_pairs_take_longer():
     stream = Chance(1).stream("x")
-    exact = Distribution(40 * MS, 0, MS // 2)
+    exact = Delay(40 * MS, 0, MS // 2)
     assert [stream.duration(exact, pairs) for pairs in (0, 1, 2, 16)] == [
         40 * MS,
         40 * MS,
         40 * MS + MS // 2,
         47 * MS + MS // 2,
     ]
-    spread = Distribution(40 * MS, 2 * MS, MS)
+    spread = Delay(40 * MS, 2 * MS, MS)
     values = np.array([stream.duration(spread, 11) for _ in range(20_000)])
     assert values.mean() == pytest.approx(50 * MS, rel=0.01)
     assert values.std() == pytest.approx(2 * MS * 50 / 40, rel=0.05)
@@ -68,5 +68,5 @@ def test_more_pairs_take_longer():
 
 def test_a_constant_duration_draws_nothing():
     one, other = Chance(1).stream("x"), Chance(1).stream("x")
-    one.duration(Distribution(5))
+    one.duration(Delay(5))
     assert one.normal() == other.normal()

@@ -19,33 +19,33 @@ from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.simulated.world.switching_edges import fall, rise
 from lightrig.testbeds import (
     Circuit,
-    Distribution,
+    Delay,
+    Ringing,
     SimulatedEdge,
+    SimulatedLoss,
     SimulatedMonitor,
-    SimulatedPorts,
     SimulatedSwitch,
 )
 
 MS = 1_000_000
 SECOND = 1000 * MS
-RINGING = SimulatedEdge(2 * MS, MS, ringing_db=1.5, period_ns=MS, decay_ns=2 * MS)
+RINGING = SimulatedEdge(2 * MS, MS, Ringing(1.5, MS, 2 * MS))
 
 
 def matrix(
     clock: Clock,
     truth: GroundTruth,
     *,
-    edge: SimulatedEdge = SimulatedEdge(),  # noqa: B008 -- frozen
-    ports: SimulatedPorts = SimulatedPorts(),  # noqa: B008 -- frozen
+    edge: SimulatedEdge = SimulatedEdge(0, 0),  # noqa: B008 -- frozen
+    loss: SimulatedLoss = SimulatedLoss(1.0),  # noqa: B008 -- frozen
     ambient: Ambient | None = None,
     on_light: Callable[[int, int | None, int], None] = lambda egress, ingress, at: None,
 ) -> Matrix:
     truth_of = SimulatedSwitch(
-        dark=Distribution(3 * MS),
-        settle=Distribution(10 * MS),
-        loss=Distribution(1.0, 0.0),
+        dark=Delay(3 * MS),
+        settle=Delay(10 * MS),
+        loss=loss,
         monitor=SimulatedMonitor(MS // 100, 0.0),
-        ports=ports,
         edge=edge,
     )
     return Matrix(
@@ -106,7 +106,7 @@ def test_light_has_settled_when_ringing_stays_within_half_a_decibel(clock: Clock
 
 
 def test_light_without_an_edge_is_a_step() -> None:
-    for shape in (rise(SimulatedEdge()), fall(SimulatedEdge())):
+    for shape in (rise(SimulatedEdge(0, 0)), fall(SimulatedEdge(0, 0))):
         assert len(shape) == 1
         assert shape[0].stages == ("light",)
 
@@ -126,7 +126,7 @@ def test_a_circuit_parted_while_its_light_rises_stays_dark(clock: Clock) -> None
 
 
 def test_polarization_changes_with_every_move_and_stays_within_its_loss(clock: Clock) -> None:
-    made = matrix(clock, GroundTruth(), ports=SimulatedPorts(polarization_db=0.4))
+    made = matrix(clock, GroundTruth(), loss=SimulatedLoss(1.0, polarization_db=0.4))
     found = []
     for _ in range(60):
         made.connect([Circuit(1, 9)])
@@ -142,8 +142,8 @@ def test_polarization_changes_with_every_move_and_stays_within_its_loss(clock: C
 def test_loss_follows_the_temperature_while_light_passes(clock: Clock) -> None:
     ambient, at = Ambient(), [25.0]
     ambient.follow(lambda: at[0])
-    ports = SimulatedPorts(per_kelvin_db=0.005)
-    made = matrix(clock, GroundTruth(), ports=ports, ambient=ambient)
+    loss = SimulatedLoss(1.0, per_kelvin_db=0.005)
+    made = matrix(clock, GroundTruth(), loss=loss, ambient=ambient)
     circuits = [Circuit(n, n + 8) for n in range(1, 9)]
     made.connect(circuits)
     clock.sleep(SECOND)

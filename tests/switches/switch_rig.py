@@ -20,22 +20,29 @@ from lightrig.instruments.simulated.world.light import Channels, LightField
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.switches.polatis import Polatis
-from lightrig.testbeds import Distribution, Identity, SimulatedMonitor, SimulatedSwitch, SwitchSpec
+from lightrig.testbeds import (
+    Delay,
+    Identity,
+    SimulatedLoss,
+    SimulatedMonitor,
+    SimulatedSwitch,
+    SwitchSpec,
+)
 
 MS = 1_000_000
 LOGIN = ("bench", "hunter2-and-more")
 EXACT = SimulatedSwitch(
-    acknowledge=Distribution(40 * MS, 0, MS),
-    dark=Distribution(3 * MS),
-    settle=Distribution(20 * MS),
-    loss=Distribution(1.2, 0.2),
+    acknowledge=Delay(40 * MS, 0, MS),
+    dark=Delay(3 * MS),
+    settle=Delay(20 * MS),
+    loss=SimulatedLoss(1.2, 0.2),
     monitor=SimulatedMonitor(10 * MS, 0.0),
 )
 QUICK = SimulatedSwitch(
-    acknowledge=Distribution(2 * MS),
-    dark=Distribution(MS // 2),
-    settle=Distribution(MS),
-    loss=Distribution(1.2, 0.2),
+    acknowledge=Delay(2 * MS),
+    dark=Delay(MS // 2),
+    settle=Delay(MS),
+    loss=SimulatedLoss(1.2, 0.2),
     monitor=SimulatedMonitor(10 * MS, 0.0),
 )
 

@@ -24,14 +24,14 @@ from lightrig.instruments.simulated.world.light import Channels, LightField
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.switches.keysight_n773x import KeysightN773x, Unit
-from lightrig.testbeds import Circuit, Distribution, Identity, SimulatedSwitch, SwitchSpec
+from lightrig.testbeds import Circuit, Delay, Identity, SimulatedLoss, SimulatedSwitch, SwitchSpec
 
 MS = 1_000_000
 QUICK = SimulatedSwitch(
-    acknowledge=Distribution(MS // 2),
-    dark=Distribution(MS),
-    settle=Distribution(4 * MS),
-    loss=Distribution(1.0, 0.1),
+    acknowledge=Delay(MS // 2),
+    dark=Delay(MS),
+    settle=Delay(4 * MS),
+    loss=SimulatedLoss(1.0, 0.1),
 )
 BAR = {Circuit(1, 3), Circuit(2, 4)}
 CROSS = {Circuit(1, 4), Circuit(2, 3)}

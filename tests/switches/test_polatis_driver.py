@@ -6,7 +6,7 @@ from switch_rig import EXACT, simulated_switch
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.errors import DeniedError, GarbledError, UnreachableError
 from lightrig.instruments.simulated.world.optics import DARK_DBM
-from lightrig.testbeds import Circuit, Distribution, SimulatedMonitor, SimulatedSwitch
+from lightrig.testbeds import Circuit, Delay, SimulatedMonitor, SimulatedSwitch
 
 MS = 1_000_000
 
@@ -162,7 +162,7 @@ def test_the_monitors_window_is_learnt(virtual, step):
 
 
 def test_light_can_be_watched_while_the_switch_is_busy(virtual):
-    rig = virtual(SimulatedSwitch(acknowledge=Distribution(500 * MS)))
+    rig = virtual(SimulatedSwitch(acknowledge=Delay(500 * MS)))
     switch = rig.driver()
     switch.power([17])
     operation = switch.change([], [Circuit(1, 17)])

@@ -20,7 +20,7 @@ from lightrig.instruments.switches.polatis import Polatis
 from lightrig.instruments.switches.polatis.session import PatchOperation
 from lightrig.testbeds import (
     Circuit,
-    Distribution,
+    Delay,
     LightrigError,
     SimulatedMonitor,
     SimulatedSwitch,
@@ -98,7 +98,7 @@ def test_circuits_of_another_program_are_not_touched(scheme, virtual):
 
 def test_the_acknowledgement_is_stamped_when_it_comes(scheme, virtual):
     """However late it is asked for, and while the monitors are read."""
-    rig = virtual(SimulatedSwitch(acknowledge=Distribution(300 * MS, 0, MS)), scheme=scheme)
+    rig = virtual(SimulatedSwitch(acknowledge=Delay(300 * MS, 0, MS)), scheme=scheme)
     switch = rig.driver()
     switch.power([17])
     switch.circuits()

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from lightrig import testbeds
 from lightrig.testbeds import (
-    Distribution,
+    ClockOffset,
+    Delay,
     Identity,
     Port,
     Problem,
+    SimulatedLoss,
     SimulatedSwitch,
     TestbedError,
     UnknownNameError,
@@ -128,9 +130,9 @@ def test_opus_as_it_stands(opus):
     assert (nic.rate_bps, nic.numa, nic.transceiver) == (100_000_000_000, 1, "qsfp-100g-lr4")
     assert opus.transceiver_of(spec.port).launch_min_dbm == -4.3
     assert opus.limits["reconfiguration.signal_recovered"].value == 150_000_000
-    assert opus.simulation.switches["ocs"].settle == Distribution(42_000_000, 3_000_000, 354_000)
-    assert opus.simulation.switches["ocs"].loss == Distribution(1.2, 0.2)
-    assert opus.simulation.clocks.offset == Distribution(0, 2_000_000)
+    assert opus.simulation.switches["ocs"].settle == Delay(42_000_000, 3_000_000, 354_000)
+    assert opus.simulation.switches["ocs"].loss == SimulatedLoss(1.2, 0.2)
+    assert opus.simulation.clocks.offset == ClockOffset(0, 2_000_000)
 
 
 def test_unknown_names_are_typed(opus):
@@ -284,6 +286,36 @@ def test_the_schema_helps_an_editor():
         for field in definition["properties"].values():
             for example in field.get("examples", []) if "pattern" in field else []:
                 assert re.search(field["pattern"], example)
+
+
+def test_the_schema_states_defaults_with_their_units():
+    definitions = json_schema()["$defs"]
+    switch = definitions["SimulatedSwitch"]["properties"]
+    assert switch["acknowledge"]["default"]["mean"] == "40 ms"
+    assert switch["edge"]["default"] == {"rise": "0 ns", "fall": "0 ns"}
+    assert definitions["SimulatedEdge"]["properties"]["rise"]["default"] == "1 ms"
+    assert definitions["Connectors"]["properties"]["mean"]["default"] == "0.24 dB"
+
+
+@pytest.mark.parametrize(
+    ("simulation", "column", "message"),
+    [
+        ("clocks: {drift_ppm: '15'}", 23, "found '15', expected a number"),
+        ("nic: {fec_histogram: 1}", 24, "found the number 1, expected true or false"),
+        ("nic: {bringup: {mean: 1 s}}", 9, "unknown key 'bringup'; did you mean 'bring_up'?"),
+        ("nic: {bring_up: {sd: 1 s}}", 9, "the key 'mean' is missing"),
+        ("switches: {ocs: {monitor: {noise_db: 1 dB}}}", 30, "unknown key 'noise_db'; did you"),
+        ("switches: {ocs: {loss: 1 dB}}", 26, "found '1 dB', expected keys with values"),
+        ("faults: [{fault: dark laser, at: ocs}]", 36, "found 'ocs', expected a list"),
+        ("faults: [{fault: dark laser, at: [ocs], los: 1 dB}]", 43, "did you mean 'loss'?"),
+    ],
+)
+def test_mistakes_in_the_ground_truth_are_located(write, simulation, column, message):
+    switches = "switches:\n  ocs: {model: polatis, address: tl1://ocs.invalid, size: 4x4}\n"
+    with pytest.raises(TestbedError) as caught:
+        load(write(f"name: a\n{switches}simulation:\n  {simulation}\n"))
+    assert f":5:{column}: " in str(caught.value)
+    assert message in str(caught.value)
 
 
 SEEDS = [OPUS.read_text(encoding="utf-8"), MIXED]

@@ -14,17 +14,17 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
-from lightrig.testbeds import Distribution, Port, SimulatedNic, TransceiverSpec
+from lightrig.testbeds import Delay, Port, SimulatedNic, TransceiverSpec
 
 MS = 1_000_000
 SECOND = 1000 * MS
 LOGIN = ("bench", "drawn-for-this-test")
 LR4 = TransceiverSpec("qsfp-100g-lr4", 1310.0, -4.3, 4.5, -10.6, 4.5, 5.5)
 FAST = SimulatedNic(
-    loss_detection=Distribution(MS),
-    bring_up=Distribution(20 * MS),
-    carrier=Distribution(MS),
-    resume=Distribution(MS),
+    loss_detection=Delay(MS),
+    bring_up=Delay(20 * MS),
+    carrier=Delay(MS),
+    resume=Delay(MS),
 )
 
 
@@ -56,7 +56,7 @@ class Pair:
                 clock,
                 self.chance,
                 roster,
-                delay=Distribution(MS // 10),
+                delay=Delay(MS // 10),
                 software=HostSoftware(**software),  # type: ignore[arg-type]
             )
             for port in self.ports

@@ -24,7 +24,7 @@ from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Distribution, Port
+from lightrig.testbeds import Delay, Port
 
 TOOLS = frozenset({"ethtool", "mlxlink", "rdma", "ip", "ibstat", "ibdev2netdev"})
 """Programs that a server has by default; cat, grep and uname it always has."""
@@ -63,7 +63,7 @@ class HostSoftware:
     fec_histogram: bool = False
 
 
-_NO_DELAY = Distribution(0)
+_NO_DELAY = Delay(0)
 _SOFTWARE = HostSoftware()
 
 
@@ -92,7 +92,7 @@ class HostTools:
         chance: Chance,
         roster: dict[Port, SimulatedPort],
         *,
-        delay: Distribution[int] = _NO_DELAY,
+        delay: Delay = _NO_DELAY,
         software: HostSoftware = _SOFTWARE,
         laser: Callable[[Port, bool], None] = lambda port, on: None,
         traffic: TrafficTools | None = None,

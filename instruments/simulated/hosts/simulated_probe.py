@@ -15,7 +15,7 @@ from lightrig.instruments.clock import Clock, Scheduled
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks, Transition
 from lightrig.instruments.simulated.world.randomness import Stream
-from lightrig.testbeds import Distribution, NicPortSpec, Port
+from lightrig.testbeds import Delay, NicPortSpec, Port
 
 SILENT_PERIODS = 5
 """After how many datagram periods without a datagram a port is declared silent."""
@@ -121,7 +121,7 @@ class SimulatedProbe:
         draws: Stream,
         write: Callable[[str], None],
         server_clock: SimulatedServerClock,
-        delay: Distribution[int],
+        delay: Delay,
         roster: dict[str, "SimulatedProbe"],
     ) -> None:
         self._server = server

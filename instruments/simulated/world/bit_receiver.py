@@ -96,7 +96,7 @@ class ErrorDetector:
         self._draws = draws
         self._ambient = ambient
         sensitivity = Receiver().sensitivity_dbm + _DRAWN_DB * draws.normal()
-        self.receiver = Receiver(sensitivity, pam4=kind.pam4)
+        self.receiver = Receiver(sensitivity, pam4=kind.modulation == "PAM4")
         self._propagation = kind.propagation
         self.rate = 0.0
         self.expects_what_is_sent = True

@@ -17,7 +17,7 @@ from lightrig.instruments.simulated.world.switching_edges import (
     fall,
     rise,
 )
-from lightrig.testbeds import Circuit, Distribution, SimulatedSwitch
+from lightrig.testbeds import Circuit, Delay, SimulatedSwitch
 
 DARK_DBM = -60.0
 """Reading of a monitor without light: the end of its range."""
@@ -117,15 +117,15 @@ class Matrix:
         self._slopes: dict[Circuit, tuple[float, float]] = {}
         self._rise, self._fall = rise(truth_of.edge), fall(truth_of.edge)
         self._most_pending = 4 * max(len(self._rise), len(self._fall))
-        if ambient is not None and truth_of.ports.per_kelvin_db:
+        if ambient is not None and truth_of.loss.per_kelvin_db:
             self._follow_temperature()
 
     # ------------------------------------------------------------------------ mirrors
 
     def set_switching_time(self, duration: int) -> None:
         """Let every change take `duration` ns from now on, for the light and the reply."""
-        soon = Distribution(min(duration // 4, _SOON_DARK_NS))
-        whole = Distribution(duration)
+        soon = Delay(min(duration // 4, _SOON_DARK_NS))
+        whole = Delay(duration)
         self._truth_of = replace(self._truth_of, acknowledge=whole, settle=whole, dark=soon)
 
     def connect(self, circuits: Collection[Circuit]) -> int:
@@ -172,16 +172,16 @@ class Matrix:
         if circuit not in self._losses:
             draw = self._chance.stream(f"{self.name}/loss/{circuit}").normal()
             self._losses[circuit] = self._drawn(circuit, draw)
-        ports = self._truth_of.ports
-        if not ports.per_kelvin_db and not ports.per_nm_db:
+        spread = self._truth_of.loss
+        if not spread.per_kelvin_db and not spread.per_nm_db:
             return self._losses[circuit]
         if circuit not in self._slopes:
             draws = self._chance.stream(f"{self.name}/slopes/{circuit}")
             self._slopes[circuit] = draws.normal(), draws.normal()
         by_kelvin, by_nm = self._slopes[circuit]
         warmer = 0.0 if self._ambient is None else self._ambient.celsius - _LOSS_C
-        more = ports.per_kelvin_db * by_kelvin * warmer
-        more += ports.per_nm_db * by_nm * self._detuning(circuit.ingress)
+        more = spread.per_kelvin_db * by_kelvin * warmer
+        more += spread.per_nm_db * by_nm * self._detuning(circuit.ingress)
         return max(self._losses[circuit] + more, _LEAST_LOSS_DB)
 
     def losses(self, circuits: Sequence[Circuit]) -> list[float]:
@@ -195,10 +195,10 @@ class Matrix:
 
     def _drawn(self, circuit: Circuit, draw: float) -> float:
         """Return the loss of a circuit as made, in dB, by its standard normal `draw`."""
-        loss = self._truth_of.loss.mean + self._truth_of.loss.sd * draw
-        ports = self._truth_of.ports
-        if ports.ingress_db or ports.egress_db:
-            for port, sd in zip(circuit, (ports.ingress_db, ports.egress_db), strict=True):
+        spread = self._truth_of.loss
+        loss = spread.mean + spread.sd * draw
+        if spread.ingress_db or spread.egress_db:
+            for port, sd in zip(circuit, (spread.ingress_db, spread.egress_db), strict=True):
                 if sd:
                     if port not in self._port_draws:
                         stream = self._chance.stream(f"{self.name}.{port}/loss")
@@ -210,14 +210,14 @@ class Matrix:
 
     def _make(self, egress: int) -> None:
         """Draw by how much the circuit to `egress` differs from its loss, made this time."""
-        ports = self._truth_of.ports
-        if not ports.repeatability_db and not ports.polarization_db:
+        spread = self._truth_of.loss
+        if not spread.repeatability_db and not spread.polarization_db:
             return
-        self._made_db[egress] = ports.repeatability_db * self._made.normal()
-        if ports.polarization_db:
+        self._made_db[egress] = spread.repeatability_db * self._made.normal()
+        if spread.polarization_db:
             # A random polarization projects evenly onto the axis of greatest loss.
             self._polarized_db[egress] = (
-                ports.polarization_db / 2 * math.erf(self._made.normal() / math.sqrt(2))
+                spread.polarization_db / 2 * math.erf(self._made.normal() / math.sqrt(2))
             )
 
     def polarization_db(self, circuit: Circuit) -> float:
@@ -226,7 +226,7 @@ class Matrix:
         Transmission over all states is 1 + d·s, with the Stokes vector s of the light and the
         vector d of the circuit; (1 + |d|) / (1 - |d|) is the polarization dependent loss.
         """
-        stokes, whole = self._polarization(circuit.ingress), self._truth_of.ports.polarization_db
+        stokes, whole = self._polarization(circuit.ingress), self._truth_of.loss.polarization_db
         if stokes is None or not whole:
             return self._polarized_db.get(circuit.egress, 0.0)
         if circuit not in self._axes:
@@ -345,12 +345,12 @@ class Matrix:
         for stage in stages:
             self._truth.note(f"{self.name}.{egress}", stage, up=up, at=Span(at, at))
         self._on_light(egress, ingress, at)
-        if self._truth_of.ports.crosstalk_db is not None:
+        if self._truth_of.loss.crosstalk_db is not None:
             self._leak(at)
 
     def crosstalk(self, circuit: Circuit, egress: int) -> float:
         """Return the light at a dark `egress` over that of `circuit`, in dB; the same a seed."""
-        mean = self._truth_of.ports.crosstalk_db
+        mean = self._truth_of.loss.crosstalk_db
         if mean is None:
             return -math.inf
         if (circuit, egress) not in self._leaks:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.testbeds import Distribution
+from lightrig.testbeds import Delay
 
 
 class Chance:
@@ -90,7 +90,7 @@ class Stream:
             return first
         return first + int(self._generator.negative_binomial(first, 1 - propagation))
 
-    def duration(self, distribution: Distribution[int], pairs: int = 1) -> int:
+    def duration(self, distribution: Delay, pairs: int = 1) -> int:
         """A duration in ns: lognormal with the given mean and sd, when `pairs` move at once.
 
         A lognormal is never negative and leans to the right, as switching times do. With the
@@ -99,7 +99,7 @@ class Stream:
         """
         slow = distribution.slow
         if slow is not None and self._generator.random() < slow.share:
-            distribution, pairs = Distribution(slow.mean, slow.sd), 1
+            distribution, pairs = Delay(slow.mean, slow.sd), 1
         mean = distribution.mean + distribution.per_pair * max(pairs - 1, 0)
         if not distribution.sd:
             return round(mean)

@@ -35,17 +35,18 @@ def rise(edge: SimulatedEdge) -> tuple[Step, ...]:
 
     Stages are `light10`, `half`, `light90`, and `light` once it stays within `SETTLED_DB`.
     """
-    if not edge.rise_ns and not edge.ringing_db:
+    ringing = edge.ringing if edge.ringing is not None and edge.ringing.depth_db else None
+    if not edge.rise_ns and ringing is None:
         return SUDDEN_RISE
     steps = _ramp(edge.rise_ns)
     begun = round(edge.rise_ns / _FULL)
-    if edge.ringing_db:
-        lasting = edge.decay_ns * math.log(max(edge.ringing_db / _CALM_DB, 1.0))
-        tick = edge.period_ns / _PER_SWING
+    if ringing is not None:
+        lasting = ringing.decay_ns * math.log(max(ringing.depth_db / _CALM_DB, 1.0))
+        tick = ringing.period_ns / _PER_SWING
         for number in range(1, math.ceil(lasting / tick) + 1):
             after = number * tick
-            decibel = edge.ringing_db * math.exp(-after / edge.decay_ns)
-            decibel *= math.sin(math.pi * after / edge.period_ns) ** 2
+            decibel = ringing.depth_db * math.exp(-after / ringing.decay_ns)
+            decibel *= math.sin(math.pi * after / ringing.period_ns) ** 2
             steps.append((begun + round(after), 10 ** (-decibel / 10)))
     steps.append((steps[-1][0] + 1, 1.0))
     least = 10 ** (-SETTLED_DB / 10)

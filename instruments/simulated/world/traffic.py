@@ -21,7 +21,7 @@ from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.protocols.ssh_server import PendingOutcome, ProgramOutcome
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Distribution, Link, Port, Testbed
+from lightrig.testbeds import Delay, Link, Port, Testbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class FabricTraffic:
         """Return the times of `count` runs of `schedule`, in ns; raise `NoRouteError`."""
         costs = Costs(adds.step_ns, adds.efficiency)
         mean = adds.launch_ns + duration(self.router(), schedule, costs)
-        spread = Distribution(max(round(mean), 1), max(round(mean * adds.spread), 1))
+        spread = Delay(max(round(mean), 1), max(round(mean * adds.spread), 1))
         return [max(self._draws.duration(spread), 1) for _ in range(count)]
 
     def wire_ns(self, source: Port, sink: Port, size: float, adds: Overheads) -> float:

@@ -93,7 +93,7 @@ class World:
             self._matrices,
             self.light,
             chance,
-            testbed.simulation.reference_db,
+            testbed.simulation.references.uncertainty_db,
             faults.lost_in_fibers(),
         )
 
@@ -107,7 +107,7 @@ class World:
 
     def polarization_dependence(self, switch: str) -> float:
         """Return the true polarization dependent loss of a switch's circuits; for closure only."""
-        return self._testbed.simulation.switches[switch].ports.polarization_db
+        return self._testbed.simulation.switches[switch].loss.polarization_db
 
     def crosstalk(self, switch: str, circuit: Circuit, egress: int) -> float:
         """Return the true crosstalk of a circuit at a dark egress, in dB; for closure only."""

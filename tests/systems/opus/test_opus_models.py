@@ -24,8 +24,7 @@ from lightrig.harness.systems.opus.planning.step_time import (
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.suites.claims.opus.claims import COMPUTED, step_seconds
 from lightrig.suites.claims.opus.costs import GB200, H200, advantage, packet_switch_ports
-from lightrig.testbeds import Distribution, load
-from lightrig.testbeds.model import Slow
+from lightrig.testbeds import Delay, Slow, load
 
 HOME = Path(__file__).parents[3] / "testbeds"
 RECORDINGS = HOME / "opus" / "recordings"
@@ -223,8 +222,8 @@ def test_a_simulated_nic_comes_up_as_the_recorded_ones(tmp_path: Path) -> None:
 
 
 def test_without_a_slow_kind_nothing_is_drawn_otherwise() -> None:
-    plain = Distribution(3_000_000_000, 300_000_000)
-    never = Distribution(3_000_000_000, 300_000_000, 0, Slow(1.0, 12_000_000_000))
+    plain = Delay(3_000_000_000, 300_000_000)
+    never = Delay(3_000_000_000, 300_000_000, 0, Slow(1.0, 12_000_000_000))
     draws = [Chance(4).stream("a").duration(kind) for kind in (plain, plain, never)]
     assert draws[0] == draws[1] < 5_000_000_000
     assert draws[2] == 12_000_000_000
