@@ -19,6 +19,7 @@ NEEDS = {
     "first_mornings": "",
     "nights_over_hosts": "extra dask; LIGHTRIG_HOSTS (1,2,4), LIGHTRIG_SAMPLES (20)",
     "results_at_size": "25 GB of disk; LIGHTRIG_ROWS (1e7), LIGHTRIG_NIGHTS (365), more there",
+    "alarms": "",
     "gates": "",
     "error_rates": "statsmodels as a peer",
     "bit_errors": "",

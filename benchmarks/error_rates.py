@@ -256,7 +256,7 @@ def _drift() -> Iterator[Rate]:
 
             def alarms(rule: DriftRule = rule, draw: Any = draw, random: Any = random) -> bool:
                 *before, tonight = draw(random)
-                return judge_drift(before, tonight, rule).outcome == "changed"
+                return judge_drift(before, tonight, rule).outcome == "departed, unconfirmed"
 
             yield Rate(f"drift by {test}", name, 0.01, _count(600, alarms), 600)
     for within, between in ((0.03, 0.01), (0.03, 0.05), (0.3, 0.1)):
@@ -265,7 +265,9 @@ def _drift() -> Iterator[Rate]:
         def misses(within: float = within, between: float = between, random: Any = random) -> bool:
             levels = random.normal(0, between, (11, 1))
             *before, tonight = np.exp(levels + random.normal(0, within, (11, 30)))
-            return judge_drift(before, 1000 * tonight, DriftRule()).outcome != "changed"
+            return (
+                judge_drift(before, 1000 * tonight, DriftRule()).outcome != "departed, unconfirmed"
+            )
 
         condition = f"x1000 missed; sd {within:g} within, {between:g} between nights"
         yield Rate("drift by rank", condition, 0.0, _count(200, misses), 200)

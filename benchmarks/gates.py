@@ -84,7 +84,9 @@ def _rates(
 
 
 def _ours(rule: DriftRule) -> Gate:
-    return lambda nights: judge_drift(list(nights[:-1]), nights[-1], rule).outcome == "changed"
+    return lambda nights: (
+        judge_drift(list(nights[:-1]), nights[-1], rule).outcome == "departed, unconfirmed"
+    )
 
 
 def _peers() -> dict[str, Gate]:

@@ -35,11 +35,11 @@ _DIFFERENCES = frozenset({"dB", "dBm", "°C"})
 """Units in which a change is a difference: their zero is a convention, or their scale a ratio."""
 
 
-DETECT_RATIO = 2.0
+DETECT_RATIO = 1.2
 """Factor that a gate has to be able to find, unless its rule states another."""
 
-_DETECT_DIFFERENCE = {"dB": 3.0, "dBm": 3.0}
-"""The same as a difference: 3 dB is a factor of 2."""
+_DETECT_DIFFERENCE = {"dB": 0.5, "dBm": 0.5}
+"""The same as a difference: less than a connector that is worth cleaning."""
 
 
 class RuleError(LightrigError, ValueError):
@@ -116,7 +116,7 @@ class Rule:
     def in_unit(self, unit: Unit) -> Rule:
         """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio.
 
-        The change to detect is then by default a factor of 2, or 3 dB; in other units of a
+        The change to detect is then by default a factor of 1.2, or 0.5 dB; in other units of a
         difference, any that there is. Raises `RuleError` for one that the effect cannot have.
         """
         effect = self.effect or ("difference" if unit in _DIFFERENCES else "ratio")
@@ -182,8 +182,8 @@ class RulePart(Part):
     )
     detect: str | float | None = Field(
         None,
-        description="The change that must not be missed, a factor or a difference; default 2, "
-        "or 3 dB; where it might be, the outcome is 'cannot tell'",
+        description="The change that must not be missed, a factor or a difference; default 1.2, "
+        "or 0.5 dB; where it might be, the outcome is 'cannot tell'",
         examples=[1.5, "0.5 dB"],
     )
 

@@ -25,7 +25,7 @@ from lightrig.testbeds import LightrigError, format_duration
 if TYPE_CHECKING:
     from lightrig.harness.record import RunFacts
     from lightrig.harness.record.comparison import Comparison
-    from lightrig.harness.statistics import NotEnough, Quantile
+    from lightrig.harness.statistics import DriftVerdict, NotEnough, Quantile
 
 T = TypeVar("T")
 
@@ -156,8 +156,10 @@ def compare(
 ) -> None:
     """Show two runs side by side, and whether the later one has drifted from its nights before.
 
-    Exit 0 if nothing has changed as far as can be said, 1 if something has, 2 if there is no
-    such run or the two have nothing in common, 3 if the results cannot be read.
+    "departed, unconfirmed" is a night that lies apart from those before; "changed" is said once
+    three nights in a row do, or a guard is broken. Exit 0 if nothing has changed as far as can be
+    said, 1 if something has, 2 if there is no such run or the two have nothing in common, 3 if
+    the results cannot be read.
     """
     from lightrig.harness.record import Results
     from lightrig.harness.record.comparison import compare as side_by_side
@@ -169,7 +171,7 @@ def compare(
         head = ("testbed", "test", "quantity", "before", "after", "drift")
         _print_table(head, [_beside(one) for one in found])
         for one in found:
-            if one.drift.outcome in _CHANGED:
+            if one.drift.outcome in {*_CHANGED, "departed, unconfirmed"}:
                 out.print(f"{one.case.quantity}: {one.drift.reason}", soft_wrap=True)
         if blind := [one for one in found if one.drift.outcome == "cannot tell"]:
             out.print(
@@ -208,8 +210,20 @@ def _beside(found: "Comparison") -> tuple[str, ...]:
         case.quantity,
         median(found.before),
         median(found.after),
-        found.drift.outcome,
+        _word(found.drift, case.unit),
     )
+
+
+def _word(drift: "DriftVerdict", unit: str) -> str:
+    """Return the outcome, of "cannot tell" with the least change that would have been seen."""
+    from lightrig.harness.report.units import shown
+
+    if drift.outcome != "cannot tell":
+        return drift.outcome
+    if drift.detectable is None:
+        return "cannot tell any change"
+    size = f"x {drift.detectable:.3g}" if drift.ratio else shown(abs(drift.detectable), unit)
+    return f"cannot tell below {size}"
 
 
 @results.command(epilog="Example: lightrig results export last --output last.csv")

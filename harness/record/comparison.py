@@ -19,9 +19,9 @@ from lightrig.harness.quantities import names_in_files, quantity_of
 from lightrig.harness.record.results import COLUMNS, Results
 from lightrig.harness.record.row import COUNTERS, QuestionError
 from lightrig.harness.record.run_folder import RunFacts
-from lightrig.harness.statistics import NotEnough, Quantile, quantile
+from lightrig.harness.statistics import NotEnough, Quantile, judge_nights, quantile
 from lightrig.harness.statistics.corrections import correct, least_error
-from lightrig.harness.statistics.drift import DriftVerdict, comparable, judge_drift
+from lightrig.harness.statistics.drift import DriftVerdict, comparable
 from lightrig.harness.statistics.samples import SampleError, Samples
 from lightrig.testbeds.baselines import Baselines, Rule, baselines_path, load_baselines
 
@@ -128,7 +128,7 @@ def _judged(
     nights: Sequence[Samples], tonight: Samples, rule: Rule, corrected_error: float
 ) -> DriftVerdict:
     try:
-        return judge_drift(nights, tonight, rule, corrected_error=corrected_error)
+        return judge_nights(nights, tonight, rule, corrected_error=corrected_error)
     except SampleError as error:
         # One quantity that the rule does not suit is no reason to say nothing of the others.
         counts = tonight.shape[1], len(nights), sum(night.shape[1] for night in nights)

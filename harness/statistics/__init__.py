@@ -20,6 +20,7 @@ from lightrig.harness.statistics.closure import (
     judge_bounds,
     judge_deviations,
 )
+from lightrig.harness.statistics.confirmation import judge_nights
 from lightrig.harness.statistics.corrections import benjamini_hochberg, correct, holm
 from lightrig.harness.statistics.drift import DriftRule, DriftVerdict, judge_drift
 from lightrig.harness.statistics.limits import judge
@@ -58,6 +59,7 @@ __all__ = [
     "judge_deviations",
     "judge_drift",
     "judge_maximum",
+    "judge_nights",
     "judge_quantile",
     "quantile",
     "samples_needed",

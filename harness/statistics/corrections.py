@@ -16,6 +16,8 @@ from lightrig.testbeds.baselines import Correction
 
 Key = TypeVar("Key", bound=Hashable)
 
+_CLAIMS = ("changed", "departed, unconfirmed")
+
 
 def holm(p: Sequence[float], error: float) -> list[bool]:
     """Return which p values are significant at a family-wise error rate (Holm).
@@ -55,16 +57,15 @@ def correct(
 ) -> dict[Key, DriftVerdict]:
     """The verdicts of one night, judged together: what only seemed to change is unchanged.
 
-    A quantity stays "changed" if its own rule says so and the correction does too; else it is
-    unchanged, or, where the change that its rule states might have been missed, "cannot tell".
-    Guards and
-    missing data are no matter of chance and stay. `correction` and `error` are those of
-    `testbeds.baselines.Baselines`.
+    A quantity stays "changed" or "departed, unconfirmed" if its own rule says so and the
+    correction does too; else it is unchanged, or, where the change that its rule states might
+    have been missed, "cannot tell". Guards and missing data are no matter of chance and stay.
+    `correction` and `error` are those of `testbeds.baselines.Baselines`.
     """
     judged = [
         key
         for key, verdict in verdicts.items()
-        if verdict.outcome in ("changed", "unchanged", "cannot tell")
+        if verdict.outcome in (*_CLAIMS, "unchanged", "cannot tell")
     ]
     p = [verdicts[key].p or 0.0 for key in judged]
     methods = {"holm": holm, "benjamini-hochberg": benjamini_hochberg}
@@ -73,7 +74,7 @@ def correct(
     corrected = dict(verdicts)
     for key, retained in zip(judged, significant, strict=True):
         verdict = verdicts[key]
-        if verdict.outcome == "changed" and not retained:
+        if verdict.outcome in _CLAIMS and not retained:
             reason = (
                 f"{verdict.reason} Among {len(judged):,} quantities that is no surprise"
                 f" ({correction}, {format_share(error)})."

@@ -1,8 +1,10 @@
 """Last night against the nights before it: is one level farther off than nights are?
 
-A change of level shows in `harness.statistics.changes` from its third night on. A departure needs
-one night, and nights before that lie close together. Series of one family, such as the losses of
-a switch's circuits, scatter alike: what their nights show together makes up for few nights.
+A change of level shows in `harness.statistics.changes` from its third night on, where there are
+ten nights. A departure needs one night, and nights before that lie close together; it is
+unconfirmed until three nights in a row depart to one side (`harness.statistics.confirmation`).
+Series of one family, such as the losses of a switch's circuits, scatter alike: what their nights
+show together makes up for few nights.
 """
 
 import math
@@ -10,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
+from lightrig.harness.statistics.confirmation import CONFIRMING, LONGEST_RUN, p_of_run
 from lightrig.harness.statistics.nights import expect
 from lightrig.harness.statistics.samples import Samples
 
@@ -32,18 +36,25 @@ class Departure:
 
     before: the level that they led to expect. level: that of the night. Both in the unit of the
     levels. p: the probability of a miss this large, on either side, if nothing changed.
-    nights: number of nights before.
+    nights: number of nights before the first that departs.
+    run: nights in a row, the last one of them, that depart to one side.
     """
 
     before: float
     level: float
     p: float
     nights: int
+    run: int = 1
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether later nights confirm the first one: the level has changed."""
+        return self.run >= CONFIRMING
 
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """Miss of one series' last level; `spread` is of such misses, with `df` degrees of freedom.
+    """Miss of one level, with its sign; `spread` is of such misses, with `df` degrees of freedom.
 
     floor: least spread that is believed, since a level has an uncertainty of its own.
     """
@@ -62,54 +73,86 @@ class _Miss:
     @property
     def is_none(self) -> bool:
         """Whether the level is the expected one to the last digit."""
-        return self.miss <= _ROUNDING * (1 + abs(self.expected))
+        return abs(self.miss) <= _ROUNDING * (1 + abs(self.expected))
 
 
 def find_departures(
-    family: Sequence[Samples], uncertainties: Sequence[float], error: float
+    family: Sequence[Samples], uncertainties: Sequence[npt.ArrayLike], error: float
 ) -> list[Departure | None]:
-    """Return, for each series of a family, the departure of its last level, if there is one.
+    """Return, for each series of a family, the departure of its last nights, if there is one.
 
     Args:
         family: levels of the nights with data of each series, oldest first, in one unit; they are
             compared by ratio if all are positive, else by difference.
-        uncertainties: standard uncertainty of each last level, in the same unit.
+        uncertainties: standard uncertainty of the levels of each series, in the same unit: one
+            for all nights, or one a night.
         error: probability of a departure of one series where nothing changed.
 
     A miss is divided by the spread of the series' misses before (`nights.expect`), which is
     raised by those of the family: Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, a t
-    statistic whose degrees of freedom grow with the likeness of the spreads. The error holds for
-    nights that scatter normally, also about a drift. Nights that agree to the last digit say
-    nothing of how far nights lie apart: beside n of them another has p = 1 / (n + 1).
+    statistic whose degrees of freedom grow with the likeness of the spreads. For one night the
+    error holds for nights that scatter normally, also about a drift; `benchmarks.alarms` has the
+    rates where they do not, and those of confirmed departures. Nights that agree to the last
+    digit say nothing of how far nights lie apart: beside n of them another has p = 1 / (n + 1).
+
+    Up to `LONGEST_RUN` last nights are compared with those before all of them. A confirmed
+    departure takes precedence, then the least probable.
     """
     ratio = all(levels.size == 0 or levels.min() > 0 for levels in family)
-    misses = [
-        _miss_of(levels, uncertainty, ratio)
+    spreads = [
+        np.broadcast_to(uncertainty, levels.shape)
         for levels, uncertainty in zip(family, uncertainties, strict=True)
     ]
-    scattered = [one for one in misses if one is not None and not one.is_of_copies]
-    prior_df, prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
-    found: list[Departure | None] = []
-    for levels, one in zip(family, misses, strict=True):
-        p = 1.0 if one is None or one.is_none else _p(one, prior_df, prior)
-        if one is None or p > error:
-            found.append(None)
-            continue
-        before = math.exp(one.expected) if ratio else one.expected
-        found.append(Departure(before, float(levels[-1]), p, one.df + 1))
+    found: list[Departure | None] = [None] * len(family)
+    for length in range(1, LONGEST_RUN + 1):
+        for at, one in enumerate(_runs(family, spreads, length, ratio)):
+            if one is None or one.p > error:
+                continue
+            known = found[at]
+            if known is None or (one.confirmed, -one.p) > (known.confirmed, -known.p):
+                found[at] = one
     return found
 
 
-def _miss_of(levels: Samples, uncertainty: float, ratio: bool) -> _Miss | None:
-    if levels.size <= FEWEST_BEFORE or not math.isfinite(uncertainty):
+def _runs(
+    family: Sequence[Samples], uncertainties: Sequence[Samples], length: int, ratio: bool
+) -> list[Departure | None]:
+    """Return the departure of the last `length` nights of each series, whatever its p."""
+    misses = [
+        [
+            _miss_of(levels[: levels.size - length], float(levels[-ago]), float(each[-ago]), ratio)
+            for ago in range(1, length + 1)
+        ]
+        if levels.size > length
+        else [None]
+        for levels, each in zip(family, uncertainties, strict=True)
+    ]
+    scattered = [each[0] for each in misses if each[0] is not None and not each[0].is_of_copies]
+    prior_df, prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
+    found: list[Departure | None] = []
+    for levels, each in zip(family, misses, strict=True):
+        nights = [one for one in each if one is not None and not one.is_none]
+        if len(nights) < length or len({one.miss > 0 for one in nights}) > 1:
+            found.append(None)
+            continue
+        p = p_of_run([_p(one, prior_df, prior) for one in nights])
+        last = nights[0]
+        if last.is_of_copies:  # the nights before agree by chance once, not once a night
+            p = max(_p(one, prior_df, prior) for one in nights)
+        before = math.exp(last.expected) if ratio else last.expected
+        found.append(Departure(before, float(levels[-1]), p, last.df + 1, length))
+    return found
+
+
+def _miss_of(before: Samples, level: float, uncertainty: float, ratio: bool) -> _Miss | None:
+    if before.size < FEWEST_BEFORE or not math.isfinite(uncertainty):
         return None
-    levels = levels[-MOST_BEFORE - 1 :]
-    values = np.log(levels) if ratio else levels
-    floor = uncertainty / float(levels[-1]) if ratio else uncertainty
-    expected = expect(values[:-1].tolist())
+    values = before[-MOST_BEFORE:]
+    expected = expect((np.log(values) if ratio else values).tolist())
+    floor = uncertainty / level if ratio else uncertainty
     return _Miss(
         expected.value,
-        abs(float(values[-1]) - expected.value),
+        (math.log(level) if ratio else level) - expected.value,
         expected.misses.spread,
         floor * expected.growth,
         expected.misses.df,
@@ -123,7 +166,7 @@ def _p(one: _Miss, prior_df: float, prior: float) -> float:
     spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
     # Never less than its own: a noisy series of a quiet family keeps its scatter.
     least = max(spread, one.spread, one.floor)
-    return 2 * float(scipy.special.stdtr(df, -one.miss / least))
+    return 2 * float(scipy.special.stdtr(df, -abs(one.miss) / least))
 
 
 def _prior(spreads: Sequence[float], dfs: Sequence[int]) -> tuple[float, float]:

@@ -26,7 +26,12 @@ from lightrig.testbeds.baselines import Rule
 DriftRule: TypeAlias = Rule
 """By which a quantity is compared with its nights before; `testbeds.baselines` reads them."""
 DriftOutcome: TypeAlias = Literal[
-    "unchanged", "changed", "cannot tell", "guard broken", "not enough data"
+    "unchanged",
+    "departed, unconfirmed",
+    "changed",
+    "cannot tell",
+    "guard broken",
+    "not enough data",
 ]
 
 POWER = 0.8
@@ -49,7 +54,8 @@ _ROUNDING = 1e-9
 class DriftVerdict:
     """Comparison of a quantity with the nights before; unknown values are None.
 
-    outcome: "unchanged", "changed", "guard broken", "not enough data", or "cannot tell": no
+    outcome: "unchanged", "departed, unconfirmed", "changed" (after `confirmation.judge_nights`
+        only: later nights confirm it), "guard broken", "not enough data", or "cannot tell": no
         change was found, and the one that the rule states might have been missed.
     reason: one sentence for people.
     n: samples of tonight. nights: nights before that were looked at; samples: theirs.
@@ -65,6 +71,8 @@ class DriftVerdict:
         comparisons; None also where no change would do.
     sees: whether that is at most the change that the rule states (`Rule.detect`).
     needed, needed_nights: how many more samples tonight, and nights before, a verdict takes.
+    run: nights in a row, tonight the last of them, that depart; meaningful with those outcomes.
+    ratio: whether `effect` and `detectable` are factors, else differences.
     """
 
     outcome: DriftOutcome
@@ -82,6 +90,8 @@ class DriftVerdict:
     sees: bool | None = None
     needed: int | None = None
     needed_nights: int | None = None
+    run: int = 1
+    ratio: bool = True
 
 
 def judge_drift(
@@ -244,13 +254,14 @@ def _judge(
     outcome: DriftOutcome = "unchanged" if sees else "cannot tell"
     verdict = replace(
         verdict,
-        outcome="changed" if p <= rule.error else outcome,
+        outcome="departed, unconfirmed" if p <= rule.error else outcome,
         effect=scale.change(effect),
         lower=scale.change(-math.inf if rule.direction == "down" else lower),
         upper=scale.change(math.inf if rule.direction == "up" else upper),
         p=p,
         detectable=scale.change(detectable) if math.isfinite(detectable) else None,
         sees=sees,
+        ratio=scale.ratio,
     )
     return replace(verdict, reason=_reason(verdict, rule, scale))
 
@@ -297,7 +308,7 @@ def _shift_of_widths(scale: Scale, nights: _Nights) -> float:
 def _reason(verdict: DriftVerdict, rule: Rule, scale: Scale) -> str:
     samples = f"Tonight's {verdict.n:,} samples"
     expectation = f"what the {verdict.nights} nights before led to expect"
-    if verdict.outcome == "changed":
+    if verdict.outcome == "departed, unconfirmed":
         assert verdict.effect is not None
         sure = f"{format_share(1 - rule.error)} interval {verdict.lower:.3g} … {verdict.upper:.3g}"
         effect = scale.formatted(verdict.effect)
@@ -330,7 +341,7 @@ def _judge_copies(verdict: DriftVerdict, rule: Rule, *, differs: bool) -> DriftV
     p = 1 / (verdict.nights + 1)
     if p <= rule.error:
         reason = f"Tonight differs from {before}, which agree to the last digit (p = {p:.2g})."
-        return replace(verdict, outcome="changed", reason=reason, p=p)
+        return replace(verdict, outcome="departed, unconfirmed", reason=reason, p=p)
     needed = math.ceil(1 / rule.error) - 1 - verdict.nights
     reason = (
         f"Not enough data: tonight differs, but {before} agree to the last digit, which says"

@@ -182,8 +182,8 @@ def test_an_unrecoverable_run_ends_with_status_3(run, lab):
 
 
 def test_compare_shows_changes(run, lab):
-    for number in range(1, 13):
-        middle = 60 + number % 3 / 10 + (9 if number == 12 else 0)
+    for number in range(1, 15):
+        middle = 60 + number % 3 / 10 + (9 if number >= 12 else 0)
         record(lab, f"n{number:02}", f"2026-02-{number:02}", rows=40, middle_ms=middle)
     same = run("compare", "n10", "n11")
     assert same.exit_code == 0
@@ -197,10 +197,13 @@ def test_compare_shows_changes(run, lab):
     assert line[3].endswith("] n 40")
     assert line[5] == "unchanged"
     other = run("compare", "n11", "n12")
-    assert other.exit_code == 1
+    assert other.exit_code == 0
+    assert columns_of(other.stdout)[1][5] == "departed, unconfirmed"
     assert "reconfiguration.signal_recovered: Tonight's 40 samples are 1.1" in other.stdout
-    (found,) = json.loads(run("compare", "n11", "n12", "--json").stdout)
-    assert found["drift"]["outcome"] == "changed"
+    assert run("compare", "n11", "n13").exit_code == 0
+    assert run("compare", "n11", "n14").exit_code == 1
+    (found,) = json.loads(run("compare", "n11", "n14", "--json").stdout)
+    assert (found["drift"]["outcome"], found["drift"]["run"]) == ("changed", 3)
     assert found["after"]["n"] == 40
     assert (found["quantity"], found["simulated"]) == ("reconfiguration.signal_recovered", True)
     few = run("compare", "n01", "r1")
@@ -226,6 +229,7 @@ def test_compare_exits_1_if_one_of_several_quantities_has_changed(run, lab, monk
         (["guard broken", "unchanged"], 1),
         (["unchanged", "not enough data"], 0),
         (["unchanged", "cannot tell"], 0),
+        (["departed, unconfirmed", "unchanged"], 0),
     ):
         found = [compared(each, f"outage.q{n}") for n, each in enumerate(outcomes)]
         monkeypatch.setattr(comparison, "compare", lambda *_, found=found: found)

@@ -27,7 +27,7 @@ def find_series_departures(labs: Sequence[Lab]) -> list[list[SeriesDeparture]]:
     """Return, for each lab, the series whose level departs on the lab's last night.
 
     All series of the page share the error (Bonferroni): where nothing changed, the probability of
-    any departure on a page is `ERROR`.
+    any departure on a page is `ERROR`, for nights that scatter normally.
     """
     tried = sum(len(lab.series) for lab in labs)
     return [list(_departures(lab, ERROR / max(tried, 1))) for lab in labs]
@@ -41,7 +41,7 @@ def _departures(lab: Lab, error: float) -> Iterator[SeriesDeparture]:
             families.setdefault((one.quantity, one.test, one.case), []).append(one)
     for family in families.values():
         levels = [one.level[np.isfinite(one.level)] for one in family]
-        widths = [float(one.upper[last] - one.lower[last]) for one in family]
+        widths = [(one.upper - one.lower)[np.isfinite(one.level)] for one in family]
         uncertainties = [width / _INTERVAL_OF_SD for width in widths]
         for one, found in zip(family, find_departures(levels, uncertainties, error), strict=True):
             if found is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.markup import mark, number_of
 from lightrig.harness.report.nights.lab_section import changed_item
@@ -145,25 +147,41 @@ def _list(kind: str, items: Sequence[str], most: int, more: str) -> str:
 
 
 def _departures(board: Board) -> str:
-    """Return the series that lie apart from the nights before, and what else is new."""
-    if not board.departures:
+    """Return the series that have changed, those that have departed, and what else is new."""
+    changed = [one for one in board.departures if one.departure.confirmed]
+    departed = [one for one in board.departures if not one.departure.confirmed]
+    return _same_word(board, changed) + _same_word(board, departed)
+
+
+def _same_word(board: Board, found: Sequence[SeriesDeparture]) -> str:
+    if not found:
         return ""
     by_quantity: dict[str, list[SeriesDeparture]] = {}
-    for one in board.departures:
+    for one in found:
         by_quantity.setdefault(one.series.quantity, []).append(one)
     # A firmware slows several quantities: the most certain of them says most.
     ordered = sorted(by_quantity.values(), key=lambda each: min(o.departure.p for o in each))
-    last = max(one.series.last for one in board.departures)
-    events = "; ".join(event.text for event in board.events if event.night == last)
+    first = min(_since(one) for one in found)
+    events = "; ".join(event.text for event in board.events if event.night >= first)
     items = [_departed_quantity(board, each) for each in ordered]
     more = number_of(len(items) - _MOST_DEPARTURES, "more quantity", "more quantities")
-    nights = max(one.departure.nights for one in board.departures)
+    nights = max(one.departure.nights for one in found)
+    word = "departed, unconfirmed"
+    if found[0].departure.confirmed:
+        run = max(one.departure.run for one in found)
+        word = f"changed since {board.history.date(first)}, {number_of(run, 'night')} in a row"
     return (
-        f'<p class="ln-apart"><b class="ln-by">new</b> differs from '
+        f'<p class="ln-apart"><b class="ln-by">{word}</b>: differs from '
         f"{number_of(nights, 'night')} before"
-        f"{f'; new that night: {text(events)}' if events else ''}</p>"
+        f"{f'; new since then: {text(events)}' if events else ''}</p>"
         f"{_list('ln-changes', items, _MOST_DEPARTURES, more)}"
     )
+
+
+def _since(one: SeriesDeparture) -> int:
+    """Return the first night in a row that departs."""
+    measured = np.flatnonzero(np.isfinite(one.series.level))
+    return int(measured[-one.departure.run])
 
 
 def _departed_quantity(board: Board, found: Sequence[SeriesDeparture]) -> str:
