@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install docs night test test-named test-long claims clients test-clients \
+.PHONY: install docs night test test-named test-long test-asserted claims clients test-clients \
         object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
         suites-training test-container everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
@@ -50,6 +50,12 @@ test-named: $(READY)
 
 test-long: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS)
+
+# The tests of `make test`, with a list of those that pass without an assertion of theirs that passed.
+# What pytest has compiled otherwise has no hook, so it is kept apart.
+test-asserted: $(READY)
+	PYTHONPYCACHEPREFIX=build/asserted PYTHONPATH=tests $(BIN)/python -m pytest $(PARALLEL) \
+	    -m 'not long' -p passed_assertions -o enable_assertion_pass_hook=true $(SKIPS)
 
 # Tests of what papers claim; their outcomes are stored beside the published values, with a digest
 # of the code that they tested, and `lightrig claims` shows them.
