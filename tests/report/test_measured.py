@@ -130,8 +130,9 @@ def closure_row(page, stage):
 
 
 def test_no_share_of_closure_is_rounded_up_to_all(show):
-    page = show((context(), rows("small", 5000, missed={7})))
-    assert "9,999 of 10,000 (99.99 %)" in closure_row(page, "carrier up")
+    """699 of 700 is 99.857 %: rounded down, as 29,999 of 30,000 would be."""
+    page = show((context(), rows("small", 350, missed={7})))
+    assert "699 of 700 (99.85 %)" in closure_row(page, "carrier up")
 
 
 def test_delays_are_shown_by_stamp_and_by_event(show):

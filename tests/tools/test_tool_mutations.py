@@ -59,7 +59,7 @@ def test_values_of_another_kind(name: str) -> None:
     never_another_exception()
 
 
-@settings(max_examples=100)
+@settings(max_examples=20)
 @given(
     st.sampled_from(sorted({parser_of(name) for name in names()}, key=repr)),
     st.text(max_size=200)
