@@ -4,6 +4,7 @@ Servers that are namespaces are served by their own sshd (docs/lab-in-a-box.md).
 """
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -54,9 +55,10 @@ def serve(
     """Serve the simulated instruments on loopback until Ctrl-C; print where each one is.
 
     They accept the credentials that `login:` names, where those exist, and report the model, the
-    firmware and, behind SIM, the serial number of `identity:`. Servers that are network namespaces
-    get an SSH server of their own. With --write, another terminal can measure all of them as if
-    they were hardware.
+    firmware and, behind SIM, the serial number of `identity:`. A switch with several wires offers
+    all of them at once; those that its address does not name listen behind all others. Servers
+    that are network namespaces get an SSH server of their own. With --write, another terminal can
+    measure all of them as if they were hardware.
     """
     testbed = load_testbed(file)
     if write is not None and write.resolve() == file.resolve():
@@ -115,9 +117,8 @@ def _write(file: Path, target: Path, served: ServedLab, stated: Collection[str])
         keep_login=stated,
     )
     try:
-        known_hosts.write_text(
-            "".join(f"{s.known_hosts}\n" for s in served.services.values() if s.known_hosts)
-        )
+        every = [*served.services.values(), *itertools.chain(*served.further_wires.values())]
+        known_hosts.write_text("".join(f"{s.known_hosts}\n" for s in every if s.known_hosts))
         target.write_text(text)
     except OSError as error:
         give_up(f"{error.filename}: {error.strerror}", BAD_INPUT)
@@ -131,6 +132,10 @@ def _print_line(served: ServedLab) -> None:
             "user": service.login[0],
             "password": service.login[1],
             "known_hosts": service.known_hosts,
+            "further_wires": [
+                {"address": further.address, "known_hosts": further.known_hosts}
+                for further in served.further_wires.get(name, ())
+            ],
         }
         for name, service in served.services.items()
     ]
@@ -144,6 +149,8 @@ def _print_table(
     table = Table("instrument", "address", box=None, padding=(0, 2, 0, 0))
     for name, service in served.services.items():
         table.add_row(name, service.address)
+        for further in served.further_wires.get(name, ()):
+            table.add_row("", further.address)
     print_folded(f"{file}: simulated, in real time; Ctrl-C ends it")
     print_table(table)
     drawn = {":".join(s.login) for name, s in served.services.items() if name not in stated}

@@ -17,10 +17,12 @@ class ServedLab:
 
     `logins` are credentials by name; one is drawn for all others. Instruments and servers listen on
     consecutive ports from `first_port` on, in the order switches,
-    instruments, servers; 0 is any free port.
+    instruments, servers; 0 is any free port. Behind them come the other wires of switches that
+    have several.
 
     Attributes:
-        services: address and credentials by name.
+        services: address and credentials by name, on the wire that the file names.
+        further_wires: the same for the other wires of a switch.
 
     Raises:
         OSError: a port is taken.
@@ -84,3 +86,5 @@ class ServedLab:
             sshd = NamespaceSshd(pid, name, login, port)
             self._closers.append(sshd.close)
             self.services[name] = Service("ssh", *sshd.address, login, sshd.known_hosts_line())
+        after = first_port + len(self.services) if first_port else 0
+        self.further_wires = world.serve_further_wires(after)

@@ -49,6 +49,11 @@ _KERNEL_FOLLOWS = 5.0
 """Time in which the kernel has switched its links, however busy, in s."""
 
 
+_LAST_PORT = 65535
+_SIDE_BY_SIDE = ("tl1", "scpi", "netconf", "restconf")
+"""Wires that one switch offers at once."""
+
+
 class SimulatedLab(World):
     """World of light with simulated devices on the wires of a testbed.
 
@@ -94,6 +99,7 @@ class SimulatedLab(World):
         self._with_shells = with_shells
         self._shells: list[HostShell] = []
         self._probes: dict[str, SimulatedProbe] = {}
+        self._devices: dict[str, tuple[SimulatedDevice, str]] = {}
         self.services: dict[str, Service] = {}
         specs: list[Spec] = [*testbed.optical_switches.values(), *testbed.instruments.values()]
         for spec in specs:
@@ -139,6 +145,32 @@ class SimulatedLab(World):
         if self._plant is not None:
             self._plant.close()
 
+    def serve_further_wires(self, first_port: int) -> dict[str, list[Service]]:
+        """Let switches with several wires listen on those that their addresses do not name.
+
+        All wires of a switch have one state. They listen on consecutive ports from `first_port`
+        on, 0 and those behind the last one for any free one; returns the services by switch.
+        Raises `OSError`.
+        """
+        ports = (n if first_port and n <= _LAST_PORT else 0 for n in itertools.count(first_port))
+        return {
+            name: [
+                serve(
+                    name,
+                    device,
+                    scheme,
+                    self._server,
+                    self._login_of(name),
+                    next(ports),
+                    faults=self._injectors[name],
+                )
+                for scheme in _SIDE_BY_SIDE
+                if scheme in device.wires() and scheme != served
+            ]
+            for name, (device, served) in self._devices.items()
+            if served in _SIDE_BY_SIDE
+        }
+
     def _instrument(self, spec: Spec) -> Service:
         context = DeviceContext(
             spec,
@@ -155,6 +187,7 @@ class SimulatedLab(World):
         )
         scheme, _, resource = (spec.address or "").partition("://")
         device = simulated_device(context)
+        self._devices[spec.name] = (device, scheme)
         self._lab_faults.fill_error_queue(spec.name, device.wires().get("scpi"))
         if context.matrix is not None and (stale := self._lab_faults.stale(spec.name)):
             context.matrix.connect(stale)

@@ -1,5 +1,8 @@
 """`lightrig serve` as a process of its own: what it says, writes and answers, and how it ends."""
 
+import base64
+import contextlib
+import http.client as http_client
 import json
 import os
 import re
@@ -11,9 +14,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import preloaded
 import pytest
+from netconf_client import netconf_session
 from typer.testing import CliRunner
 from unused_ports import unused_ports
 
@@ -43,6 +48,10 @@ NAMES = ["ocs", "osw", "meter", "server0", "server1", "server2"]
 SCHEMES = ["tl1", "serial", "scpi", "ssh", "ssh", "ssh"]
 
 
+OTHERS = ["scpi", "netconf", "restconf"]
+RESTCONF = "/api/data/optical-switch:cross-connects"
+
+
 def begin(*arguments: object) -> preloaded.Process:
     pipe = subprocess.PIPE
     return preloaded.Process(["lightrig", "serve", *arguments], stdout=pipe, stderr=pipe)
@@ -54,10 +63,10 @@ class Served:
 
     process: preloaded.Process
     first_port: int
-    said: list[dict[str, str]]
+    said: list[dict[str, Any]]
     file: Path
 
-    def of(self, name: str) -> dict[str, str]:
+    def of(self, name: str) -> dict[str, Any]:
         return next(each for each in self.said if each["name"] == name)
 
 
@@ -70,7 +79,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(rack: Path) -> Iterator[Served]:
-    file, port = rack.with_name("served.yaml"), unused_ports(len(NAMES))[0]
+    file, port = rack.with_name("served.yaml"), unused_ports(len(NAMES) + 3)[0]
     with begin(rack, "--port", port, "--write", file, "--json") as process:
         try:
             assert process.stdout is not None
@@ -85,7 +94,8 @@ def test_one_line_names_every_instrument(served: Served) -> None:
     assert [each["name"] for each in served.said] == NAMES
     assert [each["address"].partition("://")[0] for each in served.said] == SCHEMES
     for place, each in enumerate(served.said):
-        assert list(each) == ["name", "address", "user", "password", "known_hosts"]
+        keys = ["name", "address", "user", "password", "known_hosts", "further_wires"]
+        assert list(each) == keys
         assert each["user"]
         assert each["password"]
         own = f"127.0.0.1:{served.first_port + place}"
@@ -118,11 +128,43 @@ def test_any_client_is_answered_over_a_bare_socket(served: Served) -> None:
     assert b"M  7 COMPLD" in answer
 
 
+def test_one_switch_is_reached_over_all_its_wires_at_once(served: Served) -> None:
+    """A circuit of one program's wire is read over the others, each by a bare client."""
+    ocs = served.of("ocs")
+    behind = served.first_port + len(NAMES)
+    addresses = [f"{s}://127.0.0.1:{behind + i}" for i, s in enumerate(OTHERS)]
+    assert [each["address"] for each in ocs["further_wires"]] == addresses
+    assert [bool(each["known_hosts"]) for each in ocs["further_wires"]] == [False, True, False]
+    assert all(each["further_wires"] == [] for each in served.said if each is not ocs)
+    login = (ocs["user"], ocs["password"])
+    with socket.create_connection(("127.0.0.1", behind), timeout=30) as scpi:
+        scpi.sendall(b":oxc:swit:conn:add (@3),(@6);*opc?\n")
+        assert scpi.makefile("rb").readline().strip() == b"1"
+    with netconf_session(("127.0.0.1", behind + 1), login) as netconf:
+        leaves = netconf.get_config("running").data_ele.iterfind(".//{*}pair/{*}*")
+        assert [leaf.text for leaf in leaves] == ["3", "6"]
+    token = base64.b64encode(":".join(login).encode()).decode()
+    http = http_client.HTTPConnection("127.0.0.1", behind + 2, timeout=30)
+    with contextlib.closing(http):
+        headers = {"Authorization": f"Basic {token}"}
+        http.request("DELETE", f"{RESTCONF}/pair=3", headers=headers)
+        assert http.getresponse().status == 204
+    with socket.create_connection(("127.0.0.1", served.first_port), timeout=30) as line:
+        line.sendall(f"ACT-USER::{login[0]}:7::{login[1]};RTRV-PATCH:::8:;".encode())
+        answer = b""
+        while b"M  8 " not in answer or not answer.endswith(b"\r\n;"):
+            answer += line.recv(4096)
+    assert b'"3,6"' not in answer
+    assert b"M  8 COMPLD" in answer
+
+
 def test_the_written_testbed_is_valid(served: Served) -> None:
     checked = CliRunner().invoke(application(), ["check", str(served.file)])
     assert checked.exit_code == 0, checked.stderr
     known = served.file.with_name("served.known_hosts").read_text().splitlines()
-    assert known == [each["known_hosts"] for each in served.said if each["known_hosts"]]
+    lines = [each["known_hosts"] for each in served.said]
+    lines += [each["known_hosts"] for each in served.of("ocs")["further_wires"]]
+    assert known == list(filter(None, lines))
     text = served.file.read_text()
     for comment in re.findall(r"# .+", RACK):
         assert comment in text
