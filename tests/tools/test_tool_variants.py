@@ -5,7 +5,14 @@ import json
 import pytest
 from tool_samples import sample
 
-from lightrig.instruments.servers.tools import ip_link, mlxlink, nccl_tests, osu
+from lightrig.instruments.servers.tools import (
+    ip_link,
+    mlxlink,
+    nccl_tests,
+    osu,
+    rdma_link,
+    recognition,
+)
 from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError
 
 SR_IOV = """\
@@ -168,3 +175,43 @@ def test_a_row_that_does_not_fit_its_columns_is_refused() -> None:
         osu.parse(NON_BLOCKING + "16 9.5\n")
     with pytest.raises(ToolOutputError, match="a title"):
         osu.parse("hello\n")
+
+
+# ----------------------------------------------------------------------------- rdma link
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A page on ConnectX-6 Dx with MLNX_OFED 5; one on containers has no netdev.
+        "0/1: mlx5_0/1: state ACTIVE physical_state LINK_UP netdev eth0 \n"
+        "8/2: mlx5_bond_0/2: state DOWN physical_state POLLING \n",
+        # A page that prints the output of /opt/mellanox/iproute2/sbin/rdma.
+        "link mlx5_0/1: state ACTIVE physical_state LINK_UP netdev eth0\n"
+        "link mlx5_bond_0/2: state DOWN physical_state POLLING\n",
+    ],
+)
+def test_rdma_links_of_older_programs_are_read(text: str) -> None:
+    expected = (
+        rdma_link.RdmaLink("mlx5_0", 1, "ACTIVE", "LINK_UP", "eth0"),
+        rdma_link.RdmaLink("mlx5_bond_0", 2, "DOWN", "POLLING", None),
+    )
+    found = recognition.read(text)
+    assert (found.tool, found.value) == ("rdma link", expected)
+    indented = "".join(f"        {line}\n" for line in text.splitlines())
+    if text[0].isdigit():  # as a page indents it; `link` is not at the margin of its further lines
+        assert rdma_link.parse(indented) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "0/1: mlx5_0/2: state ACTIVE physical_state LINK_UP",  # two ports
+        "0/1: mlx5_0/1 state ACTIVE physical_state LINK_UP",
+        "0/1: state ACTIVE physical_state LINK_UP",
+        "0/1: mlx5_0/1: state ACTIVE physical_state",
+    ],
+)
+def test_rdma_links_of_no_known_form_are_refused(line: str) -> None:
+    with pytest.raises(ToolOutputError):
+        rdma_link.parse(line)

@@ -1,9 +1,11 @@
 """`rdma link`: the state of every RDMA device's ports, as text or JSON (`rdma -j link`).
 
 Text is one port a line: `link DEV/PORT`, then tokens in pairs; further lines, such as
-capabilities, are indented. Source: iproute2, rdma/link.c, and samples of both forms.
+capabilities, are indented. The iproute2 of MLNX_OFED prints `link DEV/PORT:`, and an older one
+`INDEX/PORT: DEV/PORT:` instead. Source: iproute2, rdma/link.c, and samples of each form.
 """
 
+import re
 from dataclasses import dataclass
 
 from lightrig.instruments.servers.tools.output import (
@@ -22,6 +24,7 @@ PHYSICAL_STATES = frozenset(
     {"NOP", "SLEEP", "POLLING", "DISABLED", "ARMED", "LINK_UP", "LINK_ERROR_RECOVER"}
     | {"PORT_CONFIGURATION_TRAINING", "PHY_TEST", "UNKNOWN", "OPA_OFFLINE", "OPA_TEST"}
 )
+_OLDER = re.compile(r"\d+/(\d+): (\S+/(\d+)):")
 _KEYS = frozenset(
     {"subnet_prefix", "lid", "sm_lid", "lmc", "state", "physical_state", "netdev", "netdev_index"}
 )
@@ -54,7 +57,7 @@ def parse(text: str) -> tuple[RdmaLink, ...]:
         return _of_json(text)
     links: list[RdmaLink] = []
     for line in text.splitlines():
-        if line[:1] > " ":
+        if line[:1] > " " or _OLDER.match(line.lstrip()):
             links.append(_of_line(line))
         elif line.strip() and not links:
             raise ToolOutputError(TOOL, "`link DEV/PORT ...` before what is indented", line)
@@ -63,6 +66,10 @@ def parse(text: str) -> tuple[RdmaLink, ...]:
 
 def _of_line(line: str) -> RdmaLink:
     tokens = line.split()
+    if (older := _OLDER.match(line.lstrip())) and older[1] == older[3]:
+        tokens = ["link", older[2], *tokens[2:]]
+    elif len(tokens) > 1:
+        tokens[1] = tokens[1].removesuffix(":")
     pairs = dict(zip(tokens[2::2], tokens[3::2], strict=False))
     if tokens[0] != "link" or len(tokens) % 2 or 2 * len(pairs) != len(tokens) - 2:
         raise ToolOutputError(TOOL, "`link DEV/PORT`, then tokens in pairs", line)

@@ -58,7 +58,9 @@ _READERS = (
     _Reader("nccl-tests", r"#\s+size\s+count\s", ("average_bus_bandwidth",), nccl_tests.parse),
     _Reader("OSU micro-benchmarks", r"^\s*# OSU ", (), osu.parse),
     _Reader("perftest", r"^\s*#bytes\s", ("test_info", "results"), perftest.parse),
-    _Reader("rdma link", r"^link \S+/\d+ ", ("physical_state", "state"), rdma_link.parse),
+    _Reader(
+        "rdma link", r"^(link |\d+/\d+: )\S+/\d+:? ", ("physical_state", "state"), rdma_link.parse
+    ),
     _Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
     _Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
     _Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
