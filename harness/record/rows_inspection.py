@@ -29,6 +29,16 @@ from lightrig.harness.record.dataset import COLUMNS
 _COMPACTED = pa.schema([*COLUMNS, pa.field("night", pa.date32()), pa.field("row", pa.int64())])
 
 
+_OF_DUCKDB = {
+    "string": "VARCHAR",
+    "double": "DOUBLE",
+    "int64": "BIGINT",
+    "bool": "BOOLEAN",
+    "date32[day]": "DATE",
+    str(COLUMNS.field("instruments").type): "VARCHAR[]",
+}
+"""Types of columns as a second reader names them: a file states them for older readers too."""
+
 _LONGEST_S = 5.0
 _LEAST_BYTES_A_S = 1e6
 """A file takes `_LONGEST_S` of the processor and its size by this rate, or it never ends."""
@@ -64,12 +74,16 @@ def inspect(path: str, run: str, headers: Mapping[str, Any]) -> None:
             raise InspectionError(f"its header of run {name!r} is another than in run.json")
     if run and rows and pc.unique(table["run"]).to_pylist() != [run]:
         raise InspectionError("it has rows of another run")
-    # The types of DuckDB's table are others: both are compared as columns of ours.
     with duckdb.connect(config={"threads": 1}) as connection:
-        second: pa.Table = connection.execute(
-            "SELECT * FROM read_parquet($path, hive_partitioning = false)", {"path": path}
-        ).to_arrow_table()
+        found = connection.sql(
+            "SELECT * FROM read_parquet($path, hive_partitioning = false)", params={"path": path}
+        )
+        types = dict(zip(found.columns, map(str, found.types), strict=True))
+        second: pa.Table = found.to_arrow_table()
     for name in table.schema.names:
+        if types[name] != _OF_DUCKDB[str(known[name])]:
+            raise InspectionError(f"two readers find other types of {name}")
+        # The types of DuckDB's table are others: both are compared as columns of ours.
         if not _equal(table[name].combine_chunks(), second[name]):
             raise InspectionError(f"two readers find other values of {name}")
 

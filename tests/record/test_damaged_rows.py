@@ -110,9 +110,14 @@ def test_rows_without_a_digest_are_read(results: Path) -> None:
     assert Results(results).frame().equals(before)
 
 
-@pytest.mark.parametrize("named", [b"lower", b'"seed":7'], ids=["column", "header"])
+@pytest.mark.parametrize(
+    "named", [b"lower", b'"seed":7', b"\x03run%"], ids=["column", "header", "type"]
+)
 def test_damage_that_no_checksum_shows_is_named(results: Path, named: bytes) -> None:
-    """A column `lowdr` would read as one without values, a header as that of another run."""
+    """A column `lowdr` would read as one without values, a header as that of another run.
+
+    Behind the name of `run` its type is that of a text: one of two readers would see bytes.
+    """
     path = undigested(results)
     flip(path, path.read_bytes().rindex(named) + len(named) - 1, 0)
     pq.read_table(path)
