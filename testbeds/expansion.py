@@ -24,7 +24,6 @@ from lightrig.testbeds.plans import Port
 from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import (
     Document,
-    IdentityPart,
     InstrumentPart,
     NicPart,
     OpticalSwitchPart,
@@ -115,7 +114,7 @@ class _Expansion:
                     address=self._switch_address(part, name, keys),
                     ingress_count=inputs,
                     egress_count=outputs,
-                    identity=_identity(part.identity),
+                    identity=part.identity or Identity(),
                     **more,
                 )
 
@@ -144,7 +143,7 @@ class _Expansion:
                         part.address, (*keys, "address"), name=name, n=_number(name)
                     ),
                     launch_max_dbm=part.launch.max if part.launch else None,
-                    identity=_identity(part.identity),
+                    identity=part.identity or Identity(),
                     line=place.line,
                     column=place.column,
                     least_celsius=withstood.min if withstood else None,
@@ -180,7 +179,7 @@ class _Expansion:
             for nic_name in self._expand(nic_keys, nics):
                 nics[nic_name] = self._nic(name, nic_name, nic, nic_keys)
         place = self._located.place(keys, of_key=True)
-        gpus = spec_of(GpuSpec, part.gpus)
+        gpus = part.gpus or GpuSpec(0)
         is_namespace = part.kind == "namespace" or address.startswith("netns://")
         return spec_of(
             ServerSpec,
@@ -312,7 +311,3 @@ def _number(name: str) -> str | None:
     """Return the last number in a name as written: that of the innermost range."""
     numbers = re.findall(r"\d+", name, re.ASCII)
     return numbers[-1] if numbers else None
-
-
-def _identity(part: IdentityPart | None) -> Identity:
-    return spec_of(Identity, part)

@@ -10,7 +10,7 @@ from lightrig.testbeds.cabling import Cabling
 from lightrig.testbeds.expansion import expand_document
 from lightrig.testbeds.findings import Findings
 from lightrig.testbeds.limits import Limit, LimitError, QuantityNames, parse_limit
-from lightrig.testbeds.model import CoordinatorSpec, Testbed
+from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
 from lightrig.testbeds.schema import Document
@@ -74,9 +74,7 @@ def load(
         notes=tuple(notes),
         lab_folder=path.parent / document.lab_folder if document.lab_folder else None,
         overrides=overrides,
-        coordinator=CoordinatorSpec(document.labgrid.coordinator, document.labgrid.place)
-        if document.labgrid
-        else None,
+        coordinator=document.labgrid,
     )
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from lightrig.testbeds.base import Stated
 from lightrig.testbeds.cabling import Cabling, Fiber
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.limits import Limit
@@ -32,8 +35,8 @@ class UnknownNameError(LightrigError, LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """The expected identity of an instrument; None is not checked."""
+class Identity(Stated):
+    """The expected identity of the instrument; what is left out is not checked."""
 
     model: str | None = None
     serial: str | None = None
@@ -81,10 +84,10 @@ class SwitchSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSpec:
+class GpuSpec(Stated):
     """The GPUs of a server."""
 
-    count: int = 0
+    count: Annotated[int, Field(ge=0, le=1024)]
     model: str = ""
 
 
@@ -171,11 +174,22 @@ class TransceiverSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorSpec:
-    """A labgrid coordinator ("host:port"), and the place there that a testbed is."""
+class CoordinatorSpec(Stated):
+    """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
 
-    address: str
-    place: str
+    address: Annotated[
+        str,
+        Field(
+            alias="coordinator",
+            pattern=r"^[^\s/:]+:\d{1,5}$",
+            description="Host and port of the coordinator",
+            examples=["labgrid.lab:20408"],
+        ),
+    ]
+    place: Annotated[
+        str,
+        Field(min_length=1, description="The place that a run acquires", examples=["rack-7"]),
+    ]
 
     def __str__(self) -> str:
         return f"place {self.place} of the labgrid coordinator {self.address}"

@@ -16,6 +16,7 @@ from pydantic import (
 
 from lightrig.testbeds.addresses import Control, Login, Options, Reach
 from lightrig.testbeds.base import Part, schema_of
+from lightrig.testbeds.model import CoordinatorSpec, GpuSpec, Identity
 from lightrig.testbeds.quantities import Celsius, Decibels, Duration, PowerLevel, Rate, Wavelength
 from lightrig.testbeds.simulation import Simulation
 
@@ -34,14 +35,6 @@ Size = Annotated[
         {"type": "string", "pattern": r"^[1-9]\d*x[1-9]\d*$", "examples": ["16x16", "32x32"]}
     ),
 ]
-
-
-class IdentityPart(Part):
-    """The expected identity of the instrument."""
-
-    model: str | None = None
-    serial: str | None = None
-    firmware: str | None = None
 
 
 class LossPart(Part):
@@ -78,7 +71,7 @@ class OpticalSwitchPart(Part):
         None, description="Greatest delay of a monitor's reading behind the light, averaging aside"
     )
     options: Options = Field(default_factory=dict, description="What only this driver knows")
-    identity: IdentityPart | None = None
+    identity: Identity | None = None
 
 
 class PacketSwitchPart(Part):
@@ -92,7 +85,7 @@ class PacketSwitchPart(Part):
     address: Control | None = None
     login: Login | None = None
     options: Options = Field(default_factory=dict)
-    identity: IdentityPart | None = None
+    identity: Identity | None = None
 
 
 # A tag becomes part of an error's place, so it must not look like a key of the file.
@@ -105,13 +98,6 @@ SwitchPart = Annotated[
     Annotated[OpticalSwitchPart, Tag("<optical>")] | Annotated[PacketSwitchPart, Tag("<packet>")],
     Discriminator(_switch_tag),
 ]
-
-
-class GpusPart(Part):
-    """The GPUs of a server."""
-
-    count: Annotated[int, Field(ge=0, le=1024)]
-    model: str = ""
 
 
 class NicPart(Part):
@@ -139,7 +125,7 @@ class ServerPart(Part):
         None, description="A network namespace behind SSH: its NIC ports have no transceivers"
     )
     login: Login | None = None
-    gpus: GpusPart | None = None
+    gpus: GpuSpec | None = None
     nics: dict[str, NicPart]
 
 
@@ -194,7 +180,7 @@ class InstrumentPart(Part):
         None, description="What the devices in a climate chamber withstand"
     )
     options: Options = Field(default_factory=dict)
-    identity: IdentityPart | None = None
+    identity: Identity | None = None
 
 
 class FiberPart(Part):
@@ -270,17 +256,6 @@ LimitPart = Annotated[
 ]
 
 
-class CoordinatorPart(Part):
-    """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
-
-    coordinator: Annotated[str, Field(pattern=r"^[^\s/:]+:\d{1,5}$")] = Field(
-        description="Host and port of the coordinator", examples=["labgrid.lab:20408"]
-    )
-    place: Annotated[str, Field(min_length=1)] = Field(
-        description="The place that a run acquires", examples=["rack-7"]
-    )
-
-
 Reason = Annotated[str, Field(min_length=10, max_length=500)]
 
 
@@ -317,7 +292,7 @@ class Document(Part):
         "lab, relative to this file; left out: one of this machine",
         examples=["/srv/lab/lightrig"],
     )
-    labgrid: CoordinatorPart | None = None
+    labgrid: CoordinatorSpec | None = None
     switches: dict[str, SwitchPart]
     servers: dict[str, ServerPart] = Field(
         default_factory=dict, description="By name or range, e.g. server[0-3]"
