@@ -22,6 +22,7 @@ from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
 from lightrig.instruments.core.stages import (
+    ACKNOWLEDGED,
     CARRIER_UP,
     LOS,
     SIGNAL_RECOVERED,
@@ -100,6 +101,12 @@ def measure_reconfiguration(
     )
     if event.late_monitors:
         recording.note_once("late monitors", late_sentence(event.late_monitors, number))
+    for switch, lead in _early_acknowledgements(event).items():
+        sentence = (
+            f"reconfiguration {number}: {switch} acknowledged {lead / 1e6:.1f} ms or more before "
+            "its light was back; its acknowledgement says nothing about light"
+        )
+        recording.note_once(f"early acknowledgement {switch}", sentence)
     if event.flaps:
         recording.note(_flapped(event, number))
     if event.missing and not event.set_aside:
@@ -115,6 +122,24 @@ def measure_reconfiguration(
             )
         raise IncompleteError(sentence)
     return event
+
+
+def _early_acknowledgements(event: Reconfiguration) -> dict[str, int]:
+    """Return by how many ns, at least, switches acknowledged before light was back, by switch.
+
+    None where monitors are late: then light came earlier than they say.
+    """
+    if event.late_monitors:
+        return {}
+    acknowledged = {seen.subject: seen.at for seen in event.seen if seen.stage == ACKNOWLEDGED.name}
+    early: dict[str, int] = {}
+    for seen in event.seen:
+        switch = seen.subject.partition(".")[0]
+        if seen.stage == SIGNAL_RECOVERED.name and switch in acknowledged:
+            lead = seen.at.earliest - acknowledged[switch].latest
+            if lead > 0:
+                early[switch] = max(early.get(switch, 0), lead)
+    return early
 
 
 def _is_of_light(row: Row) -> bool:

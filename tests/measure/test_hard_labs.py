@@ -53,6 +53,37 @@ def test_monitors_whose_latency_nobody_states_miss_the_truth() -> None:
     assert wrong["carrier_up"] == wrong["acknowledged"] == 0
 
 
+def test_late_monitors_do_not_make_an_acknowledgement_early() -> None:
+    found = Found()
+    labs()["monitors_late"].measure(3, found)
+    assert found.names("monitors are late")
+    assert not found.names("acknowledged .* before its light")
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [("kind", 0, 0.2), ("shifted", 0.7, 1)])
+def test_losses_miss_the_truth_where_monitors_have_shifted(
+    name: str, least: float, most: float
+) -> None:
+    """0.2 dB are three of the standard uncertainties of 0.06 dB."""
+    found = Found()
+    labs()[f"losses_{name}"].measure(2, found)
+    cell = found.cells["insertion_loss"]
+    assert (cell["n"], cell["declined"]) == (64, 0)
+    assert least <= cell["missed"] / 64 <= most
+
+
+@pytest.mark.parametrize(("settle", "named"), [("80 ms", True), ("20 ms", False)])
+def test_an_acknowledgement_before_light_is_named(settle: str, named: bool) -> None:
+    """Once, with the least lead of 30 ms that a window of 20.8 ms leaves sure of 50."""
+    found = Found()
+    simulation = {"switches": {"ocs": {"settle": {"mean": settle}}}}
+    Timing(simulation=simulation, events=3).measure(4, found)
+    leads = [re.search(r"ocs acknowledged (.*) ms or more", text) for text in found.sentences]
+    sizes = [float(lead[1]) for lead in leads if lead]
+    assert len(sizes) == named
+    assert all(20 < size < 60 for size in sizes)
+
+
 def test_truths_are_those_of_the_stages() -> None:
     nan = pytest.approx(float("nan"), nan_ok=True)
     levels = [(0, 1.0), (20, 0.95), (30, 0.0), (50, 0.6), (52, 0.98), (55, 1.0), (90, 0.0)]

@@ -48,9 +48,14 @@ Levels = list[tuple[int, float]]
 """Moments in ns, and the value from each on."""
 
 
-def testbed(simulation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the description of a Polatis and two servers of two ports each."""
-    nic = {"ports": 2, "netdev": "ens1f{p}", "rate": "100G", "transceiver": "lr4"}
+def described(
+    simulation: Mapping[str, Any], switch: Mapping[str, Any] | None = None, ports: int = 2
+) -> dict[str, Any]:
+    """Return the description of a Polatis and two servers with so many ports each.
+
+    simulation, switch: what differs in the world, and in the description of the switch.
+    """
+    nic = {"ports": ports, "netdev": "ens1f{p}", "rate": "100G", "transceiver": "lr4"}
     kind = {
         "switches": {
             "ocs": {
@@ -75,6 +80,7 @@ def testbed(simulation: Mapping[str, Any]) -> dict[str, Any]:
                 "address": "tl1://ocs.invalid",
                 "size": "8x8",
                 "options": {"rerouting": True},
+                **(switch or {}),
             }
         },
         "servers": {
@@ -87,7 +93,7 @@ def testbed(simulation: Mapping[str, Any]) -> dict[str, Any]:
                 "receive": {"min": "-10 dBm", "max": "4 dBm"},
             }
         },
-        "fibers": ["server[0-1].nic0.p[0-1] <-> ocs"],
+        "fibers": [f"server[0-1].nic0.p[0-{ports - 1}] <-> ocs"],
         "plans": {
             "straight": [f"server0.nic0.p{n} <-> server1.nic0.p{n}" for n in (0, 1)],
             "crossed": [f"server0.nic0.p{n} <-> server1.nic0.p{1 - n}" for n in (0, 1)],
@@ -106,11 +112,11 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 @contextlib.contextmanager
-def bound(described: Mapping[str, Any], seed: int) -> Iterator[Bench]:
+def bound(description: Mapping[str, Any], seed: int) -> Iterator[Bench]:
     """Bind a testbed to a simulated world."""
     with tempfile.TemporaryDirectory(prefix="lightrig-labs-") as folder:
         path = Path(folder) / "lab.yaml"
-        path.write_text(json.dumps(described))
+        path.write_text(json.dumps(description))
         bench = bind(load(path), "simulated", seed)
         try:
             yield bench
@@ -249,12 +255,14 @@ class Timing(Lab):
 
     Attributes:
         simulation: what differs from the kind lab's.
+        switch: what the testbed states of the switch, besides.
         plant: changes the world before anything is measured.
         patch: what holds while the world is built and measured.
         events: number of changes of plan.
     """
 
     simulation: Mapping[str, Any] = field(default_factory=dict)
+    switch: Mapping[str, Any] = field(default_factory=dict)
     plant: Plant = lambda bench, draws: None
     patch: Patch = lambda draws: contextlib.nullcontext()
     events: int = 6
@@ -266,7 +274,7 @@ class Timing(Lab):
         with (
             warnings.catch_warnings(record=True) as warned,
             self.patch(draws),
-            bound(testbed(self.simulation), seed) as bench,
+            bound(described(self.simulation, self.switch), seed) as bench,
         ):
             warnings.simplefilter("always")
             signals = Signals(bench)

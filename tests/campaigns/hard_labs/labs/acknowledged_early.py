@@ -6,5 +6,5 @@ LAB = Timing(
     simulation={
         "switches": {"ocs": {"acknowledge": {"mean": "10 ms"}, "settle": {"mean": "40 ms"}}}
     },
-    named="acknowledged .* before",
+    named="ocs acknowledged .* before its light was back",
 )

@@ -1,0 +1,25 @@
+"""Each circuit loses 0.4 dB more in one polarization, and that of each fiber is fixed."""
+
+import math
+
+from tests.campaigns.hard_labs.losses import Losses
+
+
+def _plant(bench, draws):
+    states = {}
+
+    def fixed(ingress):
+        if ingress not in states:
+            state = [draws.gauss(0, 1) for _ in range(3)]
+            states[ingress] = tuple(one / math.hypot(*state) for one in state)
+        return states[ingress]
+
+    bench.world._matrices["ocs"]._polarization = fixed
+
+
+LAB = Losses(
+    simulation={"switches": {"ocs": {"loss": {"polarization": "0.4 dB"}}}},
+    plant=_plant,
+    excused={"insertion_loss": "the light's polarization is not known"},
+    named="polarization not included",
+)

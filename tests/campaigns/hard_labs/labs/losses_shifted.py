@@ -1,0 +1,16 @@
+"""All monitors at egress ports show 0.2 dB more than when their references were taken."""
+
+from tests.campaigns.hard_labs.losses import Losses
+
+
+def _plant(bench, draws):
+    matrix = bench.world._matrices["ocs"]
+    offset = matrix.offset
+    matrix.offset = lambda port: offset(port) + (0.2 if port > 8 else 0.0)
+
+
+LAB = Losses(
+    plant=_plant,
+    excused={"insertion_loss": "nothing was measured again since"},
+    named="check standard",
+)
