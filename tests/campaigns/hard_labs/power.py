@@ -38,7 +38,8 @@ def judge(deviations: Sequence[float], error: float = ERROR) -> Pooled:
     n, (low, high) = len(deviations), _squares(len(deviations), error)
     mean, squares = math.fsum(deviations) / n, math.fsum(each**2 for each in deviations)
     reach = -scipy.special.ndtri(error / 4) / math.sqrt(n)
-    return Pooled(n, mean, math.sqrt(squares / n), abs(mean) > reach, not low < squares < high)
+    biased, wrong = bool(abs(mean) > reach), not low < squares < high
+    return Pooled(n, float(mean), math.sqrt(squares / n), biased, bool(wrong))
 
 
 def power_of_bias(n: int, bias: float = BIAS, error: float = ERROR) -> float:
