@@ -46,8 +46,8 @@ def cases() -> Iterator[Case]:
                 yield _case(name, f"{kind}, {condition}", nominal, decide, outcome, 4000)
         for mean in (1, 2, 4, 10, 30):
             decide = _bursts(mean, share)
-            said = f"{condition}, mean burst {mean}, about 40 looks with errors"
-            yield _case("limit on a bit error ratio, bursts", said, nominal, decide, outcome, 4000)
+            full = f"{condition}, mean burst {mean}, about 40 looks with errors"
+            yield _case("limit on a bit error ratio, bursts", full, nominal, decide, outcome, 4000)
         decide, nominal = _loss(share), min(nominal, 0.025)
         yield _case("limit on a loss", f"one circuit, {condition}", nominal, decide, outcome, 4000)
 

@@ -11,6 +11,7 @@ from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
+from lightrig.harness.statistics.independence import effective_samples
 from lightrig.harness.statistics.sample_plans import Look, SamplePlan
 from lightrig.testbeds import Limit
 
@@ -58,7 +59,11 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
         n=low.size,
         events=max(test.events, low.size),
         width=float(np.mean(high - low)),
-        median=quantile(low, high, 0.5, CONFIDENCE, points=value),
+        median=quantile(
+            *(low, high, 0.5, CONFIDENCE),
+            points=value,
+            effective=effective_samples(value) if (series.event >= 0).all() else None,
+        ),
         p99=quantile(low, high, 0.99, CONFIDENCE, "upper", value),
         limit=limit,
         verdict=None if limit is None else _judge(limit, test, quantity),

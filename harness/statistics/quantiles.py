@@ -28,7 +28,7 @@ class Quantile:
     value: sample quantile of the points, else the midpoint of those of `earliest` and of `latest`.
     lower, upper: confidence interval; `lower` is None where only an upper bound was asked.
     confidence: probability, at least, that such an interval holds the true quantile.
-    n: number of samples.
+    n: number of samples. effective: as how many independent ones they count.
     """
 
     q: float
@@ -37,6 +37,7 @@ class Quantile:
     upper: float
     confidence: float
     n: int
+    effective: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def quantile(
     confidence: float = 0.95,
     sides: Sides = "two",
     points: npt.ArrayLike | None = None,
+    effective: int | None = None,
 ) -> Quantile | NotEnough:
     """Estimate the quantile `q` of the population that the intervals were drawn from.
 
@@ -69,16 +71,21 @@ def quantile(
 
     Samples must be independent: one per event, not one per circuit of an event. points: the most
     likely value of each sample, where that is not the middle of its interval; bounds do not depend
-    on them.
+    on them. effective: as how many independent samples they count, where they depend on each other
+    (see `independence.effective_samples`): their ranks are spread over all samples.
     Raises `SampleError` for samples, `q` or `confidence` (from 0.5) that make no sense.
     """
     low, high = as_intervals(earliest, latest)
     needed = samples_needed(q, confidence, sides)
     n = low.size
-    if n < needed:
-        return NotEnough(n, needed)
+    count = n if effective is None else min(effective, n)
+    if count < needed:
+        return NotEnough(count, needed)
     low, high = np.sort(low), np.sort(high)
-    lower, upper = _ranks(n, q, confidence, sides)
+    lower, upper = _ranks(count, q, confidence, sides)
+    if count < n:
+        lower = None if lower is None else max(math.floor(lower * n / count) - n // count, 1)
+        upper = min(math.ceil(upper * n / count), n)
     value = _middle(_sample_quantile(low, q), _sample_quantile(high, q))
     if points is not None and math.isfinite(value):
         value = _sample_quantile(np.sort(as_samples("points", points)), q)
@@ -89,6 +96,7 @@ def quantile(
         upper=_item(high, upper),
         confidence=confidence,
         n=n,
+        effective=count if count < n else None,
     )
 
 
