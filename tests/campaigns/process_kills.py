@@ -149,9 +149,12 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def kill_at_random(process: str, first: int, place: Path, dice: random.Random) -> str:
+def kill_at_random(
+    process: str, first: int, place: Path, dice: random.Random, workers: list[int]
+) -> str:
     """Kill a process some time after its first state or its first row; returns the outcome.
 
+    Adds what it had started to `workers`: these go on for a while, and have another parent then.
     For `restore`, it is pytest that is killed: after a row, so that there is something to restore.
     """
     state = Path(os.environ["LIGHTRIG_STATE"])
@@ -179,6 +182,7 @@ def kill_at_random(process: str, first: int, place: Path, dice: random.Random) -
         return "ended by itself"
     if chosen is None or not is_alive(chosen):
         return "ended by itself"
+    workers += children(chosen)
     os.kill(chosen, signal.SIGKILL)
     return "killed"
 
@@ -251,16 +255,16 @@ def one_kill(process: str, lab: Lab, number: int) -> dict[str, Any]:
     os.environ[acknowledged.FOLDER] = str(place)
     state.mkdir(mode=0o700, exist_ok=True)
     first = begin(process, lab, place, number)
-    workers = []
+    workers: list[int] = []
     try:
-        outcome = kill_at_random(process, first, place, dice)
-        workers = children(first) if process.startswith("xdist") else []
+        outcome = kill_at_random(process, first, place, dice, workers)
     finally:
         if outcome == "not begun" and is_alive(first):
+            workers += children(first)
             os.kill(first, signal.SIGKILL)
     ended = wait(first)
     for worker in workers:
-        while is_alive(worker) and Path(f"/proc/{worker}").exists():
+        while is_alive(worker):
             time.sleep(LOOK_S)
     if process == "restore" and outcome == "killed":
         found["changed before"] = lab.ask("truth", lab.name) != before
