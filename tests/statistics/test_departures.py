@@ -24,6 +24,16 @@ def test_a_dirty_connector_is_found_beside_nine_nights_and_alone():
         assert found[5].nights == NIGHTS
 
 
+def test_a_level_that_sinks_departs_like_one_that_rises():
+    nights = family(np.random.default_rng(1))
+    nights[5][-1] = 1.2 - 0.7
+    mirrored = [1 / one for one in nights]  # levels are compared by their ratios
+    still = [0.0] * len(nights)
+    sunk, risen = find_departures(nights, still, ERROR), find_departures(mirrored, still, ERROR)
+    assert [at for at, one in enumerate(sunk) if one] == [5]
+    assert sunk[5].p == pytest.approx(risen[5].p, rel=1e-6)
+
+
 def test_still_nights_depart_at_most_at_the_stated_rate():
     random = np.random.default_rng(3)
     share = np.mean([
