@@ -173,8 +173,9 @@ class SonicOcs(Instrument):
         succeeded = [line for line in lines if "succeeded" in line.lower()]
         if result.status or len(succeeded) < len(commands):
             failed = [line for line in lines if line not in succeeded]
-            output = result.stderr.strip() or "\n".join(failed)
-            raise self._failed_command(" && ".join(commands), result.status, output)
+            raise self._failed_command(
+                " && ".join(commands), result, failed, f"{len(succeeded)} of {len(commands)}"
+            )
 
     def _not_tuned(self, added: Sequence[Circuit]) -> dict[Circuit, tuple[str, ...]]:
         """Return those of `added` that are not done yet, with the states of their sides."""
@@ -291,8 +292,7 @@ class SonicOcs(Instrument):
     def _show(self, *command: str) -> str:
         result = self._connected().run(command)
         if result.status:
-            output = result.stderr or result.stdout
-            raise self._failed_command(" ".join(command), result.status, output)
+            raise self._failed_command(" ".join(command), result, result.stdout.splitlines())
         return result.stdout
 
     def _connected(self) -> Commands:
@@ -312,10 +312,32 @@ class SonicOcs(Instrument):
             self._commands = Commands(self.name, self._shell, self.clock, wire=str(self.endpoint))
         return self._commands
 
-    def _failed_command(self, command: str, status: int, output: str) -> DeniedError:
-        last = (output.strip().splitlines() or ["nothing"])[-1]
-        advice = "the same by hand; may this user run `sudo -n config`?"
-        return self.denied(command, str(status), last, advice=advice)
+    def _failed_command(
+        self, command: str, result: CommandResult, failed: Sequence[str], succeeded: str = ""
+    ) -> DeniedError:
+        """Return the error of a command line; `failed` are its lines that report no success.
+
+        Its code is the exit status, or `no-success` where that is 0.
+        """
+        errors = result.stderr.splitlines()
+        reasons = [line.strip() for line in (*errors, *failed) if line.strip()]
+        missing = f"{succeeded} commands printed `succeeded`" if succeeded else "it printed nothing"
+        printed = "; ".join(
+            f"{name}: {text.strip()[-200:]!r}" if text.strip() else f"no {name}"
+            for name, text in (("stdout", result.stdout), ("stderr", result.stderr))
+        )
+        return DeniedError(
+            self.name,
+            code=str(result.status or "no-success"),
+            text=reasons[-1] if reasons else missing,
+            command=command,
+            answered=f"exit status {result.status}; {printed}",
+            details=[
+                *([("meaning", missing)] if succeeded else []),
+                ("try", "the same by hand; may this user run `sudo -n config`?"),
+            ],
+            trace=self.wire()[-6:],
+        )
 
 
 def _shares_a_port(circuit: Circuit, existing: Iterable[Circuit]) -> bool:

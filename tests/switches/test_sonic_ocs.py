@@ -19,6 +19,7 @@ from lightrig.instruments.core.capabilities import FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError, GarbledError, NotDoneError
 from lightrig.instruments.servers.host.commands import CommandResult, Commands
 from lightrig.instruments.simulated.devices import simulated_sonic_ocs
+from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
 from lightrig.testbeds import Circuit, load
 
@@ -278,6 +279,37 @@ def test_a_command_that_prints_no_success_has_failed(
         )
         with pytest.raises(DeniedError, match="orchagent is busy"):
             operation.done()
+
+
+@pytest.mark.parametrize(
+    ("printed", "text", "answered"),
+    [
+        (("", "", 0), "0 of 1 commands printed `succeeded`", "no stdout; no stderr"),
+        (("port 1A is locked\n", "", 0), "port 1A is locked", "stdout: 'port 1A is locked'; no"),
+        (("", "sudo: expired\n", 0), "sudo: expired", "no stdout; stderr: 'sudo: expired'"),
+        (("locked\n", "sudo: hm\n", 0), "locked", "stdout: 'locked'; stderr: 'sudo: hm'"),
+    ],
+    ids=["nothing", "stdout", "stderr", "both"],
+)
+def test_a_denial_with_exit_status_0_shows_what_was_sent_and_received(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    printed: tuple[str, str, int],
+    text: str,
+    answered: str,
+) -> None:
+    """The switch denies a port in use (mode `safe`), and its command line ends with 0."""
+    with bench(tmp_path) as bound:
+        Shell(bound).succeeds("config ocs cross-connect add 1A-7B")
+        monkeypatch.setattr(simulated_sonic_ocs, "_failed", lambda _: ProgramOutcome(*printed))
+        with pytest.raises(DeniedError) as raised:
+            bound.switches["ocs"].change(set(), {Circuit(1, N + 3)}).done()
+        assert bound.switches["ocs"].circuits() == {Circuit(1, N + 7)}
+    error = raised.value
+    assert (error.code, error.text) == ("no-success", text)
+    assert error.command == "sudo -n config ocs cross-connect add 1A-3B safe"
+    assert f"exit status 0; {answered}" in str(error)
+    assert "0 of 1 commands printed `succeeded`" in str(error)
 
 
 def test_ids_with_slots_need_the_number_of_ports_in_a_slot(

@@ -80,13 +80,17 @@ class SimulatedSonicOcs:
 
     def run_command(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run one command line, or several joined by `&&` for a shell."""
-        printed, took = "", 0
+        total = ProgramOutcome("", took=0)
         for tokens in _lines(argv):
             outcome = self._run(tokens)
-            printed, took = printed + outcome.stdout, took + outcome.took
+            total = outcome._replace(
+                stdout=total.stdout + outcome.stdout,
+                stderr=total.stderr + outcome.stderr,
+                took=total.took + outcome.took,
+            )
             if outcome.status or outcome.hangs_up:
-                return outcome._replace(stdout=printed, took=took)
-        return ProgramOutcome(printed, took=took)
+                break
+        return total
 
     def run(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run a program that the switch's shell has called; see `ShellTools`."""
