@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from lightrig.harness.report.drawing import Plot, even, tone
-from lightrig.harness.report.markup import text
+from lightrig.harness.report.escaping import text
 from lightrig.harness.report.style import page_style, style
 from lightrig.suites.claims.infinitehbd.figures import CHARTS, Chart
 

@@ -19,7 +19,6 @@ from lightrig.harness.plugin.outcomes import Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
-from lightrig.harness.report.escaping import text
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run
 from lightrig.instruments.clock import wall_time
@@ -91,7 +90,7 @@ class Page:
         except Exception as error:  # a report without this part is better than none
             problem = f"what was measured cannot be shown: {type(error).__name__}: {error}"
             print(escape_control(f"lightrig: {problem}"), file=sys.stderr)
-            prefix.append(f'<p class="lr-warn" role="alert">{text(problem)}</p>')
+            prefix.append(banner([problem]))
 
     def _replace(self) -> None:
         """Replace pytest-html's page, if it has written one, by `document` of its data."""
@@ -117,7 +116,8 @@ class Page:
             for file in self._config.getoption("css")
         )
         results = Results(counts, json.dumps(report.data), added)
-        body = banner(self._run.failures_to_restore) + body
+        # Not added: markup escapes text that is added to it, and the hooks give plain strings.
+        body = f"{banner(self._run.failures_to_restore)}{body}"
         page = document(report.title, about, body, results, css)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")

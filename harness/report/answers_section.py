@@ -7,23 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from lightrig.harness.quantities import quantity_of
-from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
-from lightrig.harness.report.markup import (
-    SIGNS,
-    bounded_value,
-    chip,
-    extreme_value,
-    mark,
-    median_value,
-    not_enough,
-    number,
-    quantile_name,
-    row,
-    table,
-    test_link,
-)
+from lightrig.harness.report.markup import SIGNS, bounded_value, extreme_value, median_value
+from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, quantile
 from lightrig.testbeds import Limit
@@ -70,6 +59,33 @@ class Answer:
         }
 
     @property
+    def verdicts(self) -> Mapping[str, int]:
+        """The number of tests by outcome, the worst outcome first."""
+        counts = Counter(self.outcomes.values())
+        return {outcome: counts[outcome] for outcome in SIGNS if counts[outcome]}
+
+    @property
+    def shown(self) -> Sequence[Value | NotEnough]:
+        """Value of the worst test and, where it has too few samples for its limit, their number."""
+        one = self.worst
+        if one is None:
+            return ()
+        if one.answer is not None:
+            return (one.answer,)
+        asked = _asked(one)
+        if isinstance(asked, Value):
+            return (asked,)
+        median = median_value(one.median, one.test.simulated, one.unit)
+        if isinstance(median, NotEnough):
+            return (asked or median,)
+        return (median,) if asked is None else (median, asked)
+
+    @property
+    def tests(self) -> int:
+        """The number of tests with an estimate."""
+        return len({each.test.name for each in self.estimates})
+
+    @property
     def rank(self) -> int:
         """Place on the page: failures first, then what is undecided, passes, what has no limit."""
         worst = self.worst
@@ -101,24 +117,13 @@ def answers(
             yield Answer(testbed, anchor, quantity, None, each)
 
 
-def render_answers(found: Iterable[Answer]) -> str:
+def render_answers(found: Iterable[Answer]) -> Markup:
     """Return the table of all answers, the worst verdicts first; nothing without answers."""
     ordered = sorted(found, key=lambda answer: answer.rank)
     if not ordered:
-        return ""
-    body = [
-        row((_quantity(one), _verdicts(one), _answer(one), _limit(one), _worst_test(one)))
-        for one in ordered
-    ]
-    head = (
-        *("quantity", "tests whose samples", "answer of the worst test", "limit"),
-        "worst test (of all)",
-    )
+        return Markup()
     simulated = any(each.test.simulated for one in ordered for each in one.estimates)
-    return (
-        f'<section class="lr-card" id="lr-answers"><h2 class="lr-h2">Answers {mark(simulated)}</h2>'
-        f"{table(head, body, 'Answers')}</section>"
-    )
+    return render_macro("answers", "answers", ordered, simulated)
 
 
 def _place(outcome: str | None, order: Iterable[str]) -> int:
@@ -127,29 +132,6 @@ def _place(outcome: str | None, order: Iterable[str]) -> int:
     if outcome is None:
         return len(places)
     return places.index(outcome) if outcome in places else -1
-
-
-def _quantity(answer: Answer) -> str:
-    name = answer.quantity.replace("_", " ").replace(".", ": ", 1)
-    return f'{text(name)} <a class="lr-with" href="#{answer.anchor}">{text(answer.testbed)}</a>'
-
-
-def _answer(answer: Answer) -> str:
-    one = answer.worst
-    if one is None:
-        return '<span class="lr-few">not measured</span>'
-    if one.answer is not None:
-        return number(one.answer.text, one.answer.context)
-    asked = _asked(one)
-    if isinstance(asked, Value):
-        return number(asked.text, asked.context)
-    median = median_value(one.median, one.test.simulated, one.unit)
-    if isinstance(median, NotEnough):
-        return not_enough(asked or median)
-    shown = number(median.text, median.context)
-    if asked is None or one.limit is None:
-        return shown
-    return f"{shown} {quantile_name(one.limit.quantile)}: {not_enough(asked)}"
 
 
 def _asked(one: Estimate) -> Value | NotEnough | None:
@@ -164,29 +146,3 @@ def _asked(one: Estimate) -> Value | NotEnough | None:
     if limit.quantile in {0.0, 1.0} and limit.confidence is None:
         return extreme_value(one)
     return None
-
-
-def _limit(answer: Answer) -> str:
-    limit = answer.limit
-    if limit is None:
-        return ""
-    return text(str(limit).removeprefix(answer.quantity).strip())
-
-
-def _verdicts(answer: Answer) -> str:
-    counts = Counter(answer.outcomes.values())
-    chips = " ".join(chip(outcome, counts[outcome]) for outcome in SIGNS if counts[outcome])
-    one = answer.worst
-    if one is None or one.verdict is None or one.verdict.outcome == "pass":
-        return chips
-    return f'{chips} <span class="lr-with">{text(one.verdict.reason)}</span>'
-
-
-def _worst_test(answer: Answer) -> str:
-    one = answer.worst
-    if one is None:
-        return ""
-    of_all = ""
-    if (tests := len({each.test.name for each in answer.estimates})) > 1:
-        of_all = f' <span class="lr-with">of {tests}</span>'
-    return f'<a href="{test_link(one.test.name)}">{text(one.test.label)}</a>{of_all}'

@@ -1,4 +1,4 @@
-"""Values, verdicts, tables and figures as HTML.
+"""Values in the words of a page; the template `markup` has their HTML.
 
 A number never stands alone: a `Value` brings its sample count, its interval and whether it was
 simulated.
@@ -6,23 +6,18 @@ simulated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from urllib.parse import quote
 
-from lightrig.harness.report.drawing import tone
-from lightrig.harness.report.escaping import text
+from markupsafe import Markup
+
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.units import Value, shown, span
-from lightrig.harness.statistics import NotEnough, Quantile, Verdict
+from lightrig.harness.statistics import NotEnough, Quantile
 from lightrig.testbeds import format_share
 
-SIMULATED = '<span class="lr-sim">simulated</span>'
-"""The one mark of everything that no hardware made."""
-
+_SIMULATED = '<span class="lr-sim">simulated</span>'
 _IN_CONTEXT = ";</span> <span>simulated"
-"""The same as the last part of a number's context."""
-
-LEGEND = "proves the harness, says nothing about a device"
+"""The simulated mark of a table's cell, and as the last part of a number's context."""
 
 SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
 """The sign of each outcome of a verdict, the worst first."""
@@ -34,36 +29,18 @@ def number_of(number: int, one: str, many: str = "") -> str:
 
 
 def test_link(nodeid: str) -> str:
-    """Return the link to a test on the page, as the value of an attribute."""
-    return text("#test=" + quote(nodeid, safe="-_.~/[]:", errors="replace"))
+    """Return the link to a test on the page."""
+    return "#test=" + quote(nodeid, safe="-_.~/[]:", errors="replace")
 
 
-def mark(simulated: bool) -> str:
-    """Return the simulated mark, or nothing."""
-    return SIMULATED if simulated else ""
-
-
-def without_marks(markup: str) -> str:
+def without_marks(markup: Markup) -> Markup:
     """Return a table without the simulated marks of its numbers and tests.
 
     For a part of the page whose title bears the mark for all that is in it.
     """
-    for marked in (f"<br>{SIMULATED}", SIMULATED, _IN_CONTEXT):
+    for marked in (f"<br>{_SIMULATED}", _SIMULATED, _IN_CONTEXT):
         markup = markup.replace(marked, "")
     return markup
-
-
-# --------------------------------------------------------------------------------- values
-
-
-def number(value: str, context: Iterable[str]) -> str:
-    """Return a number and, in brackets, its context."""
-    # Lines break between the parts, not within.
-    parts = ";</span> <span>".join(text(part) for part in context if part)
-    return (
-        f'<span class="lr-number"><b>{text(value)}</b> '
-        f'<span class="lr-with"><span>({parts})</span></span></span>'
-    )
 
 
 def median_value(
@@ -129,69 +106,3 @@ def share_value(inside: str, lower: float, upper: float, simulated: bool) -> Val
     share = f"{100 * lower:.3g} … {100 * upper:.3g} %"
     context = (f"{format_share(CONFIDENCE)} interval {share}", "simulated" if simulated else "")
     return Value(inside, context)
-
-
-def not_enough(found: NotEnough) -> str:
-    """Return how many samples an interval needs."""
-    return f'<span class="lr-few">not enough data: {found.needed:,} needed</span>'
-
-
-def verdict_mark(verdict: Verdict) -> str:
-    """Return a verdict by sign, word and colour.
-
-    Its reason is shown on hover, and in sight unless the verdict is a pass.
-    """
-    more = ""
-    if verdict.outcome in {"fail", "marginal"}:
-        more = f'<span class="lr-with">{text(verdict.reason)}</span>'
-    elif verdict.needed is not None:
-        more = f'<span class="lr-with">{verdict.needed:,} more needed</span>'
-    return f"{chip(verdict.outcome, title=verdict.reason)} {more}"
-
-
-def chip(outcome: str, count: int | None = None, title: str = "") -> str:
-    """Return an outcome of verdicts by sign, word and colour; an unknown one stands out."""
-    kind = outcome.split(maxsplit=1)[0] if outcome in SIGNS else "unknown"
-    hover = f' title="{text(title)}"' if title else ""
-    counted = "" if count is None else f"{count} "
-    return (
-        f'<span class="lr-verdict lr-{kind}"{hover}>{SIGNS.get(outcome, "‼")} {counted}'
-        f"{text(outcome)}</span>"
-    )
-
-
-# --------------------------------------------------------------------- tables and figures
-
-
-def heading(title: str, simulated: bool, about: str = "") -> str:
-    """Return the title of a table or a figure, marked if simulated, with a sentence below."""
-    below = f'<p class="lr-about">{text(about)}</p>' if about else ""
-    return f'<h4 class="lr-h4">{text(title)} {mark(simulated)}</h4>{below}'
-
-
-def table(head: Iterable[str], body: Iterable[str], name: str) -> str:
-    """Return a table in a box that scrolls; head cells are text, body rows are markup."""
-    cells = "".join(f'<th scope="col">{text(cell)}</th>' for cell in head)
-    return (
-        f'<div class="lr-scroll" tabindex="0" role="region" aria-label="{text(name)}">'
-        f'<table class="lr-table"><thead><tr>{cells}</tr></thead>{"".join(body)}</table></div>'
-    )
-
-
-def row(cells: Iterable[str]) -> str:
-    """Return one row of a table; cells are markup."""
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def line_key(index: int) -> str:
-    """Return a short line in the colour and stroke of the series of that number."""
-    return (
-        '<svg class="lr-key" viewBox="0 0 26 8" aria-hidden="true">'
-        f'<path class="lr-line {tone(index)}" d="M0 4H26"/></svg>'
-    )
-
-
-def legend(series: Iterable[tuple[int, str]]) -> str:
-    """Return a legend: the line of each series, by its number, and its name."""
-    items = "".join(f"<li>{line_key(n)} <span>{text(name)}</span></li>" for n, name in series)
-    return f'<ul class="lr-legend">{items}</ul>'

@@ -20,12 +20,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from markupsafe import Markup
+
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
-from lightrig.harness.report.markup import LEGEND, SIMULATED, number_of, test_link
+from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.style import page_style, style
+from lightrig.harness.report.templates import render_macro, render_page
 from lightrig.harness.report.testbed_section import render_testbed
 from lightrig.testbeds import Testbed, format_duration
 
@@ -33,7 +36,6 @@ TITLE = "Lightrig"
 
 _ORDER = ("error", "failed", "rerun", "xpassed", "inconclusive", "xfailed", "skipped", "passed")
 _LEVEL = 4
-_MOST_LISTED = 8
 _COUNTS = re.compile(r"\b[\d,]+ of [\d,]+ samples\b")
 
 
@@ -56,24 +58,27 @@ class Results:
 def document(title: str, about: str, body: str, results: Results, css: str = "") -> str:
     """The page.
 
-    about: a line of markup below the title. body: markup, such as `sections`. css: of the
+    about: a line below the title. body: markup, such as `sections`. css: of the
     person who asked for the page; it comes last.
     """
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{text(title)}</title>{page_style(css)}</head>"
-        f'<body class="lr-page"><header class="lr-title"><h1>{text(title)}</h1>'
-        f'<p>{about}</p></header><main class="lr-report">{_overview(results)}{body}'
-        f"{_tests(results)}</main>"
-        f'<script id="lr-data" type="text/plain">{_packed(results)}</script>'
-        f"<script>{_script()}</script></body></html>\n"
+    return render_page(
+        "run_page",
+        title=title,
+        about=about,
+        style=page_style(css),
+        counts=_counted(results),
+        wrong=_not_passed(results, "wrong"),
+        undecided=_not_passed(results, "undecided"),
+        body=body,
+        data=_packed(results),
+        script=_script(),
     )
 
 
 def of_run(run: str, testbeds: Iterable[str]) -> str:
     """Return a run's name and testbeds as the beginning of the line below the title."""
     names = ", ".join(testbeds)
-    return f"Run {text(run)}{' of ' if names else ''}{text(names)}"
+    return f"Run {run}{' of ' if names else ''}{names}"
 
 
 def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,32 +91,12 @@ def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _overview(results: Results) -> str:
-    counts = "".join(
-        f'<li><span class="lr-outcome lr-o-{text(outcome)}">{count:,} {text(outcome)}</span></li>'
-        for outcome, count in _counted(results)
-    )
-    found = "".join(
-        f'<ul class="lr-{name}">{_listed(_not_passed(results, name))}</ul>'
-        for name in ("wrong", "undecided")
-        if any(added.get(name) for added in results.added.values())
-    )
-    return (
-        '<nav class="lr-overview" aria-label="Outcomes"><ul class="lr-counts">'
-        f'{counts or "<li>No test has ended.</li>"}<li><a href="#lr-tests">to the tests</a></li>'
-        f"</ul>{found}</nav>"
-    )
+def _not_passed(
+    results: Results, name: Literal["wrong", "undecided"]
+) -> list[list[tuple[str, str]]]:
+    """Return failed or inconclusive tests and their reasons; those of one limit are one group.
 
-
-def _listed(items: Sequence[str]) -> str:
-    rest = len(items) - _MOST_LISTED
-    return "".join([*items[:_MOST_LISTED], f"<li>and {rest:,} more</li>" if rest > 0 else ""])
-
-
-def _not_passed(results: Results, name: Literal["wrong", "undecided"]) -> list[str]:
-    """Return the failed or the inconclusive tests as items; those of one limit are one item.
-
-    The limit's other tests are folded: their sentences differ in the counts of samples alone.
+    The reasons of a group differ in the counts of samples alone.
     """
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for test, added in results.added.items():
@@ -119,52 +104,13 @@ def _not_passed(results: Results, name: Literal["wrong", "undecided"]) -> list[s
             reason = str(added.get("why", "")).partition("\n")[0]
             testbed = re.split(r"[]/-]", test.partition("[")[2])[0]
             alike.setdefault((testbed, _COUNTS.sub("", reason)), []).append((test, reason))
-    wrong = name == "wrong"
-    more = ("more test fails", "more tests fail") if wrong else ("more test", "more tests")
-    return [_alike(group, more) for group in alike.values()]
-
-
-def _alike(group: Sequence[tuple[str, str]], named: tuple[str, str]) -> str:
-    (name, reason), *repeated = group
-    folded = ""
-    if repeated:
-        links = "".join(f"<li>{_test(nodeid)}</li>" for nodeid, _ in repeated)
-        more = number_of(len(repeated), *named)
-        folded = f"<details><summary>{more} alike</summary><ul>{links}</ul></details>"
-    return f'<li>{_test(name)} <span class="lr-with">{text(reason)}</span>{folded}</li>'
-
-
-def _test(name: str) -> str:
-    return f'<a href="{test_link(name)}">{text(name)}</a>'
+    return [*alike.values()]
 
 
 def _counted(results: Results) -> list[tuple[str, int]]:
     known = {outcome: place for place, outcome in enumerate(_ORDER)}
     found = [(outcome, count) for outcome, count in results.outcomes.items() if count]
     return sorted(found, key=lambda pair: known.get(pair[0], -1))
-
-
-def _tests(results: Results) -> str:
-    filters = "".join(
-        f'<label class="lr-filter lr-o-{text(outcome)}"><input type="checkbox" checked '
-        f'data-outcome="{text(outcome)}"> {count:,} {text(outcome)}</label>'
-        for outcome, count in _counted(results)
-    )
-    return (
-        '<section class="lr-card" id="lr-tests"><h2 class="lr-h2">Tests</h2>'
-        "<noscript><p>The list of tests needs JavaScript; all above does not.</p></noscript>"
-        f'<div class="lr-controls"><div class="lr-filters">{filters}</div>'
-        '<label>find <input id="lr-search" type="search" placeholder="part of a name"></label>'
-        '<label>order <select id="lr-order"><option value="outcome">worst first</option>'
-        '<option value="run">as run</option><option value="duration">longest first</option>'
-        '<option value="name">by name</option></select></label>'
-        '<button type="button" id="lr-unfold">unfold or fold all in sight</button>'
-        '<span id="lr-shown" role="status">unpacking</span></div>'
-        '<div id="lr-list"></div><button type="button" id="lr-more" hidden>more</button>'
-        "</section>"
-        '<details class="lr-card"><summary>Environment</summary>'
-        '<dl class="lr-facts" id="lr-environment"></dl></details>'
-    )
 
 
 def _packed(results: Results) -> str:
@@ -186,7 +132,7 @@ def _script() -> str:
 
 def sections(
     record: RunRecord, testbeds: Mapping[str, Testbed], run: RunFrame | None = None
-) -> str:
+) -> Markup:
     """Return everything that `record` says, for all its testbeds, as one HTML fragment.
 
     testbeds: the descriptions, by the name that the record uses; one without rows is shown
@@ -205,10 +151,12 @@ def sections(
         contents.append(entry)
         found += answers
     plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
-    head = _header(record, run)
-    listed = f'<nav class="lr-contents" aria-label="Contents"><ul>{"".join(contents)}</ul></nav>'
-    body = f"{render_answers(found)}{listed}{head}{''.join(cards)}"
-    return f'{style(plans)}<div class="lr-report">{_warnings(record, run)}{body}</div>'
+    return render_macro(
+        *("measured", "measured", style(plans), _warnings(record, run), render_answers(found)),
+        *(Markup().join(contents), _facts(record, run), record.header.get("command")),
+        *(_deselected(record), any(frame.simulated for frame in run.testbeds)),
+        Markup().join(cards),
+    )
 
 
 def card_ids(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
@@ -222,37 +170,22 @@ def _prefixes(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
     return {name: f"lr-{index}" for index, name in enumerate(names)}
 
 
-def _header(record: RunRecord, run: RunFrame) -> str:
+def _facts(record: RunRecord, run: RunFrame) -> list[tuple[str, object]]:
     header = record.header
-    facts = [("run", header.get("run")), ("night", header.get("night"))]
-    facts += [("instruments", header.get("instruments")), ("seed", header.get("seed"))]
     tests = sum(len(frame.tests) for frame in run.testbeds)
     counts = ((run.rows, "row"), (tests, "test"), (len(run.testbeds), "testbed"))
-    record_size = ", ".join(number_of(count, one) for count, one in counts)
-    facts.append(("record", record_size))
-    lines = [
-        f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in facts if value is not None
-    ]
-    if header.get("command"):
-        command = text(header["command"])
-        lines.append(f'<dt>command</dt><dd class="lr-mono">{command}</dd>')
-    simulated = any(frame.simulated for frame in run.testbeds)
-    legend = f"<p>{SIMULATED}: {LEGEND}</p>" if simulated else ""
-    return (
-        f'<section class="lr-head"><h2 class="lr-h2">What was measured</h2>'
-        f'<dl class="lr-facts">{"".join(lines)}</dl>{_deselected(record)}{legend}</section>'
-    )
+    size = ", ".join(number_of(count, one) for count, one in counts)
+    named = ("run", "night", "instruments", "seed")
+    return [*((name, header.get(name)) for name in named), ("record", size)]
 
 
-def _deselected(record: RunRecord) -> str:
-    """Return the tests that a testbed can never run, folded: they are no news."""
+def _deselected(record: RunRecord) -> tuple[int, Sequence[str]] | None:
+    """Return the number of tests that a testbed can never run, and a line for each testbed."""
     found: Mapping[str, Mapping[str, int]] = (record.summary or {}).get("deselected", {})
     if not found:
-        return ""
+        return None
     total = sum(sum(reasons.values()) for reasons in found.values())
-    lines = "".join(f"<li>{text(not_applicable(*each))}</li>" for each in found.items())
-    summary = f"{number_of(total, 'test')} not applicable"
-    return f"<details><summary>{summary}</summary><ul>{lines}</ul></details>"
+    return total, [not_applicable(*each) for each in found.items()]
 
 
 def not_applicable(testbed: str, reasons: Mapping[str, int]) -> str:
@@ -263,7 +196,7 @@ def not_applicable(testbed: str, reasons: Mapping[str, int]) -> str:
     return f"{testbed}: {number_of(total, 'test')} not applicable: {why}"
 
 
-def _warnings(record: RunRecord, run: RunFrame) -> str:
+def _warnings(record: RunRecord, run: RunFrame) -> list[str]:
     found = []
     if record.torn:
         found.append(
@@ -288,15 +221,15 @@ def _warnings(record: RunRecord, run: RunFrame) -> str:
         )
     if run.damage is not None:
         found.append(f"The journal is damaged, rows after this are missing: {run.damage}")
-    return "".join(f'<p class="lr-warn" role="alert">{text(one)}</p>' for one in found)
+    return found
 
 
 # ------------------------------------------------------------------- from a journal alone
 
 
-def banner(not_restored: Sequence[str]) -> str:
+def banner(not_restored: Sequence[str]) -> Markup:
     """Return the part of a page that says which instruments are not as they were found."""
-    return "".join(f'<p class="lr-warn" role="alert">{text(each)}</p>' for each in not_restored)
+    return render_macro("markup", "warnings", not_restored)
 
 
 def write_page(

@@ -16,25 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from markupsafe import Markup
+
 from lightrig.harness.quantities import all_quantities, in_section
-from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
-from lightrig.harness.report.markup import (
-    SIGNS,
-    chip,
-    heading,
-    legend,
-    line_key,
-    mark,
-    not_enough,
-    number,
-    row,
-    table,
-    test_link,
-    verdict_mark,
-    without_marks,
-)
+from lightrig.harness.report.markup import SIGNS, without_marks
+from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics import NotEnough, Verdict
 from lightrig.testbeds import Limit
@@ -276,7 +264,7 @@ def section_id(prefix: str, section: Section) -> str:
     return f"{prefix}-{'-'.join(section.title.lower().split())}"
 
 
-def render(section: Section, data: SectionData, anchor: str) -> str:
+def render(section: Section, data: SectionData, anchor: str) -> Markup:
     """Return the section as HTML with the id `anchor`; empty where no part has content.
 
     Of a testbed with many tests it is folded unless a limit fails or nearly does: the answers at
@@ -289,134 +277,73 @@ def render(section: Section, data: SectionData, anchor: str) -> str:
         if not isinstance(part, TestLegend)
     )
     if not shown:
-        return ""
+        return Markup()
     verdicts: Counter[str] = Counter(one.verdict.outcome for one in data.all() if one.verdict)
-    chips = " ".join(chip(outcome, verdicts[outcome]) for outcome in SIGNS if verdicts[outcome])
-    unfolded = " open" if _is_short(data.frame) or verdicts["fail"] or verdicts["marginal"] else ""
-    return (
-        f'<details class="lr-section" id="{anchor}"{unfolded}><summary>'
-        f'<h3 class="lr-h3">{text(section.title)} {mark(data.frame.simulated)}</h3> {chips}'
-        f"</summary>{''.join(drawn)}</details>"
-    )
+    known = {outcome: verdicts[outcome] for outcome in SIGNS if verdicts[outcome]}
+    unfolded = _is_short(data.frame) or "fail" in known or "marginal" in known
+    parts = Markup().join(drawn)
+    named = section.title, anchor, data.frame.simulated
+    return render_macro("section", "section", *named, unfolded, known, parts)
 
 
-def _part(part: Part, data: SectionData) -> str:
+def _part(part: Part, data: SectionData) -> Markup:
     if isinstance(part, Table):
         return _table(part, data)
     if isinstance(part, Figures):
-        return _figures(part, data)
-    return _test_legend(data) if part.shown(data) else ""
+        drawn = [*part.draw(data)]
+        if not drawn:
+            return Markup()
+        return render_macro("section", "figures", part, drawn, data.frame.simulated)
+    return _test_legend(data) if part.shown(data) else Markup()
 
 
-def _table(part: Table[Any], data: SectionData) -> str:
+def _table(part: Table[Any], data: SectionData) -> Markup:
     columns = part.columns(data) if callable(part.columns) else part.columns
     index = {id(test): place for place, test in enumerate(data.frame.tests)}
-    rows: list[str] = []
+    rows = []
     last: Group | None = None
     for item in part.rows(data):
         group = part.group(item) if part.group else None
-        if group is not None and group != last:
-            rows.append(_group(group, len(columns)))
-            last = group
-        rows.append(row(_cell(column.value(item), index) for column in columns))
+        first = None if group == last else group
+        last = group or last
+        rows.append((first, [_cell(column.value(item), index) for column in columns]))
     if not rows:
-        return ""
+        return Markup()
     about = part.about(data) if callable(part.about) else part.about
     marked = data.frame.having(part.quantity) if part.quantity else data.frame.tests
     simulated = any(test.simulated for test in marked)
-    head = (column.title for column in columns)
-    body = table(head, rows, part.title)
+    body = render_macro("section", "rows", part.title, [column.title for column in columns], rows)
     if _under_one_mark(data.frame):
-        return heading(part.title, False, about) + without_marks(body)
-    return heading(part.title, simulated, about) + body
+        simulated, body = False, without_marks(body)
+    return render_macro("markup", "heading", part.title, simulated, about) + body
 
 
-def _group(group: Group, width: int) -> str:
-    meaning = f' <span class="lr-with">{text(group.meaning)}</span>' if group.meaning else ""
-    limit = f" · limit <b>{text(str(group.limit).partition(' ')[2])}</b>" if group.limit else ""
-    return (
-        f'<tr class="lr-group"><td colspan="{width}"><b>{text(group.title)}</b>'
-        f"{meaning}{limit}</td></tr>"
-    )
-
-
-_STYLES = {
-    "strong": "<b>{}</b>",
-    "muted": '<span class="lr-with">{}</span>',
-    "missing": '<b class="lr-missing">{}</b>',
-    "line": '<span class="lr-what">{}</span>',
-    "few": '<span class="lr-few">{}</span>',
+_MACROS = {
+    Value: "number",
+    Styled: "styled",
+    Check: "check",
+    Verdict: "verdict",
+    NotEnough: "not_enough",
 }
+"""The macro of each kind of cell."""
 
 
 def _cell(cell: Cell, index: Mapping[int, int]) -> str:
-    """Return a cell as markup; `index` is the number of each test, by identity."""
+    """Return a cell as text or markup; `index` is the number of each test, by identity."""
     if cell is None:
         return ""
     if isinstance(cell, str):
-        return text(cell)
-    if isinstance(cell, Value):
-        return number(cell.text, cell.context)
-    if isinstance(cell, Styled):
-        return _STYLES[cell.kind].format(text(cell.text))
-    if isinstance(cell, Check):
-        kind, sign = ("pass", "✓") if cell.passed else ("fail", "✗")
-        return f'<span class="lr-verdict lr-{kind}">{sign} {text(cell.text)}</span>'
-    if isinstance(cell, Verdict):
-        return verdict_mark(cell)
-    if isinstance(cell, NotEnough):
-        return not_enough(cell)
+        return cell
     if isinstance(cell, TestFrame):
-        return _named(cell, index[id(cell)])
-    return " ".join(filter(None, (_cell(each, index) for each in cell)))
+        return render_macro("markup", "test", cell, index[id(cell)])
+    if type(cell) in _MACROS:
+        return render_macro("markup", _MACROS[type(cell)], cell)
+    assert isinstance(cell, Sequence)
+    return Markup(" ").join(filter(None, (_cell(each, index) for each in cell)))
 
 
-def _named(test: TestFrame, index: int) -> str:
-    """Return a test by colour, label, and whether it was simulated."""
-    return (
-        f'<span class="lr-what" title="{text(test.name)}">{line_key(index)} '
-        f'<a href="{test_link(test.name)}">{text(test.label)}</a></span>'
-        f"<br>{mark(test.simulated) or 'hardware'}"
-    )
-
-
-def _figures(part: Figures, data: SectionData) -> str:
-    drawn = "".join((_panel if part.panels else captioned)(figure) for figure in part.draw(data))
-    if not drawn:
-        return ""
-    title = heading(part.title, data.frame.simulated, part.about) if part.title else ""
-    return f'{title}<div class="lr-{"panels" if part.panels else "figures"}">{drawn}</div>'
-
-
-def captioned(figure: Figure) -> str:
-    """Return a figure as markup: its caption, and the drawing in a box that scrolls."""
-    return (
-        f'<figure class="lr-{figure.width}">{_caption(figure)}'
-        f'<div class="lr-scroll" tabindex="0" role="region" aria-label="{text(figure.title)}">'
-        f"{figure.drawing}</div></figure>"
-    )
-
-
-def _panel(figure: Figure) -> str:
-    return f"<figure>{_caption(figure)}{figure.drawing}</figure>"
-
-
-def _caption(figure: Figure) -> str:
-    series = legend(figure.legend) if figure.legend else ""
-    return (
-        f"<figcaption><b>{text(figure.title)}</b> {mark(figure.simulated)} "
-        f"{text(figure.caption)}{series}</figcaption>"
-    )
-
-
-def _test_legend(data: SectionData) -> str:
+def _test_legend(data: SectionData) -> Markup:
     """Return the colour of each test that has an estimate in the section."""
-    each = not _under_one_mark(data.frame)
     drawn = {id(one.test) for one in data.each()}
-    items = "".join(
-        f'<li title="{text(test.name)}">{line_key(index)} <span>{text(test.label)} '
-        f"{mark(each and test.simulated)}</span></li>"
-        for index, test in enumerate(data.frame.tests)
-        if id(test) in drawn
-    )
-    return f'<ul class="lr-legend">{items}</ul>'
+    tests = [each for each in enumerate(data.frame.tests) if id(each[1]) in drawn]
+    return render_macro("section", "test_legend", tests, not _under_one_mark(data.frame))

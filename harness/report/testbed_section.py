@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from lightrig.harness.quantities import quantity_of
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.answers_section import Answer, answers
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
-from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame
 from lightrig.harness.report.harness_section import CLOSURE, HARNESS
 from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
-from lightrig.harness.report.markup import SIGNS, chip, heading, mark, row, table
+from lightrig.harness.report.markup import SIGNS
 from lightrig.harness.report.quantity_section import undeclared_sections, with_unlisted
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
+from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
 from lightrig.harness.system_registry import System, installed_systems
-from lightrig.testbeds import ServerSpec, Testbed
+from lightrig.testbeds import Limit, ServerSpec, Testbed
 
 _GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS, COLLECTIVES, RECOVERY)
 _LAST = (CLOSURE, HARNESS)
-_MOST_NOTES = 3
 
 
 @cache
@@ -49,7 +51,7 @@ def _of_system(system: System) -> Iterator[Section]:
 
 def render_testbed(
     frame: TestbedFrame, testbed: Testbed | None, prefix: str, notes: Sequence[str] | None = None
-) -> tuple[str, list[Answer], str]:
+) -> tuple[Markup, list[Answer], Markup]:
     """Return one testbed as a part of the page, its answers, and its entry of the contents.
 
     Args:
@@ -69,26 +71,16 @@ def render_testbed(
         for section, each in zip(shown, data, strict=True)
         if (markup := render(section, each, section_id(prefix, section)))
     }
-    sections = "".join(rendered.values())
     estimates = [one for each in data for one in each.all()]
     estimates += _of_rows(frame, limits, {one.quantity for one in estimates})
-    undescribed = (
-        '<p class="lr-warn">No description of this testbed was given: its limits and its '
-        "wiring are unknown, and nothing is judged.</p>"
-    )
-    parts = [
-        f'<h2 class="lr-h2">{text(frame.name)} {mark(frame.simulated)}</h2>',
-        f"<p>{text(testbed.about)}</p>" if testbed and testbed.about else "",
-        _notes(notes or ()),
-        _verdicts(estimates, limits),
-        undescribed if testbed is None else "",
+    counts, missed = _verdicts(estimates, limits)
+    card = render_macro(
+        *("testbed", "testbed", frame, testbed, prefix, notes or (), counts, missed),
         _instruments(frame, testbed),
         wiring_section(testbed, prefix) if testbed else "",
-        sections if frame.tests else "<p>No rows in this run.</p>",
-    ]
-    card = f'<section class="lr-card" id="{prefix}">{"".join(parts)}</section>'
-    links = ((text(title), anchor) for title, anchor in rendered)
-    entry = _contents(frame.name, prefix, links)
+        Markup().join(rendered.values()),
+    )
+    entry = render_macro("testbed", "contents", frame.name, prefix, [*rendered])
     return card, list(answers(frame.name, prefix, estimates, limits)), entry
 
 
@@ -103,21 +95,9 @@ def _of_rows(frame: TestbedFrame, limits: Limits, known: Collection[str]) -> Ite
     return chain.from_iterable(estimates_of(frame, wanted, limits).values())
 
 
-def _contents(name: str, prefix: str, sections: Iterable[tuple[str, str]]) -> str:
-    """Return a testbed's entry of the contents: links to it and to its sections."""
-    links = " · ".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in sections)
-    return f'<li><a href="#{prefix}"><b>{text(name)}</b></a> {links}</li>'
-
-
-def _notes(notes: Sequence[str]) -> str:
-    """Return the notes of tests, folded where they would hide the answers below them."""
-    lines = "".join(f'<p class="lr-note">{text(note)}</p>' for note in notes)
-    if len(notes) <= _MOST_NOTES:
-        return lines
-    return f"<details><summary>{len(notes):,} notes of tests</summary>{lines}</details>"
-
-
-def _verdicts(estimates: Iterable[Estimate], limits: Limits) -> str:
+def _verdicts(
+    estimates: Iterable[Estimate], limits: Limits
+) -> tuple[Mapping[str, int], Sequence[Limit]]:
     """Return the number of verdicts by outcome, and the limits that nothing was measured for."""
     counts: Counter[str] = Counter()
     judged = set()
@@ -126,38 +106,41 @@ def _verdicts(estimates: Iterable[Estimate], limits: Limits) -> str:
             counts[one.verdict.outcome] += 1
             judged.add(one.quantity)
     unknown = [outcome for outcome in counts if outcome not in SIGNS]
-    chips = " ".join(
-        chip(outcome, counts[outcome]) for outcome in [*unknown, *SIGNS] if counts[outcome]
-    )
-    left = [str(limit) for quantity, limit in limits.items() if quantity not in judged]
-    missed = f"Limits without a measurement: {'; '.join(left)}" if left else ""
-    return (f"<p>Verdicts: {chips}</p>" if chips else "") + (
-        f'<p class="lr-about">{text(missed)}</p>' if missed else ""
-    )
+    found = {name: counts[name] for name in [*unknown, *SIGNS] if counts[name]}
+    return found, [limit for quantity, limit in limits.items() if quantity not in judged]
 
 
 # ---------------------------------------------------------------------------- instruments
 
 
-def _instruments(frame: TestbedFrame, testbed: Testbed | None) -> str:
+class _Instrument(NamedTuple):
+    """An instrument as the description has it, and its identities, each simulated or not."""
+
+    name: str
+    description: str
+    address: str | None
+    answers: Sequence[tuple[str, bool]]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any of its identities is of a simulated device."""
+        return any(of_simulation for _, of_simulation in self.answers)
+
+
+def _instruments(frame: TestbedFrame, testbed: Testbed | None) -> list[_Instrument]:
     answers = _answers(frame)
-    rows = []
+    specs: list[tuple[str, str, str | None]] = []
     if testbed is not None:
-        specs: list[tuple[str, str, str | None]] = [
-            *((s.name, f"{s.kind} switch {s.model}", s.address) for s in testbed.switches.values()),
-            *((s.name, _server(s), s.address) for s in testbed.servers.values()),
-            *(
-                (s.name, f"{sentence(s.kind)} {s.model}", s.address)
-                for s in testbed.instruments.values()
-            ),
-        ]
-        for name, description, address in specs:
-            rows.append(_instrument(name, description, address or "", answers.pop(name, [])))
-    rows += [_instrument(name, "", "", found) for name, found in answers.items()]
-    if not rows:
-        return ""
-    head = ("name", "described as", "address", "answered as", "")
-    return heading("Instruments", False) + table(head, rows, "Instruments")
+        specs += (
+            (s.name, f"{s.kind} switch {s.model}", s.address) for s in testbed.switches.values()
+        )
+        specs += ((s.name, _server(s), s.address) for s in testbed.servers.values())
+        specs += (
+            (s.name, f"{sentence(s.kind)} {s.model}", s.address)
+            for s in testbed.instruments.values()
+        )
+    described = [_Instrument(*spec, answers.pop(spec[0], [])) for spec in specs]
+    return described + [_Instrument(name, "", "", found) for name, found in answers.items()]
 
 
 def _server(spec: ServerSpec) -> str:
@@ -168,18 +151,6 @@ def _server(spec: ServerSpec) -> str:
     if spec.gpus.count:
         parts.append(f"{spec.gpus.count} GPUs {spec.gpus.model}")
     return "server" + (f": {', '.join(parts)}" if parts else "")
-
-
-def _instrument(
-    name: str, description: str, address: str, found: Sequence[tuple[str, bool]]
-) -> str:
-    identities = "".join(f'<span class="lr-id">{text(identity)}</span>' for identity, _ in found)
-    simulated = any(of_simulation for _, of_simulation in found)
-    state = mark(simulated) or ("not simulated" if found else "")
-    shown = f'<span class="lr-mono">{text(address)}</span>' if address else "none"
-    return row(
-        (f"<b>{text(name)}</b>", text(description), shown, identities or "took no part", state)
-    )
 
 
 def _answers(frame: TestbedFrame) -> dict[str, list[tuple[str, bool]]]:

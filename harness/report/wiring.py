@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from markupsafe import Markup
+
 from lightrig.harness.report.drawing import tone
 from lightrig.harness.report.escaping import text
-from lightrig.harness.report.markup import heading, number_of
 from lightrig.harness.report.style import page_style, style
+from lightrig.harness.report.templates import render_macro, render_page
 from lightrig.testbeds import Link, Plan, Port, Testbed
 
 _ROW, _GAP, _HEAD = 14.0, 8.0, 18.0
@@ -28,49 +30,26 @@ _LINKS_WIDTH, _LINKS_HEIGHT, _LINK_DISTANCE = 190.0, 150.0, 9.0
 
 def write_wiring(testbed: Testbed, path: Path) -> None:
     """Write the wiring and plans of `testbed` as a page; raise `OSError` if that fails."""
-    title = text(testbed.name)
-    path.write_text(
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{title}</title>{style(len(testbed.plans))}{page_style()}</head>"
-        f'<body class="lr-page"><header class="lr-title"><h1>{title}</h1>'
-        f'<p>{text(testbed.about)}</p></header><main class="lr-report">'
-        f'<section class="lr-card">{wiring_section(testbed, "testbed")}</section>'
-        "</main></body></html>\n",
-        encoding="utf-8",
+    page = render_page(
+        "wiring_page",
+        title=testbed.name,
+        about=testbed.about,
+        style=style(len(testbed.plans)) + page_style(),
+        wiring=wiring_section(testbed, "testbed"),
     )
+    path.write_text(page, encoding="utf-8")
 
 
-def wiring_section(testbed: Testbed, prefix: str) -> str:
+def wiring_section(testbed: Testbed, prefix: str) -> Markup:
     """Return the wiring of `testbed` with a choice of plans; `prefix` begins all its ids."""
-    picks, cards = [], []
+    plans = []
     for index, (name, plan) in enumerate(testbed.plans.items()):
         links = len(testbed.links(plan))
-        checked = " checked" if index == 0 else ""
         # Circuits between instruments are no links, and have no picture.
         drawn = _link_diagram(testbed, name, f"lr-link {tone(index)}") if links else ""
-        linked = f"{number_of(links, 'link')}, " if links else ""
-        picks.append(
-            f'<input class="lr-pick lr-pick{index}" type="radio" name="{prefix}-plan" '
-            f'id="{prefix}-plan{index}" aria-label="Show plan {text(name)}"{checked}>'
-        )
-        cards.append(
-            f'<label class="lr-l{index}" for="{prefix}-plan{index}"><b>{text(name)}</b> '
-            f'<span class="lr-with">{linked}{number_of(len(plan), "circuit")}</span>'
-            f"{drawn}</label>"
-        )
-    fibers = len(testbed.fibers)
-    about = (
-        f"{fibers} fibers, light from left to right. Pick a plan to see its circuits inside the "
-        "switch."
-        if cards
-        else f"{fibers} fibers, light from left to right."
-    )
-    return (
-        heading("Wiring and plans", False, about)
-        + f'<div class="lr-wiring">{"".join(picks)}<div class="lr-plans">{"".join(cards)}</div>'
-        '<div class="lr-scroll" tabindex="0" role="region" aria-label="Wiring">'
-        f"{_wiring_diagram(testbed)}</div></div>"
-    )
+        plans.append((name, links, len(plan), drawn))
+    fibers, drawn = len(testbed.fibers), _wiring_diagram(testbed)
+    return render_macro("wiring", "wiring", prefix, fibers, plans, drawn)
 
 
 # ---------------------------------------------------------------------------------- wiring

@@ -6,7 +6,7 @@ import pytest
 from report_runs import MS, context, rows
 
 from lightrig.harness.record import Row
-from lightrig.harness.report.markup import chip
+from lightrig.harness.report.templates import render_macro
 
 
 def plain(subject, quantity, value, unit="dB", **conditions):
@@ -125,5 +125,5 @@ def test_time_that_was_never_seen_has_no_bound(show):
     ],
 )
 def test_every_outcome_is_seen(outcome, kind, sign):
-    assert f'class="lr-verdict {kind}"' in chip(outcome, 2)
-    assert f"{sign} 2 {outcome}" in chip(outcome, 2)
+    assert f'class="lr-verdict {kind}"' in render_macro("markup", "chip", outcome, 2)
+    assert f"{sign} 2 {outcome}" in render_macro("markup", "chip", outcome, 2)

@@ -10,18 +10,19 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
-from lightrig.harness.report.escaping import text
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.cells import Numbers
 from lightrig.harness.report.nights.changes_summary import summary
-from lightrig.harness.report.nights.lab_section import anchor, fold, lab_section
+from lightrig.harness.report.nights.lab_section import lab_section
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.last_night_section import section
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import MEDIAN_NEEDS, History
 from lightrig.harness.report.nights.trend_figures import LEFT, RIGHT, WIDTH, layers, letters
 from lightrig.harness.report.style import page_style, style
+from lightrig.harness.report.templates import render_page
 from lightrig.harness.report.units import ENDLESS, scale
 
 _STYLE = """
@@ -100,30 +101,18 @@ def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNi
         f"{number_of(history.nights, 'night')} of {number_of(testbeds, 'testbed')}, "
         f"{' to '.join(dates)}"
     )
-    cards = "".join(map(lab_section, boards))
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Nights</title>'
-        f'{style(0)}{page_style(_STYLE)}</head><body class="lr-page"><header class="lr-title">'
-        f'<h1>Nights</h1><p>{text(about)}</p></header><main class="lr-report">'
-        f"{section(last, boards)}{summary(boards)}{_legend()}{_controls(boards)}{cards}</main>"
-        f'<script id="ln-data" type="application/json">{_script_data(history, boards)}</script>'
-        f"<script>{_script()}</script></body></html>\n"
-    )
-
-
-def _controls(boards: Sequence[Board]) -> str:
-    labs = "".join(
-        f'<option value="{board.index}">{text(board.lab.testbed)}'
-        f"{' (simulated)' if board.lab.simulated else ''}</option>"
-        for board in boards
-    )
-    return (
-        '<form class="lr-controls ln-controls" id="ln-controls" role="search" hidden>'
-        '<label>find <input id="ln-find" type="search" placeholder="quantity or subject"></label>'
-        f'<label>testbed <select id="ln-lab"><option value="">all</option>{labs}</select></label>'
-        '<label><input id="ln-moved" type="checkbox"> only changes</label>'
-        '<button type="button" id="ln-fold">unfold all in sight</button>'
-        '<span id="ln-count" role="status"></span></form>'
+    return render_page(
+        "nights/page",
+        title="Nights",
+        about=about,
+        style=style(0) + page_style(_STYLE),
+        boards=boards,
+        last_night=section(last, boards),
+        changes=summary(boards),
+        legend=_LEGEND,
+        labs=Markup().join(map(lab_section, boards)),
+        data=_script_data(history, boards),
+        script=_script(),
     )
 
 
@@ -146,15 +135,6 @@ _LEGEND = (
     ),
     ('<path class="ln-none" d="M6 0H24V14H6z"/>', "nights without data"),
 )
-
-
-def _legend() -> str:
-    items = "".join(
-        '<li><svg class="ln-key" viewBox="0 -1 30 16" aria-hidden="true">'
-        f"{drawn}</svg> {meaning}</li>"
-        for drawn, meaning in _LEGEND
-    )
-    return f'<ul class="lr-legend ln-legend">{items}</ul>'
 
 
 @functools.cache
@@ -194,7 +174,7 @@ def _figure_data(board: Board) -> Mapping[str, Any]:
         if len(quantity.series) > len(quantity.drawn):
             least, _, middle, _, most = layers(quantity.series)
             numbers = _column_data(quantity.series[0].unit, median=middle, lower=least, upper=most)
-            found[fold(board.index, quantity.name)] = {**numbers, "of": len(quantity.series)}
+            found[board.fold(quantity.name)] = {**numbers, "of": len(quantity.series)}
     for number, series in board.figures.items():
         p99 = (
             {"p99": series.p99, "bound": series.p99_upper} if np.isfinite(series.p99).any() else {}
@@ -203,7 +183,7 @@ def _figure_data(board: Board) -> Mapping[str, Any]:
             series.unit, median=series.median, lower=series.lower, upper=series.upper, **p99
         )
         n = series.n.astype(int).tolist()
-        found[anchor(board.index, number)] = {**numbers, "n": n}
+        found[board.anchor(number)] = {**numbers, "n": n}
     return {name: {**one, "lab": board.index} for name, one in found.items()}
 
 

@@ -81,6 +81,14 @@ class Board:
         drawn = (series for quantity in self.quantities for series, _ in quantity.drawn)
         return dict(enumerate(drawn))
 
+    def anchor(self, series: int | None = None) -> str:
+        """Return the id of the lab's section or, with the number of a series, of its figure."""
+        return f"n{self.index}" if series is None else f"n{self.index}-{series}"
+
+    def fold(self, quantity: str) -> str:
+        """Return the id of a quantity at the lab."""
+        return f"n{self.index}-{quantity}"
+
     def number(self, series: Series) -> int | None:
         """Return the number of the series' figure, or None without one."""
         return self._numbers.get(id(series))
