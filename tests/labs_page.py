@@ -42,12 +42,12 @@ def _tables(stored: Mapping[str, Any]) -> str:
             lines.append(
                 f"| {name} | {what} | {found['right']:,} | {wrong} | {found['undecided']:,} |"
             )
-    lines += ["", "| lab | planted | named | open |", "|" + " --- |" * 4]
+    lines += ["", "| lab | fault | cause reported | open |", "|" + " --- |" * 4]
     for name, lab in labs.items():
         named = "{:,} of {:,}".format(*lab["named"]) if lab["named"] else ""
         excused = "; ".join(f"{what} may miss: {why}" for what, why in lab["excused"].items())
-        planted = f"{lab['about']} ({excused})" if excused else lab["about"]
-        lines.append(f"| {name} | {planted} | {named} | {'; '.join(lab['broken'])} |")
+        fault = f"{lab['about']} ({excused})" if excused else lab["about"]
+        lines.append(f"| {name} | {fault} | {named} | {'; '.join(lab['broken'])} |")
     return "\n".join(lines) + "\n"
 
 

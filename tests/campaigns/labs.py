@@ -1,4 +1,4 @@
-"""Labs that are not kind, each with a truth of its own: does every number hold it?
+"""Hard labs with a ground truth of their own, compared with every number of the harness.
 
 Each of the labs in `hard_labs/labs` is measured with `LABS_SEEDS` seeds (default 500), all labs
 with one seed before the next, for at most `LABS_SECONDS` of processor time (default 7,000); `LABS`

@@ -1,13 +1,12 @@
-"""Labs with a truth of their own: kind labs hold it, and a wrong measurement does not."""
+"""Hard labs: the ideal lab holds every truth, and a wrong measurement misses it."""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
+from late_light import stamp_light_late
 
-from lightrig.harness.measure.light import LightWatch
-from lightrig.instruments.clock import Span
 from tests.campaigns import labs as campaign
 from tests.campaigns.hard_labs import labs
 from tests.campaigns.hard_labs.cells import cells_of, summary
@@ -24,7 +23,7 @@ def missed(name: str, seed: int = 3) -> dict[str, int]:
     return {quantity: cell["missed"] for quantity, cell in found.cells.items()}
 
 
-def test_a_kind_lab_holds_every_truth_and_declines_nothing() -> None:
+def test_the_ideal_lab_holds_every_truth_and_declines_nothing() -> None:
     found = Found()
     Timing(events=2).measure(5, found)
     assert {*found.cells} == {*ALL}
@@ -33,21 +32,15 @@ def test_a_kind_lab_holds_every_truth_and_declines_nothing() -> None:
     assert [found.cells[name]["n"] for name in ("acknowledged", "los", "carrier_up")] == [2, 8, 8]
 
 
-def test_a_measurement_that_is_late_misses_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    between = LightWatch._between
-
-    def late(self: LightWatch, without: int, shown: int, sent: Span) -> Span:
-        found = between(self, without, shown, sent)
-        return Span(found.latest + MS, found.latest + 2 * MS)
-
-    monkeypatch.setattr(LightWatch, "_between", late)
+def test_a_late_measurement_misses_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    stamp_light_late(monkeypatch)
     found = Found()
     Timing(events=2).measure(5, found)
     wrong = {name for name, cell in found.cells.items() if cell["missed"]}
     assert wrong == {"los", "signal_recovered"}
 
 
-def test_monitors_whose_latency_nobody_states_miss_the_truth() -> None:
+def test_an_unstated_latency_of_monitors_misses_the_truth() -> None:
     wrong = missed("monitors_late")
     assert wrong["los"] == wrong["signal_recovered"] == 24
     assert wrong["carrier_up"] == wrong["acknowledged"] == 0
@@ -60,7 +53,7 @@ def test_late_monitors_do_not_make_an_acknowledgement_early() -> None:
     assert not found.names("acknowledged .* before its light")
 
 
-@pytest.mark.parametrize(("name", "least", "most"), [("kind", 0, 0.2), ("shifted", 0.7, 1)])
+@pytest.mark.parametrize(("name", "least", "most"), [("ideal", 0, 0.2), ("shifted", 0.7, 1)])
 def test_losses_miss_the_truth_where_monitors_have_shifted(
     name: str, least: float, most: float
 ) -> None:
@@ -73,7 +66,7 @@ def test_losses_miss_the_truth_where_monitors_have_shifted(
 
 
 @pytest.mark.parametrize(("settle", "named"), [("80 ms", True), ("20 ms", False)])
-def test_an_acknowledgement_before_light_is_named(settle: str, named: bool) -> None:
+def test_an_acknowledgement_before_light_is_reported(settle: str, named: bool) -> None:
     """Once, with the least lead of 30 ms that a window of 20.8 ms leaves sure of 50."""
     found = Found()
     simulation = {"switches": {"ocs": {"settle": {"mean": settle}}}}
@@ -99,7 +92,7 @@ def test_a_campaign_goes_on_behind_its_last_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CAMPAIGNS", str(tmp_path))
-    monkeypatch.setenv("LABS", "kind")
+    monkeypatch.setenv("LABS", "ideal")
     monkeypatch.setenv("LABS_SEEDS", "1")
     campaign.main(lambda line: None)
     first = (tmp_path / "labs.jsonl").read_text()
@@ -119,10 +112,10 @@ def test_a_campaign_goes_on_behind_its_last_seed(
 
 def lines(**cell: object) -> list[dict[str, object]]:
     """Return 40 seeds of a lab with one interval of +-2 in each, whose error is 1."""
-    kind = {"kind": "interval", "n": 1, "missed": 0, "declined": 0, "bias": 1.0}
-    parts = {**kind, "errors": [1.0], "widths": [4.0], **cell}
+    common = {"kind": "interval", "n": 1, "missed": 0, "declined": 0, "bias": 1.0}
+    parts = {**common, "errors": [1.0], "widths": [4.0], **cell}
     return [
-        {"lab": "kind", "seed": seed, "seconds": 0.5, "named": None, "cells": {"loss": parts}}
+        {"lab": "ideal", "seed": seed, "seconds": 0.5, "named": None, "cells": {"loss": parts}}
         for seed in range(40)
     ]
 
@@ -136,11 +129,11 @@ def lines(**cell: object) -> list[dict[str, object]]:
         ({"errors": [2.4]}, "loss: biased by 2.4 standard uncertainties"),
     ],
 )
-def test_what_breaks_a_promise_is_said(cell: dict[str, object], says: str) -> None:
-    assert says in summary({"kind": Timing()}, lines(**cell))["kind"]["broken"]
+def test_unmet_criteria_are_reported(cell: dict[str, object], says: str) -> None:
+    assert says in summary({"ideal": Timing()}, lines(**cell))["ideal"]["broken"]
 
 
-def test_intervals_of_one_seed_are_no_independent_samples() -> None:
+def test_intervals_of_one_seed_are_not_independent_samples() -> None:
     """2 of 40 seeds miss with all of their 10 intervals: worth 40 samples, not 400."""
     several = lines(n=10)
     for line in several[:2]:

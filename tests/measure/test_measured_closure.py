@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from bench.served_lab import describe
+from late_light import stamp_light_late
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.closure import unclosed
-from lightrig.harness.measure.light import LightWatch, dither
+from lightrig.harness.measure.light import dither
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.outage import measure_outage
 from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
@@ -372,13 +373,7 @@ def test_a_biased_measurement_is_not_closed(
 def test_light_stamped_late_is_not_closed(
     lab: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    between = LightWatch._between
-
-    def late(self: LightWatch, without: int, shown: int, sent: Span) -> Span:
-        found = between(self, without, shown, sent)
-        return Span(found.latest + MS, found.latest + 2 * MS)
-
-    monkeypatch.setattr(LightWatch, "_between", late)
+    stamp_light_late(monkeypatch)
     rig = lab()
     rig.change("crossed")
     assert rig.closures("signal_recovered") == [0.0]

@@ -22,7 +22,7 @@ def _rows(events, *, named, slower=0.0):
         )
 
 
-def test_directions_that_differ_are_shown_apart(show):
+def test_different_directions_are_shown_apart(show):
     page = show((context(), [*_rows(40, named=True, slower=6.0)]))
     assert "straight ⇄ crossed" in page.text
     table = page.text[page.text.index("Both directions of a change") :]
@@ -31,13 +31,13 @@ def test_directions_that_differ_are_shown_apart(show):
     assert "differ (p = " in table
 
 
-def test_directions_that_are_alike_are_not_said_to_differ(show):
+def test_no_difference_is_reported_between_like_directions(show):
     text = show((context(), [*_rows(40, named=True)])).text
     assert "no difference found" in text
     assert "differ (p = " not in text
 
 
-def test_rows_of_earlier_versions_keep_their_label_and_the_page_says_what_it_means(show):
+def test_labels_of_rows_of_earlier_versions_are_explained(show):
     text = show((context(), [*_rows(40, named=False)])).text
     assert "straight → crossed" in text
     assert "⇄" not in text

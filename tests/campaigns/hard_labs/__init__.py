@@ -1,7 +1,8 @@
-"""Labs that are not kind, each with a truth of its own; `python -m tests.campaigns labs` runs them.
+"""Hard labs with a ground truth of their own; `python -m tests.campaigns labs` runs them.
 
-A lab is a file in `labs`: it says what is planted, what may be declined there, and what must be
-named. `worlds` of several kinds measure one seed of a lab with the harness and note the truth.
+A lab is a file in `labs` that states its fault, which quantities may be declined there, and which
+cause must be reported. `timing`, `losses`, `bits` and `samples` measure one seed of a lab with the
+harness and record the ground truth.
 """
 
 from importlib import import_module
@@ -11,7 +12,7 @@ from tests.campaigns.hard_labs.found import Lab
 
 
 def labs() -> dict[str, Lab]:
-    """Return every lab by its name, which is its file's."""
+    """Return every lab by the name of its file."""
     files = sorted(Path(__file__).with_name("labs").glob("[a-z]*.py"))
     return {
         path.stem: import_module(f"tests.campaigns.hard_labs.labs.{path.stem}").LAB
@@ -20,6 +21,6 @@ def labs() -> dict[str, Lab]:
 
 
 def about(name: str) -> str:
-    """Return what is planted in a lab: the first line of its file."""
+    """Return the fault of a lab: the first line of its file."""
     module = import_module(f"tests.campaigns.hard_labs.labs.{name}")
     return (module.__doc__ or "").partition("\n")[0].removesuffix(".")

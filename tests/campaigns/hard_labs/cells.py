@@ -1,4 +1,4 @@
-"""The pooled results of labs: a cell for each lab and quantity, and what breaks a promise."""
+"""Pooled results of labs: a cell for each lab and quantity, and the criteria that each meets."""
 
 import math
 from collections import defaultdict
@@ -34,7 +34,7 @@ def clopper_pearson(k: float, n: float, confidence: float) -> tuple[float, float
 
 
 def effective(missed: Sequence[int], counted: Sequence[int]) -> float:
-    """Return how many independent intervals those of some seeds are worth.
+    """Return the effective number of independent intervals in those of some seeds.
 
     From the scatter of the share of misses from seed to seed; without it, one a seed.
     """
@@ -105,7 +105,7 @@ def _cell(parts: Sequence[Mapping[str, Any]], several: int) -> dict[str, Any]:
 
 
 def verdicts_of(lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
-    """Return how many verdicts of one lab were right, wrong and undecided, by what was judged."""
+    """Return the numbers of right, wrong and undecided verdicts of one lab, by what was judged."""
     total: defaultdict[str, dict[str, Any]] = defaultdict(
         lambda: {"right": 0, "wrong": 0, "undecided": 0}
     )
@@ -125,7 +125,7 @@ def most_wrong(what: str) -> float:
 
 
 def summary(labs: Mapping[str, Lab], lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
-    """Return for each lab that was run its cells, verdicts and what is wrong."""
+    """Return cells, verdicts and criteria of each lab that was run."""
     by_lab: defaultdict[str, list[Line]] = defaultdict(list)
     for line in lines:
         by_lab[line["lab"]].append(line)

@@ -1,4 +1,4 @@
-"""What one seed of a lab shows: intervals beside the truth, verdicts, and what was named."""
+"""Results of one seed of a lab: intervals beside the truth, verdicts, reported causes."""
 
 import math
 import re
@@ -9,20 +9,20 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
 MOST = 24
-"""Errors and widths of one quantity that are kept of a seed; all are counted."""
+"""Most errors and widths of one quantity that are stored of a seed; all are counted."""
 
 Kind = Literal["bound", "interval"]
 
 
 @dataclass(frozen=True)
 class Lab(ABC):
-    """A lab that is planted, beside what it may and must lead to.
+    """Hard lab: a world, and the results that are allowed and required there.
 
     Attributes:
-        declined: quantities that may lack a result, or a verdict, there.
-        named: pattern of a sentence that must name the cause; empty where there is none to name.
+        declined: quantities that may lack a result, or a verdict.
+        named: pattern of a message that must report the cause; empty where no cause is required.
         excused: quantities whose intervals may miss the truth, and why; then the cause must be
-            named.
+            reported.
     """
 
     _: KW_ONLY
@@ -32,7 +32,7 @@ class Lab(ABC):
 
     @abstractmethod
     def measure(self, seed: int, found: "Found") -> None:
-        """Build the world of one seed, measure it with the harness, and note what was found."""
+        """Build the world of one seed, measure it with the harness, and record the results."""
 
 
 @dataclass
@@ -48,9 +48,9 @@ class Found:
     def holds(
         self, quantity: str, kind: Kind, value: float, lower: float, upper: float, truth: float
     ) -> None:
-        """Note an interval beside the truth, all in the unit that the page shows.
+        """Record an interval beside the truth, all in the unit that the page shows.
 
-        The truth is NaN where what was measured never happened.
+        The truth is NaN for an event that did not happen.
         """
         cell = self._cell(quantity)
         cell["kind"] = kind
@@ -66,11 +66,11 @@ class Found:
             cell["widths"].append(round(upper - lower, 7))
 
     def declines(self, quantity: str, count: int = 1) -> None:
-        """Note that something that was there has no result."""
+        """Record quantities with a truth and without a result."""
         self._cell(quantity)["declined"] += count
 
     def judges(self, what: str, outcome: str, *, truly: Literal["pass", "fail"]) -> None:
-        """Note a verdict; `truly` is what it would be if the truth were known."""
+        """Record a verdict; `truly` is the verdict on the truth."""
         outcome = "pass" if outcome == "marginal" else outcome
         word = "undecided" if outcome == self.UNDECIDED else "right"
         if outcome not in (self.UNDECIDED, truly):
@@ -79,11 +79,11 @@ class Found:
         cell[word] = cell.get(word, 0) + 1
 
     def names(self, pattern: str) -> bool:
-        """Return whether any sentence of the run names a cause."""
+        """Whether any message of the run reports a cause."""
         return any(re.search(pattern, sentence) for sentence in self.sentences)
 
     def as_line(self, lab: Lab) -> dict[str, Any]:
-        """Return what the campaign's file stores of this seed."""
+        """Return the line of this seed in the campaign's file."""
         return {
             "cells": self.cells,
             "verdicts": self.verdicts,

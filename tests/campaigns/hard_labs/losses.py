@@ -23,7 +23,7 @@ from lightrig.testbeds import Circuit, LightrigError
 from tests.campaigns.hard_labs.found import Found, Lab
 from tests.campaigns.hard_labs.timing import bound, described, merged
 
-KIND = {
+IDEAL = {
     "switches": {
         "ocs": {
             "acknowledge": {"mean": "40 ms"},
@@ -52,24 +52,24 @@ class Losses(Lab):
     """A lab whose losses are measured once.
 
     Attributes:
-        simulation: what differs from the kind lab's.
-        plant: changes the world once references were taken.
+        simulation: what differs from the ideal lab's.
+        inject: changes the world once references were taken.
     """
 
     simulation: Mapping[str, Any] = field(default_factory=dict)
-    plant: Callable[[Bench, random.Random], None] = lambda bench, draws: None
+    inject: Callable[[Bench, random.Random], None] = lambda bench, draws: None
 
     def measure(self, seed: int, found: Found) -> None:
         """Measure the losses, and compare each with that of the world."""
         draws = random.Random(f"labs {seed}")
-        description = described(merged(KIND, self.simulation), ports=4)
+        description = described(merged(IDEAL, self.simulation), ports=4)
         with warnings.catch_warnings(record=True), bound(description, seed) as bench:
             world = bench.world
             assert world is not None
             (chain,) = chains(bench, references_of(bench))
             circuits = {(a, b) for a in chain.ingress for b in chain.egress}
             truths = {c: world.loss("ocs", c) for c in map(Circuit._make, circuits)}
-            self.plant(bench, draws)
+            self.inject(bench, draws)
             try:
                 losses = measure_losses(Fabric(bench), chain)
             except LightrigError as error:

@@ -1,4 +1,4 @@
-"""Closure with power: does a pool of 95 % intervals deviate from the truth as it states?
+"""Closure with a stated power: test whether pooled 95 % intervals deviate from the truth as stated.
 
 Intervals of one seed share errors, of a reference for one; those of different seeds do not. So one
 deviation is taken of each seed, in standard uncertainties. If the intervals are right they are
@@ -12,14 +12,14 @@ from typing import NamedTuple
 import scipy
 
 ERROR = 1e-3
-"""Probability with which right intervals are called wrong, by either of the two tests."""
+"""Probability that right intervals are rejected, by either of the two tests."""
 POWER = 0.95
 BIAS, FACTOR = 0.5, 1.5
-"""What is noticed with `POWER`: bias in standard uncertainties; a stated one wrong by a factor."""
+"""Deviations detected with `POWER`: bias in standard uncertainties, factor of a wrong one."""
 
 
 class Pooled(NamedTuple):
-    """Verdict on pooled deviations: `bias` and `factor` tell whether each was noticed."""
+    """Verdict on pooled deviations: whether a bias and a wrong uncertainty were detected."""
 
     n: int
     mean: float
@@ -55,7 +55,7 @@ def power_of_factor(n: int, factor: float = FACTOR, error: float = ERROR) -> flo
 
 
 def seeds_needed(error: float = ERROR) -> int:
-    """Return the least number of seeds that notices each with `POWER`, on either side of 1."""
+    """Return the least number of seeds that detects each with `POWER`, on either side of 1."""
     n = 2
     while (
         min(
@@ -70,6 +70,6 @@ def seeds_needed(error: float = ERROR) -> int:
 
 
 def _squares(n: int, error: float) -> tuple[float, float]:
-    """Return between which ends the sum of n squares of standard normal values lies."""
+    """Return both ends of the interval of the sum of n squares of standard normal values."""
     ends = scipy.special.chdtri(n, (1 - error / 4, error / 4))
     return float(ends[0]), float(ends[1])

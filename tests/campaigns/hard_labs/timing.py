@@ -1,8 +1,8 @@
 """Labs that are reconfigured end to end, in virtual time: light, links and datagrams.
 
-What truly happened is read off the world as a person with a probe at each fiber and each link
-would: light that leaves an egress, the state of a link, the moment at which the switch took a
-command and that of its answer. Neither the harness's stamps nor its closure are used.
+The ground truth is taken from the world where it arises: light that leaves an egress, the state of
+a link, the moments at which the switch took a command and sent its reply. Neither the harness's
+stamps nor its closure are used.
 """
 
 import contextlib
@@ -31,14 +31,14 @@ from tests.campaigns.hard_labs.found import Found, Lab
 
 MS = 1e6
 SETTLED = 10**-0.05
-"""Light is at its level within 0.5 dB, as the stages have it."""
+"""Share of its final level above which light is settled: 0.5 dB below, as the stages define."""
 
 LIGHT = ("los", "signal_recovered")
 CARRIER = ("carrier_down", "carrier_up", "outage.carrier")
 DATAGRAM = ("datagrams_lost", "first_datagram", "outage.datagram")
 ALL = ("acknowledged", *LIGHT, *CARRIER, *DATAGRAM)
 
-Plant = Callable[[Bench, random.Random], None]
+Inject = Callable[[Bench, random.Random], None]
 Patch = Callable[[random.Random], contextlib.AbstractContextManager[None]]
 
 COMMAND = re.compile(rb"(?:ENT|DLT|ED)-PATCH:[^:]*:[^:]*:([^:;]+)")
@@ -126,7 +126,7 @@ def bound(description: Mapping[str, Any], seed: int) -> Iterator[Bench]:
 
 @contextlib.contextmanager
 def tapped(bench: Bench, tap: Callable[[int, int, bytes], None]) -> Iterator[None]:
-    """Hand whatever the switch receives and sends to `tap`, with time and client."""
+    """Pass all bytes that the switch receives and sends to `tap`, with time and client."""
     assert bench.world is not None
     port, clock = bench.world.services["ocs"].port, bench.clock
     received, send = TcpDeviceConnection.received, TcpDeviceConnection.send
@@ -150,7 +150,7 @@ def tapped(bench: Bench, tap: Callable[[int, int, bytes], None]) -> Iterator[Non
 
 
 class Signals:
-    """What happens in a world, noted where it happens."""
+    """Ground truth of a world: commands, light and link states, recorded where they arise."""
 
     def __init__(self, bench: Bench) -> None:
         world = bench.world
@@ -162,7 +162,7 @@ class Signals:
         self._emit, world.light.emit = world.light.emit, self._note_light  # type: ignore[method-assign]
 
     def tap(self, at: int, client: int, data: bytes) -> None:
-        """Note what passes on a cable to the switch: TL1 commands, and answers to them by tag."""
+        """Record bytes on a cable to the switch: TL1 commands, and replies to them by tag."""
         for tag in COMMAND.findall(data):
             self.commands[client, tag] = at, at
         for tag in ANSWER.findall(data):
@@ -174,7 +174,7 @@ class Signals:
         self._emit(source, milliwatt, origin, at)
 
     def take_links(self) -> None:
-        """Note what the links did; call after each event, since they forget."""
+        """Record the transitions of all links; call after each event, since links drop old ones."""
         for port in self._ports:
             for at, signal, up, _ in self._links.timeline(port).transitions:
                 states = self.states[str(port), signal]
@@ -184,8 +184,8 @@ class Signals:
     def truths(self, since: int, watched: Mapping[str, float]) -> dict[tuple[str, str], float]:
         """Return each quantity of each subject in ms after the first command since `since`.
 
-        watched: for how long, in ns, the harness says that it watched a switch or server: what a
-        stage is depends on it.
+        watched: for how long, in ns, the harness watched each switch or server; a stage is defined
+        within that time.
         """
         calls = [call for call in self.commands.values() if since <= call[0]]
         if not calls:
@@ -216,7 +216,7 @@ class Signals:
 
 
 def light_changes(levels: Levels, since: int, until: float) -> tuple[float, float]:
-    """Return when light was lost first, and when it came for good, in ns; NaN if it did not."""
+    """Return the first loss of signal and the final recovery, in ns; NaN for one without."""
     before = next((level for at, level in reversed(levels) if at < since), 0.0)
     after = [(since, before), *((at, level) for at, level in levels if since <= at <= until)]
     lost = next((at for at, level in after if level < before * SETTLED), math.nan)
@@ -251,25 +251,26 @@ def interruptions(states: Levels, since: int, until: float) -> list[tuple[float,
 
 @dataclass(frozen=True)
 class Timing(Lab):
-    """A lab that is reconfigured some times.
+    """Hard lab that is reconfigured `events` times.
 
     Attributes:
-        simulation: what differs from the kind lab's.
-        switch: what the testbed states of the switch, besides.
-        plant: changes the world before anything is measured.
-        patch: what holds while the world is built and measured.
+        simulation: what differs from the ideal lab's.
+        switch: further fields of the switch in the testbed.
+        inject: changes the world before anything is measured.
+        patch: context in which the world is built and measured.
         events: number of changes of plan.
+        pause_s: time before each change, in s.
     """
 
     simulation: Mapping[str, Any] = field(default_factory=dict)
     switch: Mapping[str, Any] = field(default_factory=dict)
-    plant: Plant = lambda bench, draws: None
+    inject: Inject = lambda bench, draws: None
     patch: Patch = lambda draws: contextlib.nullcontext()
     events: int = 6
     pause_s: float = 0.0
 
     def measure(self, seed: int, found: Found) -> None:
-        """Reconfigure, and compare each recorded interval with what truly happened."""
+        """Reconfigure, and compare each recorded interval with the ground truth."""
         draws = random.Random(f"labs {seed}")
         with (
             warnings.catch_warnings(record=True) as warned,
@@ -278,7 +279,7 @@ class Timing(Lab):
         ):
             warnings.simplefilter("always")
             signals = Signals(bench)
-            self.plant(bench, draws)
+            self.inject(bench, draws)
             with tapped(bench, signals.tap):
                 _Run(self, bench, signals, found).go()
         found.sentences += [str(one.message) for one in warned]

@@ -1,6 +1,6 @@
 """A server's clock is 400 ppm fast, as one that is slewed, and its rate rises by 1 ppm a minute."""
 
-from tests.campaigns.hard_labs.plants import server_clock, wandering
+from tests.campaigns.hard_labs.lab_faults import server_clock, wandering
 from tests.campaigns.hard_labs.timing import Timing
 
 LAB = Timing(

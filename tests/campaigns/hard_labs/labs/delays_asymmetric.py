@@ -1,6 +1,6 @@
 """Requests take 20 us and replies 300 us, with heavy tails of milliseconds."""
 
-from tests.campaigns.hard_labs.plants import delays
+from tests.campaigns.hard_labs.lab_faults import delays
 from tests.campaigns.hard_labs.timing import Timing
 
 LAB = Timing(

@@ -1,11 +1,11 @@
 """The light of one NIC port is cut on its way to the switch: its links stay down."""
 
 from lightrig.testbeds import Port
-from tests.campaigns.hard_labs.plants import SECOND
+from tests.campaigns.hard_labs.lab_faults import SECOND
 from tests.campaigns.hard_labs.timing import ALL, Timing
 
 
-def _plant(bench, draws):
+def _inject(bench, draws):
     def cut():
         bench.world.light.fade(Port("server0", "nic0.p1"), 0.0, bench.clock.now())
 
@@ -13,7 +13,7 @@ def _plant(bench, draws):
 
 
 LAB = Timing(
-    plant=_plant,
+    inject=_inject,
     events=4,
     pause_s=1,
     declined=ALL,

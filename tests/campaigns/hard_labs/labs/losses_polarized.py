@@ -5,7 +5,7 @@ import math
 from tests.campaigns.hard_labs.losses import Losses
 
 
-def _plant(bench, draws):
+def _inject(bench, draws):
     states = {}
 
     def fixed(ingress):
@@ -19,7 +19,7 @@ def _plant(bench, draws):
 
 LAB = Losses(
     simulation={"switches": {"ocs": {"loss": {"polarization": "0.4 dB"}}}},
-    plant=_plant,
+    inject=_inject,
     excused={"insertion_loss": "the light's polarization is not known"},
     named="polarization not included",
 )

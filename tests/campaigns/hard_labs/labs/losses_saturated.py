@@ -1,10 +1,10 @@
 """No monitor shows more than 0 dBm, and some light is stronger."""
 
+from tests.campaigns.hard_labs.lab_faults import saturated_monitors
 from tests.campaigns.hard_labs.losses import Losses
-from tests.campaigns.hard_labs.plants import saturated_monitors
 
 LAB = Losses(
-    plant=lambda bench, draws: saturated_monitors(bench, 0.0),
+    inject=lambda bench, draws: saturated_monitors(bench, 0.0),
     excused={"insertion_loss": "the monitors' range is not stated"},
     named="saturat",
 )

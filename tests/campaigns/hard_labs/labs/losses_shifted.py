@@ -3,14 +3,14 @@
 from tests.campaigns.hard_labs.losses import Losses
 
 
-def _plant(bench, draws):
+def _inject(bench, draws):
     matrix = bench.world._matrices["ocs"]
     offset = matrix.offset
     matrix.offset = lambda port: offset(port) + (0.2 if port > 8 else 0.0)
 
 
 LAB = Losses(
-    plant=_plant,
+    inject=_inject,
     excused={"insertion_loss": "nothing was measured again since"},
     named="check standard",
 )

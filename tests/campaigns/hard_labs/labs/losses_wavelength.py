@@ -3,10 +3,10 @@
 from tests.campaigns.hard_labs.losses import Losses
 
 
-def _plant(bench, draws):
+def _inject(bench, draws):
     beside = {}
     matrix = bench.world._matrices["ocs"]
     matrix._detuning = lambda ingress: beside.setdefault(ingress, draws.gauss(0, 6))
 
 
-LAB = Losses(simulation={"switches": {"ocs": {"loss": {"per_nm": "0.005 dB"}}}}, plant=_plant)
+LAB = Losses(simulation={"switches": {"ocs": {"loss": {"per_nm": "0.005 dB"}}}}, inject=_inject)

@@ -3,11 +3,11 @@
 Light that is lost after its link's carrier is impossible, and must be said.
 """
 
-from tests.campaigns.hard_labs.plants import late_monitors
+from tests.campaigns.hard_labs.lab_faults import late_monitors
 from tests.campaigns.hard_labs.timing import Timing
 
 LAB = Timing(
-    plant=lambda bench, draws: late_monitors(bench, 80_000_000),
+    inject=lambda bench, draws: late_monitors(bench, 80_000_000),
     excused=dict.fromkeys(("los", "signal_recovered"), "the latency is not stated"),
     named="latency",
 )

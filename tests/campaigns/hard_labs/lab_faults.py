@@ -1,4 +1,4 @@
-"""What is planted in the worlds of timed labs, where the simulation has no option for it."""
+"""Faults of hard labs for which the simulation has no option: clocks, delays, monitors, links."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ from lightrig.testbeds import Port
 
 MS = 1_000_000
 SECOND = 1_000_000_000
-SLOW_SERVER = "server0"
+FAULTY_SERVER = "server0"
 
 
 # ------------------------------------------------------------------------------------- clocks
@@ -25,15 +25,15 @@ SLOW_SERVER = "server0"
 
 @contextlib.contextmanager
 def server_clock(reads: Callable[[int], int]) -> Iterator[None]:
-    """Give one server a clock of its own: `reads` is its time at a moment of the world, in ns."""
+    """Replace the clock of `FAULTY_SERVER`; `reads` maps time of the world to its time, in ns."""
     shipped = SimulatedLab._server_clock
 
-    class Planted(SimulatedServerClock):
+    class FaultyClock(SimulatedServerClock):
         def reads(self, at: int) -> int:
             return reads(at)
 
     def of_server(self: SimulatedLab, server: str) -> SimulatedServerClock:
-        return Planted() if server == SLOW_SERVER else shipped(self, server)
+        return FaultyClock() if server == FAULTY_SERVER else shipped(self, server)
 
     with mock.patch.object(SimulatedLab, "_server_clock", of_server):
         yield
@@ -59,22 +59,22 @@ def wandering(
 
 
 def at_command(bench: Bench, number: int, after: int, act: Callable[[], None]) -> None:
-    """Let `act` happen `after` ns behind the switch's command of that number."""
+    """Schedule `act` `after` ns behind the switch's command of that number."""
     matrix, clock = _matrix(bench), bench.clock
     connect, numbers = matrix.connect, itertools.count(1)
 
     def connected(circuits: Any) -> int:
         if next(numbers) == number:
-            clock.schedule(clock.now() + after, "planted", act)
+            clock.schedule(clock.now() + after, "injected fault", act)
         return int(connect(circuits))
 
     matrix.connect = connected
 
 
 class Stepping:
-    """A server's clock that is set by `step` ns within an event, 100 ms behind its command.
+    """Clock of a server that is set by `step` ns within an event, 40 to 200 ms behind its command.
 
-    A machine that stands still for a while is one whose clock goes back.
+    A suspended machine's clock is one that is set back.
     """
 
     def __init__(self, step: int, ppm: float = 0.0) -> None:
@@ -91,7 +91,7 @@ class Stepping:
 
         return server_clock(reads)
 
-    def plant(self, bench: Bench, draws: random.Random) -> None:
+    def inject(self, bench: Bench, draws: random.Random) -> None:
         """Step within the second event; the first command brings the links up."""
 
         def step() -> None:
@@ -118,7 +118,7 @@ class _Delays:
 
 @contextlib.contextmanager
 def delays(draw: Callable[[int], float]) -> Iterator[None]:
-    """Let `draw` tell each delay between harness and servers: to a server (0), and back (1)."""
+    """Draw each delay between harness and servers, in ns: to a server (0), and back (1)."""
     begin, line, reply = SimulatedProbe.__init__, SimulatedProbe.line, SimulatedProbe._reply
 
     def begun(self: Any, *values: Any, **named: Any) -> None:
@@ -141,7 +141,7 @@ def delays(draw: Callable[[int], float]) -> Iterator[None]:
 
 
 def late_monitors(bench: Bench, latency: int) -> None:
-    """Let the switch's monitors show the light of `latency` ns ago."""
+    """Delay the readings of the switch's monitors by `latency` ns."""
     matrix = _matrix(bench)
     readings = matrix.readings
 
@@ -156,7 +156,7 @@ def late_monitors(bench: Bench, latency: int) -> None:
 
 
 def previous_readings(bench: Bench) -> None:
-    """Let the switch's monitors answer with what they had read for the query before."""
+    """Answer each query of the switch's monitors with the reading of the query before."""
     matrix = _matrix(bench)
     readings, last = matrix.readings, {}
 
@@ -171,7 +171,7 @@ def previous_readings(bench: Bench) -> None:
 
 
 def saturated_monitors(bench: Bench, most_dbm: float) -> None:
-    """Let no monitor of the switch show more than `most_dbm`."""
+    """Limit the readings of the switch's monitors to `most_dbm`."""
     matrix = _matrix(bench)
     readings = matrix.readings
     matrix.readings = lambda *ports: [min(dbm, most_dbm) for dbm in readings(*ports)]
@@ -181,7 +181,7 @@ def saturated_monitors(bench: Bench, most_dbm: float) -> None:
 
 
 class Stretched:
-    """Draws of durations, each changed by `stretch`."""
+    """Source of durations in ns, each changed by `stretch`."""
 
     def __init__(self, draws: Any, stretch: Callable[[int], float]) -> None:
         self._draws, self._stretch = draws, stretch
@@ -194,7 +194,7 @@ class Stretched:
 
 
 def slow_links(bench: Bench, ports: Iterable[str], factor: float) -> None:
-    """Let the links of some NIC ports take `factor` times as long."""
+    """Multiply the delays of the links of some NIC ports by `factor`."""
     assert bench.world is not None
     for port in ports:
         timeline = bench.world.links.timeline(Port(*port.split(".", 1)))
@@ -202,13 +202,13 @@ def slow_links(bench: Bench, ports: Iterable[str], factor: float) -> None:
 
 
 def switching_times(bench: Bench, stretch: Callable[[int], float]) -> None:
-    """Let `stretch` change each duration that the switch takes."""
+    """Apply `stretch` to each duration in ns that the switch takes."""
     matrix = _matrix(bench)
     matrix._delays = Stretched(matrix._delays, stretch)
 
 
 def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
-    """Let the link of a port be lost `after` ns behind each joining, for `lasting` ns."""
+    """Interrupt the link of a port `after` ns behind each joining, for `lasting` ns."""
     assert bench.world is not None
     links, clock = bench.world.links, bench.clock
     join, name = links._join, Port(*port.split(".", 1))
