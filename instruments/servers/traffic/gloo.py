@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.collectives import DEFAULT_TIMEOUT, Exchange, ExchangeMeasurement
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.collectives import Exchange
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
-from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRequest
 from lightrig.instruments.servers.host.routes import DEVICE
@@ -72,29 +73,6 @@ class GlooRunner(RankPrograms):
         self._settings = {"GLOO_SOCKET_IFNAME": interface}
         self._ports = itertools.count(_FIRST_STORE_PORT)
 
-    def exchange(
-        self,
-        what: Exchange,
-        *,
-        warm_up: int = 1,
-        iterations: int = 10,
-        timeout: int = DEFAULT_TIMEOUT,
-    ) -> ExchangeMeasurement:
-        """Run `what` repeatedly; see `ExchangeRunner`."""
-        before = self._clock.now()
-        self._join(what.ranks)
-        common = {"warm_up": warm_up, "iterations": iterations}
-        shares = rank_shares(what)
-        answers = self._request_all(
-            what.ranks, "exchange", lambda rank: {"lanes": shares[rank], **common}, timeout
-        )
-        try:
-            return ExchangeMeasurement(
-                what, *self._outcome(answers), self._tool, Span(before, self._clock.now())
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._failed(what.ranks, f"answered something else: {error!r}") from error
-
     def start_exchange(self, what: Exchange) -> "GlooTraffic":
         """Start exchanges that run until stopped; see `ExchangeRunner`."""
         return GlooTraffic(self, what.ranks, 0, self._loop(what.ranks, 0, rank_shares(what)))
@@ -118,6 +96,9 @@ class GlooRunner(RankPrograms):
         self._joined = ()
 
     # ------------------------------------------------------------------------- inside
+
+    def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
+        return {rank: {"lanes": shares} for rank, shares in rank_shares(what).items()}
 
     def _join(self, ranks: tuple[str, ...]) -> None:
         """Form one group of `ranks`, in this order."""
@@ -148,12 +129,7 @@ class GlooRunner(RankPrograms):
             clocks = ClockMap(name=self._servers[rank].name)
             run = self._servers[rank].start(GLOO, Trace(self._clock), clocks)
             self._workers[rank] = RankProgram(run, clocks)
-        here = this_boot_id()
-        for rank, answer in zip(
-            new, self._request_all(new, "hello", lambda _: {}, LOADING), strict=True
-        ):
-            self._workers[rank].clocks.same_clock = answer.get("boot") == here
-            self._workers[rank].pid = int(answer.get("pid", 0))
+        for rank, answer in zip(new, self._greet(new, LOADING), strict=True):
             if answer.get("torch") is None:
                 self.close()
                 raise NoPyTorchError(rank, str(answer.get("why")))

@@ -18,19 +18,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import IO, Any, TypeAlias
 
-from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.collectives import (
-    DEFAULT_TIMEOUT,
-    CollectiveFailedError,
-    Exchange,
-    ExchangeMeasurement,
-)
-from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.collectives import CollectiveFailedError, Exchange
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRun
 from lightrig.instruments.servers.host.routes import DEVICE
@@ -74,6 +71,8 @@ _LAUNCH = "HYDRA_LAUNCH: "
 _ALL_LAUNCHED = "HYDRA_LAUNCH_END"
 _CONTROL_PORT = "--control-port"
 _FIRST_HOST = IPv4Address("127.0.1.1")
+
+_Places: TypeAlias = Sequence[tuple[LinuxServer, str]]
 
 
 class NoMpiError(LightrigError):
@@ -127,11 +126,11 @@ class MpiRunner(RankPrograms):
             raise NoMpiError(f"{', '.join(remote)} are not on this machine, the others are")
         if refused := [name for name in remote if servers[name].forwarding_shell() is None]:
             raise NoMpiError(f"{', '.join(refused)} cannot connect to this machine")
-        self._start = _RemoteJob if remote else _Job
+        self._start = _RemoteJob if remote else _LocalJob
         self._servers = servers
         self._interfaces = (interface, *lanes)
         self._started: tuple[str, ...] = ()
-        self._job: _Job | _RemoteJob | None = None
+        self._job: _Job | None = None
         self._settings = {
             # Otherwise ranks of one machine communicate through shared memory.
             "MPIR_CVAR_NOLOCAL": "1",
@@ -148,35 +147,14 @@ class MpiRunner(RankPrograms):
         if job is not None:
             job.close()
 
-    def exchange(
-        self,
-        what: Exchange,
-        *,
-        warm_up: int = 1,
-        iterations: int = 10,
-        timeout: int = DEFAULT_TIMEOUT,
-    ) -> ExchangeMeasurement:
-        """Run `what` repeatedly; see `ExchangeRunner.exchange`."""
-        before = self._clock.now()
-        self._join(what.ranks)
-        common = {"warm_up": warm_up, "iterations": iterations}
-        shares = {
-            (rank, each["lane"]): each for rank, used in rank_shares(what).items() for each in used
-        }
-        processes = {
-            _process(rank, lane): shares.get((rank, lane))
+    def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
+        shares = rank_shares(what)
+        lanes = {(rank, each["lane"]): each for rank, used in shares.items() for each in used}
+        return {
+            _process(rank, lane): {"lane": lanes.get((rank, lane))}
             for rank in what.ranks
             for lane in range(len(self._interfaces))
         }
-        answers = self._request_all(
-            list(processes), "exchange", lambda name: {"lane": processes[name], **common}, timeout
-        )
-        try:
-            return ExchangeMeasurement(
-                what, *self._outcome(answers), self._tool, Span(before, self._clock.now())
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._failed(what.ranks, f"answered something else: {error!r}") from error
 
     def _join(self, ranks: tuple[str, ...]) -> None:
         """Form one group of `ranks` in this order; processes of the same servers are reused."""
@@ -223,12 +201,7 @@ class MpiRunner(RankPrograms):
             )
             self._workers[name] = RankProgram(run, clocks)
         self._started = ranks
-        here, names = this_boot_id(), list(self._workers)
-        for name, answer in zip(
-            names, self._request_all(names, "hello", lambda _: {}, STARTING), strict=True
-        ):
-            self._workers[name].clocks.same_clock = answer.get("boot") == here
-            self._workers[name].pid = int(answer.get("pid", 0))
+        for answer in self._greet(list(self._workers), STARTING):
             self._tool = str(answer.get("mpi"))
 
 
@@ -237,147 +210,59 @@ def _process(rank: str, lane: int) -> str:
     return f"{rank} on lane {lane}" if lane else rank
 
 
-class _Job:
-    """One `mpiexec` and the sockets of its ranks."""
+class _Job(ABC):
+    """One `mpiexec`, and the connections of its ranks.
+
+    Args:
+        places: server and network device of each rank.
+        command: `mpiexec` and its arguments.
+        output: file for what it prints.
+        settings: variables of the environment of all ranks.
+    """
 
     def __init__(
         self,
-        launcher: Path,
-        places: Sequence[tuple[LinuxServer, str]],
+        places: _Places,
+        command: Sequence[str],
+        output: IO[bytes] | int,
         settings: Mapping[str, str],
         clock: Clock,
     ) -> None:
         self._clock = clock
         self._names = [server.name for server, _ in places]
-        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-mpi-")
-        self._listening = []
-        command = [str(launcher), "-launcher", "fork"]
-        for number, (server, interface) in enumerate(places):
-            path = str(Path(self._folder.name) / str(number))
-            listening = socket.socket(socket.AF_UNIX)
-            listening.bind(path)
-            listening.listen(1)
-            self._listening.append(listening)
-            shell = server.local_shell()
-            assert shell is not None
-            start = _ATTACH.format(path=path) + MPI.bootstrap
-            rank = [shell.python, "-u", "-c", start, MPI.name, str(MPI.version)]
-            command += [*([":"] if number else []), "-n", "1", "-env", "FI_TCP_IFACE", interface]
-            command += shell.local_command(rank)
-        self._output = open(Path(self._folder.name) / "output", "w+b")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=self._output,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **settings},
             # Ranks end with their sockets: Ctrl-C reaches this program first.
             start_new_session=True,
         )
 
-    def connections(self, timeout: int) -> list[socket.socket]:
-        """Wait for the socket of each rank; raises `CollectiveFailedError`."""
-        deadline = self._clock.now() + timeout
-        found: list[socket.socket] = []
-        for listening in self._listening:
-            listening.settimeout(_LOOK_AGAIN_S)
-            while len(found) < len(self._listening):
-                try:
-                    found.append(listening.accept()[0])
-                    break
-                except TimeoutError:
-                    if self._process.poll() is None and self._clock.now() < deadline:
-                        continue
-                for each in found:
-                    each.close()
-                raise CollectiveFailedError(
-                    ", ".join(self._names),
-                    f"did not start {len(self._names)} ranks of MPI",
-                    details=[("mpiexec", line) for line in self._tail().splitlines()],
-                )
-        return found
+    @abstractmethod
+    def _connection(self, number: int) -> socket.socket | None:
+        """Wait a moment for the connection of a rank; return None if there is none yet."""
 
-    def close(self) -> None:
-        """End `mpiexec`, and with it ranks that have not ended yet."""
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        for listening in self._listening:
-            listening.close()
-        self._output.close()
-        self._folder.cleanup()
-
-    def _tail(self) -> str:
-        self._output.seek(0)
-        return end_of_stderr(self._output.read().decode("utf-8", "backslashreplace"))
-
-
-class _RemoteJob:
-    """One `mpiexec` whose helpers run on servers behind SSH, and the connections of its ranks."""
-
-    def __init__(
-        self,
-        launcher: Path,
-        places: Sequence[tuple[LinuxServer, str]],
-        settings: Mapping[str, str],
-        clock: Clock,
-    ) -> None:
-        self._clock = clock
-        self._servers = [server for server, _ in places]
-        self._names = [server.name for server in self._servers]
-        self._connected: list[queue.SimpleQueue[socket.socket]] = []
-        self._printed: list[str] = []
-        # mpiexec looks names up, for seconds where there is no name server; any addresses will do.
-        hosts = ",".join(str(_FIRST_HOST + number) for number in range(len(places)))
-        # The servers' own search path applies, and with it their python3.
-        command = [str(launcher), "-genvlist", ",".join(settings)]
-        command += ["-launcher", "manual", "-hosts", hosts]
-        for number, (server, interface) in enumerate(places):
-            shell = _shell(server)
-            connected: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-            self._connected.append(connected)
-            start = _ATTACH_REMOTELY.format(port=shell.forward(connected.put)) + MPI.bootstrap
-            rank = [shell.python, "-u", "-c", start, MPI.name, str(MPI.version)]
-            command += [*([":"] if number else []), "-n", "1", "-env", "FI_TCP_IFACE", interface]
-            command += rank
-        # mpiexec holds back what it prints to a pipe.
-        self._terminal, terminal = pty.openpty()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=terminal,
-            stderr=terminal,
-            env={**os.environ, **settings},
-            start_new_session=True,
-        )
-        os.close(terminal)
-        self._reader = threading.Thread(target=self._launch, daemon=True)
-        self._reader.start()
+    @abstractmethod
+    def _details(self) -> list[tuple[str, str]]:
+        """Return the details of an error: not all ranks have started."""
 
     def connections(self, timeout: int) -> list[socket.socket]:
         """Wait for the connection of each rank; raises `CollectiveFailedError`."""
         deadline = self._clock.now() + timeout
         found: list[socket.socket] = []
-        for connected in self._connected:
-            while len(found) < len(self._names):
-                try:
-                    found.append(connected.get(timeout=_LOOK_AGAIN_S))
-                    break
-                except queue.Empty:
-                    if self._process.poll() is None and self._clock.now() < deadline:
-                        continue
+        while len(found) < len(self._names):
+            connection = self._connection(len(found))
+            if connection is not None:
+                found.append(connection)
+            elif self._process.poll() is not None or self._clock.now() >= deadline:
                 for each in found:
                     each.close()
                 raise CollectiveFailedError(
                     ", ".join(self._names),
                     f"did not start {len(self._names)} ranks of MPI",
-                    details=[
-                        *(("mpiexec", line) for line in self._printed[-_LAST_LINES:]),
-                        ("try", "have all of them hydra_pmi_proxy and mpi4py? lightrig[mpi]"),
-                    ],
+                    details=self._details(),
                 )
         return found
 
@@ -389,6 +274,99 @@ class _RemoteJob:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def _options(number: int, interface: str) -> list[str]:
+    """Return the options of `mpiexec` before the command of a rank."""
+    return [*([":"] if number else []), "-n", "1", "-env", "FI_TCP_IFACE", interface]
+
+
+def _rank(python: str, attach: str) -> list[str]:
+    """Return the command of a rank that connects its stdin and stdout by `attach` first."""
+    return [python, "-u", "-c", attach + MPI.bootstrap, MPI.name, str(MPI.version)]
+
+
+class _LocalJob(_Job):
+    """Ranks in namespaces of this machine, each with a Unix socket."""
+
+    def __init__(
+        self, launcher: Path, places: _Places, settings: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-mpi-")
+        self._listening = []
+        command = [str(launcher), "-launcher", "fork"]
+        for number, (server, interface) in enumerate(places):
+            path = str(Path(self._folder.name) / str(number))
+            listening = socket.socket(socket.AF_UNIX)
+            listening.bind(path)
+            listening.listen(1)
+            listening.settimeout(_LOOK_AGAIN_S)
+            self._listening.append(listening)
+            shell = server.local_shell()
+            assert shell is not None
+            command += _options(number, interface)
+            command += shell.local_command(_rank(shell.python, _ATTACH.format(path=path)))
+        self._output = open(Path(self._folder.name) / "output", "w+b")  # noqa: SIM115
+        super().__init__(places, command, self._output, settings, clock)
+
+    def _connection(self, number: int) -> socket.socket | None:
+        with contextlib.suppress(TimeoutError):
+            return self._listening[number].accept()[0]
+        return None
+
+    def _details(self) -> list[tuple[str, str]]:
+        self._output.seek(0)
+        printed = end_of_stderr(self._output.read().decode("utf-8", "backslashreplace"))
+        return [("mpiexec", line) for line in printed.splitlines()]
+
+    def close(self) -> None:
+        super().close()
+        for listening in self._listening:
+            listening.close()
+        self._output.close()
+        self._folder.cleanup()
+
+
+class _RemoteJob(_Job):
+    """Ranks on servers behind SSH, where the helpers of `mpiexec` are started over SSH."""
+
+    def __init__(
+        self, launcher: Path, places: _Places, settings: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._servers = [server for server, _ in places]
+        self._connected: list[queue.SimpleQueue[socket.socket]] = []
+        self._printed: list[str] = []
+        # mpiexec looks names up, for seconds where there is no name server; any addresses will do.
+        hosts = ",".join(str(_FIRST_HOST + number) for number in range(len(places)))
+        # The servers' own search path applies, and with it their python3.
+        command = [str(launcher), "-genvlist", ",".join(settings)]
+        command += ["-launcher", "manual", "-hosts", hosts]
+        for number, (server, interface) in enumerate(places):
+            shell = _shell(server)
+            connected: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+            self._connected.append(connected)
+            attach = _ATTACH_REMOTELY.format(port=shell.forward(connected.put))
+            command += [*_options(number, interface), *_rank(shell.python, attach)]
+        # mpiexec holds back what it prints to a pipe.
+        self._terminal, terminal = pty.openpty()
+        super().__init__(places, command, terminal, settings, clock)
+        os.close(terminal)
+        self._reader = threading.Thread(target=self._launch, daemon=True)
+        self._reader.start()
+
+    def _connection(self, number: int) -> socket.socket | None:
+        with contextlib.suppress(queue.Empty):
+            return self._connected[number].get(timeout=_LOOK_AGAIN_S)
+        return None
+
+    def _details(self) -> list[tuple[str, str]]:
+        return [
+            *(("mpiexec", line) for line in self._printed[-_LAST_LINES:]),
+            ("try", "have all of them hydra_pmi_proxy and mpi4py? lightrig[mpi]"),
+        ]
+
+    def close(self) -> None:
+        super().close()
         self._reader.join(_END_S)
 
     def _launch(self) -> None:

@@ -11,9 +11,11 @@ from lightrig.instruments.core.collectives import (
     CollectiveFailedError,
     CollectiveMeasurement,
     Exchange,
+    ExchangeMeasurement,
 )
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
+from lightrig.instruments.servers.host.linux import this_boot_id
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import ProgramRequest, ProgramRun
 
@@ -69,6 +71,10 @@ class RankPrograms(ABC):
     def _join(self, ranks: tuple[str, ...]) -> None:
         """Start a program for each of `ranks` and form one group in this order."""
 
+    @abstractmethod
+    def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
+        """Return the body of the request to each program that takes part in an exchange."""
+
     def close(self) -> None:
         """End the programs of all ranks."""
         workers, self._workers = self._workers, {}
@@ -97,6 +103,29 @@ class RankPrograms(ABC):
             ]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise self._failed(call.ranks, f"answered something else: {error!r}") from error
+
+    def exchange(
+        self,
+        what: Exchange,
+        *,
+        warm_up: int = 1,
+        iterations: int = 10,
+        timeout: int = DEFAULT_TIMEOUT,
+    ) -> ExchangeMeasurement:
+        """Run `what` repeatedly; see `ExchangeRunner.exchange`."""
+        before = self._clock.now()
+        self._join(what.ranks)
+        bodies = self._exchange_bodies(what)
+        common = {"warm_up": warm_up, "iterations": iterations}
+        answers = self._request_all(
+            list(bodies), "exchange", lambda name: {**bodies[name], **common}, timeout
+        )
+        try:
+            return ExchangeMeasurement(
+                what, *self._outcome(answers), self._tool, Span(before, self._clock.now())
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failed(what.ranks, f"answered something else: {error!r}") from error
 
     def start(self, ranks: Sequence[str], size: int) -> "RankTraffic":
         """Start all-reduces that run until stopped; see `TrafficSource`."""
@@ -134,6 +163,15 @@ class RankPrograms(ABC):
             except InstrumentError as error:
                 self.close()
                 raise self._failed(ranks, f"could not {verb}", rank, error) from error
+        return answers
+
+    def _greet(self, names: Sequence[str], timeout: int) -> list[dict[str, Any]]:
+        """Learn process and clock of programs that have just started; return their answers."""
+        answers = self._request_all(names, "hello", lambda _: {}, timeout)
+        here = this_boot_id()
+        for name, answer in zip(names, answers, strict=True):
+            self._workers[name].clocks.same_clock = answer.get("boot") == here
+            self._workers[name].pid = int(answer.get("pid", 0))
         return answers
 
     def _failed(
