@@ -5,10 +5,6 @@ from lightrig.testbeds.errors import LightrigError, Problem, TestbedError
 from lightrig.testbeds.limits import Limit, LimitError, parse_limit
 from lightrig.testbeds.loading import load
 from lightrig.testbeds.model import (
-    CoordinatorSpec,
-    GpuSpec,
-    Identity,
-    InstrumentKind,
     InstrumentSpec,
     NicPortSpec,
     NicSpec,
@@ -18,6 +14,7 @@ from lightrig.testbeds.model import (
     TransceiverSpec,
     UnknownNameError,
 )
+from lightrig.testbeds.parts import CoordinatorSpec, GpuSpec, Identity, InstrumentKind, PowerRange
 from lightrig.testbeds.plan_pairs import PlanPair, plan_pairs
 from lightrig.testbeds.plans import (
     Change,
@@ -98,6 +95,7 @@ __all__ = [
     "PlanError",
     "PlanPair",
     "Port",
+    "PowerRange",
     "Problem",
     "QuantityError",
     "RangeError",

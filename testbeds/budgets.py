@@ -48,7 +48,7 @@ class _Light:
 
 def _weakness(light: _Light) -> float:
     """Return the least received power in dBm."""
-    sent = light.sender.launch_min_dbm if light.sender else 0.0
+    sent = light.sender.launch.min if light.sender else 0.0
     return sent - light.fibers_db - light.switches_db
 
 
@@ -136,17 +136,17 @@ class _Budgets:
         if not arrivals:
             return
         arrives, light, sender = min(arrivals, key=lambda arrival: arrival[0])
-        if arrives < receiver.receive_min_dbm - _DUST_DB:
+        if arrives < receiver.receive.min - _DUST_DB:
             stages = "".join(
                 f" - {switch.name} {format_db(switch.loss_max_db or 0.0)}"
                 for switch in light.through
             )
             self._findings.add(
                 self._wiring.stated[fiber],
-                f"the loss budget cannot close: {format_dbm(sender.launch_min_dbm)} from "
+                f"the loss budget cannot close: {format_dbm(sender.launch.min)} from "
                 f"{light.source} - fibers {format_db(light.fibers_db)}{stages} = "
                 f"{format_dbm(arrives)}, expected at least "
-                f"{format_dbm(receiver.receive_min_dbm)} at {fiber.sink}",
+                f"{format_dbm(receiver.receive.min)} at {fiber.sink}",
                 once="budget",
             )
 
@@ -174,9 +174,7 @@ class _Budgets:
         sender = self._transceiver(fiber.source)
         instrument = self._parts.instruments.get(fiber.source.owner)
         most = instrument.launch_max_dbm if instrument else None
-        return _Light(
-            fiber.source, sender, sender.launch_max_dbm if sender else most, fiber.loss_db
-        )
+        return _Light(fiber.source, sender, sender.launch.max if sender else most, fiber.loss_db)
 
     def _transceiver(self, port: Port) -> TransceiverSpec | None:
         server = self._parts.servers.get(port.owner)

@@ -7,12 +7,9 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import (
-    GpuSpec,
-    Identity,
     InstrumentSpec,
     NicPortSpec,
     NicSpec,
@@ -20,18 +17,16 @@ from lightrig.testbeds.model import (
     SwitchSpec,
     TransceiverSpec,
 )
-from lightrig.testbeds.plans import Port
-from lightrig.testbeds.ranges import RangeError, expand
-from lightrig.testbeds.schema import (
-    Document,
+from lightrig.testbeds.parts import (
     InstrumentPart,
     NicPart,
     OpticalSwitchPart,
-    PacketSwitchPart,
     ServerPart,
-    TemperatureRangePart,
+    TemperatureRange,
 )
-from lightrig.testbeds.stated_values import spec_of
+from lightrig.testbeds.plans import Port
+from lightrig.testbeds.ranges import RangeError, expand
+from lightrig.testbeds.schema import Document
 from lightrig.testbeds.yaml_positions import Keys, Located
 
 
@@ -80,50 +75,31 @@ class _Expansion:
                         ("transceivers", name, what),
                         f"found min {power.min:g} dBm above max {power.max:g} dBm",
                     )
-            self._parts.transceivers[name] = spec_of(
-                TransceiverSpec,
-                part,
-                name=name,
-                launch_min_dbm=part.launch.min,
-                launch_max_dbm=part.launch.max,
-                receive_min_dbm=part.receive.min,
-                receive_max_dbm=part.receive.max,
-            )
+            self._parts.transceivers[name] = TransceiverSpec(**vars(part), name=name)
 
     def _switches(self, document: Document) -> None:
         for key, part in document.switches.items():
             keys = ("switches", key)
             place = self._located.place(keys, of_key=True)
-            more: dict[str, Any] = {"line": place.line, "column": place.column}
+            stated = dict(vars(part))
             if isinstance(part, OpticalSwitchPart):
-                inputs, outputs = map(int, part.size.split("x"))
-                more["loss_max_db"] = part.loss.max if part.loss else None
-                if part.switching_power is not None:
-                    more["switching_max_dbm"] = part.switching_power.max
-                more["rate_bps"] = None
-                more["monitor_latency_ns"] = part.monitor_latency or 0
+                ingress_count, egress_count = map(int, stated.pop("size").split("x"))
             else:
-                inputs = outputs = part.ports
+                ingress_count = egress_count = stated.pop("ports")
                 self._transceiver(part.transceiver, keys)
-                more["loss_max_db"] = None
             for name in self._expand(keys):
-                self._parts.switches[name] = spec_of(
-                    SwitchSpec,
-                    part,
+                stated["address"] = part.address and self._address(part.address, name, keys)
+                self._parts.switches[name] = SwitchSpec(
+                    **stated,
                     name=name,
-                    address=self._switch_address(part, name, keys),
-                    ingress_count=inputs,
-                    egress_count=outputs,
-                    identity=part.identity or Identity(),
-                    **more,
+                    ingress_count=ingress_count,
+                    egress_count=egress_count,
+                    line=place.line,
+                    column=place.column,
                 )
 
-    def _switch_address(
-        self, part: OpticalSwitchPart | PacketSwitchPart, name: str, keys: Keys
-    ) -> str | None:
-        if part.address is None:
-            return None
-        return self._fill(part.address, (*keys, "address"), name=name, n=_number(name))
+    def _address(self, template: str, name: str, keys: Keys) -> str:
+        return self._fill(template, (*keys, "address"), name=name, n=_number(name))
 
     def _instruments(self, document: Document) -> None:
         for key, part in document.instruments.items():
@@ -135,23 +111,14 @@ class _Expansion:
             if document.overrides and document.overrides.temperature:
                 withstood = None
             for name in self._expand(keys):
-                self._parts.instruments[name] = spec_of(
-                    InstrumentSpec,
-                    part,
-                    name=name,
-                    address=self._fill(
-                        part.address, (*keys, "address"), name=name, n=_number(name)
-                    ),
-                    launch_max_dbm=part.launch.max if part.launch else None,
-                    identity=part.identity or Identity(),
-                    line=place.line,
-                    column=place.column,
-                    least_celsius=withstood.min if withstood else None,
-                    greatest_celsius=withstood.max if withstood else None,
+                stated = {**vars(part), "temperature": withstood}
+                stated["address"] = self._address(part.address, name, keys)
+                self._parts.instruments[name] = InstrumentSpec(
+                    **stated, name=name, line=place.line, column=place.column
                 )
 
     def _check_temperature(
-        self, part: InstrumentPart, withstood: TemperatureRangePart, keys: Keys
+        self, part: InstrumentPart, withstood: TemperatureRange, keys: Keys
     ) -> None:
         if part.kind != "climate_chamber":
             self._findings.add(
@@ -179,18 +146,15 @@ class _Expansion:
             for nic_name in self._expand(nic_keys, nics):
                 nics[nic_name] = self._nic(name, nic_name, nic, nic_keys)
         place = self._located.place(keys, of_key=True)
-        gpus = part.gpus or GpuSpec(0)
-        is_namespace = part.kind == "namespace" or address.startswith("netns://")
-        return spec_of(
-            ServerSpec,
-            part,
+        return ServerSpec(
             name=name,
             address=address,
-            gpus=gpus,
+            login=part.login,
+            gpus=part.gpus,
             nics=nics,
             line=place.line,
             column=place.column,
-            is_namespace=is_namespace,
+            is_namespace=part.kind == "namespace" or address.startswith("netns://"),
         )
 
     def _nic(self, server: str, name: str, part: NicPart, keys: Keys) -> NicSpec:
@@ -210,10 +174,13 @@ class _Expansion:
             if texts["ip"] is not None and "{" not in texts["ip"]:
                 self._check_ip(texts["ip"], (*keys, "ip"))
             ports.append(NicPortSpec(port, texts["netdev"] or "", texts["rdma"], texts["ip"]))
-        numa = self._numa(part.numa, (*keys, "numa"), common)
-        transceiver = self._transceiver(part.transceiver, keys)
-        return spec_of(
-            NicSpec, part, name=name, numa=numa, transceiver=transceiver, ports=tuple(ports)
+        return NicSpec(
+            name=name,
+            model=part.model,
+            rate_bps=part.rate_bps,
+            transceiver=self._transceiver(part.transceiver, keys),
+            numa=self._numa(part.numa, (*keys, "numa"), common),
+            ports=tuple(ports),
         )
 
     def _transceiver(self, name: str | None, keys: Keys) -> str | None:

@@ -15,7 +15,6 @@ from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation import expanded
-from lightrig.testbeds.stated_values import spec_of
 from lightrig.testbeds.vocabulary import Vocabulary, check_names
 from lightrig.testbeds.wiring import wire
 from lightrig.testbeds.yaml_positions import Keys, Located
@@ -58,9 +57,10 @@ def load(
     if vocabulary is not None:
         check_names(document, vocabulary, findings)
     findings.raise_if_any()
-    return spec_of(
-        Testbed,
-        document,
+    return Testbed(
+        name=document.name,
+        about=document.about,
+        system=document.system,
         path=path,
         known_hosts=path.parent / document.known_hosts if document.known_hosts else None,
         switches=parts.switches,

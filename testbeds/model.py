@@ -8,68 +8,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from lightrig.testbeds.base import Stated
 from lightrig.testbeds.cabling import Cabling, Fiber
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.limits import Limit
+from lightrig.testbeds.parts import (
+    Controlled,
+    CoordinatorSpec,
+    InstrumentPart,
+    NicFacts,
+    OpticalLimits,
+    PacketPorts,
+    ServerFacts,
+    TransceiverPart,
+)
 from lightrig.testbeds.plans import Link, Plan, Port
 from lightrig.testbeds.simulation import Simulation
-
-InstrumentKind = Literal[
-    "light_source",
-    "power_meter",
-    "attenuator",
-    "bit_error_tester",
-    "climate_chamber",
-    "oscilloscope",
-    "polarization_controller",
-]
 
 
 class UnknownNameError(LightrigError, LookupError):
     """The testbed has no object of that name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity(Stated):
-    """The expected identity of the instrument; what is left out is not checked."""
-
-    model: str | None = None
-    serial: str | None = None
-    firmware: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchSpec:
+@dataclass(frozen=True, kw_only=True)
+class SwitchSpec(Controlled, OpticalLimits, PacketPorts):
     """A switch. On an optical one, ingress ports are 1..N and egress ports N+1..N+M.
 
-    On a packet switch (`kind` "packet") each port 1..N is both; `rate_bps` is a port's rate,
-    `transceiver` the type in it, and `address` is None where nothing talks to it. `login` names
-    a credential ("env:OCS_LOGIN").
-    `switching_max_dbm` is the greatest power at an ingress while its circuit changes, None for any.
-    `monitor_latency_ns` is by how much a reading of its monitors may be late, averaging aside.
+    On a packet switch each port 1..N is both; `address` is None where nothing talks to it.
     """
 
     name: str
     kind: Literal["optical", "packet"]
-    model: str
     address: str | None
-    login: str | None
     ingress_count: int
     egress_count: int
-    loss_max_db: float | None
-    rate_bps: int | None
-    options: Mapping[str, bool | int | float | str]
-    identity: Identity
     line: int
     column: int
-    transceiver: str | None = None
-    switching_max_dbm: float | None = None
-    monitor_latency_ns: int = 0
 
     @property
     def ingress_ports(self) -> range:
@@ -84,14 +59,6 @@ class SwitchSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSpec(Stated):
-    """The GPUs of a server."""
-
-    count: Annotated[int, Field(ge=0, le=1024)]
-    model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class NicPortSpec:
     """One port of a NIC: its network device, RDMA device and IP interface ("192.0.2.1/24")."""
 
@@ -101,20 +68,17 @@ class NicPortSpec:
     ip: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NicSpec:
-    """A NIC; all its ports have the same rate and the same transceiver type."""
+@dataclass(frozen=True, kw_only=True)
+class NicSpec(NicFacts):
+    """A NIC with its ports."""
 
     name: str
-    model: str
-    rate_bps: int
     numa: int | None
-    transceiver: str | None
     ports: tuple[NicPortSpec, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSpec:
+@dataclass(frozen=True, kw_only=True)
+class ServerSpec(ServerFacts):
     """A server, or a network namespace that plays one.
 
     Attributes:
@@ -123,9 +87,6 @@ class ServerSpec:
     """
 
     name: str
-    address: str
-    login: str | None
-    gpus: GpuSpec
     nics: Mapping[str, NicSpec]
     line: int
     column: int
@@ -137,62 +98,30 @@ class ServerSpec:
         return self.address.startswith("netns://")
 
 
-@dataclass(frozen=True, slots=True)
-class InstrumentSpec:
-    """A bench instrument; its channels are ports "NAME.1", "NAME.2", ... of the cabling.
-
-    `least_celsius` and `greatest_celsius` are what the devices in a climate chamber withstand.
-    """
+@dataclass(frozen=True, kw_only=True)
+class InstrumentSpec(InstrumentPart):
+    """A bench instrument; its channels are ports "NAME.1", "NAME.2", ... of the cabling."""
 
     name: str
-    kind: InstrumentKind
-    model: str
-    address: str
-    login: str | None
-    channels: int
-    launch_max_dbm: float | None
-    damage_dbm: float | None
-    options: Mapping[str, bool | int | float | str]
-    identity: Identity
     line: int
     column: int
-    least_celsius: float | None = None
-    greatest_celsius: float | None = None
+
+    @property
+    def least_celsius(self) -> float | None:
+        """The least temperature that the devices in a climate chamber withstand."""
+        return self.temperature.min if self.temperature else None
+
+    @property
+    def greatest_celsius(self) -> float | None:
+        """The greatest temperature that they withstand."""
+        return self.temperature.max if self.temperature else None
 
 
-@dataclass(frozen=True, slots=True)
-class TransceiverSpec:
-    """A type of transceiver: launched power, sensitivity, damage threshold."""
+@dataclass(frozen=True, kw_only=True)
+class TransceiverSpec(TransceiverPart):
+    """A type of transceiver with its name."""
 
     name: str
-    wavelength_nm: float
-    launch_min_dbm: float
-    launch_max_dbm: float
-    receive_min_dbm: float
-    receive_max_dbm: float
-    damage_dbm: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorSpec(Stated):
-    """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
-
-    address: Annotated[
-        str,
-        Field(
-            alias="coordinator",
-            pattern=r"^[^\s/:]+:\d{1,5}$",
-            description="Host and port of the coordinator",
-            examples=["labgrid.lab:20408"],
-        ),
-    ]
-    place: Annotated[
-        str,
-        Field(min_length=1, description="The place that a run acquires", examples=["rack-7"]),
-    ]
-
-    def __str__(self) -> str:
-        return f"place {self.place} of the labgrid coordinator {self.address}"
 
 
 @dataclass(frozen=True, slots=True)

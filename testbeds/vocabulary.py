@@ -7,7 +7,8 @@ from typing import Protocol
 
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.limits import QuantityNames
-from lightrig.testbeds.schema import Document, InstrumentPart, OpticalSwitchPart
+from lightrig.testbeds.parts import InstrumentPart, OpticalSwitchPart
+from lightrig.testbeds.schema import Document
 from lightrig.testbeds.yaml_positions import Keys
 
 

@@ -143,7 +143,7 @@ class Interlocks:
         if source.owner in self._testbed.optical_switches:
             return None
         transceiver = self._testbed.transceiver_of(source)
-        return transceiver.launch_max_dbm if transceiver is not None else None
+        return transceiver.launch.max if transceiver is not None else None
 
     def _measured(self, switch: str, ports: list[int]) -> Mapping[int, float]:
         """Return the power at `ports`, empty where the switch has no monitors there.

@@ -62,11 +62,11 @@ class PowerBudget:
             stages = [self._known.get(crossing) for crossing in path.crossings]
             if sender is None or receiver is None or None in stages:
                 continue
-            middle = (sender.launch_min_dbm + sender.launch_max_dbm) / 2
-            half = (sender.launch_max_dbm - sender.launch_min_dbm) / 2
+            middle = (sender.launch.min + sender.launch.max) / 2
+            half = (sender.launch.max - sender.launch.min) / 2
             lost: list[tuple[float, float]] = [stage for stage in stages if stage is not None]
             lost += [(fiber.loss_db, 0.0) for fiber in path.fibers]
-            needed = receiver.receive_min_dbm, 0.0
+            needed = receiver.receive.min, 0.0
             yield path, margin((middle, half / math.sqrt(3)), lost, needed)
 
     def check(self, plan: Plan) -> None:
@@ -95,7 +95,7 @@ class PowerBudget:
     def _needs(self, sink: Port) -> str:
         kind = self._transceiver(sink)
         assert kind is not None
-        return f"{sink} needs {format_dbm(kind.receive_min_dbm)}"
+        return f"{sink} needs {format_dbm(kind.receive.min)}"
 
     def _transceiver(self, port: Port) -> TransceiverSpec | None:
         if port.owner in self._testbed.instruments:

@@ -7,8 +7,8 @@ from lightrig.harness.doctor.connect import ConnectedLab
 from lightrig.harness.doctor.findings import Findings
 from lightrig.instruments.core.capabilities import HasErrorQueue, Identified
 from lightrig.instruments.core.wire_facts import WireFact
+from lightrig.testbeds import Identity as Expected
 from lightrig.testbeds import LightrigError, Testbed
-from lightrig.testbeds.model import Identity as Expected
 
 _ASKED = 7
 _MOST_SHOWN = 3

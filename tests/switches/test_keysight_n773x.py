@@ -24,7 +24,7 @@ from lightrig.instruments.simulated.world.light import Channels, LightField
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.switches.keysight_n773x import KeysightN773x, Unit
-from lightrig.testbeds import Circuit, Delay, Identity, SimulatedLoss, SimulatedSwitch, SwitchSpec
+from lightrig.testbeds import Circuit, Delay, SimulatedLoss, SimulatedSwitch, SwitchSpec
 
 MS = 1_000_000
 QUICK = SimulatedSwitch(
@@ -57,7 +57,15 @@ def box(
 ) -> Iterator[Box]:
     options = {"modules": modules} if modules else {}
     spec = SwitchSpec(
-        "sel", "optical", "keysight-n773x", None, None, *size, None, None, options, Identity(), 1, 1
+        name="sel",
+        kind="optical",
+        model="keysight-n773x",
+        address=None,
+        ingress_count=size[0],
+        egress_count=size[1],
+        options=options,
+        line=1,
+        column=1,
     )
     truth, server = GroundTruth(), DeviceServer(clock)
     matrix = Matrix(

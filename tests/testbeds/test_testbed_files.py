@@ -128,7 +128,7 @@ def test_opus_as_it_stands(opus):
     assert (spec.netdev, spec.rdma, spec.ip) == ("ens1f0np0", "mlx5_10", None)
     _, nic = opus.nic_of(Port("server3", "nic1.p0"))
     assert (nic.rate_bps, nic.numa, nic.transceiver) == (100_000_000_000, 1, "qsfp-100g-lr4")
-    assert opus.transceiver_of(spec.port).launch_min_dbm == -4.3
+    assert opus.transceiver_of(spec.port).launch.min == -4.3
     assert opus.limits["reconfiguration.signal_recovered"].value == 150_000_000
     assert opus.simulation.switches["ocs"].settle == Delay(42_000_000, 3_000_000, 354_000)
     assert opus.simulation.switches["ocs"].loss == SimulatedLoss(1.2, 0.2)

@@ -14,12 +14,18 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
-from lightrig.testbeds import Delay, Port, SimulatedNic, TransceiverSpec
+from lightrig.testbeds import Delay, Port, PowerRange, SimulatedNic, TransceiverSpec
 
 MS = 1_000_000
 SECOND = 1000 * MS
 LOGIN = ("bench", "drawn-for-this-test")
-LR4 = TransceiverSpec("qsfp-100g-lr4", 1310.0, -4.3, 4.5, -10.6, 4.5, 5.5)
+LR4 = TransceiverSpec(
+    name="qsfp-100g-lr4",
+    wavelength_nm=1310.0,
+    launch=PowerRange(-4.3, 4.5),
+    receive=PowerRange(-10.6, 4.5),
+    damage_dbm=5.5,
+)
 FAST = SimulatedNic(
     loss_detection=Delay(MS),
     bring_up=Delay(20 * MS),

@@ -172,8 +172,8 @@ def limits(port: SimulatedPort) -> Limits:
         "temperature": (80 * 256, -10 * 256, 70 * 256, 0),
         "voltage": (35000, 31000, 34650, 31350),
         "bias": (65000, 2500, 60000, 5000),
-        "tx": context(kind.launch_min_dbm, kind.launch_max_dbm),
-        "rx": context(kind.receive_min_dbm, kind.receive_max_dbm),
+        "tx": context(kind.launch.min, kind.launch.max),
+        "rx": context(kind.receive.min, kind.receive.max),
     }
 
 

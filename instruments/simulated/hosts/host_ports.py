@@ -13,14 +13,19 @@ from typing import NamedTuple
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
-from lightrig.testbeds import Port, TransceiverSpec
+from lightrig.testbeds import Dbm, Port, PowerRange, TransceiverSpec
 
 SYMBOL_BITS = 10
 """Bits in a symbol of the Reed-Solomon codes of IEEE 802.3."""
 
 _LOS_BELOW_DB = 3.0
 _FEW = 30.0
-_DEFAULT_LIGHT = TransceiverSpec("unnamed", 1310.0, -4.3, 4.5, -10.6, 4.5, None)
+_DEFAULT_LIGHT = TransceiverSpec(
+    name="unnamed",
+    wavelength_nm=1310.0,
+    launch=PowerRange(Dbm(-4.3), Dbm(4.5)),
+    receive=PowerRange(Dbm(-10.6), Dbm(4.5)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,7 @@ class SimulatedPort:
 
     def signal_lost(self, registers: Registers) -> list[bool]:
         """Return by lane whether the receiver has lost its signal."""
-        least = 10 ** ((self.limits.receive_min_dbm - _LOS_BELOW_DB) / 10)
+        least = 10 ** ((self.limits.receive.min - _LOS_BELOW_DB) / 10)
         return [power / 1e4 < least for power in registers.rx_power]
 
     def locked(self) -> bool:

@@ -219,8 +219,8 @@ class World:
             kind = self._testbed.transceiver_of(fiber.source)
             if kind is None:
                 continue
-            middle = (kind.launch_min_dbm + kind.launch_max_dbm) / 2
-            quarter = (kind.launch_max_dbm - kind.launch_min_dbm) / 4
+            middle = (kind.launch.min + kind.launch.max) / 2
+            quarter = (kind.launch.max - kind.launch.min) / 4
             draw = self._chance.stream(f"{fiber.source}/launch").normal()
             launched = middle + quarter / 2 * max(-2.0, min(draw, 2.0))
             self._launched[fiber.source] = 10 ** (launched / 10)

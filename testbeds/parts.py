@@ -1,0 +1,277 @@
+"""Devices as a testbed file states them, ranges and templates included.
+
+The specs of `model` are these with their names and places, and what was read from templates.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetPydanticSchema,
+    WithJsonSchema,
+)
+from pydantic_core import core_schema
+
+from lightrig.testbeds.addresses import Control, Login, Options, Reach
+from lightrig.testbeds.base import Part, Stated
+from lightrig.testbeds.quantities import Celsius, Decibels, Duration, PowerLevel, Rate, Wavelength
+
+InstrumentKind = Literal[
+    "light_source",
+    "power_meter",
+    "attenuator",
+    "bit_error_tester",
+    "climate_chamber",
+    "oscilloscope",
+    "polarization_controller",
+]
+
+
+def _size(text: str) -> str:
+    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"found {text!r}, expected ingress x egress ports, e.g. '32x32'")
+    return text
+
+
+Size = Annotated[
+    str,
+    AfterValidator(_size),
+    WithJsonSchema(
+        {"type": "string", "pattern": r"^[1-9]\d*x[1-9]\d*$", "examples": ["16x16", "32x32"]}
+    ),
+]
+
+
+class LossPart(Part):
+    """The greatest insertion loss of any circuit, connectors included."""
+
+    max: Decibels
+
+
+class SwitchingPowerPart(Part):
+    """The greatest power at an ingress while its circuit is made or removed."""
+
+    max: PowerLevel
+
+
+class LaunchPart(Part):
+    """The greatest power that leaves the instrument."""
+
+    max: PowerLevel
+
+
+def _max_of(part: type[Part]) -> GetPydanticSchema:
+    """Read a `part` of the file, and keep its `max`."""
+    return GetPydanticSchema(
+        lambda _, read: core_schema.no_info_after_validator_function(attrgetter("max"), read(part))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(Stated):
+    """The expected identity of the instrument; what is left out is not checked."""
+
+    model: str | None = None
+    serial: str | None = None
+    firmware: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Controlled(Stated):
+    """A switch or an instrument, which a driver may control.
+
+    `login` names a credential ("env:OCS_LOGIN").
+    """
+
+    model: Annotated[str, Field(description="The model family, which chooses the driver")]
+    login: Annotated[Login | None, Field(description="Where the credential is found")] = None
+    options: Annotated[Options, Field(description="What only this driver knows")] = field(
+        default_factory=dict
+    )
+    identity: Identity = Identity()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpticalLimits(Stated):
+    """Limits of an optical circuit switch.
+
+    `switching_max_dbm` is the greatest power at an ingress while its circuit changes, None for any.
+    `monitor_latency_ns` is by how much a reading of its monitors may be late, averaging aside.
+    """
+
+    loss_max_db: Annotated[float | None, _max_of(LossPart), Field(alias="loss")] = None
+    switching_max_dbm: Annotated[
+        float | None,
+        _max_of(SwitchingPowerPart),
+        Field(
+            alias="switching_power",
+            description="For a switch that is not made for hot switching: see its data sheet",
+        ),
+    ] = None
+    monitor_latency_ns: Annotated[
+        Duration,
+        Field(
+            description="Greatest delay of a monitor's reading behind the light, averaging aside"
+        ),
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketPorts(Stated):
+    """Ports of a packet switch: the rate of each, and the type of transceiver in it."""
+
+    rate_bps: Annotated[Rate | None, Field(description="The rate of a port")] = None
+    transceiver: Annotated[
+        str | None, Field(description="A key of `transceivers`, in each port")
+    ] = None
+
+
+def _kind(found: object) -> object:
+    if found != "optical":
+        raise ValueError(f"found {str(found)[:40]!r}, expected 'optical' or 'packet'")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpticalSwitchPart(Controlled, OpticalLimits):
+    """An optical circuit switch: ingress ports 1..N, egress ports N+1..N+M."""
+
+    kind: Annotated[Literal["optical"], BeforeValidator(_kind)] = "optical"
+    address: Control
+    size: Annotated[Size, Field(description="Ingress x egress ports, e.g. 32x32")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketSwitchPart(Controlled, PacketPorts):
+    """A packet switch: each port 1..N sends and receives."""
+
+    kind: Literal["packet"]
+    address: Control | None = None
+    ports: Annotated[int, Field(ge=1, le=4096)]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpec(Stated):
+    """The GPUs of a server."""
+
+    count: Annotated[int, Field(ge=0, le=1024)]
+    model: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NicFacts(Stated):
+    """A NIC, all of whose ports have the same rate and the same transceiver type."""
+
+    model: str = ""
+    rate_bps: Annotated[Rate, Field(description="The rate of a port")]
+    transceiver: Annotated[str | None, Field(description="A key of `transceivers`")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NicPart(NicFacts):
+    """A NIC, or a range of them.
+
+    In texts, {name} is the NIC's name, {n} the number in it, {p} the port (from 0), {server}
+    the number in the server's name, {k} the port's number over the whole testbed (from 1).
+    """
+
+    ports: Annotated[int, Field(ge=1, le=64)] = 1
+    netdev: Annotated[
+        str, Field(description="Network device of a port", examples=["ens{n}f{p}np{p}"])
+    ]
+    rdma: Annotated[
+        str | None, Field(description="RDMA device of a port", examples=["mlx5_{n}{p}"])
+    ] = None
+    ip: Annotated[str | None, Field(description="IP interface", examples=["192.0.2.{k}/24"])] = None
+    numa: Annotated[int | str | None, Field(description="NUMA node", examples=[0, "{n}"])] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFacts(Stated):
+    """How a server is reached, and its GPUs."""
+
+    address: Annotated[Reach, Field(examples=["ssh://bench@{name}.lab", "netns://{name}"])]
+    login: Login | None = None
+    gpus: GpuSpec = GpuSpec(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerPart(ServerFacts):
+    """A server, or a range of them; in `address`, {name} is its name and {n} its number."""
+
+    kind: Annotated[
+        Literal["namespace"] | None,
+        Field(description="A network namespace behind SSH: its NIC ports have no transceivers"),
+    ] = None
+    nics: dict[str, NicPart]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerRange(Stated):
+    """The least and the greatest power, in dBm."""
+
+    min: PowerLevel
+    max: PowerLevel
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransceiverPart(Stated):
+    """A type of transceiver; powers of a parallel one are per lane."""
+
+    wavelength_nm: Wavelength
+    launch: Annotated[PowerRange, Field(description="What it sends")]
+    receive: Annotated[PowerRange, Field(description="What it needs to be sent")]
+    damage_dbm: Annotated[PowerLevel | None, Field(description="What destroys its receiver")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class TemperatureRange(Stated):
+    """The least and the greatest temperature, in °C."""
+
+    min: Celsius
+    max: Celsius
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstrumentPart(Controlled):
+    """A bench instrument; its channels are fiber ends NAME.1, NAME.2, ..."""
+
+    kind: InstrumentKind
+    address: Control
+    channels: Annotated[int, Field(ge=1, le=1024)] = 1
+    launch_max_dbm: Annotated[float | None, _max_of(LaunchPart), Field(alias="launch")] = None
+    damage_dbm: PowerLevel | None = None
+    temperature: Annotated[
+        TemperatureRange | None,
+        Field(description="What the devices in a climate chamber withstand"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSpec(Stated):
+    """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
+
+    address: Annotated[
+        str,
+        Field(
+            alias="coordinator",
+            pattern=r"^[^\s/:]+:\d{1,5}$",
+            description="Host and port of the coordinator",
+            examples=["labgrid.lab:20408"],
+        ),
+    ]
+    place: Annotated[
+        str,
+        Field(min_length=1, description="The place that a run acquires", examples=["rack-7"]),
+    ]
+
+    def __str__(self) -> str:
+        return f"place {self.place} of the labgrid coordinator {self.address}"
