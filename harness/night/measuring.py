@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lightrig.harness.bench.aftermath import restore_after
 from lightrig.harness.bench.saved_state import TIME
-from lightrig.harness.night.aftermath import restore_after
 from lightrig.harness.night.outcomes import TestbedNight, run_name, store
 from lightrig.harness.record import RecordError, publish
 from lightrig.harness.record.recovery import JOURNAL

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lightrig.harness.bench.aftermath import AS_FOUND, restore_after
+from lightrig.harness.bench.saved_state import TIME
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import ending_unrecorded
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.worker_run import INPUT, NOT_RESTORED, OUTPUT
 from lightrig.harness.record.journal_reading import part_path
+from lightrig.instruments.clock import wall_time
 
 if TYPE_CHECKING:
     from lightrig.harness.plugin.observed import ObservedRun
@@ -40,6 +44,8 @@ class MainProcess:
     def __init__(self, config: pytest.Config, run: ObservedRun) -> None:
         self._config = config
         self._run = run
+        self._began = f"{wall_time():{TIME}}"
+        self._killed = False
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -71,15 +77,38 @@ class MainProcess:
             self._take_over(node)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Take over the rest, and what the worker has deselected: all collect the same tests."""
         self._take_over(node)
+        self._killed |= error is not None
         for testbed, problem in getattr(node, "workeroutput", {}).get(NOT_RESTORED, ()):
             self._run.not_restored(testbed, problem)
         found = getattr(node, "workeroutput", {}).get(OUTPUT)
         if found is not None:
             reasons = {name: Counter(each) for name, each in found.items()}
             self._config.stash[DESELECTED] = reasons
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Iterator[None]:
+        """Once all workers have ended, restore what those that were killed have left changed.
+
+        The replacement of a worker restores only the testbeds of which it runs a test.
+        """
+        try:
+            return (yield)
+        finally:
+            if self._killed and self._config.getoption("instruments") != "simulated":
+                self.restore()
+
+    def restore(self) -> None:
+        """Restore what this run has left changed on any testbed."""
+        for testbed in self._config.stash[TESTBEDS]:
+            found = restore_after(testbed.path, self._began)
+            if found == AS_FOUND:
+                found = f"a worker of pytest-xdist ended without restoring: {found}"
+                self._run.note(testbed.name, found, in_report=True)
+            elif found:
+                self._run.not_restored(testbed.name, found)
 
     def _take_over(self, node: Any) -> None:
         with ending_unrecorded(self._config):

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, circuits, set_circuits
 
-from lightrig.harness.bench import Fabric, bind_only
-from lightrig.harness.night import aftermath
-from lightrig.harness.night.aftermath import AS_FOUND, restore_after
+from lightrig.harness.bench import Fabric, aftermath, bind_only
+from lightrig.harness.bench.aftermath import AS_FOUND, restore_after
 from lightrig.harness.night.measuring import measure, tasks
 from lightrig.harness.record import recover
 from lightrig.harness.record.results import Results

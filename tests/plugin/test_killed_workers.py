@@ -1,0 +1,119 @@
+"""A run by pytest-xdist restores what a killed worker has left, or ends as not as found."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, circuits, set_circuits
+
+from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.bench.restoring import NOT_AS_FOUND
+from lightrig.harness.plugin.keys import TESTBEDS
+from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.workers import MainProcess
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedLab]:
+    with contextlib.closing(ServedLab(tmp_path)) as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        set_circuits(served.switch, LEFT | FOREIGN)
+        yield served
+
+
+def config_of(lab: ServedLab, instruments: str) -> pytest.Config:
+    given = SimpleNamespace(stash=pytest.Stash(), getoption={"instruments": instruments}.get)
+    given.stash[TESTBEDS] = [lab.testbed]
+    return given  # type: ignore[return-value]
+
+
+def ended(main: MainProcess, lab: ServedLab, error: str | None) -> None:
+    """Change the lab, let the worker end, and then the loop over all tests."""
+    loop = main.pytest_runtestloop()
+    next(loop)
+    with contextlib.closing(bind_only(lab.testbed, {"ocs"}, "run 7 of testbed lab")) as bench:
+        Fabric(bench).apply(Fabric(bench).plans["straight"])
+    main.pytest_testnodedown(SimpleNamespace(workerinput={"workerid": "gw0"}), error)
+    with contextlib.suppress(StopIteration):
+        next(loop)
+
+
+@pytest.mark.parametrize(
+    ("error", "instruments", "found"),
+    [
+        ("Not properly terminated", "hardware", LEFT),
+        ("Not properly terminated", "auto", LEFT),
+        ("Not properly terminated", "simulated", STRAIGHT),
+        (None, "hardware", STRAIGHT),
+    ],
+)
+def test_what_a_killed_worker_has_left_is_restored_after_the_last_test(
+    lab: ServedLab, tmp_path: Path, error: str | None, instruments: str, found: frozenset[object]
+) -> None:
+    run = ObservedRun(tmp_path / "results", {})
+    ended(MainProcess(config_of(lab, instruments), run), lab, error)
+    assert lab.switch.circuits() == found | FOREIGN
+    assert bool(run.report_notes) == (found == LEFT)
+    assert not run.failures_to_restore
+    run.close({})
+
+
+def test_what_cannot_be_restored_is_of_the_run_s_end(
+    lab: ServedLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ObservedRun(tmp_path / "results", {})
+    main = MainProcess(config_of(lab, "hardware"), run)
+    restore = main.restore
+
+    def others_set_circuits_first() -> None:
+        set_circuits(lab.switch, circuits("2>9") | FOREIGN)
+        restore()
+
+    monkeypatch.setattr(main, "restore", others_set_circuits_first)
+    ended(main, lab, "Not properly terminated")
+    (problem,) = run.failures_to_restore
+    assert problem.startswith(f"NOT as found; run `lightrig restore {lab.file}`")
+    assert lab.switch.circuits() == circuits("2>9") | FOREIGN
+    run.close({})
+
+
+SUITE = """
+import os, signal
+
+def test_last(fabric, measure):
+    fabric.apply(fabric.plans["straight"])
+    {by_hand}
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+BY_HAND = """
+    switch = fabric.bench.switches["ocs"]
+    switch.change(switch.circuits(), []).done()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("restarts", ["0", "4"])
+@pytest.mark.parametrize("by_hand", [False, True], ids=["restored", "not as found"])
+def test_a_worker_is_killed_in_the_last_test(
+    lab: ServedLab, tmp_path: Path, by_hand: bool, restarts: str
+) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE.format(by_hand=BY_HAND if by_hand else ""))
+    command = [sys.executable, "-m", "pytest", "test_suite.py", "--testbed", "lab.yaml"]
+    command += ["--instruments", "hardware", "-n", "1", "--max-worker-restart", restarts]
+    command += ["-p", "no:cacheprovider", "--results", "results"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    if by_hand:
+        assert done.returncode == NOT_AS_FOUND, done.stdout
+        assert "NOT as found; run `lightrig restore lab.yaml`" in done.stdout
+        assert lab.switch.circuits() == frozenset()
+    else:
+        assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+        assert "the lab was restored" in done.stdout
+        assert lab.switch.circuits() == LEFT | FOREIGN
