@@ -4,16 +4,19 @@ As with drivers, a new folder in a checkout is found without declaring it or ins
 """
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from lightrig.instruments.core.entry_points import entries
 from lightrig.testbeds import LightrigError
+
+if TYPE_CHECKING:
+    from lightrig.harness.bench import Fabric
 
 GROUP = "lightrig.systems"
 """Entry points of other packages in this group name a `System` each."""
@@ -40,6 +43,55 @@ class Orchestrator(Protocol):
         """Close all sessions; switches stay as they are."""
 
 
+RESULTS = r"\bloss\b\D*?([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan\b|inf\b))"
+"""The numbers of a training script that are compared by default: what follows the word loss."""
+
+Printed: TypeAlias = Callable[[str, int, str], None]
+"""Receives the part of a training run, such as "on circuits", a rank and a line that it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRequest:
+    """A training script and how to run it.
+
+    Attributes:
+        source, name, arguments: of the script.
+        parallel: degrees of parallelism by name, pipeline stages as `pp`; empty: what fits.
+        mode: when circuits are requested.
+        results: regular expression of the numbers that are compared between runs.
+    """
+
+    source: str
+    name: str
+    arguments: Sequence[str]
+    parallel: Mapping[str, int]
+    mode: Literal["default", "provisioning"]
+    results: str
+
+
+class TrainingReport(Protocol):
+    """What circuits cost a training script."""
+
+    @property
+    def as_printed_before(self) -> bool:
+        """Whether the ranks printed the same numbers on circuits as without."""
+
+    def document(self) -> Mapping[str, Any]:
+        """Return all of it as JSON has it."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield what a person reads."""
+
+
+class Trainer(Protocol):
+    """Runs a training script on the circuits of a fabric."""
+
+    def __call__(
+        self, fabric: "Fabric", request: TrainingRequest, printed: Printed
+    ) -> TrainingReport:
+        """Run the script; the caller restores the fabric. Raises `LightrigError`."""
+
+
 @dataclass(frozen=True, slots=True)
 class System:
     """One published system: what the generic parts of the harness may load of it.
@@ -61,6 +113,9 @@ class System:
         quantities: the quantities that only this system records.
         orchestrator: the control plane that `lightrig orchestrate NAME` runs, a function of a
             testbed and the file of its state (None: its choice) that returns an `Orchestrator`.
+        trainer: what `lightrig train` runs on a testbed of this system, a function of a `Fabric`, a
+            `TrainingRequest` and a function that receives what ranks print; it returns a
+            `TrainingReport`.
     """
 
     name: str
@@ -72,6 +127,7 @@ class System:
     generator: str | None = None
     quantities: str | None = None
     orchestrator: str | None = None
+    trainer: str | None = None
 
     @property
     def built_in(self) -> bool:

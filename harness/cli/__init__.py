@@ -51,6 +51,10 @@ COMMANDS = {
     "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),
     "generate": Command("Write the testbed file of a published system.", ""),
     "orchestrate": Command("Run a published system's control plane as a service.", ""),
+    "train": Command(
+        "Run a training script on circuits; show what they cost it.",
+        "testbeds/rails4.yaml -- examples/train_llama.py --steps 8",
+    ),
     "replay": Command("Answer as a recorded instrument did.", "traces/ocs.jsonl"),
     "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
     "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),

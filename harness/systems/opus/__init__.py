@@ -13,4 +13,5 @@ SYSTEM = System(
     claims="lightrig.suites.claims.opus.claims:COMPUTED",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     sections=f"{_PACKAGE}.report:SECTIONS",
+    trainer=f"{_PACKAGE}.measurements.train_script:train",
 )

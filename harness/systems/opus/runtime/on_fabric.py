@@ -1,5 +1,6 @@
 """Photonic rails on a testbed's switches: where ranks are attached, and what rewires them."""
 
+import math
 from collections.abc import Sequence
 
 from lightrig.harness.bench.fabric import Fabric
@@ -10,16 +11,25 @@ from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
 from lightrig.testbeds import Circuit, Plan, Port, Testbed
 
 
-def fitting_job(testbed: Testbed, name: str) -> Job:
-    """A job of two stages that has a rank on every NIC of a testbed, each NIC number a rail.
+def fitting_job(testbed: Testbed, name: str, stages: int = 2, widths: Sequence[int] = ()) -> Job:
+    """Return a job that has a rank on every NIC of a testbed, each NIC number a rail.
 
-    Raises `OpusError` where the servers do not come in pairs, or differ in their NICs.
+    widths: degrees of the symmetric dimensions; one over all servers of a stage where none is
+    given. Raises `OpusError` where the servers are not as many as that, or differ in their NICs.
     """
     servers = list(testbed.servers.values())
     rails = {len(server.nics) for server in servers}
-    if len(servers) < 2 or len(servers) % 2 or len(rails) != 1:
-        raise OpusError(f"testbed {testbed.name} has no pairs of servers with as many NICs each")
-    return Job.grid(name, 2, [len(servers) // 2], rails.pop())
+    if not servers or len(servers) % stages or len(rails) != 1:
+        raise OpusError(
+            f"testbed {testbed.name} has {len(servers)} servers, expected a multiple of {stages} "
+            "with as many NICs each"
+        )
+    if widths and stages * math.prod(widths) != len(servers):
+        raise OpusError(
+            f"testbed {testbed.name} has {len(servers)} servers, and {stages} pipeline stages of "
+            f"{' x '.join(map(str, widths))} need {stages * math.prod(widths)}"
+        )
+    return Job.grid(name, stages, widths or [len(servers) // stages], rails.pop())
 
 
 class FabricRails:

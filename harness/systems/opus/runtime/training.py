@@ -63,6 +63,9 @@ class TrainingJob:
         NoPyTorchError: a server has none.
         NotRoutedError: a server is simulated.
         OpusError: the job does not fit the testbed.
+
+    Attributes:
+        printed: called with a rank and each line that it prints; it must not wait.
     """
 
     def __init__(self, fabric: Fabric, job: Job) -> None:
@@ -75,6 +78,7 @@ class TrainingJob:
         self._rails: Rails | None = None
         self._ranks: list[TrainingRank] = []
         self._ports = itertools.count(_FIRST_PORT)
+        self.printed: Callable[[int, str], None] = lambda rank, line: None
         try:
             self._carriers = Carriers(fabric.bench)
             servers = list(self._overlay.servers.values())
@@ -90,7 +94,7 @@ class TrainingJob:
         """Run `script` while the switches stay in `plan`; raises what a rank raises."""
         self._move(plan)
         self._overlay.route(self.fabric.links(plan))
-        return self._run(script, _Audience(), control)
+        return self._run(script, _Audience(self), control)
 
     def profile(self, script: Script) -> tuple[tuple[PhaseTable, ...], Trained]:
         """Run a few steps on the giant ring; every rank's phase table, and what was seen.
@@ -98,7 +102,7 @@ class TrainingJob:
         Raises `OpusError` for ranks that do not fit together.
         """
         self._ring()
-        seen = self._run(script, _Audience(), "watched")
+        seen = self._run(script, _Audience(self), "watched")
         groups = {
             rank: [done.operation.group for done in operations]
             for rank, operations in seen.operations.items()
@@ -168,7 +172,7 @@ class TrainingJob:
             commands=commands,
         )
         self._rails = rails
-        audience = _ControlledRanks(rails, self._ranks, partial(take, begun))
+        audience = _ControlledRanks(self, rails, self._ranks, partial(take, begun))
         phases = [_local_phases(table, audience.ran) for table in tables]
         trained = self._run(script, audience, "gated", audience, phases)
         rails.journal.sort()
@@ -334,9 +338,10 @@ class TrainingJob:
 
 
 class _Audience:
-    """Keeps what ranks print."""
+    """Keeps what the ranks of `job` print."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: TrainingJob) -> None:
+        self.job = job
         self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
 
     def wants(self, rank: int, number: int, operation: Wanted) -> None:
@@ -348,12 +353,14 @@ class _Audience:
     def printed(self, rank: int, line: str, at: Span) -> None:
         """Keep it."""
         self.lines[rank].append((at, line))
+        self.job.printed(rank, line)
 
 
 class _ControlledRanks(_Audience):
     """Hands what ranks announce to the control plane, and its word back to them.
 
     Args:
+        job: whose ranks announce.
         rails: the control plane.
         ranks: who announce.
         take: sets the first topology; returns what each switch holds then.
@@ -361,11 +368,12 @@ class _ControlledRanks(_Audience):
 
     def __init__(
         self,
+        job: TrainingJob,
         rails: Rails,
         ranks: Sequence[TrainingRank],
         take: Callable[[], Mapping[str, frozenset[Circuit]]],
     ) -> None:
-        super().__init__()
+        super().__init__(job)
         self.rails, self._ranks, self._take = rails, ranks, take
         self.found: Mapping[str, frozenset[Circuit]] = {}
         self._running: dict[tuple[int, int], Operation] = {}

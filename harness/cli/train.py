@@ -1,0 +1,163 @@
+"""`lightrig train FILE -- SCRIPT`: a training script on circuits, and what they cost it."""
+
+import re
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    NO,
+    AsJson,
+    File,
+    echo,
+    give_up,
+    load_testbed,
+    print_json,
+)
+from lightrig.harness.cli.lab import lab
+from lightrig.harness.system_registry import RESULTS, Trainer, TrainingRequest, installed_systems
+from lightrig.testbeds import Testbed
+
+INTERRUPTED = 130
+Command = Annotated[
+    list[str], typer.Argument(metavar="-- SCRIPT [ARGUMENT]...", help="As torchrun takes it.")
+]
+Parallel = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=N,...", help="Degrees, such as pp=2,dp=2; by default two pipeline stages."
+    ),
+]
+Mode = Annotated[
+    Literal["default", "provisioning"],
+    typer.Option(help="Request circuits when needed, or once the phase before is over."),
+]
+Results = Annotated[
+    str,
+    typer.Option(
+        metavar="REGEX", help="Numbers to compare; by default what follows the word loss."
+    ),
+]
+Instruments = Annotated[
+    Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
+]
+Seed = Annotated[int, typer.Option(help="Of what is simulated.")]
+
+
+def train(
+    file: File,
+    command: Command,
+    parallel: Parallel = "",
+    mode: Mode = "provisioning",
+    results: Results = RESULTS,
+    instruments: Instruments = "auto",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a training script on a testbed's circuits, and show what they cost it.
+
+    The script needs no change. It runs twice: on a ring of all ranks, which shows its phases, and
+    on circuits that follow them; then the switches are restored. Each rank's lines are printed as
+    they come. Exit 0 where all ranks printed the same numbers both times, 1 where they did not, 2
+    for an invalid file or script, 3 if an instrument or the script failed, 130 where a signal
+    ended it.
+    """
+    testbed = load_testbed(file)
+    request = _request(command, parallel, mode, results)
+    trainer = _trainer(testbed)
+
+    def printed(part: str, rank: int, line: str) -> None:
+        echo(f"[{part}, rank {rank}] {line}", err=as_json)
+
+    with _interruptible():
+        bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig train {request.name}"))
+        with _restored(bench) as fabric:
+            report = lab(lambda: trainer(fabric, request, printed))
+    if as_json:
+        print_json(report.document())
+    else:
+        for line in report.lines():
+            echo(line)
+    if not report.as_printed_before:
+        raise typer.Exit(NO)
+
+
+def _request(
+    command: list[str], parallel: str, mode: Literal["default", "provisioning"], results: str
+) -> TrainingRequest:
+    path, *arguments = command
+    try:
+        re.compile(results)
+        source = Path(path).read_text("utf-8")
+        compile(source, path, "exec")
+    except re.error as error:
+        give_up(f"--results {results}: {error}", BAD_INPUT)
+    except OSError as error:
+        give_up(f"{path}: {error.strerror}", BAD_INPUT)
+    except (SyntaxError, ValueError) as error:
+        give_up(f"{path}: {error}", BAD_INPUT)
+    return TrainingRequest(source, Path(path).name, arguments, _degrees(parallel), mode, results)
+
+
+def _degrees(parallel: str) -> Mapping[str, int]:
+    """Read `pp=2,dp=2`, or end the command."""
+    degrees = {}
+    for each in filter(None, parallel.split(",")):
+        name, _, degree = each.partition("=")
+        if not (name.isalpha() and degree.isdecimal() and int(degree) > 0) or name in degrees:
+            give_up(f"--parallel {parallel}: {each!r} is no degree; write pp=2,dp=2", BAD_INPUT)
+        degrees[name] = int(degree)
+    return degrees
+
+
+def _trainer(testbed: Testbed) -> Trainer:
+    """Return the trainer of a testbed's system, or end the command with those that have one."""
+    systems = installed_systems()
+    system = systems.get(testbed.system or "")
+    if system is None or system.trainer is None:
+        able = ", ".join(name for name, each in systems.items() if each.trainer is not None)
+        stated = f"its system, {testbed.system}," if testbed.system else "it names no system and"
+        give_up(
+            f"{testbed.path}: {stated} runs no training scripts; of the installed systems these "
+            f"do: {able} (`system:` in the file)",
+            BAD_INPUT,
+        )
+    trainer: Trainer = lab(lambda: system.load("trainer"))
+    return trainer
+
+
+@contextmanager
+def _restored(bench: Bench) -> Iterator[Fabric]:
+    """Give a fabric whose switches are restored, whatever ends the block."""
+    try:
+        fabric = Fabric(bench)
+        try:
+            yield fabric
+        finally:
+            lab(fabric.restore)
+    finally:
+        bench.close()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """End the command orderly on SIGTERM as on Ctrl-C."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        give_up(
+            "ended by a signal; the ranks have ended and the switches are restored", INTERRUPTED
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)

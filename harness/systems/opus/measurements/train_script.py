@@ -1,0 +1,49 @@
+"""`lightrig train` on photonic rails: profile a script, then run it on circuits that follow it."""
+
+from lightrig.harness.bench import Fabric
+from lightrig.harness.system_registry import Printed, TrainingRequest
+from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
+from lightrig.harness.systems.opus.planning.operations import OpusError
+from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
+
+_FEWEST_STEPS = 4
+"""Two equal ones end the profile, and an interval of what later steps wait needs two."""
+
+
+def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> TrainingAnswer:
+    """Run a script twice, on a ring of all ranks and on circuits; return what they cost it.
+
+    Raises:
+        NoPyTorchError: a server has none.
+        NotRoutedError: a server is simulated.
+        OpusError: the job does not fit the testbed, or the script has too few steps.
+        RailsLostError: a switch is lost, and the ring of all ranks too.
+        TrainingFailedError: a rank's script has failed.
+    """
+    parallel = dict(request.parallel)
+    stages = parallel.pop("pp", 1 if parallel else 2)
+    job = fitting_job(fabric.testbed, request.name, stages, list(parallel.values()))
+    script = Script(request.source, request.name, tuple(request.arguments))
+    running = TrainingJob(fabric, job)
+    try:
+        running.printed = lambda rank, line: printed("on the ring of all ranks", rank, line)
+        tables, ring = running.profile(script)
+        steps = min(
+            (len(ring.operations[rank]) - len(table.before)) // len(table.operations)
+            for rank, table in enumerate(tables)
+        )
+        if steps < _FEWEST_STEPS:
+            raise OpusError(
+                f"{request.name} has {steps} steps that are alike, expected at least "
+                f"{_FEWEST_STEPS}: two for the profile, and two for an interval of what steps wait"
+            )
+        running.printed = lambda rank, line: printed("on circuits", rank, line)
+        trained = running.train(script, tables, request.mode)
+    finally:
+        running.close()
+    return answer(
+        *(ring, trained, tables),
+        mode=request.mode,
+        simulated=sorted(fabric.bench.simulated),
+        pattern=request.results,
+    )

@@ -1,0 +1,213 @@
+"""`lightrig train`: a training script on circuits, and what they cost it."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from lightrig.harness.bench import Fabric
+from lightrig.harness.cli import train
+from lightrig.harness.cli.app import application
+from lightrig.harness.system_registry import Printed, System, TrainingReport, TrainingRequest
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.testbeds import LightrigError
+
+RAILS = "testbeds/rails4.yaml"
+LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
+SCRIPT = "examples/train_llama.py"
+
+
+class Report:
+    """What a trainer returns."""
+
+    def __init__(self, *, as_printed_before: bool) -> None:
+        self.as_printed_before = as_printed_before
+
+    def document(self) -> Mapping[str, Any]:
+        return {"step": {"value": 17, "n": 5}}
+
+    def lines(self) -> list[str]:
+        return ["step 17 ns (n = 5)", "rank\x1b[2J"]
+
+
+class Trainer:
+    """Stands in for a system's: keeps what it is given, prints a line and ends as told."""
+
+    def __init__(self) -> None:
+        self.ends: Callable[[], TrainingReport] = lambda: Report(as_printed_before=True)
+        self.given: list[TrainingRequest] = []
+        self.restored = 0
+
+    def __call__(
+        self, fabric: Fabric, request: TrainingRequest, printed: Printed
+    ) -> TrainingReport:
+        self.given.append(request)
+        printed("on circuits", 3, "loss 2.5")
+        return self.ends()
+
+
+@pytest.fixture
+def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    """The trainer of every testbed of Opus, which counts also how often a fabric is restored."""
+    made = Trainer()
+
+    def restore(self: Fabric) -> None:
+        made.restored += 1
+
+    load = System.load
+    monkeypatch.setattr(
+        System, "load", lambda self, part: made if part == "trainer" else load(self, part)
+    )
+    monkeypatch.setattr(Fabric, "restore", restore)
+    return made
+
+
+def run(*arguments: str, testbed: str = "testbeds/opus.yaml") -> Result:
+    given = ["train", testbed, "--instruments", "simulated", *arguments]
+    return CliRunner().invoke(application("train"), given)
+
+
+def test_a_script_is_run_with_its_arguments(trainer: Trainer) -> None:
+    done = run("--parallel", "pp=2,dp=4", "--mode", "default", "--", SCRIPT, "--steps", "5")
+    assert done.exit_code == 0, done.output
+    (request,) = trainer.given
+    assert (request.name, request.arguments) == ("train_llama.py", ["--steps", "5"])
+    assert request.source == Path(SCRIPT).read_text("utf-8")
+    assert (request.parallel, request.mode) == ({"pp": 2, "dp": 4}, "default")
+    assert "[on circuits, rank 3] loss 2.5\nstep 17 ns (n = 5)\n" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert trainer.restored == 1
+
+
+def test_other_numbers_are_a_no(trainer: Trainer) -> None:
+    trainer.ends = lambda: Report(as_printed_before=False)
+    assert run("--", SCRIPT).exit_code == 1
+
+
+def test_json_stands_alone_on_stdout(trainer: Trainer) -> None:
+    done = run("--json", "--", SCRIPT)
+    assert json.loads(done.stdout) == {"step": {"value": 17, "n": 5}}
+    assert "rank 3] loss 2.5" in done.stderr
+
+
+def _fail() -> TrainingReport:
+    raise LightrigError("server2 failed as rank 2")
+
+
+def _interrupt() -> TrainingReport:
+    signal.raise_signal(signal.SIGTERM)
+    raise AssertionError("the signal was not handled")
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "says"),
+    [(_fail, 3, "server2 failed as rank 2"), (_interrupt, 130, "the switches restored")],
+)
+def test_the_switches_are_restored_whatever_ends_the_script(trainer, ends, status, says) -> None:
+    trainer.ends, before = ends, signal.getsignal(signal.SIGTERM)
+    done = run("--", SCRIPT)
+    assert (done.exit_code, trainer.restored) == (status, 1)
+    assert says in done.stderr
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--parallel", "pp", "--", SCRIPT), "--parallel pp: 'pp' is no degree; write pp=2,dp=2"),
+        (("--parallel", "pp=2,pp=3", "--", SCRIPT), "'pp=3' is no degree"),
+        (("--parallel", "dp=0", "--", SCRIPT), "'dp=0' is no degree"),
+        (("--results", "loss (", "--", SCRIPT), "--results loss (: missing )"),
+        (("--", "no/such.py"), "no/such.py: No such file or directory"),
+        (("--", "README.md"), "README.md: invalid syntax"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_the_lab_is_touched(trainer, arguments, says) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, trainer.given, trainer.restored) == (2, [], 0)
+    assert says in done.stderr
+
+
+def test_a_testbed_of_another_system_is_refused() -> None:
+    done = run("--", SCRIPT, testbed="testbeds/mixnet.yaml")
+    assert done.exit_code == 2
+    assert "its system, mixnet, runs no training scripts" in done.stderr
+    assert "these do: opus" in done.stderr
+
+
+# ---------------------------------------------------------------------- with real PyTorch
+
+
+@pytest.fixture
+def pytorch() -> None:
+    """PyTorch, on a machine that makes namespaces."""
+    if reason := kernel.available():
+        pytest.skip(reason)
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+def test_what_circuits_cost_a_script(pytorch: None) -> None:
+    """Its losses are equal, its shares add up to its steps, and slower switches cost more."""
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
+    command += ["--", SCRIPT, "--steps", "5"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["ranks"], found["stages"], found["phases"]) == (4, 2, 4)
+    # Both replicas of the last stage print a loss a step.
+    assert (found["comparison"]["count"], found["comparison"]["different"]) == (2 * 5, [])
+    shares = sum(share["value"] for share in found["shares"].values())
+    assert shares == pytest.approx(found["step"]["value"], abs=4)
+    assert found["step"]["n"] == 5 - 1
+    waits = [each["value"] for each in found["exposed"]]
+    assert waits == sorted(waits)
+    # Windows cannot hide more than they are long: three changes of a second wait most of it.
+    assert waits[-1] == pytest.approx(4e9, rel=0.2)
+    assert found["simulated"] == ["ocs"]
+
+
+FOR_EVER = """
+import subprocess, sys, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+subprocess.Popen(["sleep", sys.argv[1]])
+group = [dist.new_group([0, 1]), dist.new_group([2, 3])][dist.get_rank() // 2]
+while True:
+    dist.all_reduce(torch.ones(2), group=group)
+    print("loss 1.0", flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_a_signal_ends_ranks_and_what_they_started(pytorch: None, tmp_path: Path) -> None:
+    script, unique = tmp_path / "ever.py", f"7777.{time.monotonic_ns() % 10**9:09}"
+    script.write_text(FOR_EVER)
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--", str(script), unique]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        seen: set[bytes] = set()
+        for line in process.stdout:
+            seen |= set(re.findall(rb"rank (\d)\]", line))
+            if len(seen) == 4:
+                break
+        process.terminate()
+        said = process.stderr.read()
+        assert process.wait(60) == train.INTERRUPTED
+    assert b"the ranks are ended, the switches restored" in said
+    assert not [
+        path
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if unique.encode() in path.read_bytes()
+    ]

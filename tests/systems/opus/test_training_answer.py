@@ -1,0 +1,107 @@
+"""What a training script spends in each step, from stamps that are written down here by hand."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from lightrig.harness.system_registry import RESULTS
+from lightrig.harness.systems.opus.measurements.training_answer import compare, shares_by_step
+from lightrig.harness.systems.opus.planning.operations import Operation
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
+from lightrig.harness.systems.opus.runtime import Trained
+from lightrig.instruments.clock import Span
+from lightrig.instruments.servers.traffic.training import Done, Wanted
+
+
+def done(group: str, index: int, asked: int, began: int, ended: int) -> Done:
+    stamps = (Span(at - 1, at) for at in (asked, began, ended))
+    return Done(Wanted(group, index, "allreduce", 8), *stamps)
+
+
+def table(*groups: tuple[str, int]) -> PhaseTable:
+    return PhaseTable(tuple(Operation(name, 0, dimension) for name, dimension in groups))
+
+
+def test_a_step_is_divided_among_computing_waiting_and_moving_data() -> None:
+    """Two ranks, two operations a step; the second step alone is counted, from 100 on.
+
+    Rank 0: wants `data` at 130, which rank 1 wants at 150, begins at 163 on both and ends at 170;
+    wants `pair` at 180 and has it at once, until 200. Rank 1 ends `data` at 171 and begins `pair`
+    at 184, which the other began at 180, until 207.
+    """
+    trained = Trained(
+        {
+            0: [
+                *(done("data", 0, 10, 10, 20), done("pair", 0, 90, 90, 100)),
+                *(done("data", 1, 130, 163, 170), done("pair", 1, 180, 180, 200)),
+            ],
+            1: [
+                *(done("data", 0, 10, 10, 20), done("pair", 0, 90, 90, 100)),
+                *(done("data", 1, 150, 163, 171), done("pair", 1, 184, 184, 207)),
+            ],
+        },
+        {},
+    )
+    (step,) = shares_by_step(trained, [table(("data", 1), ("pair", 0))] * 2)
+    computes = (30 + 10, 50 + 13)  # 100 to 130 and 170 to 180; 100 to 150 and 171 to 184
+    ranks = (20 + 4, 0)  # 130 to 150 and 180 to 184
+    circuits = (13, 13)  # 150 to 163 on both
+    data = (7 + 16, 8 + 23)
+    assert step == {
+        "computes": sum(computes) / 2,
+        "waits for other ranks": sum(ranks) / 2,
+        "waits for circuits": sum(circuits) / 2,
+        "moves data": sum(data) / 2,
+    }
+    assert sum(step.values()) == (100 + 107) / 2
+
+
+def test_operations_at_once_count_once_and_data_first() -> None:
+    """From 100 on, `a` moves data from 110 to 130; `b` waits from 105 to 125, moves until 150."""
+    operations = [
+        *(done("a", 0, 1, 1, 2), done("b", 0, 3, 3, 100)),
+        *(done("a", 1, 110, 110, 130), done("b", 1, 105, 125, 150)),
+        *(done("a", 2, 155, 155, 156), done("b", 2, 157, 157, 160)),
+    ]
+    second, third = shares_by_step(Trained({0: operations}, {}), [table(("a", 1), ("b", 2))])
+    assert second == {
+        "computes": 5,  # 100 to 105
+        "waits for other ranks": 0,
+        "waits for circuits": 5,  # 105 to 110
+        "moves data": 40,  # 110 to 150
+    }
+    assert third["computes"] == 5 + 1  # 150 to 155 and 156 to 157
+
+
+def trained(*lines: Sequence[str]) -> Trained:
+    at = Span(0, 0)
+    return Trained({}, {rank: [(at, line) for line in each] for rank, each in enumerate(lines)})
+
+
+@pytest.mark.parametrize(
+    ("ring", "circuits", "count", "different"),
+    [
+        ((["step 0 loss 0.125"], []), (["step 0 loss 0.125"], []), 1, ()),
+        (
+            (["loss 1.5", "loss: 2.25"], ["loss=3e-2"]),
+            (["loss 1.5", "loss: 2.26"], ["loss=3e-2"]),
+            3,
+            ((0, "2.25", "2.26"),),
+        ),
+        ((["loss 1.5"], ["loss 7"]), (["loss 1.5"], []), 2, ((1, "7", ""),)),
+        ((["loss 1.5"],), (["loss 1.5", "loss 1.4"],), 1, ((0, "", "1.4"),)),
+        ((["loss nan"],), (["loss 3.5"],), 1, ((0, "nan", "3.5"),)),
+        ((["nan loss -.5"],), (["inf loss -.6"],), 1, ((0, "-.5", "-.6"),)),
+        ((["Step 3 of 9: 12 samples"],), (["Step 3 of 9: 11 samples"],), 0, ()),
+        ((["lossless 3"],), (["lossless 4"],), 0, ()),
+    ],
+)
+def test_numbers_are_compared_to_the_last_digit(ring, circuits, count, different) -> None:
+    found = compare(RESULTS, trained(*ring), trained(*circuits))
+    assert (found.count, found.different) == (count, different)
+
+
+def test_a_pattern_may_be_another() -> None:
+    first, then = trained(["epoch 2: 17 right"]), trained(["epoch 2: 18 right"])
+    assert compare(r"(\d+) right", first, then).different == ((0, "17", "18"),)
+    assert compare(r"epoch \d", first, then).different == ()
