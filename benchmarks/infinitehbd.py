@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from lightrig.harness.systems.infinitehbd.planning import FatTree, orchestrate
+from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree
 from lightrig.suites.claims.infinitehbd.architectures import ARCHITECTURES
 from lightrig.suites.claims.infinitehbd.replay import (
     cluster,

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.measure.insertion_loss import chains, measure_losses, references_of
-from lightrig.harness.measure.insertion_loss.matrix import Losses
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.matrix import Losses, measure_losses
+from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.insertion_loss.rows import inside
 from lightrig.testbeds import Circuit, Plan, load
 

@@ -17,7 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.measure.insertion_loss import chains, measure_losses, references_of
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.matrix import measure_losses
+from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.insertion_loss.rows import normalized_errors
 from lightrig.testbeds import load
 

@@ -18,18 +18,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lightrig.harness.systems.mixnet.planning import (
-    Copilot,
-    Gating,
-    Placement,
-    Region,
-    best_links,
+from lightrig.harness.systems.mixnet.planning.copilot import Copilot, mean_top_k
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
+from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
+from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.harness.systems.mixnet.planning.optimum import best_links
+from lightrig.harness.systems.mixnet.planning.region import Region
+from lightrig.harness.systems.mixnet.planning.topology import (
     completion,
-    mean_top_k,
     plan_links,
     plan_links_as_printed,
-    plan_region,
-    server_demand,
     uniform_links,
 )
 

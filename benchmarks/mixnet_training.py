@@ -23,7 +23,7 @@ from lightrig.harness.systems.mixnet.measurements.expert_training import (
     median_ratio,
     step_figures,
 )
-from lightrig.harness.systems.mixnet.planning import FirstExchange
+from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.testbeds import load

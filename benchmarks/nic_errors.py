@@ -10,11 +10,8 @@ import tempfile
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.measure.bit_errors import (
-    NoCountersError,
-    measure_errors_around,
-    measure_frame_loss,
-)
+from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
+from lightrig.harness.measure.bit_errors.setup import NoCountersError, measure_errors_around
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording

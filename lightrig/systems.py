@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from lightrig.harness.system_registry import Orchestrator, System, SystemRegistryError
 
 if TYPE_CHECKING:
-    from lightrig.harness.claims import load_published
     from lightrig.harness.claims.computed import Computed, exactly, over_draws
-    from lightrig.harness.claims.published import PUBLISHED, Claim
+    from lightrig.harness.claims.published import PUBLISHED, Claim, load_published
     from lightrig.harness.report.estimates import Estimate
     from lightrig.harness.report.markup import median_value
     from lightrig.harness.report.sections import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.harness.measure.bit_errors import NoCountersError
+from lightrig.harness.measure.bit_errors.setup import NoCountersError
 from lightrig.harness.measure.signal_quality import NoDiagnosticsError
 
 TEMPERATURES_C = (-5, 25, 50, 75)

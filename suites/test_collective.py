@@ -3,7 +3,8 @@
 import pytest
 
 from lightrig.harness.bench.collectives import without_collective, without_traffic
-from lightrig.harness.measure.collectives import CollectiveCall, doubling
+from lightrig.harness.measure.collectives.sweep import doubling
+from lightrig.instruments.core.collectives import CollectiveCall
 
 MS = 1_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.harness.measure.insertion_loss import NothingToMeasureError
+from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError
 
 TEMPERATURES_C = (-5, 25, 50, 75)
 """Temperatures of InfiniteHBD's bit error test (§5.1); those of its losses are only in a figure."""

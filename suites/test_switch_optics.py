@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.harness.measure.switch_optics import NoMeterPathError
+from lightrig.harness.measure.switch_optics.light_paths import NoMeterPathError
 
 QUANTITIES = ("polarization_dependent_loss", "wavelength_dependent_loss", "crosstalk")
 

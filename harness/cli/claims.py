@@ -18,7 +18,7 @@ from lightrig.testbeds import LightrigError
 from lightrig.testbeds.lab_hosts import beyond_loopback
 
 if TYPE_CHECKING:
-    from lightrig.harness.claims import CheckedClaim, ClaimResult
+    from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
 
 _STYLES = {"agrees": "green", "differs": "bold red"}
 
@@ -49,7 +49,9 @@ def claims(
     Exit 0 if nothing differs but by a known erratum, 1 if something does, 2 for a system that is
     not known, 3 for results that cannot be read.
     """
-    from lightrig.harness.claims import check_claims, load_published, published_files, write_claims
+    from lightrig.harness.claims.checking import check_claims
+    from lightrig.harness.claims.page import write_claims
+    from lightrig.harness.claims.published import load_published, published_files
     from lightrig.harness.record import Results
     from lightrig.harness.sweeps import Engine, computed_on
 
@@ -97,7 +99,7 @@ def claims(
 
 def _print(paper: str, checked: "list[CheckedClaim]") -> None:
     """Print a few lines a claim on a terminal, and one line a claim into a pipe or file."""
-    from lightrig.harness.claims import counts_by_kind, measured_sentence
+    from lightrig.harness.claims.counts import counts_by_kind, measured_sentence
 
     if not out.is_terminal:
         for one in checked:
@@ -178,8 +180,7 @@ def _fields(one: "CheckedClaim") -> tuple[str, ...]:
 
 def _related_sentence(related: "ClaimResult") -> str:
     """Return a related value, which answers no claim, in words; empty without one."""
-    from lightrig.harness.claims import Estimate
-    from lightrig.harness.claims.verdicts import interval_text, value_text
+    from lightrig.harness.claims.verdicts import Estimate, interval_text, value_text
 
     if not isinstance(related.ours, Estimate):
         return ""
@@ -193,8 +194,7 @@ def _related_sentence(related: "ClaimResult") -> str:
 
 def _shown(one: "CheckedClaim") -> tuple[str, str, str]:
     """Return the value, its interval and its number of samples or draws as text."""
-    from lightrig.harness.claims import Estimate
-    from lightrig.harness.claims.verdicts import interval_text, value_text
+    from lightrig.harness.claims.verdicts import Estimate, interval_text, value_text
 
     if one.value is None:
         return "", "", ""
@@ -209,7 +209,7 @@ def _shown(one: "CheckedClaim") -> tuple[str, str, str]:
 
 
 def _document(one: "CheckedClaim") -> dict[str, Any]:
-    from lightrig.harness.claims import Estimate
+    from lightrig.harness.claims.verdicts import Estimate
 
     claim, value = one.claim, one.value if isinstance(one.value, Estimate) else None
     return {
@@ -244,7 +244,7 @@ def _document(one: "CheckedClaim") -> dict[str, Any]:
 
 
 def _related_document(related: "ClaimResult") -> dict[str, Any]:
-    from lightrig.harness.claims import Estimate
+    from lightrig.harness.claims.verdicts import Estimate
 
     ours = related.ours if isinstance(related.ours, Estimate) else None
     return {

@@ -11,14 +11,16 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed, print_json
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.terminal import err, print_table
-from lightrig.harness.measure.insertion_loss import (
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.monitor_references import (
     Hands,
-    chains,
-    simulated_references,
     take_monitor_references,
+)
+from lightrig.harness.measure.insertion_loss.references import (
+    NoReferenceError,
+    simulated_references,
     take_references,
 )
-from lightrig.harness.measure.insertion_loss.references import NoReferenceError
 from lightrig.testbeds import Port, Testbed, TestbedError
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.quantities import QuantityError, parse_db

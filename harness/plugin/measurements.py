@@ -16,9 +16,10 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
-    from lightrig.harness.measure.bit_errors import BitErrors
-    from lightrig.harness.measure.collectives import Sweep
-    from lightrig.harness.measure.insertion_loss import Fault, PathLosses
+    from lightrig.harness.measure.bit_errors.counting import BitErrors
+    from lightrig.harness.measure.collectives.sweep import Sweep
+    from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
+    from lightrig.harness.measure.insertion_loss.faults import Fault
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.loss_windows import LossWindow
     from lightrig.harness.measure.rdma_recovery import RdmaRecovery
@@ -61,7 +62,7 @@ def measure_collective(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., Sweep]:
     """`measure_collective(runner, call, plan)`: run and record one collective of many sizes."""
-    from lightrig.harness.measure.collectives import measure_collective
+    from lightrig.harness.measure.collectives.sweep import measure_collective
 
     return partial(measure_collective, fabric, links, measure)
 
@@ -95,7 +96,7 @@ def measure_rdma_recovery(fabric: Fabric, measure: Recording) -> Callable[..., R
 @pytest.fixture
 def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], list[Fault]]:
     """`measure_insertion_loss()`: every measurable circuit; returns the faults found."""
-    from lightrig.harness.measure.insertion_loss import measure_insertion_loss
+    from lightrig.harness.measure.insertion_loss.rows import measure_insertion_loss
 
     return partial(measure_insertion_loss, fabric, measure)
 
@@ -103,7 +104,7 @@ def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], l
 @pytest.fixture
 def measure_path_losses(fabric: Fabric, measure: Recording) -> Callable[[Plan], PathLosses]:
     """`measure_path_losses(plan)`: loss from transceiver to transceiver, through all switches."""
-    from lightrig.harness.measure.insertion_loss import measure_path_losses
+    from lightrig.harness.measure.insertion_loss.end_to_end import measure_path_losses
 
     return partial(measure_path_losses, fabric, measure)
 
@@ -160,7 +161,7 @@ def hold_temperature(bench: Bench, measure: Recording) -> Callable[..., None]:
 @pytest.fixture
 def bit_error_counter(fabric: Fabric, measure: Recording) -> Callable[..., BitErrors]:
     """`bit_error_counter(tester, attenuator)`: lead a tester's light back to it, to be counted."""
-    from lightrig.harness.measure.bit_errors import bit_error_counter
+    from lightrig.harness.measure.bit_errors.setup import bit_error_counter
 
     return partial(bit_error_counter, fabric, measure)
 
@@ -168,7 +169,7 @@ def bit_error_counter(fabric: Fabric, measure: Recording) -> Callable[..., BitEr
 @pytest.fixture
 def measure_port_errors(bench: Bench, measure: Recording) -> Callable[..., list[str]]:
     """`measure_port_errors(ports, fec)`: by counters of NIC ports; returns the quantities."""
-    from lightrig.harness.measure.bit_errors import measure_port_errors
+    from lightrig.harness.measure.bit_errors.setup import measure_port_errors
 
     return partial(measure_port_errors, bench, measure)
 
@@ -176,7 +177,7 @@ def measure_port_errors(bench: Bench, measure: Recording) -> Callable[..., list[
 @pytest.fixture
 def measure_frame_loss(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_frame_loss(ports)`: bounded by the FEC histograms of NIC ports."""
-    from lightrig.harness.measure.bit_errors import measure_frame_loss
+    from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
 
     return partial(measure_frame_loss, bench, measure)
 
@@ -194,7 +195,7 @@ def measure_errors_around(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., list[str]]:
     """`measure_errors_around(plan, ports)`: before FEC, before and after a change of circuits."""
-    from lightrig.harness.measure.bit_errors import measure_errors_around
+    from lightrig.harness.measure.bit_errors.setup import measure_errors_around
 
     return partial(measure_errors_around, fabric, links, measure)
 
@@ -202,6 +203,6 @@ def measure_errors_around(
 @pytest.fixture
 def measure_pattern_errors(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_pattern_errors(links)`: NIC ports send each other a test pattern."""
-    from lightrig.harness.measure.bit_errors import measure_pattern_errors
+    from lightrig.harness.measure.bit_errors.setup import measure_pattern_errors
 
     return partial(measure_pattern_errors, bench, measure)

@@ -10,15 +10,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.mixnet.planning import (
-    Failures,
-    Gating,
-    Placement,
-    Routing,
-    pair_demand,
-    plan_testbed,
-    server_traffic,
-)
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
+from lightrig.harness.systems.mixnet.planning.demand import Placement, pair_demand, server_traffic
+from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.harness.systems.mixnet.planning.region import Failures
+from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.testbeds import Plan, Port
 
 pytestmark = [pytest.mark.of_system("mixnet"), pytest.mark.of_testbed("mixnet8")]

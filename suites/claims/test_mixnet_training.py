@@ -21,7 +21,7 @@ from lightrig.harness.systems.mixnet.measurements.expert_training import (
     step_figures,
     training_rows,
 )
-from lightrig.harness.systems.mixnet.planning import LayerTimes, calendar
+from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
 from lightrig.instruments.servers.traffic.training import Script
 

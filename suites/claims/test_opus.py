@@ -18,8 +18,9 @@ from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.steps import phase_tables
 from lightrig.harness.systems.opus.planning.topology import GiantRing, TopologyId
-from lightrig.harness.systems.opus.runtime import FabricRails, Journal, Rails, emulate, fitting_job
-from lightrig.harness.systems.opus.runtime.on_fabric import attachments_of
+from lightrig.harness.systems.opus.runtime.emulation import emulate
+from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
+from lightrig.harness.systems.opus.runtime.rails import Journal, Rails
 from lightrig.testbeds import SimulatedFault, Testbed
 
 MS = 1_000_000

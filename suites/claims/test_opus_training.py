@@ -33,9 +33,11 @@ from lightrig.harness.systems.opus.measurements.training import (
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.topology import GiantRing
-from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
+from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.traced import traced, with_operations
+from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.core.transcript import Transcript, read
+from lightrig.instruments.servers.traffic.training import Script
 from lightrig.instruments.wire import recording
 from lightrig.testbeds import SimulatedFault
 

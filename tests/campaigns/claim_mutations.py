@@ -25,8 +25,9 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.claims import check_claims, load_published, published_files
+from lightrig.harness.claims.checking import check_claims
 from lightrig.harness.claims.computed import computed_by
+from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.record import Results
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lightrig.harness.claims import check_claims, load_published, published_files
-from lightrig.harness.claims.checking import ClaimError
+from lightrig.harness.claims.checking import ClaimError, check_claims
+from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.cli.claims import claims
 from lightrig.harness.cli.terminal import out
 from lightrig.harness.record import Context, Journal, Results, Row, write_dataset

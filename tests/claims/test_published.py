@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lightrig.harness.claims import load_published, published_files
+from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import TestbedError
 

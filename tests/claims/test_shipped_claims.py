@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.harness.claims import check_claims, load_published, published_files
+from lightrig.harness.claims.checking import check_claims
 from lightrig.harness.claims.computed import computed_by
+from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.quantities import all_quantities
 from lightrig.harness.record import Results
 

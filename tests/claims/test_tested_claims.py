@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from lightrig.harness.claims import check_claims, load_published
+from lightrig.harness.claims.checking import check_claims
+from lightrig.harness.claims.published import load_published
 from lightrig.harness.claims.tested import OutcomesError
 from lightrig.harness.record import Results
 from lightrig.harness.system_registry import installed_systems

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.claims import Estimate, Figure, compare
-from lightrig.harness.claims.verdicts import FEWEST, estimate, tolerance_of, verdict_text
+from lightrig.harness.claims.published import Figure
+from lightrig.harness.claims.verdicts import (
+    FEWEST,
+    Estimate,
+    compare,
+    estimate,
+    tolerance_of,
+    verdict_text,
+)
 from lightrig.harness.statistics import NotEnough, quantile
 
 ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")

@@ -9,23 +9,21 @@ import pytest
 from lightrig.flows import RanksError
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.nccl import NcclOverCircuits
-from lightrig.harness.measure.collectives import (
-    CollectiveCall,
-    CollectiveMeasurement,
-    Topology,
+from lightrig.harness.measure.collectives.sweep import (
     UncheckedResultsError,
     WrongResultsError,
     doubling,
     measure_collective,
     rows,
     sweep,
-    topology,
 )
+from lightrig.harness.measure.collectives.topology import Topology, topology
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.record import Row
 from lightrig.harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.collectives import CollectiveCall, CollectiveMeasurement
 from lightrig.testbeds import load, parse_limit
 
 RING = ("server0", "server1", "server3", "server2")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.measure.insertion_loss import chains, measure_losses, references_of
-from lightrig.harness.measure.insertion_loss.matrix import Losses
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.matrix import Losses, measure_losses
+from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.testbeds import load
 from lightrig.testbeds.references import References
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.measure.bit_errors import (
+from lightrig.harness.measure.bit_errors.setup import (
     NoCountersError,
-    NothingCountedError,
     bit_error_counter,
     measure_port_errors,
 )
@@ -21,6 +20,7 @@ from lightrig.harness.measure.climate import (
     hold_temperature,
     settled_temperature,
 )
+from lightrig.harness.measure.gates import NothingCountedError
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import LimitExceededError, Recording

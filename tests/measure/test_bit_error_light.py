@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.bench import Bench, bind
-from lightrig.harness.measure.bit_errors import (
-    MissingParameterError,
+from lightrig.harness.measure.bit_errors.light import (
     NoLoopbackPathError,
     Receiver,
-    Signal,
+    light_path,
     oma,
+    plan_of_loop,
 )
-from lightrig.harness.measure.bit_errors.light import light_path, plan_of_loop
+from lightrig.harness.measure.bit_errors.sources import MissingParameterError, Signal
 from lightrig.testbeds import Port, Testbed, load
 
 FILE = """

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.measure.insertion_loss import chains, measure_losses, references_of
-from lightrig.harness.measure.insertion_loss.matrix import Losses
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.matrix import Losses, measure_losses
+from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.insertion_loss.rows import factory_rows
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.uncertainty import en_number

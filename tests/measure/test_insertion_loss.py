@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from lossy_lab import measured, metered, polatis
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.insertion_loss import (
-    NothingToMeasureError,
-    chains,
-    find_faults,
-    measure_losses,
+from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError, chains
+from lightrig.harness.measure.insertion_loss.faults import find_faults
+from lightrig.harness.measure.insertion_loss.matrix import _repeatability, measure_losses
+from lightrig.harness.measure.insertion_loss.references import (
+    NoReferenceError,
     references_of,
+    take_references,
 )
-from lightrig.harness.measure.insertion_loss.matrix import _repeatability
-from lightrig.harness.measure.insertion_loss.references import NoReferenceError, take_references
 from lightrig.harness.measure.insertion_loss.rows import all_rows, inside, normalized_errors
 from lightrig.harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
 from lightrig.harness.statistics.uncertainty import Component

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lossy_lab import measured, polatis
 
-from lightrig.harness.measure.insertion_loss import find_faults, misread
+from lightrig.harness.measure.insertion_loss.faults import find_faults, misread
 from lightrig.harness.measure.insertion_loss.rows import inside
 from lightrig.harness.statistics.loss_matrix import outliers
 

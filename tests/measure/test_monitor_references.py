@@ -5,10 +5,10 @@ import pytest
 from lossy_lab import polatis
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.insertion_loss import (
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.matrix import measure_losses
+from lightrig.harness.measure.insertion_loss.monitor_references import (
     Hands,
-    chains,
-    measure_losses,
     take_monitor_references,
 )
 from lightrig.harness.measure.insertion_loss.references import NoReferenceError

@@ -3,8 +3,8 @@
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.measure.insertion_loss import NothingToMeasureError, measure_path_losses
-from lightrig.harness.measure.insertion_loss.end_to_end import true_loss
+from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError
+from lightrig.harness.measure.insertion_loss.end_to_end import measure_path_losses, true_loss
 from lightrig.harness.measure.recording import Recording
 from lightrig.testbeds import Circuit, Plan, load
 

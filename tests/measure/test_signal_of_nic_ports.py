@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.bit_errors import NoCountersError, measure_frame_loss
+from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
+from lightrig.harness.measure.bit_errors.setup import NoCountersError
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.harness.claims import published_files
+from lightrig.harness.claims.published import published_files
 from lightrig.harness.system_registry import installed_systems
 
 ROOT = Path(__file__).parents[2]

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.insertion_loss import (
-    chains,
-    find_faults,
-    measure_losses,
-    references_of,
-)
-from lightrig.harness.measure.insertion_loss.faults import misread
+from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.faults import find_faults, misread
+from lightrig.harness.measure.insertion_loss.matrix import measure_losses
+from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.insertion_loss.rows import all_rows
 from lightrig.testbeds import Circuit, LightrigError
 from tests.campaigns.hard_labs.found import Found, Lab

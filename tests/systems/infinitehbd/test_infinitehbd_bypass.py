@@ -4,16 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning import (
-    InfiniteHbdError,
-    Path,
-    RingManager,
-    bundles,
-    circuits,
-    k_hop,
-    plan_of,
-    wiring_of,
-)
+from lightrig.harness.systems.infinitehbd.planning.bypass import RingManager, plan_of, wiring_of
+from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, k_hop
 from lightrig.testbeds import load
 
 REACHES = st.sampled_from((2, 3))

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightrig.harness.claims import check_claims, load_published
-from lightrig.harness.claims.published import PUBLISHED
+from lightrig.harness.claims.checking import check_claims
+from lightrig.harness.claims.published import PUBLISHED, load_published
 from lightrig.harness.record import Results
 from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError
 from lightrig.suites.claims.infinitehbd.figures import CHARTS

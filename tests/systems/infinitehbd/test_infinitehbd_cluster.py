@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, Path, k_hop
 from lightrig.harness.systems.infinitehbd.planning.cluster import Cluster
+from lightrig.harness.systems.infinitehbd.planning.rings import Path
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, k_hop
 
 RING = Cluster(k_hop(7, 2, closed=True))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, powers_of_two
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, powers_of_two
 from lightrig.suites.claims.infinitehbd.exchange import (
     Round,
     exchange,

@@ -17,7 +17,8 @@ from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     failure_rows,
     rejoin,
 )
-from lightrig.harness.systems.infinitehbd.planning import RingManager, k_hop, plan_of
+from lightrig.harness.systems.infinitehbd.planning.bypass import RingManager, plan_of
+from lightrig.harness.systems.infinitehbd.planning.wiring import k_hop
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.traffic import Traffic
 from lightrig.instruments.namespaces import namespaces as kernel

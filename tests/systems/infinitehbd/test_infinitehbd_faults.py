@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, place
+from lightrig.harness.systems.infinitehbd.planning.placement import place
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError
 from lightrig.suites.claims.infinitehbd.architectures import (
     ARCHITECTURES,
     BigSwitch,

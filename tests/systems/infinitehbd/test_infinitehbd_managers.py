@@ -7,18 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning import (
+from lightrig.harness.systems.infinitehbd.planning.managers import (
     ClusterManager,
-    InfiniteHbdError,
     NodeFabricManager,
-    Path,
     PathChange,
+)
+from lightrig.harness.systems.infinitehbd.planning.placement import place
+from lightrig.harness.systems.infinitehbd.planning.rings import (
+    Path,
     bundles,
     circuits,
     gpu_ring,
-    k_hop,
     paths,
-    place,
+)
+from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    InfiniteHbdError,
+    k_hop,
     powers_of_two,
 )
 from lightrig.testbeds import Circuit

@@ -9,7 +9,8 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.infinitehbd.generator import render
-from lightrig.harness.systems.infinitehbd.planning import InfiniteHbdError, circuits
+from lightrig.harness.systems.infinitehbd.planning.rings import circuits
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError
 from lightrig.harness.systems.infinitehbd.runtime.orchestrator import Orchestrator, orchestrator
 from lightrig.testbeds import LightrigError, Plan, load
 from tests.campaigns import orchestrations

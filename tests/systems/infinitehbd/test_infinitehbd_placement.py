@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from systems.infinitehbd import infinitehbd_literal as literal
 
-from lightrig.harness.systems.infinitehbd.planning import (
-    FatTree,
-    InfiniteHbdError,
+from lightrig.harness.systems.infinitehbd.planning.placement import (
     Placement,
-    k_hop,
     orchestrate,
     place,
     place_on,
+)
+from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    FatTree,
+    InfiniteHbdError,
+    k_hop,
     powers_of_two,
 )
 from lightrig.suites.claims.infinitehbd.traffic import careless, cross_tor_share, job_of

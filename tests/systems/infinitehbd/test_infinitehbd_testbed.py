@@ -13,14 +13,9 @@ from typer.testing import CliRunner
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.cli.generate import generate
 from lightrig.harness.systems.infinitehbd.generator import render, render_fixed
-from lightrig.harness.systems.infinitehbd.planning import (
-    ClusterManager,
-    InfiniteHbdError,
-    Path,
-    bundles,
-    circuits,
-    k_hop,
-)
+from lightrig.harness.systems.infinitehbd.planning.managers import ClusterManager
+from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, k_hop
 from lightrig.testbeds import load
 from lightrig.testbeds.plans import Circuit, Port
 

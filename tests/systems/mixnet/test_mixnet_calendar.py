@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.mixnet.planning import LayerTimes, calendar, waiting
+from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar, waiting
 
 TIMES = LayerTimes(attention=40, experts=100, attention_backward=80, experts_backward=200)
 

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.mixnet.planning import (
+from lightrig.harness.systems.mixnet.planning.demand import (
     DemandError,
-    Gating,
     Placement,
     dispatched,
     pair_demand,
     server_demand,
     server_traffic,
 )
+from lightrig.harness.systems.mixnet.planning.gating import Gating
 
 
 @settings(max_examples=40)

@@ -6,16 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.mixnet.planning import (
-    Failures,
-    Gpu,
-    Region,
-    RegionError,
-    Routing,
-    all_to_all,
-    nic_loads,
-    plan_region,
-)
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
+from lightrig.harness.systems.mixnet.planning.exchange import all_to_all, nic_loads
+from lightrig.harness.systems.mixnet.planning.region import Failures, Gpu, Region, RegionError
+from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.testbeds import Link, Port
 
 

@@ -26,7 +26,9 @@ from lightrig.harness.systems.mixnet.measurements.failover import (
     under_traffic,
     with_a_new_rank,
 )
-from lightrig.harness.systems.mixnet.planning import Failures, pair_demand, plan_testbed
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
+from lightrig.harness.systems.mixnet.planning.demand import pair_demand
+from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.runtime import exchanges
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.clock import Span

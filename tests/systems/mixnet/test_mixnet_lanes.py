@@ -9,20 +9,18 @@ from hypothesis import strategies as st
 
 from lightrig import testbeds
 from lightrig.flows import fabric_links
-from lightrig.harness.systems.mixnet.planning import (
-    DemandError,
-    Failures,
-    Region,
-    UnreachableError,
-    diagnose,
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
+from lightrig.harness.systems.mixnet.planning.demand import DemandError, pair_demand
+from lightrig.harness.systems.mixnet.planning.diagnosis import diagnose
+from lightrig.harness.systems.mixnet.planning.lanes import (
     exchange_time,
     lane_routes,
     lane_shares,
-    pair_demand,
-    plan_testbed,
     routing_in,
-    uniform_links,
 )
+from lightrig.harness.systems.mixnet.planning.region import Failures, Region
+from lightrig.harness.systems.mixnet.planning.routing import UnreachableError
+from lightrig.harness.systems.mixnet.planning.topology import uniform_links
 from lightrig.testbeds import Link, Port, load
 
 MIXNET8 = load(Path(testbeds.__file__).parent / "mixnet8.yaml")

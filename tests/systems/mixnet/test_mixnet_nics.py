@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.mixnet.planning import (
+from lightrig.harness.systems.mixnet.planning.nics import map_links
+from lightrig.harness.systems.mixnet.planning.region import (
     OpticalNic,
     Region,
     RegionError,
     RegionServer,
-    map_links,
 )
 from lightrig.testbeds import Link, Port
 

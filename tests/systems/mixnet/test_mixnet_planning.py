@@ -11,15 +11,13 @@ from lightrig import testbeds
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import reconfigure
-from lightrig.harness.systems.mixnet.planning import (
-    DemandError,
-    Failures,
-    Region,
-    RegionError,
+from lightrig.harness.systems.mixnet.planning.cross_connects import (
     cross_connects,
     plan_region,
     plan_testbed,
 )
+from lightrig.harness.systems.mixnet.planning.demand import DemandError
+from lightrig.harness.systems.mixnet.planning.region import Failures, Region, RegionError
 from lightrig.testbeds import Circuit, Plan, Port, TestbedError, difference, load
 
 HOME = Path(testbeds.__file__).resolve().parent

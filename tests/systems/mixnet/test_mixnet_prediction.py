@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from lightrig.harness.systems.mixnet.planning import (
+from lightrig.harness.systems.mixnet.planning.copilot import (
     Copilot,
-    DemandError,
-    Gating,
     estimate_transition,
     mean_top_k,
     top_k_accuracy,
 )
+from lightrig.harness.systems.mixnet.planning.demand import DemandError
+from lightrig.harness.systems.mixnet.planning.gating import Gating
 
 
 def records(experts, count, seed):

@@ -5,15 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.mixnet.planning import (
-    Failures,
-    Gpu,
-    Region,
-    RegionError,
-    Routing,
-    UnreachableError,
-    plan_region,
-)
+from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
+from lightrig.harness.systems.mixnet.planning.region import Failures, Gpu, Region, RegionError
+from lightrig.harness.systems.mixnet.planning.routing import Routing, UnreachableError
 from lightrig.testbeds import Link, Port
 
 

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.mixnet.planning import (
-    DemandError,
-    Gating,
-    Placement,
-    best_links,
+from lightrig.harness.systems.mixnet.planning.demand import DemandError, Placement, server_demand
+from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.harness.systems.mixnet.planning.optimum import best_links
+from lightrig.harness.systems.mixnet.planning.topology import (
     completion,
     plan_links,
     plan_links_as_printed,
-    server_demand,
     uniform_links,
 )
 

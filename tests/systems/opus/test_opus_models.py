@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from systems.opus.opus_link_events import parse_link_events
 from systems.opus.opus_lognormals import Lognormal, fit_lognormals, probabilities
 
-from lightrig.harness.claims import check_claims, load_published
-from lightrig.harness.claims.published import PUBLISHED
+from lightrig.harness.claims.checking import check_claims
+from lightrig.harness.claims.published import PUBLISHED, load_published
 from lightrig.harness.record import Results
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.systems.opus.planning.operations import OpusError

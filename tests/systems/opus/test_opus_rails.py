@@ -18,15 +18,9 @@ from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.steps import pair, phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Wiring
-from lightrig.harness.systems.opus.runtime import (
-    FabricRails,
-    Rails,
-    RailsLostError,
-    emulate,
-    fitting_job,
-)
-from lightrig.harness.systems.opus.runtime.on_fabric import attachments_of
-from lightrig.harness.systems.opus.runtime.rails import GATHERING
+from lightrig.harness.systems.opus.runtime.emulation import emulate
+from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
+from lightrig.harness.systems.opus.runtime.rails import GATHERING, Rails, RailsLostError
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.testbeds import LightrigError, load

@@ -13,7 +13,9 @@ from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.steps import phase_tables
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.harness.systems.opus.runtime import FabricRails, Rails, emulate, fitting_job
+from lightrig.harness.systems.opus.runtime.emulation import emulate
+from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
+from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.harness.systems.opus.runtime.traced import traced, with_operations
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.transcript import Piece, Transcript, read

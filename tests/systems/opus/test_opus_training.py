@@ -20,10 +20,11 @@ from lightrig.harness.systems.opus.measurements.training import (
 )
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
+from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
+from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.training import TrainingFailedError
+from lightrig.instruments.servers.traffic.training import Script, TrainingFailedError
 from lightrig.testbeds import load
 
 STAND_IN = Path(__file__).parents[2] / "servers" / "stand_in_training"

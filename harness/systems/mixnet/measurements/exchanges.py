@@ -10,7 +10,8 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics import NotEnough, Quantile, quantile
-from lightrig.harness.systems.mixnet.planning import Failures, Routing
+from lightrig.harness.systems.mixnet.planning.region import Failures
+from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.core.collectives import ExchangeMeasurement
 from lightrig.testbeds import LightrigError, Plan

@@ -12,7 +12,7 @@ from lightrig.harness.systems.mixnet.measurements.exchanges import (
     WrongExchangeError,
     bring_in,
 )
-from lightrig.harness.systems.mixnet.planning import Failures
+from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.clock import Clock, Span
 from lightrig.testbeds import LightrigError, Plan

@@ -25,7 +25,7 @@ from lightrig.harness.systems.mixnet.measurements.failover import (
     under_traffic,
     with_a_new_rank,
 )
-from lightrig.harness.systems.mixnet.planning import Failures
+from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.testbeds import Plan
 

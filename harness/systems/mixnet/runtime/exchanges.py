@@ -9,17 +9,16 @@ from lightrig.flows import Costs, fabric_links
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.collectives import NoCollectivesError
 from lightrig.harness.bench.lanes import Lanes
-from lightrig.harness.systems.mixnet.planning import (
-    Failures,
-    Region,
-    Routing,
+from lightrig.harness.systems.mixnet.planning.diagnosis import diagnose
+from lightrig.harness.systems.mixnet.planning.lanes import (
     Shares,
-    diagnose,
     exchange_time,
     lane_routes,
     lane_shares,
     routing_in,
 )
+from lightrig.harness.systems.mixnet.planning.region import Failures, Region
+from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.instruments.core.collectives import Exchange, ExchangeRunner
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.host.linux import LinuxServer

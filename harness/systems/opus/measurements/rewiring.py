@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.planning.auditor import Confirmed, Rewiring
-from lightrig.harness.systems.opus.runtime import Journal
+from lightrig.harness.systems.opus.runtime.rails import Journal
 
 
 def rows(journal: Journal) -> Iterator[Row]:

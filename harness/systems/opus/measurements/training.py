@@ -15,7 +15,8 @@ from lightrig.harness.systems.opus.planning.auditor import Confirmed, Ended, Rew
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.step_time import exposed
-from lightrig.harness.systems.opus.runtime import Trained, TrainingJob, Wait
+from lightrig.harness.systems.opus.runtime.rails import Wait
+from lightrig.harness.systems.opus.runtime.training import Trained, TrainingJob
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.testbeds import Plan
