@@ -27,7 +27,7 @@ from lightrig.testbeds.references import references_schema
 ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
 _MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
-_ALL_FORMS = "## Polatis\n\n"
+_ALL_FORMS = "## "
 _ALL_FACTS, _ALL_QUANTITIES = "## All facts\n\n", "## All quantities\n\n"
 
 
@@ -76,25 +76,29 @@ def dialects_page(page: str) -> str:
     """Return docs/dialects.md with the outcome of each operation of a driver in each form."""
     sys.path.insert(0, str(ROOT / "tests/switches"))
     try:
-        matrix = import_module("polatis_dialects")
+        matrix = import_module("dialect_matrix")
     finally:
         sys.path.pop(0)
-    rows: list[tuple[object, ...]] = [
-        (
-            f"`{each.wire}`",
-            f"`{each.option}: {form}`",
-            each.about,
-            source,
-            *(
-                matrix.outcome(each.wire, {each.option: form} | each.needs, operation)
-                for operation in matrix.OPERATIONS
-            ),
-        )
-        for each in matrix.DIALECTS
-        for form, source in each.forms.items()
-    ]
-    head = " | ".join(("wire", "form", "units differ in", "source", *matrix.OPERATIONS))
-    return page.partition(_ALL_FORMS)[0] + _ALL_FORMS + _table(head, rows)
+    text = page.partition(_ALL_FORMS)[0]
+    for model, known in matrix.DIALECTS.items():
+        operations = matrix.OPERATIONS[model]
+        rows: list[tuple[object, ...]] = [
+            (
+                f"`{each.wire}`",
+                f"`{each.option}: {form}`",
+                each.about,
+                source,
+                *(
+                    matrix.outcome(model, each.wire, {each.option: form} | each.needs, operation)
+                    for operation in operations
+                ),
+            )
+            for each in known
+            for form, source in each.forms.items()
+        ]
+        head = " | ".join(("wire", "form", "units differ in", "source", *operations))
+        text += f"## `{model}`\n\n{_table(head, rows)}\n"
+    return text.rstrip("\n") + "\n"
 
 
 # -------------------------------------------------------------------------------- quantities

@@ -53,7 +53,10 @@ class CalientS(Instrument):
     """
 
     schemes = ("tl1",)
+    shared_options = ("terminal",)
     wire_facts = (
+        WireFact("TCP port 3082 without a prompt", "manual of Lawo VSM"),
+        WireFact("TCP port 3083 with the prompt `agent>`; state it in `address:`", _CLIENT),
         WireFact("ENT-CRS, ACT-CRS, RTRV-CRS, RTRV-PORT-SUM, RTRV-NE", f"{_CLIENT}, recorded"),
         WireFact("CANC-CRS and DLT-CRS by the name of the connection", f"{_CLIENT}, ba2f7b1"),
         WireFact("bulk set-up within 200 ms", "Calient S320 Hardware User Guide, page 44"),

@@ -13,11 +13,12 @@ from typing import TypeAlias
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.core.errors import DeniedError, GarbledError, InstrumentError
-from lightrig.instruments.wire.framing import Scpi
+from lightrig.instruments.wire.framing import Framing, Scpi
 from lightrig.instruments.wire.session import (
     DEFAULT_TIMEOUT,
     Answer,
     ExclusiveQuery,
+    PendingReply,
     QuerySession,
     Resync,
 )
@@ -66,6 +67,7 @@ class ScpiSession:
         end: terminator of a command.
         resync: rules for getting back into step; None where opening anew is enough.
         wire: the address, for recordings.
+        framing: finds the end of a reply; that of SCPI unless stated.
     """
 
     def __init__(
@@ -79,10 +81,11 @@ class ScpiSession:
         end: str = "\n",
         resync: Resync | None = None,
         wire: str = "",
+        framing: Framing | None = None,
     ) -> None:
         self.instrument = instrument
         self._exchange = QuerySession(
-            instrument, open_stream, clock, Scpi(), resync=resync, wire=wire
+            instrument, open_stream, clock, framing or Scpi(), resync=resync, wire=wire
         )
         self._meanings = meanings or {}
         self._error_query = error_query
@@ -97,6 +100,10 @@ class ScpiSession:
     def write(self, command: str) -> Span:
         """Send `command`, which has no reply, without reading the error queue."""
         return self._exchange.write(f"{command}{self._end}".encode())
+
+    def submit(self, command: str) -> PendingReply:
+        """Send a query and return at once; the next command reads its reply first."""
+        return self._exchange.submit(f"{command}{self._end}".encode(), shown=command)
 
     def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> ScpiReply:
         """Return the reply to `command`; raises what `QuerySession.query` raises."""

@@ -252,8 +252,10 @@ class Tl1Session(TaggedSession[Reply]):
 
         Usually a block is one message. Where it holds several heads, each message but the last
         was interrupted by an autonomous message, and goes on in the next block, or was cut short,
-        and never does.
+        and never does. A terminal echoes commands at any place, and before its prompt.
         """
+        if ";" in text:
+            text = self._without_echoes(text)
         heads = list(_HEAD.finditer(text))
         # Whether the text belongs to a reply; the text after an autonomous head does not.
         is_reply = self._unfinished is not None
@@ -277,6 +279,17 @@ class Tl1Session(TaggedSession[Reply]):
         if ends and is_reply and self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
             self._finish_reply(answer, not_before)
+
+    def _without_echoes(self, text: str) -> str:
+        """Return `text` without lines that are a command that waits, behind a prompt or none."""
+        with self._lock:
+            commands = tuple(pending.command for pending in self._pending.values())
+        longest = 20 + max(map(len, commands), default=0)
+        return "".join(
+            line
+            for line in self.trace.masked(text).splitlines(keepends=True)
+            if not (line.rstrip().endswith(commands) and len(line) <= longest)
+        )
 
     def _start_reply(self, tag: str, status: str) -> None:
         before = self._unfinished

@@ -4,13 +4,15 @@ import contextlib
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.devices.simulated_calient_s import SimulatedCalientS
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
+from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import Service, serve
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1ServerSession
@@ -19,7 +21,9 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import Channels, LightField
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.switches.calient_s import CalientS
 from lightrig.instruments.switches.polatis import Polatis
+from lightrig.instruments.switches.sonic_ocs import SonicOcs
 from lightrig.testbeds import (
     Delay,
     Identity,
@@ -30,6 +34,11 @@ from lightrig.testbeds import (
 )
 
 MS = 1_000_000
+MODELS: Mapping[str, tuple[Any, Any]] = {
+    "polatis": (SimulatedPolatis, Polatis),
+    "calient-s": (SimulatedCalientS, CalientS),
+    "sonic-ocs": (SimulatedSonicOcs, SonicOcs),
+}
 LOGIN = ("bench", "hunter2-and-more")
 EXACT = SimulatedSwitch(
     acknowledge=Delay(40 * MS, 0, MS),
@@ -54,11 +63,13 @@ class Rig:
     clock: Clock
     matrix: Matrix
     truth: GroundTruth
-    peer: SimulatedPolatis
+    peer: Any
     service: Service
     known_hosts: Path
     sessions: list[Tl1ServerSession]
-    drivers: list[Polatis]
+    drivers: list[Any]
+    model: str = "polatis"
+    forms: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -68,20 +79,27 @@ class Rig:
     def port(self) -> int:
         return self.service.port
 
-    def driver(self, *, login: tuple[str, str] | None = LOGIN, **options: Any) -> Polatis:
+    def driver(self, *, login: tuple[str, str] | None = LOGIN, **options: Any) -> Any:
         endpoint = Endpoint(
-            self.service.scheme, self.host, self.port, login, known_hosts=self.known_hosts
+            self.service.scheme,
+            self.host,
+            self.port,
+            login,
+            known_hosts=self.known_hosts,
+            resource=self.service.resource,
         )
-        made = Polatis("ocs", endpoint, self.clock, **options)
+        made = MODELS[self.model][1]("ocs", endpoint, self.clock, **options)
         self.drivers.append(made)
         return made
 
 
-def spec(name: str, size: tuple[int, int], options: Mapping[str, Any]) -> SwitchSpec:
+def spec(
+    name: str, size: tuple[int, int], options: Mapping[str, Any], model: str = "polatis"
+) -> SwitchSpec:
     return SwitchSpec(
         name=name,
         kind="optical",
-        model="polatis",
+        model=model,
         address=None,
         login=None,
         ingress_count=size[0],
@@ -104,6 +122,7 @@ def simulated_switch(
     size: tuple[int, int] = (16, 16),
     seed: int = 1,
     scheme: str = "tl1",
+    model: str = "polatis",
     **options: Any,
 ) -> Iterator[Rig]:
     """A switch with 0 dBm at every ingress but the last, listening on one of its wires."""
@@ -119,7 +138,7 @@ def simulated_switch(
         lambda ingress, start, end: 0.0 if ingress == size[0] else 1.0,
     )
     context = DeviceContext(
-        spec(name, size, options),
+        spec(name, size, options, model),
         clock,
         Chance(seed),
         truth,
@@ -128,21 +147,22 @@ def simulated_switch(
         matrix,
         Channels(name, LightField(())),
     )
-    peer = SimulatedPolatis(context)
-    make_session = peer.session
+    peer = MODELS[model][0](context)
+    if model == "polatis":
+        make_session = peer.session
 
-    def session(connection, index):
-        sessions.append(make_session(connection, index))
-        return sessions[-1]
+        def session(connection: Any, index: int) -> Any:
+            sessions.append(make_session(connection, index))
+            return sessions[-1]
 
-    peer.session = session
+        peer.session = session
     service = serve(name, peer, scheme, server, LOGIN)
-    drivers: list[Polatis] = []
+    drivers: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
         known_hosts = Path(folder) / "known_hosts"
         known_hosts.write_text(f"{service.known_hosts}\n")
         try:
-            yield Rig(clock, matrix, truth, peer, service, known_hosts, sessions, drivers)
+            yield Rig(clock, matrix, truth, peer, service, known_hosts, sessions, drivers, model)
         finally:
             for driver in drivers:
                 driver.close()

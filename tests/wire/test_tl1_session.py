@@ -91,6 +91,15 @@ SUCCESSES = {
         block("777", "9,9", ends="") + block(call.tag, "1,17", "2,18")
     ),
     "a prompt": lambda call: call.write("\r\n>" + block(call.tag, "1,17", "2,18") + "\r\n>"),
+    "an echo before each block": lambda call: call.write(
+        f"{call.text};\r\n"
+        + block(call.tag, "1,17", ends=">")
+        + f"\r\nagent> {call.text};\r\n>\r\n"
+        + block(call.tag, "2,18")
+    ),
+    "an echo before a prompt": lambda call: call.write(
+        f"{call.text};\r\n>" + block(call.tag, "1,17", "2,18")
+    ),
     "an unset name": lambda call: call.write(
         block(call.tag, "1,17", "2,18").replace("ocs", "( nil )")
     ),

@@ -6,7 +6,7 @@ can be disconnected.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from lightrig.instruments.simulated.devices.polatis_box import (
     MANUFACTURER,
@@ -34,11 +34,13 @@ _ERRORS: dict[Reason, tuple[int, str]] = {
 class PolatisScpi(ScpiDevice):
     """The SCPI commands of one switch; sessions share an error queue."""
 
-    session_mark = "@"
-    reply_end = b"\r\n"
     error_format = '{code},"{text}"'
 
-    def __init__(self, box: PolatisBox) -> None:
+    def __init__(self, box: PolatisBox, stated: Mapping[str, str], *, serial: bool = False) -> None:
+        """`stated` are the forms of its dialects; `serial` is whether it is the serial line."""
+        self.session_mark = "%" if serial else "@"
+        self.reply_end = b"\r" if serial and stated["line_end"] == "cr" else b"\r\n"
+        self._compound = stated["compound"]
         identity = f"{MANUFACTURER},{box.product},{box.serial},{box.software}"
         super().__init__(box.name, box.clock, identity)
         self._box = box
@@ -51,6 +53,15 @@ class PolatisScpi(ScpiDevice):
         except BoxError as error:
             code, text = _ERRORS[error.reason]
             raise ScpiError(code, f"{text};{error.text}") from error
+
+    def response(self, replies: Sequence[bytes]) -> bytes:
+        """Return the response to a message, in the form of its dialect."""
+        match self._compound:
+            case "first":
+                return replies[0] + self.reply_end
+            case "lines":
+                return b"".join(reply + self.reply_end for reply in replies)
+        return super().response(replies)
 
     def about_to_send(self, reply: bytes) -> None:
         """Note the acknowledgement of a change: it is the reply to `*OPC?`."""

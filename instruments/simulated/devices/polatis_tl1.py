@@ -22,6 +22,7 @@ from lightrig.instruments.simulated.devices.polatis_box import (
 from lightrig.instruments.simulated.protocols.commands import command
 from lightrig.instruments.simulated.protocols.device_server import DeviceConnection
 from lightrig.instruments.simulated.protocols.tl1_device import (
+    PROCESSING,
     Tl1Denial,
     Tl1Device,
     Tl1Reply,
@@ -75,8 +76,12 @@ class _Threshold:
 class PolatisTl1(Tl1Device):
     """The TL1 commands of one switch."""
 
-    def __init__(self, box: PolatisBox, login: tuple[str, str]) -> None:
+    def __init__(self, box: PolatisBox, login: tuple[str, str], stated: Mapping[str, str]) -> None:
+        """`stated` are the forms of its dialects."""
         super().__init__(box.name, box.clock, login)
+        self.prompt = "" if stated["terminal"] == "raw" else ">"
+        self.echo = stated["terminal"] == "echo"
+        self._reports_after = 2 * PROCESSING if stated["reports"] == "after" else 0
         self._box = box
         self._timeouts = {"ADMIN": 0, "USER": 0, "VIEW": 0}
         self._flaps: dict[int, tuple[int, int, int]] = {}
@@ -86,7 +91,15 @@ class PolatisTl1(Tl1Device):
     def session(self, connection: DeviceConnection, index: int) -> Tl1ServerSession:
         """Open the session of a new client, which hears of what happens at the switch."""
         session = super().session(connection, index)
-        self._box.listeners.append(session.report)
+
+        def report(text: str) -> None:
+            if not self._reports_after:
+                session.report(text)
+                return
+            at = self.clock.now() + self._reports_after
+            self.clock.schedule(at, f"{self.name}!report{index:04d}", lambda: session.report(text))
+
+        self._box.listeners.append(report)
         return session
 
     def execute(self, request: Tl1Request) -> Tl1Reply:

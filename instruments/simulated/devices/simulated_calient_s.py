@@ -10,6 +10,7 @@ denials, the states of a cross-connect that is entered only, the number of lines
 import math
 from dataclasses import dataclass
 
+from lightrig.instruments.simulated.devices.dialects import forms
 from lightrig.instruments.simulated.protocols.commands import command
 from lightrig.instruments.simulated.protocols.tl1_device import (
     Tl1Denial,
@@ -53,6 +54,8 @@ class SimulatedCalientS(Tl1Device):
         assert isinstance(context.spec, SwitchSpec)
         assert context.matrix is not None
         super().__init__(context.spec.name, context.clock, context.login)
+        stated = forms("calient-s", context.spec.options)
+        self.prompt = "agent> " if stated["terminal"] == "agent" else ""
         self._context = context
         self._count = context.spec.ingress_count
         self._matrix = context.matrix

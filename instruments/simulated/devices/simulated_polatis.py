@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from lightrig.instruments.simulated.devices.dialects import forms
 from lightrig.instruments.simulated.devices.polatis_box import PolatisBox
-from lightrig.instruments.simulated.devices.polatis_dialects import forms
 from lightrig.instruments.simulated.devices.polatis_netconf import PolatisNetconf
 from lightrig.instruments.simulated.devices.polatis_restconf import PolatisRestconf
 from lightrig.instruments.simulated.devices.polatis_scpi import PolatisScpi
@@ -35,11 +35,11 @@ class SimulatedPolatis(PolatisTl1):
             context.serial,
             context.stated,
         )
-        super().__init__(box, context.login)
+        super().__init__(box, context.login, forms("polatis", spec.options))
         self._options = spec.options
 
     def wires(self) -> Mapping[str, SessionFactory]:
-        """Return the factories of TL1, SCPI and RESTCONF on TCP, and of NETCONF's SSH subsystem."""
+        """Return the factories of TL1, SCPI and RESTCONF on TCP, of NETCONF and of serial SCPI."""
         return wires(self, self._box, self.login, self._options)
 
 
@@ -50,11 +50,12 @@ def wires(
     options: Mapping[str, bool | int | float | str],
 ) -> dict[str, SessionFactory]:
     """Return the session factories of one box, by wire."""
-    tree, stated = PolatisYang(box), forms(options)
+    tree, stated = PolatisYang(box), forms("polatis", options)
     spurious = bool(options.get("openflow_errors", False))
     return {
         "tl1": tl1.session,
-        "scpi": PolatisScpi(box).session,
+        "scpi": PolatisScpi(box, stated).session,
+        "serial": PolatisScpi(box, stated, serial=True).session,
         "netconf": PolatisNetconf(tree, stated, openflow_errors=spurious).session,
         "restconf": PolatisRestconf(tree, login, stated).session,
     }

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
+from lightrig.instruments.simulated.devices.dialects import forms
 from lightrig.instruments.simulated.devices.polatis_box import PolatisBox
 from lightrig.instruments.simulated.devices.polatis_tl1 import PolatisTl1
 from lightrig.instruments.simulated.devices.simulated_polatis import wires
@@ -59,7 +60,10 @@ class SimulatedPolatisVoa:
             context.serial,
         )
         self._wires = wires(
-            PolatisTl1(self._box, context.login), self._box, context.login, spec.options
+            PolatisTl1(self._box, context.login, forms("polatis", spec.options)),
+            self._box,
+            context.login,
+            spec.options,
         )
         for channel in range(1, spec.channels + 1):
             context.light.on_arrival(channel, partial(self._relight, channel))
@@ -67,7 +71,7 @@ class SimulatedPolatisVoa:
 
     def wires(self) -> Mapping[str, SessionFactory]:
         """Return the factories of the wires on which the driver uses an attenuator."""
-        return {scheme: made for scheme, made in self._wires.items() if scheme != "scpi"}
+        return {name: made for name, made in self._wires.items() if name not in {"scpi", "serial"}}
 
     def _launch(self, channels: int, ingress: int) -> float | None:
         milliwatt = self._light.level(ingress) if ingress <= channels else 0.0

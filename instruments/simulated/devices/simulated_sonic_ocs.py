@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from lightrig.instruments.simulated.devices.dialects import forms
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
 from lightrig.instruments.simulated.registry import DeviceContext
@@ -65,10 +66,11 @@ class SimulatedSonicOcs:
         self._matrix = context.matrix
         self._configured: set[Circuit] = set()
         self._tuned_at: dict[Circuit, int] = {}
-        self._states = _STATES[str(self._spec.options.get("port_states", "hld"))]
+        stated_forms = forms("sonic-ocs", self._spec.options)
+        self._states = _STATES[stated_forms["port_states"]]
         self._labels: dict[str, str] = {}
         self._blocked: set[str] = set()
-        self._always_saves = self._spec.options.get("persists", "save") == "always"
+        self._always_saves = stated_forms["persists"] == "always"
         self._saved: tuple[set[Circuit], dict[str, str], set[str]] = (set(), {}, set())
         stale = str(self._spec.options.get("stale", "")).replace(" ", "")
         if stale:

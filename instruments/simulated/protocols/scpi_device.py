@@ -18,7 +18,7 @@ import inspect
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeAlias
@@ -159,8 +159,8 @@ class ScpiDevice(ScpiNode):
 
     channel_type: ClassVar[type[ScpiNode] | None] = None
     schemes: ClassVar[tuple[str, ...]] = ("scpi",)
-    session_mark: ClassVar[str] = "#"
-    reply_end: ClassVar[bytes] = b"\n"
+    session_mark: str = "#"
+    reply_end: bytes = b"\n"
     processing: ClassVar[int] = PROCESSING
     error_queue_depth: ClassVar[int] = 30
     error_format: ClassVar[str] = '{code:+d},"{text}"'
@@ -191,6 +191,10 @@ class ScpiDevice(ScpiNode):
     def reset(self) -> None:
         """Carry out `*RST`: all parameters to their defaults."""
         self.reset_parameters()
+
+    def response(self, replies: Sequence[bytes]) -> bytes:
+        """Return the response to a message whose queries have `replies`."""
+        return b";".join(replies) + self.reply_end
 
     def about_to_send(self, reply: bytes) -> None:
         """Take note of a reply at the moment at which it is written."""
@@ -382,7 +386,7 @@ class ScpiServerSession:
     def _execute(self, text: str) -> None:
         if text == _MESSAGE_END:
             if self._replies:
-                response = b";".join(self._replies) + self._device.reply_end
+                response = self._device.response(self._replies)
                 self._replies = []
                 self._device.about_to_send(response)
                 self._connection.send(response)

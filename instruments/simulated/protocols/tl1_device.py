@@ -74,6 +74,10 @@ class Tl1Device:
     Args:
         name: name of the switch in the testbed, and its first source identifier (SID).
         login: user and password that it accepts.
+
+    Attributes:
+        prompt: written when a client connects, and after each reply; empty for none.
+        echo: whether a client's bytes are sent back, as on a terminal.
     """
 
     login_verb: ClassVar[str] = "ACT-USER"
@@ -85,6 +89,8 @@ class Tl1Device:
         self.sid = name
         self.clock = clock
         self.login = login
+        self.prompt = ""
+        self.echo = False
         self._handlers: dict[str, Callable[[Tl1Request], Tl1Reply]] = {
             verb: getattr(self, method) for verb, method in declared_commands(type(self)).items()
         }
@@ -136,9 +142,12 @@ class Tl1ServerSession:
         self._owner = owner
         self._buffer = ""
         self._queue = CommandQueue(device.clock, owner, PROCESSING, self._execute)
+        self._write_prompt()
 
     def received(self, data: bytes) -> None:
         """Take bytes; every `;` outside quotes ends a command, line ends are ignored."""
+        if self._device.echo:
+            self.connection.send(data)
         self._buffer += data.decode("ascii", "replace")
         *commands, self._buffer = split_quoted(self._buffer, ";")
         self._queue.add(text.strip() for text in commands)
@@ -173,9 +182,14 @@ class Tl1ServerSession:
             for page in pages[:-1]:
                 self._write(page, end=">")
             self._write(pages[-1])
+            self._write_prompt()
             self._queue.done()
 
         self._clock.schedule(self._clock.now() + reply.after + PROCESSING, self._owner, finish)
+
+    def _write_prompt(self) -> None:
+        if self._device.prompt:
+            self.connection.send(f"\r\n{self._device.prompt}".encode())
 
     def _parse(self, text: str) -> Tl1Request:
         parts = split_quoted(text, ":")

@@ -71,8 +71,11 @@ class PolatisNetconf:
         name: str,
         endpoint: Endpoint,
         clock: Clock,
+        *,
+        averaging: int,
     ) -> None:
         self._name = name
+        self._window = WINDOWS[averaging]
         self._clock = clock
         self._pair: str | None = None
         self._netconf = NetconfSession(
@@ -173,10 +176,12 @@ class PolatisNetconf:
         return Readings(dbm, reply.received)
 
     def windows(self, ports: Sequence[int]) -> Mapping[int, int]:
-        """Return the averaging window of each monitor, in ns."""
+        """Return the averaging window of each monitor in ns, as stated for an older unit."""
         found = self._by_port(
             self._netconf.get_config(_of_ports("opm-config", ports)), "opm-config"
         )
+        if not found and (self._netconf.revision(MODULE) or "2017") < "2017":
+            return dict.fromkeys(ports, self._window)  # its tree has no setting for it
         try:
             return {p: WINDOWS[int(leaves["averaging-time"])] for p, leaves in found.items()}
         except (KeyError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A Polatis over SCPI (TCP 5025)."""
+"""A Polatis over SCPI (TCP 5025, or a serial line)."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,9 +18,11 @@ from lightrig.instruments.switches.polatis.session import (
     monitored_by_code,
     not_replaced,
 )
-from lightrig.instruments.wire.framing import Scpi
+from lightrig.instruments.wire.framing import Lines, Scpi
 from lightrig.instruments.wire.pipelined import Pipeline, PipelinedReply
-from lightrig.instruments.wire.scpi import ScpiReply, ScpiSession
+from lightrig.instruments.wire.scpi import ScpiReply, ScpiResync, ScpiSession
+from lightrig.instruments.wire.session import PendingReply
+from lightrig.instruments.wire.stream import serial_stream
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import Circuit
 
@@ -70,11 +72,25 @@ class PolatisScpi(ReroutingSession):
         *,
         rerouting: bool | None,
         averaging: int,
+        baud: int,
     ) -> None:
         self._name = name
         self._clock = clock
         super().__init__(rerouting)
         self._window = WINDOWS[averaging]
+        self._pipeline: Pipeline | None = None
+        if endpoint.scheme == "serial":
+            self._scpi = ScpiSession(
+                name,
+                lambda: serial_stream(name, endpoint.resource, clock, baud=baud),
+                clock,
+                meanings=_MEANINGS,
+                end="\r\n",
+                resync=ScpiResync(end="\r\n"),
+                wire=str(endpoint),
+                framing=Lines(b"\r"),  # a line feed behind it begins the next line, and is skipped
+            )
+            return
         host, port = endpoint.host, endpoint.port or PORT
         self._pipeline = Pipeline(name, host, port, clock, Scpi())
         self._scpi = ScpiSession(
@@ -186,8 +202,13 @@ class PolatisScpi(ReroutingSession):
     def _begin(self, commands: str) -> "_Acknowledgement":
         """Send commands that have no reply, with `*OPC?` behind them as acknowledgement."""
         message = f"*CLS;{commands};*OPC?"
-        reply = self._pipeline.submit(lambda: self._scpi.write(message), commands, self._scpi.close)
-        return _Acknowledgement(reply, self._check)
+        reply: PipelinedReply | PendingReply
+        if self._pipeline is None:
+            reply = self._scpi.submit(message)
+        else:
+            write, close = (lambda: self._scpi.write(message)), self._scpi.close
+            reply = self._pipeline.submit(write, commands, close)
+        return _Acknowledgement(reply, commands, self._check)
 
     def _check(self, answer: bytes, commands: str) -> None:
         if answer.strip() != b"1":
@@ -223,15 +244,21 @@ class PolatisScpi(ReroutingSession):
 class _Acknowledgement:
     """A message whose `*OPC?` is answered when all of it was carried out."""
 
-    def __init__(self, reply: PipelinedReply, check: Callable[[bytes, str], None]) -> None:
+    def __init__(
+        self,
+        reply: PipelinedReply | PendingReply,
+        commands: str,
+        check: Callable[[bytes, str], None],
+    ) -> None:
         self._reply = reply
+        self._commands = commands
         self._check = check
         self.sent: Span = reply.sent
 
     def result(self) -> Received:
         """Wait for the reply; raises `DeniedError` for an entry of the error queue."""
         answer = self._reply.result()
-        self._check(answer.data, self._reply.command)
+        self._check(answer.data, self._commands)
         return answer
 
 

@@ -1,4 +1,4 @@
-"""HUBER+SUHNER Polatis switches, over any of their four wires."""
+"""HUBER+SUHNER Polatis switches, over any of their five wires."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identity, Operation, PowerReading
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
-from lightrig.instruments.core.instrument import Instrument, Option, one_of
+from lightrig.instruments.core.instrument import Instrument, Option, line_speed, one_of
 from lightrig.instruments.switches.polatis.facts import FACTS
 from lightrig.instruments.switches.polatis.session import (
     PolatisSession,
@@ -19,15 +19,16 @@ from lightrig.testbeds import Circuit
 class Polatis(Instrument):
     """A Polatis matrix switch; ingress ports are 1..N and egress ports N+1..N+M.
 
-    Its address chooses the wire: tl1:// (port 3082), scpi:// (5025), netconf:// (830) or
-    restconf:// (8008). All report the same circuits, powers and shutters; attenuators are not
-    reached over SCPI. Commands and monitor readings have a session each, so that power can be
-    read while the switch is still busy with a change.
+    Its address chooses the wire: tl1:// (port 3082), scpi:// (5025), netconf:// (830),
+    restconf:// (8008) or serial:// (SCPI at 38400 8N1). All report the same circuits, powers and
+    shutters; attenuators are not reached over SCPI. Commands and monitor readings have a session
+    each, so that power can be read while the switch is still busy with a change; a serial line
+    has one session, and power is read after the change.
 
     Source: named at each wire's own class.
     """
 
-    schemes = ("tl1", "scpi", "netconf", "restconf")
+    schemes = ("tl1", "scpi", "netconf", "restconf", "serial")
     shared_options = (
         "openflow_errors",
         "attenuation",
@@ -37,6 +38,10 @@ class Polatis(Instrument):
         "revision",
         "port_leaves",
         "empty_container",
+        "terminal",
+        "reports",
+        "compound",
+        "line_end",
     )
     wire_facts = FACTS
     rerouting: Option[bool | None] = Option(
@@ -55,9 +60,10 @@ class Polatis(Instrument):
     averaging = Option(
         one_of(*range(1, 9)),
         4,
-        "over SCPI, which has no query for it, the monitors' setting, 1 (10 ms) to 8 (2 s); "
-        "4 is taken for the factory setting (a guess)",
+        "over SCPI and an older unit's NETCONF, which have no query for it, the monitors' setting, "
+        "1 (10 ms) to 8 (2 s); 4 is taken for the factory setting (a guess)",
     )
+    baud = line_speed(38_400)
     tls = Option(bool, False, "over RESTCONF, whether it is https; its certificate is verified")
     certificates: Option[str | None] = Option(
         str, None, "with `tls`, file of trusted certificates; without it those of the system"
@@ -69,8 +75,9 @@ class Polatis(Instrument):
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
         self._commands = self._new_session()
-        self._monitor = self._new_session()
-        self.sessions = (self._commands, self._monitor)
+        one_line = endpoint.scheme == "serial"
+        self._monitor = self._commands if one_line else self._new_session()
+        self.sessions = (self._commands,) if one_line else (self._commands, self._monitor)
         self._window: dict[int, int] = {}
         self._kind: str | None = None
         self._absolute: dict[int, tuple[float, float]] = {}
@@ -84,16 +91,21 @@ class Polatis(Instrument):
                 from lightrig.instruments.switches.polatis.tl1 import PolatisTl1
 
                 return PolatisTl1(name, at, clock, rerouting=self.rerouting)
-            case "scpi":
+            case "scpi" | "serial":
                 from lightrig.instruments.switches.polatis.scpi import PolatisScpi
 
                 return PolatisScpi(
-                    name, at, clock, rerouting=self.rerouting, averaging=self.averaging
+                    name,
+                    at,
+                    clock,
+                    rerouting=self.rerouting,
+                    averaging=self.averaging,
+                    baud=self.baud,
                 )
             case "netconf":
                 from lightrig.instruments.switches.polatis.netconf import PolatisNetconf
 
-                return PolatisNetconf(name, at, clock)
+                return PolatisNetconf(name, at, clock, averaging=self.averaging)
             case "restconf":
                 from lightrig.instruments.switches.polatis.restconf import PolatisRestconf
 

@@ -1,4 +1,4 @@
-"""Forms of a Polatis' protocols that public sources show, as options of the simulated switch."""
+"""Forms of switches' protocols that public sources show, as options of simulated switches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +37,55 @@ class Dialect:
         return str(form)
 
 
-DIALECTS = (
+_POLATIS = (
+    Dialect(
+        "terminal",
+        "tl1",
+        "prompt and echo",
+        {
+            "raw": "the vendor's TL1 test suite, port 3082",
+            "prompt": "`>` after each answer: the vendor's TL1 test suite, port 6252",
+            "echo": "TL1-TELNET of port 3083, as the manual of Lawo VSM tells it from TL1-RAW",
+        },
+    ),
+    Dialect(
+        "reports",
+        "tl1",
+        "autonomous message (REPT) about a command",
+        {
+            "before": "before its answer: the vendor's TL1 test suite",
+            "after": "at any time: Telcordia GR-831",
+        },
+    ),
+    Dialect(
+        "monitors",
+        "tl1",
+        "ports with a power monitor",
+        {
+            "egress": "a driver that reads egress ports unless the product code says more",
+            "both": "product code -801",
+            "none": "product code I-OST",
+        },
+    ),
+    Dialect(
+        "compound",
+        "scpi",
+        "replies to several queries in one message",
+        {
+            "joined": "IEEE 488.2, section 8.4: joined by `;`",
+            "first": "Map_Polatis, a program in C#: one reply to `PORT? 1;*OPC?`",
+            "lines": "Map_Polatis, which would read the first line only",
+        },
+    ),
+    Dialect(
+        "line_end",
+        "serial",
+        "end of a reply on the serial line",
+        {
+            "cr": "serial_optical_control.sh of 2026: 38400 8N1, CR LF sent, CR received",
+            "crlf": "serial_optical_control.sh, as an option",
+        },
+    ),
     Dialect(
         "no_entries",
         "restconf",
@@ -90,6 +138,43 @@ DIALECTS = (
 )
 
 
-def forms(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the form of each dialect that `options` state; raises `LightrigError`."""
-    return {dialect.option: dialect.stated(options) for dialect in DIALECTS}
+_CALIENT = (
+    Dialect(
+        "terminal",
+        "tl1",
+        "prompt",
+        {
+            "raw": "port 3082: manual of Lawo VSM",
+            "agent": "`agent>` on port 3083: QualiSystems/cloudshell-L1-calient",
+        },
+    ),
+)
+
+_SONIC = (
+    Dialect(
+        "port_states",
+        "ssh",
+        "words for the states of a port",
+        {
+            "hld": "SONiC OCS High Level Design, revision 0.5",
+            "guide": "SONiC OCS developer guide of 2026-08",
+        },
+    ),
+    Dialect(
+        "persists",
+        "ssh",
+        "what keeps a circuit over a restart",
+        {
+            "save": "SONiC's own rule: `config save`",
+            "always": "sonic-mgmt, module ocs_cross_connect: each command",
+        },
+    ),
+)
+
+DIALECTS = {"polatis": _POLATIS, "calient-s": _CALIENT, "sonic-ocs": _SONIC}
+"""The dialects of each model."""
+
+
+def forms(model: str, options: Mapping[str, object]) -> dict[str, str]:
+    """Return the form of each dialect of `model` that `options` state; raises `LightrigError`."""
+    return {dialect.option: dialect.stated(options) for dialect in DIALECTS[model]}

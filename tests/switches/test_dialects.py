@@ -5,55 +5,47 @@ import urllib.error
 import urllib.request
 
 import pytest
-from polatis_dialects import OPERATIONS, outcome, pairwise, products
-from switch_rig import LOGIN
+from dialect_matrix import OPERATIONS, outcome, pairwise, products
+from switch_rig import LOGIN, MODELS
 
 from lightrig.instruments.core.errors import DeniedError, GarbledError
-from lightrig.instruments.simulated.devices.polatis_dialects import DIALECTS, forms
+from lightrig.instruments.simulated.devices.dialects import DIALECTS, forms
 from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
-from lightrig.instruments.switches.polatis import Polatis
 from lightrig.testbeds import Circuit, LightrigError
 
-WIRES = sorted({dialect.wire for dialect in DIALECTS})
 DATA = "/api/data/optical-switch:"
+WIRES = sorted({(model, each.wire) for model, known in DIALECTS.items() for each in known})
 
 
-def _named(combination):
-    return "-".join(combination.values())
+def _cases(combinations):
+    return [
+        pytest.param(model, wire, forms, id="-".join((model, wire, *forms.values())))
+        for model, wire in WIRES
+        for forms in combinations(model, wire)
+    ]
 
 
-PAIRWISE = [
-    pytest.param(wire, combination, id=f"{wire}-{_named(combination)}")
-    for wire in WIRES
-    for combination in pairwise(wire)
-]
-ALL = [
-    pytest.param(wire, combination, id=f"{wire}-{_named(combination)}")
-    for wire in WIRES
-    for combination in products(wire)
-]
-
-
-@pytest.mark.parametrize(("wire", "combination"), PAIRWISE)
-def test_operations_are_right_in_pairs_of_dialects(wire, combination):
-    found = {each: outcome(wire, combination, each) for each in OPERATIONS}
+@pytest.mark.parametrize(("model", "wire", "combination"), _cases(pairwise))
+def test_operations_are_right_in_pairs_of_dialects(model, wire, combination):
+    found = {each: outcome(model, wire, combination, each) for each in OPERATIONS[model]}
     assert set(found.values()) == {"right"}, found
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("wire", "combination"), ALL)
-def test_operations_are_right_in_every_product_of_dialects(wire, combination):
-    found = {each: outcome(wire, combination, each) for each in OPERATIONS}
+@pytest.mark.parametrize(("model", "wire", "combination"), _cases(products))
+def test_operations_are_right_in_every_product_of_dialects(model, wire, combination):
+    found = {each: outcome(model, wire, combination, each) for each in OPERATIONS[model]}
     assert set(found.values()) == {"right"}, found
 
 
-def test_the_driver_accepts_the_dialects_in_a_testbed_file():
-    assert {dialect.option for dialect in DIALECTS} <= set(Polatis.shared_options)
+@pytest.mark.parametrize("model", DIALECTS)
+def test_drivers_accept_the_dialects_in_a_testbed_file(model):
+    assert {dialect.option for dialect in DIALECTS[model]} <= set(MODELS[model][1].options)
 
 
 def test_a_form_that_no_source_shows_is_refused():
     with pytest.raises(LightrigError, match="entry: found 'tuple', expected one of list, object"):
-        forms({"entry": "tuple"})
+        forms("polatis", {"entry": "tuple"})
 
 
 def ask(rig, method, path, body=None, **headers):
