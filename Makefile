@@ -102,7 +102,7 @@ $(EXTRAS)/%/.ready: pyproject.toml constraints.txt
 
 test-torch: $(EXTRAS)/torch/.ready
 	$(TORCH) tests/servers/test_gloo.py tests/servers/test_training_program.py \
-	    tests/cli/test_training_in_a_box.py $(SKIPS)
+	    tests/cli/test_train.py tests/cli/test_training_in_a_box.py $(SKIPS)
 
 test-labgrid: $(EXTRAS)/labgrid/.ready
 	$(EXTRAS)/labgrid/bin/python -m pytest tests/bench/test_labgrid_lease.py $(SKIPS)

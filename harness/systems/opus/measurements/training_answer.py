@@ -197,7 +197,7 @@ def answer(
     changed = changes(trained)
     change = mean_of(changed) if len(changed) > 1 else None
     waited = waits_by_step(trained, tables)
-    # The measured switching time is among them, so that computed and measured waits can be compared.
+    # The measured time is among them: the computed wait can be compared with the measured one.
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
     return TrainingAnswer(
         ranks=len(tables),
