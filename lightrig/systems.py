@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _LOADED_AT_FIRST_USE = {
-    "load_published": "lightrig.harness.claims",
+    "load_published": "lightrig.harness.claims.published",
     "Computed": "lightrig.harness.claims.computed",
     "exactly": "lightrig.harness.claims.computed",
     "over_draws": "lightrig.harness.claims.computed",

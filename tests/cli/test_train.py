@@ -110,7 +110,7 @@ def _interrupt() -> TrainingReport:
 
 @pytest.mark.parametrize(
     ("ends", "status", "says"),
-    [(_fail, 3, "server2 failed as rank 2"), (_interrupt, 130, "the switches restored")],
+    [(_fail, 3, "server2 failed as rank 2"), (_interrupt, 130, "the switches are restored")],
 )
 def test_the_switches_are_restored_whatever_ends_the_script(trainer, ends, status, says) -> None:
     trainer.ends, before = ends, signal.getsignal(signal.SIGTERM)
@@ -128,7 +128,7 @@ def test_the_switches_are_restored_whatever_ends_the_script(trainer, ends, statu
         (("--parallel", "dp=0", "--", SCRIPT), "'dp=0' is no degree"),
         (("--results", "loss (", "--", SCRIPT), "--results loss (: missing )"),
         (("--", "no/such.py"), "no/such.py: No such file or directory"),
-        (("--", "README.md"), "README.md: invalid syntax"),
+        (("--", "README.md"), "README.md: invalid decimal literal"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_the_lab_is_touched(trainer, arguments, says) -> None:
@@ -205,7 +205,7 @@ def test_a_signal_ends_ranks_and_what_they_started(pytorch: None, tmp_path: Path
         process.terminate()
         said = process.stderr.read()
         assert process.wait(60) == train.INTERRUPTED
-    assert b"the ranks are ended, the switches restored" in said
+    assert b"the switches are restored" in said
     assert not [
         path
         for path in Path("/proc").glob("[0-9]*/cmdline")

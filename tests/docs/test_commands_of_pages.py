@@ -73,6 +73,8 @@ def test_there_are_commands_of_each_kind():
 @pytest.mark.parametrize("command", COMMANDS_OF_PAGES)
 def test_a_command_exists_with_its_options(command, pytest_options):
     program, *words = shlex.split(command)
+    if "--" in words:  # what follows is a script's
+        words = words[: words.index("--")]
     if program == "python":
         module, words = words[1], words[2:]
         program = module if module == "pytest" else program

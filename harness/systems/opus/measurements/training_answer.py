@@ -230,7 +230,7 @@ def _shares(kinds: Mapping[str, Sequence[Interval]], step: Interval) -> dict[str
     begin, end = step
     covered: list[Interval] = []
     shares: dict[str, float] = {}
-    for kind in reversed(kinds):
+    for kind in reversed(list(kinds)):
         inside = [(max(a, begin), min(b, end)) for a, b in kinds[kind]]
         before = _length(covered)
         covered += [(a, b) for a, b in inside if a < b]
