@@ -238,7 +238,7 @@ def _lacks(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
     names = metafunc.fixturenames
     for mark in metafunc.definition.iter_markers("of_testbed"):
         if testbed.name not in mark.args:
-            return "a question to another testbed"
+            return "for another testbed"
     for mark in metafunc.definition.iter_markers("of_system"):
         if testbed.system not in mark.args:
             return f"not a testbed of {' or '.join(mark.args)}"

@@ -20,7 +20,7 @@ from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
 from lightrig.harness.report.markup import number_of
-from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run
+from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run, title_of
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
 from lightrig.testbeds.escaping import escape_control
@@ -118,7 +118,10 @@ class Page:
         results = Results(counts, json.dumps(report.data), added)
         # Not added: markup escapes text that is added to it, and the hooks give plain strings.
         body = f"{banner(self._run.failures_to_restore)}{body}"
-        page = document(report.title, about, body, results, css)
+        # Another title is that of a conftest.py, by pytest-html's hook.
+        own = report.title == TITLE
+        title = title_of(self._run.name, self._described) if own else report.title
+        page = document(title, about, body, results, css)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")
         self._written = True

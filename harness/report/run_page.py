@@ -33,6 +33,7 @@ from lightrig.harness.report.testbed_section import render_testbed
 from lightrig.testbeds import Testbed, format_duration
 
 TITLE = "Lightrig"
+"""Title of a page of no testbed, and until the testbeds of a run are known."""
 
 _ORDER = ("error", "failed", "rerun", "xpassed", "inconclusive", "xfailed", "skipped", "passed")
 _LEVEL = 4
@@ -79,6 +80,13 @@ def of_run(run: str, testbeds: Iterable[str]) -> str:
     """Return a run's name and testbeds as the beginning of the line below the title."""
     names = ", ".join(testbeds)
     return f"Run {run}{' of ' if names else ''}{names}"
+
+
+def title_of(run: str, testbeds: Iterable[str]) -> str:
+    """Return a page's title: the testbeds and the date with which the name of a run begins."""
+    names = ", ".join(testbeds)
+    date = re.match(r"(\d{4})(\d\d)(\d\d)-", run)
+    return ", ".join([names or TITLE, *(["-".join(date.groups())] if date else [])])
 
 
 def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,7 +267,8 @@ def write_page(
     if not_restored is None:
         not_restored = (record.summary or {}).get("not_restored", ())
     body = banner(not_restored) + sections(record, testbeds, run)
-    page = document(TITLE, about, body, results)
+    title = title_of(str(record.header.get("run", "")), testbeds)
+    page = document(title, about, body, results)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     draft.write_text(page, encoding="utf-8", errors="replace")
     draft.replace(path)

@@ -89,4 +89,4 @@ def test_an_instrument_can_be_asked_for_late(ended: Ended) -> None:
 def test_a_test_of_one_testbed_runs_on_no_other(ended: Ended) -> None:
     assert "test_of_opus_alone[opus] PASSED" in ended.output
     assert "test_of_opus_alone[infinitehbd]" not in ended.output
-    assert "a question to another testbed (1)" in ended.output
+    assert "for another testbed (1)" in ended.output

@@ -187,7 +187,7 @@ def test_statements_after_an_undecided_limit_run(runs: dict[str, Ended]) -> None
 
 def test_inapplicable_tests_are_deselected_in_one_line(runs: dict[str, Ended]) -> None:
     line = (
-        "lab: 3 tests not applicable: a question to another testbed (1); an odd number (1); "
+        "lab: 3 tests not applicable: an odd number (1); for another testbed (1); "
         "no climate chamber (1)"
     )
     ended = runs["all"]

@@ -9,7 +9,7 @@ from report_runs import context, rows
 
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.report import sections
-from lightrig.harness.report.run_page import Results, document, of_run
+from lightrig.harness.report.run_page import Results, document, of_run, title_of
 
 
 def test_fragment_is_well_formed_and_its_ids_are_unique(show):
@@ -125,3 +125,15 @@ def test_inconclusive_tests_are_named_after_failures():
     assert listed.index("ocs.5: dirty connector") < listed.index("carrier_up: 3 of 5 samples")
     (few,) = re.findall(r'<ul class="lr-undecided">.*?</ul>', page, re.DOTALL)
     assert "t.py::few[a]</a>" in few
+
+
+@pytest.mark.parametrize(
+    ("run", "testbeds", "title"),
+    [
+        ("20260314-021500-a1b2c3", ["mixnet", "opus"], "mixnet, opus, 2026-03-14"),
+        ("before-the-move", ["opus"], "opus"),
+        ("20260314-021500-a1b2c3", [], "Lightrig, 2026-03-14"),
+    ],
+)
+def test_a_page_is_titled_with_its_testbeds_and_date(run, testbeds, title):
+    assert title_of(run, testbeds) == title

@@ -95,15 +95,15 @@ def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNi
 
     Its links lead to `runs/<run>/report.html` beside it.
     """
-    testbeds = len({board.lab.testbed for board in boards})
+    testbeds = list(dict.fromkeys(board.lab.testbed for board in boards))
     dates = dict.fromkeys(str(history.date(night)) for night in (0, history.nights - 1))
     about = (
-        f"{number_of(history.nights, 'night')} of {number_of(testbeds, 'testbed')}, "
+        f"{number_of(history.nights, 'night')} of {number_of(len(testbeds), 'testbed')}, "
         f"{' to '.join(dates)}"
     )
     return render_page(
         "nights/page",
-        title="Nights",
+        title=f"Nights of {', '.join(testbeds) or 'no testbed'}, until {list(dates)[-1]}",
         about=about,
         style=style(0) + page_style(_STYLE),
         boards=boards,
