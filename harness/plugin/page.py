@@ -119,8 +119,9 @@ class Page:
         # Not added: markup escapes text that is added to it, and the hooks give plain strings.
         body = f"{banner(self._run.failures_to_restore)}{body}"
         # Another title is that of a conftest.py, by pytest-html's hook.
-        own = report.title == TITLE
-        title = title_of(self._run.name, self._described) if own else report.title
+        title = report.title
+        if title == TITLE:
+            title = title_of(self._run.name, self._described)
         page = document(title, about, body, results, css)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")
