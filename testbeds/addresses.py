@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any
 
@@ -12,8 +13,9 @@ CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "restconf", "ssh", "serial", "visa"
 SERVER_SCHEMES = ("ssh", "netns")
 """Schemes of addresses of servers; `netns` is a network namespace on this machine."""
 
+_HOST = re.compile(r"(?:[^@/\s]+@)?(\[[0-9A-Fa-f:.]+\]|[\w.{}-]+)(?::(\d{1,5}))?", re.ASCII)
 _SECRET_NAME = re.compile(r"passw|passphrase|secret|token", re.IGNORECASE)
-_CREDENTIAL = r"(env|file|keyring):\S+"
+_CREDENTIAL = r"(env:[A-Za-z_]\w*|(file|keyring):\S+)"
 
 
 def _address(schemes: tuple[str, ...]) -> Any:
@@ -32,9 +34,32 @@ def _address(schemes: tuple[str, ...]) -> Any:
             )
         if not rest or re.search(r"\s", rest):
             raise ValueError(f"found no host after {scheme}://, e.g. '{scheme}://ocs.lab'")
+        if problem := _unreachable(scheme, rest):
+            raise ValueError(problem)
         return text
 
     return AfterValidator(check), f"^({'|'.join(schemes)})://\\S+$"
+
+
+def _unreachable(scheme: str, rest: str) -> str:
+    """Return why `rest` is no place that `scheme` can reach, or ""."""
+    if scheme == "visa":
+        return ""
+    if scheme == "serial":
+        is_device = re.match(r"/|COM\d", rest)
+        return "" if is_device else "found no device after serial://, e.g. 'serial:///dev/ttyUSB0'"
+    match = _HOST.fullmatch(rest)
+    if match is None:
+        return f"found more than a host and a port, expected e.g. '{scheme}://ocs.lab:3082'"
+    host, port = match.groups()
+    if port is not None and not 1 <= int(port) <= 65535:
+        return f"found port {port}, expected 1 to 65535, or none for the usual one"
+    if re.fullmatch(r"[\d.]+", host):
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            return f"found {host}, which is no IPv4 address, expected e.g. 192.0.2.10"
+    return ""
 
 
 _control, _control_pattern = _address(CONTROL_SCHEMES)

@@ -214,7 +214,8 @@ def load_baselines(path: Path, quantities: QuantityNames | None = None) -> Basel
     notes: list[str] = []
     for written, part in document.quantities.items():
         place = located.place(("quantities", written), of_key=True)
-        quantity, unit = (quantities or {}).get(written, (written, None))
+        known = (quantities or {}).get(written)
+        quantity, unit = (known.name, known.unit) if known else (written, None)
         if quantity != written:
             if quantity in document.quantities:
                 findings.add(

@@ -21,6 +21,7 @@ from lightrig.testbeds.parts import (
     InstrumentPart,
     NicPart,
     OpticalSwitchPart,
+    PacketSwitchPart,
     ServerPart,
     TemperatureRange,
 )
@@ -75,6 +76,12 @@ class _Expansion:
                         ("transceivers", name, what),
                         f"found min {power.min:g} dBm above max {power.max:g} dBm",
                     )
+            if part.damage_dbm is not None and part.damage_dbm < part.receive.max:
+                self._findings.add(
+                    ("transceivers", name, "damage"),
+                    f"found damage at {part.damage_dbm:g} dBm, below the {part.receive.max:g} dBm "
+                    "that it receives",
+                )
             self._parts.transceivers[name] = TransceiverSpec(**vars(part), name=name)
 
     def _switches(self, document: Document) -> None:
@@ -87,8 +94,16 @@ class _Expansion:
             else:
                 ingress_count = egress_count = stated.pop("ports")
                 self._transceiver(part.transceiver, keys)
-            for name in self._expand(keys):
+            names = list(self._expand(keys))
+            if len(names) > 1 and part.identity.serial is not None:
+                self._findings.add(
+                    (*keys, "identity", "serial"),
+                    f"found one serial number for {len(names)} switches, expected a part of its "
+                    "own for each",
+                )
+            for name in names:
                 stated["address"] = part.address and self._address(part.address, name, keys)
+                self._once_alike(part, stated["address"], name, keys)
                 self._parts.switches[name] = SwitchSpec(
                     **stated,
                     name=name,
@@ -113,6 +128,7 @@ class _Expansion:
             for name in self._expand(keys):
                 stated = {**vars(part), "temperature": withstood}
                 stated["address"] = self._address(part.address, name, keys)
+                self._once_alike(part, stated["address"], name, keys)
                 self._parts.instruments[name] = InstrumentSpec(
                     **stated, name=name, line=place.line, column=place.column
                 )
@@ -195,9 +211,9 @@ class _Expansion:
     def _numa(
         self, numa: int | str | None, keys: Keys, values: Mapping[str, str | None]
     ) -> int | None:
-        if numa is None or isinstance(numa, int):
-            return numa
-        text = self._fill(numa, keys, **values)
+        if numa is None:
+            return None
+        text = self._fill(str(numa), keys, **values)
         if not re.fullmatch(r"\d{1,4}", text, re.ASCII):
             self._findings.add(keys, f"found {text!r}, expected a NUMA node's number, e.g. 0")
             return None
@@ -205,8 +221,11 @@ class _Expansion:
 
     def _check_ip(self, text: str, keys: Keys) -> None:
         try:
-            ipaddress.ip_interface(text)
+            interface = ipaddress.ip_interface(text)
+            is_usable = "/" in text and interface.network.num_addresses > 1
         except ValueError:
+            is_usable = False
+        if not is_usable:
             self._findings.add(
                 keys,
                 f"found {text!r}, expected an IP address and its prefix, e.g. '192.0.2.1/24'",
@@ -224,6 +243,18 @@ class _Expansion:
                 + {"address": "{name}", "ip": "{k}"}.get(what, "{n} or {p}"),
                 once=f"same {what}",
             )
+
+    def _once_alike(
+        self,
+        part: OpticalSwitchPart | PacketSwitchPart | InstrumentPart,
+        address: str | None,
+        name: str,
+        keys: Keys,
+    ) -> None:
+        """Note a second part of one model at an address, unless options tell the two apart."""
+        if address is not None and part.kind != "packet":
+            scope = f"{part.model} {sorted(part.options.items())}"
+            self._once("address", scope, address, name, (*keys, "address"))
 
     def _expand(self, keys: Keys, used: Mapping[str, object] | None = None) -> Iterator[str]:
         """Yield the valid new names of the key; `used` are those of the same NIC list."""

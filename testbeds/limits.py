@@ -45,14 +45,23 @@ DEFAULT_RULE: DecisionRule = "guarded"
 DEFAULT_CONFIDENCE = 0.95
 """The confidence of a limit on a quantile that states none."""
 
+LEAST_SHARE = 0.5
+"""The least confidence and quantile of a limit: below, most samples may break what is claimed."""
+
 EXAMPLE = "{p99: 70 ms, confidence: 95 %}"
 
 
 class LimitedQuantity(NamedTuple):
-    """A quantity as a file may name it: its present name, and the unit of its values."""
+    """A quantity as a file may name it: its present name, and the unit of its values.
+
+    better: direction of improvement, if any. least, greatest: possible values, where declared.
+    """
 
     name: str
     unit: Unit
+    better: Literal["lower", "higher"] | None = None
+    least: float | None = None
+    greatest: float | None = None
 
 
 QuantityNames: TypeAlias = Mapping[str, LimitedQuantity]
@@ -135,10 +144,16 @@ def format_value(unit: Unit, value: float) -> str:
     return text.format(value) if text else f"{value:g} {unit}"
 
 
-def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = None) -> Limit:
+def parse_limit(
+    quantity: str,
+    body: Mapping[str, object],
+    unit: Unit | None = None,
+    known: LimitedQuantity | None = None,
+) -> Limit:
     """Read one limit, e.g. `{p99: 70 ms, confidence: 95 %}`, `{max: 3 dB, warn: 2.5 dB}`.
 
-    unit: of the quantity; None where it is not known, and the text alone decides. Raises
+    unit: of the quantity; None where it is not known, and the text alone decides. known: what is
+    declared of it, by which a bound that nothing or everything keeps is refused. Raises
     `LimitError`.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*", quantity):
@@ -148,10 +163,11 @@ def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = N
     bounds = [key for key in body if key not in ("confidence", "warn", "decision")]
     for key in bounds:
         if not re.fullmatch(r"median|min|max|p\d{1,2}(\.\d{1,6})?", key, re.ASCII):
+            # Percentiles of three digits and more have a point: p999 is p99.9.
+            meant = f"p{key[1:3]}.{key[3:]}" if re.fullmatch(r"p\d{3,8}", key) else ""
+            expected = meant or "p50, p95, p99, p99.9, median, min or max"
             raise LimitError(
-                f"found {key!r}, expected p50, p99, p99.9, median, min or max, e.g. {EXAMPLE}",
-                key,
-                of_key=True,
+                f"found {key!r}, expected {expected}, e.g. {EXAMPLE}", key, of_key=True
             )
     if len(bounds) != 1:
         found = " and ".join(bounds) or "none"
@@ -165,20 +181,25 @@ def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = N
     if quantile is None:
         # Divided as text, so that p99.9 is 0.999 to the last bit.
         quantile = float(f"{which[1:]}e-2")
-        if quantile == 0:
+        if quantile < LEAST_SHARE:
             raise LimitError(
-                "found p0, expected e.g. p99, or min for a lower bound", which, of_key=True
+                f"found {which}, expected p50 or more, e.g. p99, or min for a lower bound",
+                which,
+                of_key=True,
             )
     value, unit = parse_value(quantity, which, body[which], unit)
+    if known is not None:
+        _check_possible(known, which, value, body[which])
     confidence = None
     if "confidence" in body:
         try:
             confidence = parse_share(body["confidence"])  # type: ignore[arg-type]
         except QuantityError as error:
             raise LimitError(str(error), "confidence") from None
-        if not 0 < confidence < 1:
+        if not LEAST_SHARE <= confidence < 1:
             raise LimitError(
-                f"found a confidence of {body['confidence']!r}, expected between 0 and 100 %",
+                f"found a confidence of {body['confidence']!r}, expected 50 % or more and below "
+                "100 %, e.g. 95 %",
                 "confidence",
             )
     elif 0 < quantile < 1:
@@ -187,6 +208,34 @@ def parse_limit(quantity: str, body: Mapping[str, object], unit: Unit | None = N
     decision = _decision(body.get("decision", DEFAULT_RULE))
     limit = Limit(quantity, side, quantile, value, unit, confidence, decision=decision)
     return dataclasses.replace(limit, warn=_warn(limit, body["warn"])) if "warn" in body else limit
+
+
+def _check_possible(known: LimitedQuantity, which: str, value: float, found: object) -> None:
+    """Raise `LimitError` for a bound on the wrong side, or at a value that cannot occur."""
+    if known.better == "lower" and which == "min":
+        raise LimitError(
+            f"found a lower bound on {known.name}, of which less is better, expected "
+            f"{{max: {found}}} or {{p99: {found}}}",
+            which,
+            of_key=True,
+        )
+    if known.better == "higher" and which != "min":
+        raise LimitError(
+            f"found an upper bound on {known.name}, of which more is better, expected "
+            f"{{min: {found}}}",
+            which,
+            of_key=True,
+        )
+    least = known.least
+    if least is None and known.better == "lower" and known.unit in ("ns", "W", "1", "share"):
+        least = 0.0
+    is_never_zero = known.unit in ("ns", "W")
+    if least is not None and (value < least or (value == least and is_never_zero)):
+        raise LimitError(f"found {found!r} for {known.name}, which no sample can keep", which)
+    if known.greatest is not None and value > known.greatest:
+        raise LimitError(
+            f"found {found!r} for {known.name}, expected at most {known.greatest:g}", which
+        )
 
 
 def _decision(found: object) -> DecisionRule:

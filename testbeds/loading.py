@@ -13,6 +13,7 @@ from lightrig.testbeds.limits import Limit, LimitError, QuantityNames, parse_lim
 from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
+from lightrig.testbeds.plausibility import implausible
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation import expanded
 from lightrig.testbeds.vocabulary import Vocabulary, check_names
@@ -28,7 +29,8 @@ def load(
 ) -> Testbed:
     """Return the testbed that the file at `path` describes.
 
-    Models, options and limited quantities are checked against `vocabulary`, if there is one.
+    Models, options and limited quantities are checked against `vocabulary`, if there is one, and
+    what may be meant but rarely is, such as two plans alike, is among the notes.
     Limits are read in the unit that `quantities`, by default those of `vocabulary`, state; a
     limit on a quantity that is not among them is read in the unit that is written.
 
@@ -57,7 +59,7 @@ def load(
     if vocabulary is not None:
         check_names(document, vocabulary, findings)
     findings.raise_if_any()
-    return Testbed(
+    testbed = Testbed(
         name=document.name,
         about=document.about,
         system=document.system,
@@ -75,11 +77,19 @@ def load(
         lab_folder=path.parent / document.lab_folder if document.lab_folder else None,
         overrides=overrides,
         coordinator=document.labgrid,
+        automatic_ports=wiring.automatic,
     )
+    if vocabulary is None:
+        return testbed
+    notes += [
+        f"{_where(located, keys, of_key=of_key)}: {sentence}"
+        for keys, of_key, sentence in implausible(testbed, document, vocabulary)
+    ]
+    return dataclasses.replace(testbed, notes=tuple(dict.fromkeys(notes)))
 
 
-def _where(located: Located, keys: Keys) -> str:
-    place = located.place(keys, of_key=True)
+def _where(located: Located, keys: Keys, *, of_key: bool = True) -> str:
+    place = located.place(keys, of_key=of_key)
     return f"{located.file}:{place.line}:{place.column}"
 
 
@@ -95,9 +105,9 @@ def _limits(
     for written, body in document.limits.items():
         keys: Keys = ("limits", written)
         known = quantities.get(written)
-        name, unit = known or (written, None)
+        name, unit = (known.name, known.unit) if known else (written, None)
         try:
-            limit = parse_limit(name, body, unit)
+            limit = parse_limit(name, body, unit, known)
         except LimitError as error:
             if error.key is None:
                 findings.add(keys, str(error), of_key=True)

@@ -133,7 +133,8 @@ class Testbed:
     sentences on what the file should state differently, such as a former name of a quantity.
     `lab_folder` holds leases and saved states for all hosts that share it, None for this machine's.
     `overrides` are the reasons of the interlocks that are off, by name. `coordinator` gives the
-    lab to one user at a time beside the leases, None where there is none.
+    lab to one user at a time beside the leases, None where there is none. `automatic_ports` are
+    by switch the ports that the file leaves to the program: "server0.nic0 1>17".
     """
 
     __test__ = False
@@ -155,6 +156,7 @@ class Testbed:
     lab_folder: Path | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
     coordinator: CoordinatorSpec | None = None
+    automatic_ports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

@@ -120,7 +120,8 @@ def _translate(
                 )
             case "extra_forbidden" | "unexpected_keyword_argument":
                 key = str(keys[-1])
-                hint = did_you_mean(key, _known_keys(model, keys[:-1]))
+                known = _known_keys(model, keys[:-1])
+                hint = "; another `kind` has it" if key in known else did_you_mean(key, known)
                 findings.add(keys, f"found the unknown key {key!r}{hint}", of_key=True)
             case "value_error":
                 findings.add(keys, str(context["error"]))
@@ -143,7 +144,11 @@ def _translate(
             case _:
                 findings.add(keys, f"found {found}: {error['msg']}")
     for keys, (what, expected) in wrong_types.items():
-        hint = ' in quotes, e.g. "0"' if expected == ["text"] and "number" in what else ""
+        hint = ""
+        if expected == ["text"] and "number" in what:
+            hint = f' in quotes, e.g. "{what.removeprefix("the number ")}"'
+        if expected == ["keys with values"] and (known := _known_keys(model, keys)):
+            hint = f": {', '.join(known)}"
         if what.startswith(("'-", '"-')):
             hint = "; a list item needs a space after its dash"
         findings.add(keys, f"found {what}, expected {' or '.join(expected)}{hint}")

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     GetPydanticSchema,
@@ -34,16 +33,17 @@ InstrumentKind = Literal[
 ]
 
 
-def _size(text: str) -> str:
-    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text, re.ASCII)
-    if match is None:
-        raise ValueError(f"found {text!r}, expected ingress x egress ports, e.g. '32x32'")
-    return text
+def _size(found: object) -> object:
+    text = str(found)[:40]
+    if not re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", text, re.ASCII):
+        square = f"{text}x{text}" if re.fullmatch(r"[1-9]\d{0,3}", text) else "32x32"
+        raise ValueError(f"found {text!r}, expected ingress x egress ports, e.g. size: {square}")
+    return found
 
 
 Size = Annotated[
     str,
-    AfterValidator(_size),
+    BeforeValidator(_size),
     WithJsonSchema(
         {"type": "string", "pattern": r"^[1-9]\d*x[1-9]\d*$", "examples": ["16x16", "32x32"]}
     ),

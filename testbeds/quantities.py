@@ -182,11 +182,18 @@ def _unsigned(text: str) -> int:
     return ns
 
 
-def _unsigned_db(text: str) -> Db:
-    ratio = parse_db(text)
-    if ratio < 0:
-        raise QuantityError(f"found {text!r}, expected zero dB or more, e.g. '3 dB'")
-    return ratio
+def _within(
+    parse: Callable[[str], Any], write: Callable[[Any], str], least: float, most: float
+) -> Callable[[str], Any]:
+    """Return a reader of values that are possible in a lab; others are typing errors."""
+
+    def read(text: str) -> Any:
+        value = parse(text)
+        if not least <= value <= most:
+            raise QuantityError(f"found {text!r}, expected {write(least)} to {write(most)}")
+        return value
+
+    return read
 
 
 def _from_text(
@@ -201,15 +208,24 @@ _TIME_PATTERN = rf"{_PLAIN}({'|'.join(_TIME)})"
 
 _duration = _from_text(_unsigned, format_duration, _TIME_PATTERN, "70 ms", "75 us", "3 s")
 _offset = _from_text(parse_duration, format_duration, _TIME_PATTERN, "-2 ms", "0 s")
-_decibels = _from_text(_unsigned_db, format_db, _PLAIN + "dB", "3 dB")
-_power = _from_text(parse_dbm, format_dbm, _PLAIN + "dBm", "-4.3 dBm")
+_decibels = _from_text(_within(parse_db, format_db, 0, 100), format_db, _PLAIN + "dB", "3 dB")
+_power = _from_text(
+    _within(parse_dbm, format_dbm, -100, 40), format_dbm, _PLAIN + "dBm", "-4.3 dBm"
+)
 _rate = _from_text(
-    parse_rate, format_rate, _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))", "100G", "200 Mbit/s"
+    _within(parse_rate, format_rate, 10**6, 10**14),
+    format_rate,
+    _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))",
+    "100G",
+    "200 Mbit/s",
 )
 _share = _from_text(parse_share, format_share, _PLAIN + "%", "95 %")
 _celsius = _from_text(parse_celsius, format_celsius, _PLAIN + "°?C", "45 °C")
 _length = _from_text(
-    parse_wavelength, format_wavelength, rf"{_PLAIN}({'|'.join(_LENGTH)})", "1310 nm"
+    _within(parse_wavelength, format_wavelength, 400, 2500),
+    format_wavelength,
+    rf"{_PLAIN}({'|'.join(_LENGTH)})",
+    "1310 nm",
 )
 
 Duration = Annotated[int, _duration[0], _duration[1], _duration[2]]

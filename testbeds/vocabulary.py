@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from lightrig.testbeds.findings import Findings, did_you_mean
@@ -27,6 +27,15 @@ class Vocabulary(Protocol):
 
     def options(self, model: str) -> Collection[str] | None:
         """Return the options of `model`, or None if they are unknown."""
+
+    def misfits(self, part: OpticalSwitchPart | InstrumentPart) -> Iterable[tuple[Keys, str]]:
+        """Yield what the driver of its model cannot be given: a place in the part, and why."""
+
+    def login_problem(self, login: str) -> str:
+        """Return why the credential that `login` names cannot be read here, or ""."""
+
+    def shares_address(self, model: str) -> bool:
+        """Whether other instruments have the address of this model, as modules of a mainframe."""
 
 
 def check_names(document: Document, vocabulary: Vocabulary, findings: Findings) -> None:
@@ -60,6 +69,8 @@ def check_names(document: Document, vocabulary: Vocabulary, findings: Findings) 
                     + did_you_mean(option, sorted(known or ())),
                     of_key=True,
                 )
+        for below, problem in vocabulary.misfits(part):
+            findings.add((*keys, *below), problem)
     present = sorted({one.name for one in vocabulary.quantities.values()})
     for quantity in document.limits:
         if quantity not in vocabulary.quantities:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lightrig.testbeds.cabling import Fiber
 from lightrig.testbeds.errors import LightrigError
@@ -37,10 +37,14 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """All fibers, in the file's order, and the line of each."""
+    """All fibers, in the file's order, and the line of each.
+
+    automatic: by switch, the ports that bare lines were given: "server0.nic0 1>17".
+    """
 
     fibers: tuple[Fiber, ...]
     stated: dict[Fiber, Keys]
+    automatic: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def split(text: str, arrows: str = "->|<->") -> tuple[Side, str, Side] | None:
@@ -117,7 +121,8 @@ def _ports(switch: SwitchSpec) -> str:
 def wire(document: Document, parts: Parts, findings: Findings) -> Wiring:
     """Return the fibers of `document`; problems go to `findings`.
 
-    A bare switch takes the lowest ports that no line of the file names.
+    A bare switch takes its ports from the lowest on, in the file's order. A line that names one
+    of them would move all that follow, so it is a problem.
     """
     return _Wirer(parts, findings).run(document)
 
@@ -140,9 +145,12 @@ class _Wirer:
         self._stated: dict[Fiber, Keys] = {}
         self._used: dict[str, dict[Port, Keys]] = {"transmit": {}, "receive": {}}
         self._lowest: dict[tuple[str, str], int] = {}
+        self._by_hand: dict[str, frozenset[Port]] = {}
+        self._automatic: dict[str, list[str]] = {}
 
     def run(self, document: Document) -> Wiring:
         for pass_over in self._explicit, self._bare:
+            self._by_hand = {side: frozenset(used) for side, used in self._used.items()}
             for index, stated in enumerate(document.fibers):
                 keys: Keys = ("fibers", index)
                 if isinstance(stated, FiberPart):
@@ -159,7 +167,11 @@ class _Wirer:
                 if bool(bare) == (pass_over == self._bare):
                     pass_over(_Line(index, keys, left, right, loss, uncertainty), arrow)
         self._fibers.sort(key=lambda item: item[0])
-        return Wiring(tuple(fiber for _, fiber in self._fibers), self._stated)
+        return Wiring(
+            tuple(fiber for _, fiber in self._fibers),
+            self._stated,
+            {switch: tuple(given) for switch, given in self._automatic.items()},
+        )
 
     def _explicit(self, line: _Line, arrow: str) -> None:
         left, right = self._ports(line, line.left), self._ports(line, line.right)
@@ -193,6 +205,8 @@ class _Wirer:
         ports = self._ports(line, port_side)
         if ports is None:
             return
+        given = self._automatic.setdefault(switch.name, [])
+        before, moved_by = len(given), None
         for port in ports:
             ingress = self._free(switch, switch.ingress_ports, "receive")
             egress = (
@@ -212,6 +226,27 @@ class _Wirer:
                 continue
             self._lay(line, port, ingress, port_side, switch_side)
             self._lay(line, egress, port, switch_side, port_side)
+            given.append(f"{port} {ingress.name}>{egress.name}")
+            moved_by = moved_by or self._named_below(ingress, "receive", switch.ingress_ports)
+            moved_by = moved_by or self._named_below(egress, "transmit", switch.egress_ports)
+        if moved_by is not None:
+            named, keys = moved_by
+            table = ", ".join(given[before:][:8]) + (", ..." if len(given) > before + 8 else "")
+            self._findings.add(
+                line.keys,
+                f"{named}, which line {self._findings.line(keys)} names, moves the ports of this "
+                f"line: {table}; name the ports of both lines, or higher ones in line "
+                f"{self._findings.line(keys)}",
+                offset=switch_side.offset,
+            )
+
+    def _named_below(self, given: Port, side: str, numbers: range) -> tuple[Port, Keys] | None:
+        """Return a port below `given` that an explicit line names, and that line."""
+        for number in range(numbers.start, int(given.name)):
+            port = Port(given.owner, str(number))
+            if port in self._by_hand[side]:
+                return port, self._used[side][port]
+        return None
 
     def _free(self, switch: SwitchSpec, numbers: range, direction: str) -> Port | None:
         used, here = self._used[direction], (direction, switch.name)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
-from lightrig.harness.bench.credentials import look_up
 from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.instrument_keys import address_keys, identity_key
 from lightrig.harness.bench.labgrid_lease import LabgridPlace
@@ -29,6 +28,7 @@ from lightrig.instruments.core.errors import WrongIdentityError
 from lightrig.instruments.core.registry import Spec, open_instrument
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
+from lightrig.testbeds.credentials import look_up
 
 
 class LabUnavailableError(LightrigError):

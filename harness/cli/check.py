@@ -75,6 +75,8 @@ def _parts(testbed: Testbed) -> Iterator[Part]:
         f"{name} ({spec.kind.replace('_', ' ')})" for name, spec in testbed.instruments.items()
     ]
     yield "instruments", len(instruments), instruments
+    for name, given in testbed.automatic_ports.items():
+        yield f"{name} ports", len(given), list(given)
     yield "NIC ports", len(testbed.nic_ports), []
     yield "fibers", len(testbed.fibers), []
     plans = [
@@ -97,9 +99,11 @@ def _table(parts: list[Part]) -> str:
     for name, count, names in parts:
         start = f"{name:<{kinds}}  {count:>{digits}}  "
         width = max(shutil.get_terminal_size().columns, len(start) + 40)
+        # Short names, such as a port and its circuit, stay in one line.
+        whole = ", ".join(n if len(n) > 40 else n.replace(" ", "\0") for n in names)
         text = textwrap.wrap(
-            ", ".join(names), width - len(start), break_long_words=False, break_on_hyphens=False
+            whole, width - len(start), break_long_words=False, break_on_hyphens=False
         )
-        lines += [f"{start}{(text or [''])[0]}".rstrip()]
-        lines += [" " * len(start) + more for more in text[1:]]
+        lines += [f"{start}{(text or [''])[0]}".rstrip().replace("\0", " ")]
+        lines += [" " * len(start) + more.replace("\0", " ") for more in text[1:]]
     return "\n".join(lines)

@@ -17,12 +17,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from lightrig.harness.bench.credentials import CredentialError, look_up
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.harness.cli.terminal import out, print_folded, print_table
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
+from lightrig.testbeds.credentials import CredentialError, look_up
 from lightrig.testbeds.readdressing import readdressed
 
 LOGIN = "LIGHTRIG_SERVED"

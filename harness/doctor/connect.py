@@ -10,7 +10,6 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.bench.assembly import Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import close_newest_first
 from lightrig.harness.bench.binding import lease_address, lease_identity, open_lease, state_folder
-from lightrig.harness.bench.credentials import look_up
 from lightrig.harness.bench.lease import Lease
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.clock import Clock, SystemClock
@@ -20,6 +19,7 @@ from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.registry import open_instrument
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
+from lightrig.testbeds.credentials import look_up
 
 if TYPE_CHECKING:
     from lightrig.instruments.simulated.lab import SimulatedLab

@@ -13,15 +13,15 @@ SWITCH_OPTICS = "Switch optics"
 OPTICAL = table(f"""
 [{INSERTION_LOSS}]
 # The loss of a circuit differs more between nights than within one.
-insertion_loss  dB lower test=interval minimum=5 direction=up
+insertion_loss  least=0 dB lower test=interval minimum=5 direction=up
     optical power lost in one circuit, against a stored reference
 insertion_loss.relative  dB lower test=interval minimum=5 direction=up
     optical power lost in one circuit, against the median circuit
-insertion_loss.repeatability  dB lower test=interval minimum=1 direction=up
+insertion_loss.repeatability  least=0 dB lower test=interval minimum=1 direction=up
     standard deviation of the loss of a circuit that is made again
 insertion_loss.factory_en  1 lower test=interval minimum=5 direction=up
     En number of a loss against the factory value that the switch stores
-path_loss  dB lower test=interval minimum=5 direction=up
+path_loss  least=0 dB lower test=interval minimum=5 direction=up
     optical power lost from transceiver to transceiver, through all switches
 loss.remade  dB none unjudged hidden
     loss of one making of a circuit, less the mean of its makings
@@ -51,31 +51,31 @@ loss.budget.combined  dB lower unjudged hidden
     standard uncertainty: all contributions combined
 [{BIT_ERRORS}] 1 lower hidden
 # A ratio of bits without an error is a bound, of which there is no median: hidden.
-bit_error_ratio  minimum=8 direction=up ratio=10
+bit_error_ratio  greatest=1 minimum=8 direction=up ratio=10
     bit errors per bit, at full received power
-bit_error_ratio.over_power  none unjudged
+bit_error_ratio.over_power  greatest=1 none unjudged
     bit errors per bit at a stated attenuation
 bit_errors  unjudged
     bit errors counted in one gate
 bit_errors.void  unjudged
     share of the bits of a gate that were not compared
-nic_error_ratio.before_fec  minimum=8 direction=up ratio=10
+nic_error_ratio.before_fec  greatest=1 minimum=8 direction=up ratio=10
     pre-FEC BER by the counters of a NIC port
-nic_error_ratio.after_fec  minimum=8 direction=up ratio=10
+nic_error_ratio.after_fec  greatest=1 minimum=8 direction=up ratio=10
     post-FEC BER by the counters of a NIC port
-nic_error_ratio.symbols_after_fec  minimum=8 direction=up ratio=10
+nic_error_ratio.symbols_after_fec  greatest=1 minimum=8 direction=up ratio=10
     FEC symbol errors per symbol that were not corrected
-nic_error_ratio.symbols_before_fec  minimum=8 direction=up ratio=10
+nic_error_ratio.symbols_before_fec  greatest=1 minimum=8 direction=up ratio=10
     FEC symbol errors per symbol before correction
-nic_error_ratio.codewords_before_fec  minimum=8 direction=up ratio=10
+nic_error_ratio.codewords_before_fec  greatest=1 minimum=8 direction=up ratio=10
     FEC code words with errors, all corrected
-nic_error_ratio.codewords_after_fec  minimum=8 direction=up ratio=10
+nic_error_ratio.codewords_after_fec  greatest=1 minimum=8 direction=up ratio=10
     FEC code words that could not be corrected
 [{SIGNAL_QUALITY}]
-frame_loss_ratio  1 lower minimum=8 direction=up ratio=10 hidden
+frame_loss_ratio  greatest=1 1 lower minimum=8 direction=up ratio=10 hidden
     64-octet frames lost behind FEC, by its histogram of symbol errors
 [{BIT_ERRORS}]
-nic_error_ratio.pattern  1 lower minimum=8 direction=up ratio=10 hidden
+nic_error_ratio.pattern  greatest=1 1 lower minimum=8 direction=up ratio=10 hidden
     bit errors per bit of a test pattern between ports
 sensitivity  dBm lower minimum=1
     received power at which the bit error ratio reaches its limit
@@ -99,10 +99,10 @@ switching.bounce  ns
     light of one circuit from 90 % until it stays within 0.5 dB of its level
 switching.time  ns
     from the command until light stays within 0.5 dB of its level
-switching.repeatability  dB none minimum=1 direction=up effect=difference
+switching.repeatability  least=0 dB none minimum=1 direction=up effect=difference
     range of the optical power of one circuit over all times that it was made
 [{SWITCH_OPTICS}] dB lower
-polarization_dependent_loss  test=interval minimum=5 direction=up effect=difference
+polarization_dependent_loss  least=0 test=interval minimum=5 direction=up effect=difference
     greatest less least loss of one circuit over all polarizations (IEC 61300-3-2)
 polarization_dependent_loss.budget.noise  unjudged hidden
     standard uncertainty of the polarization dependent loss: noise
@@ -110,7 +110,7 @@ polarization_dependent_loss.budget.controller  unjudged hidden
     standard uncertainty of the polarization dependent loss: controller
 polarization_dependent_loss.budget.meter  unjudged hidden
     standard uncertainty of the polarization dependent loss: meter
-wavelength_dependent_loss  test=interval minimum=5 direction=up effect=difference
+wavelength_dependent_loss  least=0 test=interval minimum=5 direction=up effect=difference
     greatest less least loss of one circuit over stated wavelengths (IEC 61300-3-7)
 wavelength_dependent_loss.budget.noise  unjudged hidden
     standard uncertainty of the wavelength dependent loss: noise

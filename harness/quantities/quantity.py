@@ -30,6 +30,7 @@ class Quantity:
             any other symbol.
         meaning: a noun phrase for tables and docs, without a full stop.
         better: the direction of improvement; None where neither is better.
+        least, greatest: bounds of possible values, such as 1 of an error ratio; None without one.
         combine: how the subjects of one event make one sample. "worst" is the greatest where
             lower is better and the least where higher is; "none" keeps a sample a row.
         title: a short name for tables; by default the last part of the name.
@@ -49,6 +50,8 @@ class Quantity:
     unit: str
     meaning: str
     better: Better | None = None
+    least: float | None = None
+    greatest: float | None = None
     combine: Combination = "worst"
     title: str = ""
     section: str = "Other quantities"

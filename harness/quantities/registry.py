@@ -111,7 +111,10 @@ def find(name: str) -> Quantity | None:
 def names_in_files() -> QuantityNames:
     """Return the name and unit of each quantity by every name that a file may use for it."""
     registry = _REGISTRY.filled()
-    found = {name: LimitedQuantity(name, one.unit) for name, one in registry.by_name.items()}
+    found = {
+        name: LimitedQuantity(name, one.unit, one.better, one.least, one.greatest)
+        for name, one in registry.by_name.items()
+    }
     return found | {alias: found[name] for alias, name in registry.present.items()}
 
 

@@ -8,7 +8,7 @@ from lightrig.instruments.core.capabilities import PowerReading
 from lightrig.instruments.core.detected_power import NO_VALUE, dbm, over_range
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import NotDoneError
-from lightrig.instruments.core.instrument import Option, from_seconds
+from lightrig.instruments.core.instrument import Option, from_seconds, within
 from lightrig.instruments.core.keysight_n77 import MEANINGS
 from lightrig.instruments.core.scpi_instrument import RestorableScpiInstrument, Setting
 from lightrig.instruments.core.wire_facts import WireFact
@@ -34,7 +34,10 @@ class KeysightN7764a(RestorableScpiInstrument):
     error_meanings = MEANINGS
     channels = range(1, 5)
     wavelength_nm: Option[float | None] = Option(
-        float, None, "wavelength of the filters' correction in nm; None leaves it", key="wavelength"
+        within(float, 800, 1700, "nm"),
+        None,
+        "wavelength of the filters' correction in nm; None leaves it",
+        key="wavelength",
     )
     floor = Option(float, -50.0, "least power that a monitor reports, in dBm")
     change_timeout = Option(

@@ -40,6 +40,7 @@ class PolatisVoa(Instrument):
     Source: as `Polatis`; the meaning of the modes by its YANG module.
     """
 
+    shares_address = True
     schemes = ("tl1", "netconf", "restconf")
     shared_options = Polatis.shared_options
     wire_facts = Polatis.wire_facts

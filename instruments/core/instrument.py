@@ -21,6 +21,25 @@ from lightrig.testbeds import LightrigError
 T = TypeVar("T")
 
 
+def _strict(kind: type, expected: str) -> Callable[[Any], Any]:
+    """Return a conversion to `kind` that accepts what a file writes as such alone."""
+    accepted = (int, float) if kind is float else kind
+
+    def convert(stated: Any) -> Any:
+        if not isinstance(stated, accepted) or isinstance(stated, bool) != (kind is bool):
+            raise ValueError(f"found {stated!r}, expected {expected}")
+        return kind(stated)
+
+    return convert
+
+
+_STRICT: dict[Any, Callable[[Any], Any]] = {
+    bool: _strict(bool, "true or false"),
+    int: _strict(int, "a whole number"),
+    float: _strict(float, "a number without unit"),
+}
+
+
 class Option(Generic[T]):
     """A value that a testbed file states about an instrument; read once, when a driver is opened.
 
@@ -41,7 +60,7 @@ class Option(Generic[T]):
         key: str = "",
         attribute: str = "",
     ) -> None:
-        self.convert = convert
+        self.convert: Callable[[Any], Any] = _STRICT.get(convert, convert)
         self.default = default
         self.about = about
         self.key = key
@@ -70,7 +89,8 @@ class Option(Generic[T]):
         if stated is None:
             return self.default
         try:
-            return self.convert(stated)
+            value: T = self.convert(stated)
+            return value
         except (TypeError, ValueError) as error:
             raise LightrigError(f"{spec.name}: options: {self.key}: {error}") from error
 
@@ -86,14 +106,26 @@ def one_of(*allowed: str | int) -> Callable[[Any], Any]:
     return convert
 
 
+def within(kind: type, least: float, most: float, unit: str = "") -> Callable[[Any], Any]:
+    """Return a conversion for `Option` that accepts numbers of `kind` from `least` to `most`."""
+
+    def convert(stated: Any) -> Any:
+        value = _STRICT[kind](stated)
+        if not least <= value <= most:
+            raise ValueError(f"found {value}, expected {least} to {most}{unit and ' '}{unit}")
+        return value
+
+    return convert
+
+
 def from_milliseconds(stated: Any) -> int:
     """Convert milliseconds in a testbed file to ns."""
-    return round(float(stated) * 1e6)
+    return round(float(_STRICT[float](stated)) * 1e6)
 
 
 def from_seconds(stated: Any) -> int:
     """Convert seconds in a testbed file to ns."""
-    return round(float(stated) * 1e9)
+    return round(float(_STRICT[float](stated)) * 1e9)
 
 
 def line_speed(default: int) -> Option[int]:
@@ -128,6 +160,8 @@ class Instrument:
         wire_facts: what the driver relies on, confirmed by a source or not; `lightrig doctor`
             lists those that are not.
         sessions: the sessions with the instrument; they connect when first used.
+        sizes: forms of a switch's size, such as "NxN, 1xN"; "" for any.
+        shares_address: whether others have its address too, as modules of a mainframe have.
         on_setting: called with the name of a setting and its value before it is set, if stated.
     """
 
@@ -137,6 +171,8 @@ class Instrument:
     options: ClassVar[Collection[str]] = ()
     wire_facts: ClassVar[Sequence[WireFact]] = ()
     sessions: Sequence[Session] = ()
+    sizes: ClassVar[str] = ""
+    shares_address: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -72,6 +72,11 @@ def shipped_drivers() -> dict[str, EntryPoint]:
     return found
 
 
+def kind_of(model: str) -> str:
+    """Return the driver package of a model that is part of Lightrig, "" for any other."""
+    return next((kind for kind in KINDS if module_name(model) in modules(kind)), "")
+
+
 def models() -> dict[str, EntryPoint]:
     """Return the drivers of all models, in alphabetic order.
 

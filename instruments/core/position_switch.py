@@ -49,6 +49,7 @@ class PositionSwitch(QueryInstrument, ABC):
         positions: the circuits of each position.
     """
 
+    sizes = "1xN, Nx1"
     dark_position: ClassVar[int | None] = 0
     inputs = Option(int, 1, "number of inputs", attribute="ingress_count")
     outputs = Option(int, 2, "number of outputs", attribute="egress_count")

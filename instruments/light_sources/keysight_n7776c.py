@@ -3,7 +3,7 @@
 import math
 from typing import ClassVar
 
-from lightrig.instruments.core.instrument import Option
+from lightrig.instruments.core.instrument import Option, within
 from lightrig.instruments.core.keysight_n77 import MEANINGS
 from lightrig.instruments.core.scpi_instrument import (
     ErrorMeanings,
@@ -23,6 +23,7 @@ class KeysightN7776c(RestorableScpiInstrument):
     """
 
     schemes = ("scpi", "visa")
+    shares_address = True
     wire_facts = (
         WireFact("commands", "PyMeasure; Keysight N77xx Programming Guide, edition 7, for N7711A"),
     )
@@ -41,7 +42,7 @@ class KeysightN7776c(RestorableScpiInstrument):
         "greatest power that the testbed allows (`launch:`), in dBm; None: the laser's limit",
         attribute="launch_max_dbm",
     )
-    slot = Option(int, 0, "slot of the laser; 0 is the N7776C's")
+    slot = Option(within(int, 0, 17), 0, "slot of the laser; 0 is the N7776C's")
     wavelength_setting = Setting(
         float,
         ":SOUR{driver.slot}:WAV",

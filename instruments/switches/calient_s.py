@@ -8,7 +8,7 @@ from typing import Any
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity, Operation, PowerReading
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.instrument import Instrument, Option
+from lightrig.instruments.core.instrument import Instrument, Option, within
 from lightrig.instruments.core.position_switch import PendingMove
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.pipelined import Pending
@@ -54,6 +54,7 @@ class CalientS(Instrument):
 
     schemes = ("tl1",)
     shared_options = ("terminal",)
+    sizes = "NxN"
     wire_facts = (
         WireFact("TCP port 3082 without a prompt", "manual of Lawo VSM"),
         WireFact("TCP port 3083 with the prompt `agent>`; state it in `address:`", _CLIENT),
@@ -68,8 +69,8 @@ class CalientS(Instrument):
     )
     ports = Option(int, 0, "number of ports", attribute="ingress_count")
     group = Option(str, "LIGHTRIG", "group of the cross-connects that are made")
-    slots = Option(int, 8, "slots in a shelf", key="slots_per_shelf")
-    ports_per_slot = Option(int, 8, "ports in a slot")
+    slots = Option(within(int, 1, 64), 8, "slots in a shelf", key="slots_per_shelf")
+    ports_per_slot = Option(within(int, 1, 64), 8, "ports in a slot")
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)

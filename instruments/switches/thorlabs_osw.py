@@ -23,6 +23,7 @@ class ThorlabsOsw(TextPositionSwitch):
     """
 
     schemes = ("serial",)
+    sizes = "1x2, 2x2"
     wire_facts = (
         WireFact("`S`, `S?`, speed of the line", "qudi, two independent drivers"),
         WireFact("format of the `ID?` reply"),

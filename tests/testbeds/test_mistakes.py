@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from lightrig.harness.cli import app
+from lightrig.harness.cli.app import application
 
 HERE = Path(__file__).parent / "mistakes"
 MISTAKES = YAML(typ="safe").load(HERE / "mistakes.yaml")
@@ -21,7 +21,7 @@ LOCATED_OF_97 = 95
 def checked(path, monkeypatch):
     monkeypatch.setenv("OCS_LOGIN", "user:word")
     monkeypatch.setenv("SERVER_LOGIN", "user:word")
-    result = CliRunner().invoke(app, ["check", str(path)], terminal_width=400)
+    result = CliRunner().invoke(application("check"), ["check", str(path)])
     return result.exit_code, result.output
 
 
@@ -61,7 +61,7 @@ def test_mistakes_are_located(tmp_path, monkeypatch):
         path.write_text(text, encoding="utf-8")
         expected = expected_lines(mistake, text)
         assert expected, mistake["id"]
-        code, output = checked(path, monkeypatch)
+        _, output = checked(path, monkeypatch)
         reported = reported_lines(path, output)
         if not reported & expected:
             missed.append(mistake["id"])

@@ -186,11 +186,11 @@ transceivers:
 fibers:
   - server[0-1].nic0 <-> ocs
   - server[0-1].nic1 <-> tor
-  - laser -> ocs.1
-  - {fiber: "ocs.5 -> meter.2", loss: 0.3 dB}
+  - laser -> ocs.3
+  - {fiber: "ocs.8 -> meter.2", loss: 0.3 dB}
 plans:
   pair: [server0.nic0 <-> server1.nic0]
-  probe: {circuits: {ocs: [1>5]}}
+  probe: {circuits: {ocs: [3>8]}}
 """
 
 
@@ -202,9 +202,9 @@ def test_packet_switches_instruments_and_losses(write):
     assert testbed.simulation.switches["ocs"] == SimulatedSwitch()
     assert testbed.switches["tor"].ingress_ports == testbed.switches["tor"].egress_ports
     assert testbed.switches["ocs"].identity == Identity(serial="21877")
-    # The bare line comes first, yet takes no port that another line names.
-    assert cabling.ingress_of(Port("server0", "nic0")) == ("ocs", 2)
-    assert cabling.egress_of(Port("server0", "nic0")) == ("ocs", 6)
+    assert cabling.ingress_of(Port("server1", "nic0")) == ("ocs", 2)
+    assert cabling.egress_of(Port("server1", "nic0")) == ("ocs", 6)
+    assert testbed.automatic_ports["ocs"] == ("server0.nic0 1>5", "server1.nic0 2>6")
     (circuit,) = testbed.plans["probe"].circuits["ocs"]
     assert cabling.light_path("ocs", circuit) == (Port("laser", "1"), Port("meter", "2"))
     into = cabling.fiber_from(Port("laser", "1"))
@@ -216,6 +216,22 @@ def test_packet_switches_instruments_and_losses(write):
     assert cabling.fiber_from(Port("server0", "nic1")).sink == Port("tor", "1")
 
 
+@pytest.mark.parametrize(
+    ("find", "write_instead", "named", "given"),
+    [
+        ("laser -> ocs.3", "laser -> ocs.1", "ocs.1, which line 20", "server0.nic0 2>5"),
+        ("ocs.8 -> meter", "ocs.6 -> meter", "ocs.6, which line 21", "server1.nic0 2>7"),
+    ],
+)
+def test_a_named_port_never_moves_those_of_a_bare_switch(write, find, write_instead, named, given):
+    with pytest.raises(TestbedError) as caught:
+        load(write(MIXED.replace(find, write_instead)))
+    problem = caught.value.problems[0]
+    assert (problem.line, problem.column) == (18, 26)
+    assert named in problem.message
+    assert given in problem.message
+
+
 def test_all_problems_are_reported_at_once(write):
     text = MIXED.replace("ports: 4", "ports: 0").replace(
         "laser.invalid,", "laser.invalid, lunch: 1,"
@@ -225,7 +241,7 @@ def test_all_problems_are_reported_at_once(write):
         load(write(text))
     assert [problem.line for problem in caught.value.problems] == [3, 6, 14, 17]
 
-    text = MIXED.replace("laser -> ocs.1", "laser -> ocs.9").replace("ens1", '"ens{x}"')
+    text = MIXED.replace("laser -> ocs.3", "laser -> ocs.9").replace("ens1", '"ens{x}"')
     text = text.replace("meter.2", "metre.2").replace("lr4}", "lr5}")
     text += "limits: {outage: {p99: 3 dBs}}\nsimulation: {switches: {osc: {}}}\n"
     with pytest.raises(TestbedError) as caught:

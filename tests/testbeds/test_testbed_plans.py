@@ -210,8 +210,8 @@ def test_a_range_of_switches_takes_the_circuits_and_parameters_of_one_line(tmp_p
     fibers = 'fibers: ["laser[0-1] -> a[0-1].1", "b[0-1].3 -> meter.[1-2]", '
     lasers = (
         "instruments:\n"
-        "  laser[0-1]: {kind: light_source, model: keysight-n7776c, address: 'scpi://l.invalid', "
-        "launch: {max: 3 dBm}}\n"
+        "  laser[0-1]: {kind: light_source, model: keysight-n7776c, "
+        "address: 'scpi://{name}.invalid', launch: {max: 3 dBm}}\n"
         "  meter: {kind: power_meter, model: keysight-n7745a, address: 'scpi://m.invalid', "
         "channels: 2}\n"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.harness.bench.credentials import CredentialError, look_up
+from lightrig.testbeds.credentials import CredentialError, look_up
 
 SECRET = "hunter2-never-shown"
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 
