@@ -1,4 +1,4 @@
-"""Where leases and saved states of this machine are; importing it loads nothing else.
+"""Folder of leases and saved states of this machine; importing it loads nothing else.
 
 The folder is `$LIGHTRIG_STATE` where that is set, else `/var/lib/lightrig` where an administrator
 has made it, else `/var/tmp/lightrig`, which is made on first use. It survives a restart of the

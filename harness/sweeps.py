@@ -38,7 +38,7 @@ class SweepCancelledError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where studies are computed.
+    """Hosts and processes that compute studies.
 
     processes: on this machine; 1 computes in this one.
     scheduler: address of a Dask scheduler, whose workers compute instead.

@@ -27,6 +27,10 @@ class SystemRegistryError(LightrigError):
     """An entry point of `lightrig.systems` does not name a usable system."""
 
 
+class TrainingRequestError(LightrigError):
+    """A training request that does not fit the testbed, before anything has run."""
+
+
 class Orchestrator(Protocol):
     """A control plane that runs as a service."""
 
@@ -70,7 +74,7 @@ class TrainingRequest:
 
 
 class TrainingReport(Protocol):
-    """What circuits cost a training script."""
+    """Cost of circuits to a training script."""
 
     @property
     def as_printed_before(self) -> bool:
@@ -89,7 +93,10 @@ class Trainer(Protocol):
     def __call__(
         self, fabric: "Fabric", request: TrainingRequest, printed: Printed
     ) -> TrainingReport:
-        """Run the script; the caller restores the fabric. Raises `LightrigError`."""
+        """Run the script; the caller restores the fabric.
+
+        Raises `TrainingRequestError`, and `LightrigError` for what goes wrong later.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ FaultKind = Literal[
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 FLAP_NS = 100_000_000
-"""How long a NIC flaps, and an instrument restarts, where nothing is stated."""
+"""Time for which a NIC flaps, and an instrument restarts, where nothing is stated."""
 
 _PLACES = {"fibers swapped": 2, "clock step": 0, "disk full": 0}
 """Number of places of a fault, where it is not one."""

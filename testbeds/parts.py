@@ -196,7 +196,7 @@ class NicPart(NicFacts):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerFacts(Stated):
-    """How a server is reached, and its GPUs."""
+    """Access to a server, and its GPUs."""
 
     address: Annotated[Reach, Field(examples=["ssh://bench@{name}.lab", "netns://{name}"])]
     login: Login | None = None

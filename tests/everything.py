@@ -24,7 +24,7 @@ WITH_ARGUMENTS = {"test-named"}
 
 @dataclass
 class Ended:
-    """How a target has ended; counts are None where it ran no test."""
+    """Outcome of a target; counts are None where it ran no test."""
 
     target: str
     status: int

@@ -23,7 +23,7 @@ from lightrig.harness.machine_folder import FALLBACK, PREPARED, VARIABLE
 from lightrig.testbeds import LightrigError
 
 SUFFIX = ".found.json"
-"""How the names of saved states end."""
+"""Ending of the names of saved states."""
 
 _READABLE = 80
 _LARGEST = 16 << 20

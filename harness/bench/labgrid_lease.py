@@ -19,7 +19,7 @@ from lightrig.testbeds import CoordinatorSpec
 
 _TIMEOUT_S = 5.0
 _CHECK_INTERVAL = 1_000_000_000
-"""How long the coordinator's last answer is believed, in ns."""
+"""Time for which the coordinator's last answer holds, in ns."""
 
 _MISSING = "install lightrig[labgrid], the extra for a testbed with `labgrid:`"
 

@@ -36,7 +36,7 @@ from lightrig.testbeds.json_text import from_json
 
 VERSION = 1
 TIME = "%Y-%m-%d %H:%M:%S UTC"
-"""How a state writes times."""
+"""Format of the times in a state."""
 
 Value: TypeAlias = float | int | bool | str
 

@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,7 +22,15 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.system_registry import RESULTS, Trainer, TrainingRequest, installed_systems
+from lightrig.harness.system_registry import (
+    RESULTS,
+    Printed,
+    Trainer,
+    TrainingReport,
+    TrainingRequest,
+    TrainingRequestError,
+    installed_systems,
+)
 from lightrig.testbeds import Testbed
 
 INTERRUPTED = 130
@@ -78,7 +87,7 @@ def train(
     with _interruptible():
         bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig train {request.name}"))
         with _restored(bench) as fabric:
-            report = lab(lambda: trainer(fabric, request, printed))
+            report = lab(partial(_report, trainer, fabric, request, printed))
     if as_json:
         print_json(report.document())
     else:
@@ -86,6 +95,15 @@ def train(
             echo(line)
     if not report.as_printed_before:
         raise typer.Exit(NO)
+
+
+def _report(
+    trainer: Trainer, fabric: Fabric, request: TrainingRequest, printed: Printed
+) -> TrainingReport:
+    try:
+        return trainer(fabric, request, printed)
+    except TrainingRequestError as error:
+        give_up(str(error), BAD_INPUT)
 
 
 def _request(
@@ -111,7 +129,7 @@ def _degrees(parallel: str) -> Mapping[str, int]:
     for each in filter(None, parallel.split(",")):
         name, _, degree = each.partition("=")
         if not (name.isalpha() and degree.isdecimal() and int(degree) > 0) or name in degrees:
-            give_up(f"--parallel {parallel}: {each!r} is no degree; write pp=2,dp=2", BAD_INPUT)
+            give_up(f"--parallel {parallel}: {each!r} is not NAME=N; write pp=2,dp=2", BAD_INPUT)
         degrees[name] = int(degree)
     return degrees
 

@@ -1,4 +1,4 @@
-"""When light came and went, from a log of a power meter.
+"""Times when light came and went, from a log of a power meter.
 
 What lies between two edges of one log, or of logs whose samples are simultaneous, is known to
 the sample, however uncertain it is when the log itself began.
@@ -36,7 +36,7 @@ class Edge(NamedTuple):
     rising: bool
 
     def on_clock(self, log: PowerLog) -> Span:
-        """When that was on the bench's clock: as uncertain as the start of its log."""
+        """Time on the bench's clock: as uncertain as the start of its log."""
         return Span(log.start.earliest + self.at.earliest, log.start.latest + self.at.latest)
 
 

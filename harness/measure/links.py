@@ -26,7 +26,7 @@ LINK_TIMEOUT = 60_000_000_000
 """Timeout for links to come up, in ns; the slowest recorded firmware took 25 s."""
 
 UNSEEN = 50_000_000
-"""How long before a server's answer a change may be that is not in it, in ns.
+"""Longest time before a server's answer that a change may be that is not in it, in ns.
 
 The server reads its ports in turn, declares a silence after some periods, and may itself have to
 wait for a processor.
@@ -180,7 +180,7 @@ class LinkObservation:
         return self._silences
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
-        """When numbered datagrams from ports had been sent, where that is still known.
+        """Times when numbered datagrams from ports had been sent, where that is still known.
 
         Every server is asked, and answers with the gaps until then too.
         """

@@ -101,7 +101,7 @@ def _first_lost(
 
 
 def losses(links: LinkObservation, since: int) -> dict[Port, Span]:
-    """When each port that receives nothing any more lost its link, after `since`.
+    """Time when each port that receives nothing any more lost its link, after `since`.
 
     A silence is a loss where its sender went on: the first datagram that is missing had been
     sent before the socket was empty in that silence, and does not come late either.

@@ -1,4 +1,4 @@
-"""When RDMA runs again after circuits changed: operations are tried until one comes through."""
+"""Recovery of RDMA after circuits changed: operations are tried until one comes through."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How a testbed's part of a night ended, stored beside the runs: `nights/NIGHT/TESTBED.json`.
+"""Outcome of a testbed's part of a night, stored beside the runs: `nights/NIGHT/TESTBED.json`.
 
 `NIGHT` is the name of the night, by which its runs begin. A testbed without such a file was not
 run.

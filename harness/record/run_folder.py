@@ -62,7 +62,7 @@ class Measured:
 
 
 class Outcomes(Sequence[TestOutcome]):
-    """How tests ended, without details: kept as plain values, since a year has millions.
+    """Outcomes of tests, without details: kept as plain values, since a year has millions.
 
     Raises `RowError` for what no `TestOutcome` may hold, and `TypeError` for lines of another
     shape.

@@ -54,7 +54,7 @@ _OF_ETC = (
     *("ld.so.conf", "ld.so.conf.d", "locale.conf", "localtime", "nsswitch.conf", "os-release"),
     *("passwd", "profile", "protocols", "services", "shells", "terminfo"),
 )
-"""What programs need of /etc."""
+"""Files of /etc that programs need."""
 _HOST_KEY = FOLDER / "host_key"
 
 _CONFIG = """\

@@ -134,3 +134,18 @@ class ServedLab:
         self.switch.close()
         self.world.close()
         self.clock.close()
+
+
+def killed_suite(changed_by_hand: bool) -> str:
+    """Return a suite whose test records a row and ends its process without restoring the lab."""
+    by_hand = 'switch = fabric.bench.switches["ocs"]; switch.change(switch.circuits(), []).done()'
+    return f"""
+import os, signal
+from lightrig.harness.record import Row
+
+def test_once(fabric, measure):
+    fabric.apply(fabric.plans["straight"])
+    measure.record([Row("ocs", "reconfiguration.los", 7, 7, 7, "ns", 0)])
+    {by_hand if changed_by_hand else ""}
+    os.kill(os.getpid(), signal.SIGKILL)
+"""

@@ -98,7 +98,7 @@ def mutated(dice: random.Random, seeds: list[bytes]) -> bytes:
 
 @dataclass
 class Progress:
-    """What became of one target's inputs."""
+    """Outcomes of one target's inputs."""
 
     inputs: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)

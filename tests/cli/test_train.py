@@ -27,7 +27,7 @@ SCRIPT = "examples/train_llama.py"
 
 
 class Report:
-    """What a trainer returns."""
+    """Answer of a trainer."""
 
     def __init__(self, *, as_printed_before: bool) -> None:
         self.as_printed_before = as_printed_before
@@ -123,9 +123,9 @@ def test_the_switches_are_restored_whatever_ends_the_script(trainer, ends, statu
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--parallel", "pp", "--", SCRIPT), "--parallel pp: 'pp' is no degree; write pp=2,dp=2"),
-        (("--parallel", "pp=2,pp=3", "--", SCRIPT), "'pp=3' is no degree"),
-        (("--parallel", "dp=0", "--", SCRIPT), "'dp=0' is no degree"),
+        (("--parallel", "pp", "--", SCRIPT), "--parallel pp: 'pp' is not NAME=N; write pp=2,dp=2"),
+        (("--parallel", "pp=2,pp=3", "--", SCRIPT), "'pp=3' is not NAME=N"),
+        (("--parallel", "dp=0", "--", SCRIPT), "'dp=0' is not NAME=N"),
         (("--results", "loss (", "--", SCRIPT), "--results loss (: missing )"),
         (("--", "no/such.py"), "no/such.py: No such file or directory"),
         (("--", "README.md"), "README.md: invalid decimal literal"),
@@ -135,6 +135,12 @@ def test_what_cannot_be_run_is_refused_before_the_lab_is_touched(trainer, argume
     done = run(*arguments)
     assert (done.exit_code, trainer.given, trainer.restored) == (2, [], 0)
     assert says in done.stderr
+
+
+def test_a_job_that_does_not_fit_the_testbed_is_refused() -> None:
+    done = run("--parallel", "pp=3", "--", SCRIPT)
+    assert done.exit_code == 2, done.output
+    assert "4 servers, expected a multiple of 3" in done.stderr
 
 
 def test_a_testbed_of_another_system_is_refused() -> None:

@@ -59,7 +59,7 @@ def pytest_options():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_stand_in_shell_blocks(page):
-    """Where they are found, and run."""
+    """Folder where they are found, and run."""
     outside = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert [line for line in outside.splitlines() if INDENTED.match(line)] == []
 

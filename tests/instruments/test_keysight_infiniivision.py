@@ -24,7 +24,7 @@ STATED = {"kind": "power_meter", "name": "scope", "channels": 4}
 
 
 def scope_lit(scope: Rig) -> int:
-    """When light came to the first channel."""
+    """Time when light came to the first channel."""
     return scope.field._trace(Port("scope", "1")).settled
 
 

@@ -1,4 +1,4 @@
-"""When light came and went, from the samples of a log."""
+"""Times when light came and went, from the samples of a log."""
 
 import itertools
 

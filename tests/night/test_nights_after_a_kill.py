@@ -6,7 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, circuits, set_circuits
+from bench.served_lab import (
+    FOREIGN,
+    LEFT,
+    STRAIGHT,
+    ServedLab,
+    circuits,
+    killed_suite,
+    set_circuits,
+)
 
 from lightrig.harness.bench import Fabric, aftermath, bind_only
 from lightrig.harness.bench.aftermath import AS_FOUND, restore_after
@@ -92,27 +100,11 @@ def test_an_instrument_in_use_is_reported_with_its_owner(lab, monkeypatch):
     assert "for another run" in text
 
 
-SUITE = """
-import os, signal
-from lightrig.harness.record import Row
-
-def test_once(fabric, measure):
-    fabric.apply(fabric.plans["straight"])
-    measure.record([Row("ocs", "reconfiguration.los", 7, 7, 7, "ns", 0)])
-    {by_hand}
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-BY_HAND = """
-    switch = fabric.bench.switches["ocs"]
-    switch.change(switch.circuits(), []).done()
-"""
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("by_hand", [False, True], ids=["restored", "not as found"])
 def test_a_night_whose_pytest_is_killed(lab, tmp_path, by_hand):
     suite = tmp_path / "test_suite.py"
-    suite.write_text(SUITE.format(by_hand=BY_HAND if by_hand else ""))
+    suite.write_text(killed_suite(by_hand))
     document = {
         "suites": [str(suite)],
         "results": "results",

@@ -8,7 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, circuits, set_circuits
+from bench.served_lab import (
+    FOREIGN,
+    LEFT,
+    STRAIGHT,
+    ServedLab,
+    circuits,
+    killed_suite,
+    set_circuits,
+)
 
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
@@ -70,30 +78,16 @@ def test_what_cannot_be_restored_is_of_the_run_s_end(
     main = MainProcess(config_of(lab, "hardware"), run)
     restore = main.restore
 
-    def others_set_circuits_first() -> None:
+    def restore_after_a_foreign_change() -> None:
         set_circuits(lab.switch, circuits("2>9") | FOREIGN)
         restore()
 
-    monkeypatch.setattr(main, "restore", others_set_circuits_first)
+    monkeypatch.setattr(main, "restore", restore_after_a_foreign_change)
     ended(main, lab, "Not properly terminated")
     (problem,) = run.failures_to_restore
     assert problem.startswith(f"NOT as found; run `lightrig restore {lab.file}`")
     assert lab.switch.circuits() == circuits("2>9") | FOREIGN
     run.close({})
-
-
-SUITE = """
-import os, signal
-
-def test_last(fabric, measure):
-    fabric.apply(fabric.plans["straight"])
-    {by_hand}
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-BY_HAND = """
-    switch = fabric.bench.switches["ocs"]
-    switch.change(switch.circuits(), []).done()
-"""
 
 
 @pytest.mark.long
@@ -102,7 +96,7 @@ BY_HAND = """
 def test_a_worker_is_killed_in_the_last_test(
     lab: ServedLab, tmp_path: Path, by_hand: bool, restarts: str
 ) -> None:
-    (tmp_path / "test_suite.py").write_text(SUITE.format(by_hand=BY_HAND if by_hand else ""))
+    (tmp_path / "test_suite.py").write_text(killed_suite(by_hand))
     command = [sys.executable, "-m", "pytest", "test_suite.py", "--testbed", "lab.yaml"]
     command += ["--instruments", "hardware", "-n", "1", "--max-worker-restart", restarts]
     command += ["-p", "no:cacheprovider", "--results", "results"]

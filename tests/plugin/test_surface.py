@@ -258,7 +258,7 @@ def test_rows_of_a_testbed_are_the_same_with_workers(runs: dict[str, Ended]) -> 
 
 
 def collected(*arguments: str) -> str:
-    """What is collected in the checkout, by a process of its own: it has conftest.py files."""
+    """Collect the tests of the checkout in a process of its own, since it has conftest.py files."""
     done = preloaded.run(["pytest", "--collect-only", "-q", *arguments, *QUIET], cwd=ROOT)
     return done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""When a datagram was there: by the kernel's stamp, or a NIC's, and not by when it is read."""
+"""Arrival times of datagrams: by the kernel's stamp, or a NIC's, not by the time of reading."""
 
 import select
 import socket

@@ -62,7 +62,7 @@ class _Moments:
 
 
 class GroundTruth:
-    """When each thing went up or down, by its name and stage.
+    """Times when each thing went up or down, by its name and stage.
 
     Subjects are what the testbed calls them: `ocs.35` for the light at an egress,
     `server0.nic0.p1` for a NIC port's link. Stages are the signals of `core.stages`: `light`,

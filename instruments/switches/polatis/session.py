@@ -42,11 +42,11 @@ class Received(Protocol):
 
     @property
     def received(self) -> int:
-        """When the reply had been received."""
+        """Time by which the reply had been received."""
 
     @property
     def not_before(self) -> int:
-        """When the reply had not come yet."""
+        """Latest time at which the reply had not come yet."""
 
 
 class Step(Protocol):

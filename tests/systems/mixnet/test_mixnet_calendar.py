@@ -1,4 +1,4 @@
-"""When circuits are moved, and what training waits for."""
+"""Times of circuit changes, and the time that training waits."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""When circuits change while a mixture of experts trains, and which all-to-alls may run."""
+"""Circuit changes while a mixture of experts trains, and the all-to-alls that may run."""
 
 import numpy as np
 import pytest

@@ -63,7 +63,7 @@ def test_a_server_without_packet_nics_still_reaches_all_others(demands):
 
 @claim("transposes")
 def test_the_all_to_alls_of_a_layer_carry_one_matrix_or_its_transpose(tokens):
-    """What is dispatched to experts comes back, and gradients go the other way."""
+    """Tokens dispatched to experts come back, and gradients go the other way."""
     for each in tokens:
         control = CircuitControl(8, 1, None)
         for rank, given in enumerate(each.astype(int).tolist()):

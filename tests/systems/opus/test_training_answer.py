@@ -1,4 +1,4 @@
-"""What a training script spends in each step, from stamps that are written down here by hand."""
+"""Shares of a training step, from times that are written down here by hand."""
 
 from collections.abc import Sequence
 

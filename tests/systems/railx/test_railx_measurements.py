@@ -1,4 +1,4 @@
-"""What is recorded of exchanges and phase changes, by hand, of nodes that differ."""
+"""Rows of exchanges and phase changes, computed by hand, of nodes that differ."""
 
 from types import SimpleNamespace
 

@@ -148,7 +148,7 @@ def start_times(
     *,
     barrier: bool = False,
 ) -> list[list[int]]:
-    """When each server starts each collective, in ns, collectives themselves taking no time.
+    """Time when each server starts each collective, in ns, collectives themselves taking no time.
 
     compute_ns: of each server before each collective. delay_ns: of its switches. A server waits
     for its neighbours, with `barrier` for all servers; members end together.

@@ -1,4 +1,4 @@
-"""When a layer's circuits are moved, what is known then, and what of it training waits for."""
+"""Times of circuit changes in a layer, the traffic known by then, and the time training waits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

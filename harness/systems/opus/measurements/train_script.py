@@ -1,7 +1,7 @@
 """`lightrig train` on photonic rails: profile a script, then run it on circuits that follow it."""
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.system_registry import Printed, TrainingRequest
+from lightrig.harness.system_registry import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
@@ -16,13 +16,17 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
     Raises:
         NoPyTorchError: a server has none.
         NotRoutedError: a server is simulated.
-        OpusError: the job does not fit the testbed, or the script has too few steps.
+        OpusError: the script has too few steps.
         RailsLostError: a switch is lost, and the ring of all ranks too.
         TrainingFailedError: a rank's script has failed.
+        TrainingRequestError: the job does not fit the testbed.
     """
     parallel = dict(request.parallel)
     stages = parallel.pop("pp", 1 if parallel else 2)
-    job = fitting_job(fabric.testbed, request.name, stages, list(parallel.values()))
+    try:
+        job = fitting_job(fabric.testbed, request.name, stages, list(parallel.values()))
+    except OpusError as error:
+        raise TrainingRequestError(str(error)) from error
     script = Script(request.source, request.name, tuple(request.arguments))
     running = TrainingJob(fabric, job)
     try:

@@ -1,4 +1,4 @@
-"""What a training script spends in each step on circuits, and what other switches would cost it."""
+"""Time that a training script spends on circuits in each step, measured and for other switches."""
 
 import itertools
 import re
@@ -103,7 +103,7 @@ def exposed_by_step(trained: Trained, tables: Sequence[PhaseTable], switching: i
 
 @dataclass(frozen=True)
 class TrainingAnswer:
-    """What circuits cost a training job.
+    """Cost of circuits to a training job.
 
     Attributes:
         ranks, stages, rails: of the job.

@@ -81,7 +81,7 @@ class Carriers:
         return risen
 
     def outages(self) -> list[tuple[Port, Span]]:
-        """When each port was seen without carrier and with it again, outages that are over."""
+        """Outages of each port that are over, as times without carrier and with it again."""
         down: dict[Port, Span] = {}
         found = []
         for port, event in self.seen:

@@ -180,7 +180,7 @@ class TrainingJob:
         return trained
 
     def outages(self) -> list[tuple[Port, Span]]:
-        """When NIC ports had no carrier, since the job was made."""
+        """Times without carrier of NIC ports, since the job was made."""
         assert self._carriers is not None
         return self._carriers.outages()
 
