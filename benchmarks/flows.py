@@ -10,8 +10,9 @@ from functools import partial
 from typing import NamedTuple
 
 from lightrig.flows import Network, Router, Schedule, collectives, duplex, duration, joined
-from lightrig.flows.network import full_mesh_pairs, grid_pairs, ring_pairs
+from lightrig.flows.network import ring_pairs
 from lightrig.suites.claims import closed_forms as formula
+from lightrig.suites.claims.closed_forms import full_mesh_pairs, grid_pairs
 from lightrig.suites.claims.railx import collectives as railx
 from lightrig.suites.claims.two_dimensional import (
     all_reduce_2d,

@@ -18,18 +18,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lightrig.harness.systems.mixnet.planning.copilot import Copilot, mean_top_k
+from lightrig.harness.systems.mixnet.planning.copilot import Copilot
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
-from lightrig.harness.systems.mixnet.planning.gating import Gating
-from lightrig.harness.systems.mixnet.planning.optimum import best_links
 from lightrig.harness.systems.mixnet.planning.region import Region
-from lightrig.harness.systems.mixnet.planning.topology import (
-    completion,
-    plan_links,
+from lightrig.harness.systems.mixnet.planning.topology import completion, plan_links
+from lightrig.suites.claims.mixnet.gating import Gating
+from lightrig.suites.claims.mixnet.link_counts import (
+    best_links,
     plan_links_as_printed,
     uniform_links,
 )
+from lightrig.suites.claims.mixnet.prediction import mean_top_k
 
 EIGHT = Placement.even(ranks=8, servers=8)
 REGION = Region.uniform(8, optical=6, packet=2)

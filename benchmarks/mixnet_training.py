@@ -18,14 +18,14 @@ from typing import get_args
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.statistics import NotEnough
-from lightrig.harness.systems.mixnet.measurements.expert_training import (
+from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
+from lightrig.instruments.servers.traffic.training import Script
+from lightrig.suites.claims.mixnet.expert_training import (
     StepFigures,
     median_ratio,
     step_figures,
 )
-from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
-from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
-from lightrig.instruments.servers.traffic.training import Script
 from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[1]

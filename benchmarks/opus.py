@@ -18,14 +18,14 @@ from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
-from lightrig.harness.systems.opus.runtime.emulation import emulate
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.opus.emulation import emulate
+from lightrig.suites.claims.opus.steps import phase_tables, ring
 from lightrig.testbeds import load
 
 STEPS, ROUNDS = 20, 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,16 +87,3 @@ def ring_pairs(ranks: Sequence[str]) -> list[tuple[str, str]]:
     """Return each rank with the next, and the last with the first; two ranks are one pair."""
     count = len(ranks) if len(ranks) > 2 else len(ranks) - 1
     return [(ranks[index], ranks[(index + 1) % len(ranks)]) for index in range(count)]
-
-
-def full_mesh_pairs(ranks: Sequence[str]) -> list[tuple[str, str]]:
-    """Return all pairs of ranks."""
-    return [(a, b) for index, a in enumerate(ranks) for b in ranks[index + 1 :]]
-
-
-def grid_pairs(rows: Sequence[Sequence[str]], *, wrapped: bool) -> list[tuple[str, str]]:
-    """Return the neighbours in a mesh, or in a torus if `wrapped`."""
-    lines = [list(row) for row in rows] + [list(column) for column in zip(*rows, strict=True)]
-    if wrapped:
-        return [pair for line in lines for pair in ring_pairs(line)]
-    return [pair for line in lines for pair in pairwise(line)]

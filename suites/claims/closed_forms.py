@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+
+from lightrig.flows.network import ring_pairs
 
 
 def ring_all_reduce(ranks: int, size: float, bps: float, latency_ns: float = 0.0) -> float:
@@ -79,3 +82,16 @@ def _without(sizes: Sequence[float], rank: int) -> list[float]:
 
 def _transfer(size: float, bps: float) -> float:
     return 8e9 * size / bps
+
+
+def full_mesh_pairs(ranks: Sequence[str]) -> list[tuple[str, str]]:
+    """Return all pairs of ranks."""
+    return [(a, b) for index, a in enumerate(ranks) for b in ranks[index + 1 :]]
+
+
+def grid_pairs(rows: Sequence[Sequence[str]], *, wrapped: bool) -> list[tuple[str, str]]:
+    """Return the neighbours in a mesh, or in a torus if `wrapped`."""
+    lines = [list(row) for row in rows] + [list(column) for column in zip(*rows, strict=True)]
+    if wrapped:
+        return [pair for line in lines for pair in ring_pairs(line)]
+    return [pair for line in lines for pair in pairwise(line)]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.harness.systems.acos.measurements.ring_training import change_rows, losses
 from lightrig.instruments.servers.traffic.training import Script
+from lightrig.suites.claims.acos.ring_training import change_rows, losses
 from lightrig.testbeds import Circuit, Plan
 
 pytestmark = pytest.mark.of_system("acos")

@@ -8,8 +8,8 @@ import pytest
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
 from lightrig.harness.systems.mixnet.planning.diagnosis import diagnose
-from lightrig.harness.systems.mixnet.planning.gating import Gating
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
+from lightrig.suites.claims.mixnet.gating import Gating
 from lightrig.testbeds import Circuit, Plan, Port
 
 pytestmark = [pytest.mark.of_system("mixnet"), pytest.mark.of_testbed("mixnet")]

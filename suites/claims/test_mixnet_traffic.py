@@ -12,9 +12,9 @@ import pytest
 
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
 from lightrig.harness.systems.mixnet.planning.demand import Placement, pair_demand, server_traffic
-from lightrig.harness.systems.mixnet.planning.gating import Gating
 from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.planning.routing import Routing
+from lightrig.suites.claims.mixnet.gating import Gating
 from lightrig.testbeds import Plan, Port
 
 pytestmark = [pytest.mark.of_system("mixnet"), pytest.mark.of_testbed("mixnet8")]

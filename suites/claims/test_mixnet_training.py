@@ -13,7 +13,10 @@ import pytest
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.statistics import NotEnough
-from lightrig.harness.systems.mixnet.measurements.expert_training import (
+from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
+from lightrig.instruments.servers.traffic.training import Script
+from lightrig.suites.claims.mixnet.expert_training import (
     loss_rows,
     median_ratio,
     overlaps,
@@ -21,9 +24,6 @@ from lightrig.harness.systems.mixnet.measurements.expert_training import (
     step_figures,
     training_rows,
 )
-from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
-from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
-from lightrig.instruments.servers.traffic.training import Script
 
 pytestmark = [pytest.mark.of_system("mixnet"), pytest.mark.of_testbed("mixnet6")]
 

@@ -12,15 +12,15 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.systems.opus.measurements.rewiring import rows
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables
 from lightrig.harness.systems.opus.planning.topology import GiantRing, TopologyId
-from lightrig.harness.systems.opus.runtime.emulation import emulate
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import Journal, Rails
+from lightrig.suites.claims.opus.emulation import emulate
+from lightrig.suites.claims.opus.rewiring import rows
+from lightrig.suites.claims.opus.steps import phase_tables
 from lightrig.testbeds import SimulatedFault, Testbed
 
 MS = 1_000_000

@@ -15,7 +15,6 @@ import pytest
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.record import Row
-from lightrig.harness.systems.opus.measurements import rewiring as opus
 from lightrig.harness.systems.opus.measurements.training import (
     LitFabric,
     changes,
@@ -34,11 +33,12 @@ from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
-from lightrig.harness.systems.opus.runtime.traced import traced, with_operations
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.core.transcript import Transcript, read
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.instruments.wire import recording
+from lightrig.suites.claims.opus import rewiring as opus
+from lightrig.suites.claims.opus.traced import traced, with_operations
 from lightrig.testbeds import SimulatedFault
 
 pytestmark = [pytest.mark.of_system("opus"), pytest.mark.of_testbed("rails4")]

@@ -6,16 +6,9 @@ take turns on the rails of a row; the nodes of `railx5.yaml` are namespaces, wit
 
 import pytest
 
-from lightrig.harness.systems.railx.measurements.rail_links import (
-    pair_links_row,
-    reported_graph,
-    topology_row,
-)
-from lightrig.harness.systems.railx.planning.topologies import (
-    hyperx_graph,
-    same_graph,
-    torus_graph,
-)
+from lightrig.harness.systems.railx.measurements.rail_links import reported_graph
+from lightrig.suites.claims.railx.further_topologies import hyperx_graph, same_graph, torus_graph
+from lightrig.suites.claims.railx.rail_topology import pair_links_row, topology_row
 from lightrig.testbeds import Plan
 
 pytestmark = pytest.mark.of_system("railx")

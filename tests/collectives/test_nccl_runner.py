@@ -23,7 +23,7 @@ from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFail
 from lightrig.instruments.servers.host.commands import ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.servers.traffic.launchers import Alone, Launcher, Mpirun, Srun
+from lightrig.instruments.servers.traffic.launchers import Launcher, Mpirun, Srun
 from lightrig.instruments.servers.traffic.nccl_runner import PROGRAMS, _progressions
 from lightrig.instruments.simulated.hosts import nccl_tests_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
@@ -83,13 +83,6 @@ def test_times_are_those_of_the_flow_model(
     schedule = schedule_of(collective, rank_vertices(testbed, RING), found.size)  # type: ignore[arg-type]
     expected = 12_000 + duration(router, schedule, Costs(3_000, 0.93))
     assert sum(found.times_ns) / 40 == pytest.approx(expected, rel=0.006)
-
-
-def test_one_process_on_one_server(bench: Bench, giant_ring: Fabric) -> None:
-    call = CollectiveCall("all_reduce", ("server0", "server0"), (1 << 20,))
-    (found,) = NcclOverCircuits(bench, Alone()).runner.run(call)
-    assert found.environment == {"launcher": "ssh"}
-    assert min(found.times_ns) > 8e9 * (1 << 20) / 252e9
 
 
 def test_sizes_of_no_single_progression(bench: Bench, giant_ring: Fabric) -> None:

@@ -16,8 +16,8 @@ from lightrig.flows import (
     unequal_all_to_all,
 )
 from lightrig.flows.collectives import direct_all_to_all
-from lightrig.flows.network import full_mesh_pairs
 from lightrig.suites.claims import closed_forms as formula
+from lightrig.suites.claims.closed_forms import full_mesh_pairs
 
 RATE = 50e6
 CLOSE = 1e-6

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from lightrig.instruments.servers.traffic.launchers import Alone, Mpirun, Srun
 from lightrig.instruments.servers.traffic.launchers import LaunchError as CannotLaunchError
+from lightrig.instruments.servers.traffic.launchers import Mpirun, Srun
 from lightrig.instruments.simulated.hosts.host_launchers import LaunchError, launched
 
 PROGRAM = ("all_reduce_perf", "-b", "8")
@@ -64,15 +64,10 @@ def test_commands_of_the_launchers_are_parsed(
         launch = launched(launcher.command(PROGRAM, ranks, environment))
         assert (launch.hosts, launch.argv) == (ranks, PROGRAM)
         assert launch.environment == environment
-    alone = launched(Alone().command(PROGRAM, ("a", "a"), environment))
-    assert alone.argv == (*PROGRAM, "-g", "2")
-    assert alone.environment == environment
 
 
 def test_ranks_that_a_launcher_cannot_place() -> None:
     with pytest.raises(CannotLaunchError, match="side by side"):
         Mpirun().command(PROGRAM, ("a", "b", "a"), {})
-    with pytest.raises(CannotLaunchError, match="use mpirun or srun"):
-        Alone().command(PROGRAM, ("a", "b"), {})
     with pytest.raises(CannotLaunchError, match="comma: NCCL_IB_HCA=a,b"):
         Srun().command(PROGRAM, ("a", "b"), {"NCCL_IB_HCA": "a,b"})

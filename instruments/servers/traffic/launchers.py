@@ -102,27 +102,5 @@ class Srun:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """No launcher: one process on one server with the GPUs of all ranks (-g)."""
-
-    @property
-    def name(self) -> str:
-        """Name in records."""
-        return "ssh"
-
-    def command(
-        self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]
-    ) -> list[str]:
-        """Return the command; see `Launcher`."""
-        if len(set(hosts)) != 1:
-            raise LaunchError(
-                f"one process cannot have ranks on {', '.join(dict.fromkeys(hosts))}: "
-                "use mpirun or srun"
-            )
-        set_before = ["env", *(f"{name}={value}" for name, value in environment.items())]
-        return [*(set_before if environment else []), *program, "-g", str(len(hosts))]
-
-
 def _runs(hosts: Sequence[str]) -> list[tuple[str, int]]:
     return [(host, len(list(same))) for host, same in groupby(hosts)]

@@ -11,12 +11,14 @@ import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
-from lightrig.harness.systems.mixnet.planning.copilot import Copilot, top_k_accuracy
+from lightrig.harness.systems.mixnet.planning.copilot import Copilot
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
-from lightrig.harness.systems.mixnet.planning.gating import Gating
 from lightrig.harness.systems.mixnet.planning.region import Region
-from lightrig.harness.systems.mixnet.planning.topology import plan_links, plan_links_as_printed
+from lightrig.harness.systems.mixnet.planning.topology import plan_links
 from lightrig.suites.claims.mixnet.costs import PRICES, fat_tree_cost, mixnet_cost
+from lightrig.suites.claims.mixnet.gating import Gating
+from lightrig.suites.claims.mixnet.link_counts import plan_links_as_printed
+from lightrig.suites.claims.mixnet.prediction import top_k_accuracy
 from lightrig.suites.claims.mixnet.released import ITERATION_TIMES
 from lightrig.testbeds import Testbed, load
 

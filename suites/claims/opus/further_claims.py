@@ -11,12 +11,12 @@ from lightrig.harness.claims.computed import Computed, Registry, exactly
 from lightrig.harness.systems.opus.planning.operations import (
     Job,
 )
-from lightrig.harness.systems.opus.planning.step_time import window_count
-from lightrig.harness.systems.opus.planning.steps import phase_tables
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachments, Wiring
 from lightrig.suites.claims.closed_forms import all_to_all_on_ring
 from lightrig.suites.claims.opus.costs import H200, packet_switch_ports
+from lightrig.suites.claims.opus.steps import phase_tables
+from lightrig.suites.claims.opus.window_count import window_count
 from lightrig.testbeds import Circuit
 
 OPERATIONS = Path(__file__).parents[3] / "testbeds/opus/recordings/llama_debug_5s.txt"

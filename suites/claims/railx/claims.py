@@ -24,21 +24,18 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     largest_job,
     pack,
 )
-from lightrig.harness.systems.railx.planning.topologies import (
-    Axis,
-    configure,
-    dragonfly,
-    dragonfly_groups,
-    hyperx,
-    split_hyperx,
-    torus,
-    uneven,
-)
+from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
 from lightrig.suites.claims.railx import bandwidths, collectives, costs, flow_model
 from lightrig.suites.claims.railx.chip_graph import node_diameter
 from lightrig.suites.claims.railx.collectives import Group
 from lightrig.suites.claims.railx.costs import Network
 from lightrig.suites.claims.railx.flits import Point, stored_points
+from lightrig.suites.claims.railx.further_topologies import (
+    dragonfly,
+    dragonfly_groups,
+    split_hyperx,
+    uneven,
+)
 from lightrig.suites.claims.railx.minimal_routing import (
     Routes,
     minimal_routes,

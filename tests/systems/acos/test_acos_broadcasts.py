@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.acos.planning.expanders import (
-    Pair,
-    Splittable,
-    after_switch_failures,
-    splittable,
-)
+from lightrig.harness.systems.acos.planning.expanders import Pair, Splittable, splittable
 from lightrig.harness.systems.acos.planning.optics import FabricError
 from lightrig.suites.claims.acos.broadcasts import breadth_first_broadcast, torus
+from lightrig.suites.claims.acos.expander_hops import after_switch_failures
 
 
 @pytest.mark.parametrize("size", [3, 4, 7, 8])

@@ -16,9 +16,9 @@ from lightrig.harness.systems.acos.planning.datacentre_plans import (
     hall_errors,
     shift_links,
 )
-from lightrig.harness.systems.acos.planning.expanders import diameter_and_mean
 from lightrig.harness.systems.acos.planning.optics import FabricError
 from lightrig.suites.claims.acos.claims import hall
+from lightrig.suites.claims.acos.expander_hops import diameter_and_mean
 
 
 @pytest.mark.parametrize(("tp", "pp"), list(product((4, 8, 16), (4, 8))))

@@ -14,11 +14,7 @@ import pytest
 from lightrig.harness.systems.acos.planning.budgets import worst_circuit
 from lightrig.harness.systems.acos.planning.datacentre import STAGES, Hall, build_hall
 from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
-from lightrig.harness.systems.acos.planning.expanders import (
-    after_switch_failures,
-    random_regular,
-    splittable,
-)
+from lightrig.harness.systems.acos.planning.expanders import random_regular, splittable
 from lightrig.harness.systems.acos.planning.failures import recover, suspects
 from lightrig.harness.systems.acos.planning.optics import selected
 from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, build
@@ -27,6 +23,7 @@ from lightrig.harness.systems.acos.planning.rings import BACKUP, NODES, shifted
 from lightrig.harness.systems.acos.planning.selection_control import explore, start_times
 from lightrig.suites.claims.acos import availability
 from lightrig.suites.claims.acos.broadcasts import breadth_first_broadcast, torus
+from lightrig.suites.claims.acos.expander_hops import after_switch_failures
 from lightrig.suites.claims.acos.performance import (
     mesh_edges,
     slowdown,

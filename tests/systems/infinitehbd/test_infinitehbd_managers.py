@@ -13,18 +13,12 @@ from lightrig.harness.systems.infinitehbd.planning.managers import (
     PathChange,
 )
 from lightrig.harness.systems.infinitehbd.planning.placement import place
-from lightrig.harness.systems.infinitehbd.planning.rings import (
-    Path,
-    bundles,
-    circuits,
-    gpu_ring,
-    paths,
-)
+from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits, paths
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     InfiniteHbdError,
     k_hop,
-    powers_of_two,
 )
+from lightrig.suites.claims.infinitehbd.exchange import powers_of_two
 from lightrig.testbeds import Circuit
 
 
@@ -201,3 +195,16 @@ def test_rings_need_links_to_all_of_the_next():
     manager, _ = ClusterManager.start(k_hop(8, 2), 2)
     with pytest.raises(InfiniteHbdError, match="found node 8, expected 0 to 7"):
         manager.failed(8)
+
+
+def gpu_ring(nodes: list[int], gpus: int) -> list[tuple[int, int]]:
+    """The ring of GPUs, as (node, GPU), that a group of nodes with `gpus` GPUs each closes.
+
+    It leads out along the first half of each node's GPUs and back along the second, and turns
+    in the loopback of the two ends; of a single node, both are its own. Which GPU is of which
+    half is a guess.
+    """
+    half = gpus // 2
+    out = [(node, gpu) for node in nodes for gpu in range(half)]
+    back = [(node, gpu) for node in reversed(nodes) for gpu in range(half, gpus)]
+    return out + back

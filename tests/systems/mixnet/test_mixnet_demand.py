@@ -13,7 +13,7 @@ from lightrig.harness.systems.mixnet.planning.demand import (
     server_demand,
     server_traffic,
 )
-from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.suites.claims.mixnet.gating import Gating
 
 
 @settings(max_examples=40)

@@ -1,13 +1,14 @@
 """Every byte of an all-to-all and every value of an all-reduce is accounted for."""
 
 from collections import Counter, defaultdict
+from typing import Literal
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
-from lightrig.harness.systems.mixnet.planning.exchange import all_to_all, nic_loads
+from lightrig.harness.systems.mixnet.planning.exchange import Transfer, all_to_all
 from lightrig.harness.systems.mixnet.planning.region import Failures, Gpu, Region, RegionError
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.testbeds import Link, Port
@@ -91,3 +92,13 @@ def test_traffic_within_a_server_never_waits_for_a_gather():
     demand = {(Gpu(0, 0), Gpu(0, 5)): 3, (Gpu(0, 1), Gpu(0, 1)): 9}
     (only,) = all_to_all(demand, Routing(Region.uniform(2, optical=1), ()))
     assert (only.step, only.size) == ("local", 3)
+
+
+def nic_loads(transfers: list[Transfer]) -> dict[tuple[Port, Literal["sent", "received"]], int]:
+    """Bytes that each NIC port sends and receives."""
+    loads: defaultdict[tuple[Port, Literal["sent", "received"]], int] = defaultdict(int)
+    for transfer in transfers:
+        if transfer.ports is not None:
+            loads[transfer.ports[0], "sent"] += transfer.size
+            loads[transfer.ports[1], "received"] += transfer.size
+    return dict(loads)

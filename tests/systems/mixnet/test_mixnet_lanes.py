@@ -20,7 +20,7 @@ from lightrig.harness.systems.mixnet.planning.lanes import (
 )
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
 from lightrig.harness.systems.mixnet.planning.routing import UnreachableError
-from lightrig.harness.systems.mixnet.planning.topology import uniform_links
+from lightrig.suites.claims.mixnet.link_counts import uniform_links
 from lightrig.testbeds import Link, Port, load
 
 MIXNET8 = load(Path(testbeds.__file__).parent / "mixnet8.yaml")

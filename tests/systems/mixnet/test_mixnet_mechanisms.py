@@ -10,9 +10,9 @@ from lightrig.harness.systems.mixnet.planning.calendar import exchanges
 from lightrig.harness.systems.mixnet.planning.control import CircuitControl
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
-from lightrig.harness.systems.mixnet.planning.gating import Gating
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
+from lightrig.suites.claims.mixnet.gating import Gating
 
 pytestmark = pytest.mark.long  # each has a shorter test beside it
 

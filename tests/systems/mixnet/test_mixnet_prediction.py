@@ -6,14 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from lightrig.harness.systems.mixnet.planning.copilot import (
-    Copilot,
-    estimate_transition,
-    mean_top_k,
-    top_k_accuracy,
-)
+from lightrig.harness.systems.mixnet.planning.copilot import Copilot, estimate_transition
 from lightrig.harness.systems.mixnet.planning.demand import DemandError
-from lightrig.harness.systems.mixnet.planning.gating import Gating
+from lightrig.suites.claims.mixnet.gating import Gating
+from lightrig.suites.claims.mixnet.prediction import mean_top_k, top_k_accuracy
 
 
 def records(experts, count, seed):

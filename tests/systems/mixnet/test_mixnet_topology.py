@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.mixnet.planning.demand import DemandError, Placement, server_demand
-from lightrig.harness.systems.mixnet.planning.gating import Gating
-from lightrig.harness.systems.mixnet.planning.optimum import best_links
-from lightrig.harness.systems.mixnet.planning.topology import (
-    completion,
-    plan_links,
+from lightrig.harness.systems.mixnet.planning.topology import completion, plan_links
+from lightrig.suites.claims.mixnet.gating import Gating
+from lightrig.suites.claims.mixnet.link_counts import (
+    best_links,
     plan_links_as_printed,
     uniform_links,
 )

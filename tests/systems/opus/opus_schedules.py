@@ -12,8 +12,8 @@ from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.operations import Job, Operation
 from lightrig.harness.systems.opus.planning.schedule import numbered
 from lightrig.harness.systems.opus.planning.shim import Mode
-from lightrig.harness.systems.opus.planning.steps import pair, pipeline_step, ring
 from lightrig.harness.systems.opus.planning.topology import GiantRing
+from lightrig.suites.claims.opus.steps import pair, pipeline_step, ring
 
 PATIENCE = 0.02
 """Probability that a waiting participant times out."""

@@ -20,12 +20,12 @@ from lightrig.harness.systems.opus.planning.operations import (
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.shim import Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
-from lightrig.harness.systems.opus.runtime.emulation import emulate
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.opus.emulation import emulate
+from lightrig.suites.claims.opus.steps import phase_tables, ring
 
 MS = 1_000_000
 WINDOW = 10 * MS

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
 from lightrig.harness.systems.opus.planning.profiling import profiled
-from lightrig.harness.systems.opus.planning.steps import phase_tables
+from lightrig.suites.claims.opus.steps import phase_tables
 
 JOB = Job.grid("llama", 2, [2])
 

@@ -8,21 +8,21 @@ import pytest
 from systems.opus.opus_world import attachments
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.systems.opus.measurements.rewiring import rows
 from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.steps import pair, phase_tables, ring
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Wiring
-from lightrig.harness.systems.opus.runtime.emulation import emulate
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import GATHERING, Rails, RailsLostError
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.opus.emulation import emulate
+from lightrig.suites.claims.opus.rewiring import rows
+from lightrig.suites.claims.opus.steps import pair, phase_tables, ring
 from lightrig.testbeds import LightrigError, load
 
 HOME = Path(__file__).parents[3] / "testbeds"

@@ -14,8 +14,8 @@ from lightrig.harness.systems.opus.planning.messages import (
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.shim import Mode, ScheduleError, Shim
-from lightrig.harness.systems.opus.planning.steps import phase_tables
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
+from lightrig.suites.claims.opus.steps import phase_tables
 
 SEND, GATHER = Operation("pp", 0, 0), Operation("dp", 0, 1)
 BARRIER = Operation("world", 0, 1, purpose="management")

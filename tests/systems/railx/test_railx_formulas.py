@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightrig.harness.systems.railx.planning import allocation
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import dragonfly, hyperx, torus
+from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 from lightrig.suites.claims.railx import collectives, costs, flow_model
 from lightrig.suites.claims.railx.bandwidths import (
     all_to_all_bound,
@@ -22,6 +22,7 @@ from lightrig.suites.claims.railx.bandwidths import (
 )
 from lightrig.suites.claims.railx.chip_graph import node_diameter
 from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.railx.further_topologies import dragonfly
 from lightrig.suites.claims.railx.workload import (
     LISTING_1,
     Model,
@@ -292,8 +293,7 @@ def test_switching_in_the_gap_gains_at_most_a_factor_of_two():
     assert allocation.dynamic_gain(1e6, 1e6, 10, BPS, switching_ns=26e6).speedup < 1
 
 
-def test_equation_10_hides_what_overlaps():
-    assert allocation.actual_ns(10, 5, 8, 2) == 20
+def test_one_port_cannot_be_divided():
     with pytest.raises(RailxError):
         allocation.split_times(allocation.Traffic(1), allocation.Traffic(1), 1, BPS)
 

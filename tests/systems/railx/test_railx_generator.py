@@ -11,12 +11,8 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.generate import generate
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import (
-    hyperx,
-    hyperx_graph,
-    same_graph,
-    torus,
-)
+from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
+from lightrig.suites.claims.railx.further_topologies import hyperx_graph, same_graph
 from lightrig.testbeds import load
 from lightrig.testbeds.plans import Port
 

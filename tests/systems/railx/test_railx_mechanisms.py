@@ -14,25 +14,14 @@ import numpy as np
 import pytest
 
 from lightrig.harness.systems.railx.planning import allocation, scheduling
-from lightrig.harness.systems.railx.planning.cross_connects import Difference
+from lightrig.harness.systems.railx.planning.cross_connects import DARK, Difference
 from lightrig.harness.systems.railx.planning.hamiltonian import (
     DecompositionError,
     decomposition,
     undirected_cycles,
 )
 from lightrig.harness.systems.railx.planning.physical import Fabric
-from lightrig.harness.systems.railx.planning.topologies import (
-    Axis,
-    balanced,
-    configure,
-    dragonfly,
-    hyperx,
-    rail_rings,
-    split_hyperx,
-    switched_phases,
-    torus,
-    uneven,
-)
+from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
 from lightrig.suites.claims.railx import collectives, costs
 from lightrig.suites.claims.railx.chip_graph import ChipGraph, edge_port, node_diameter
 from lightrig.suites.claims.railx.deadlock import (
@@ -50,6 +39,14 @@ from lightrig.suites.claims.railx.flit_network import (
     ring_network,
 )
 from lightrig.suites.claims.railx.flits import Load, run, stored_points
+from lightrig.suites.claims.railx.further_topologies import (
+    balanced,
+    dragonfly,
+    rail_rings,
+    split_hyperx,
+    switched_phases,
+    uneven,
+)
 from lightrig.suites.claims.railx.minimal_routing import minimal_routes
 from lightrig.suites.claims.railx.workload import LISTING_1
 
@@ -102,7 +99,8 @@ def dragonfly_21():
 @claim("M01")
 def test_a_node_is_a_mesh_with_ports_on_its_edges():
     fabric = Fabric.full(128, 7, 9)
-    assert fabric.mesh_links == 2 * 7 * 6
+    _, port = np.nonzero(ChipGraph.of(hyperx(FIVE)).peer_chip != DARK)
+    assert (port < 4).sum() == 2 * 4 * 25  # both ends of four links in each of 25 nodes
     assert fabric.optical_ports == 4 * 63 * fabric.nodes
     assert fabric.optical_ports / fabric.chips == pytest.approx(4 * 9 / 7)
     assert fabric.interfaces == costs.PORTS

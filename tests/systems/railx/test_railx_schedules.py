@@ -3,7 +3,8 @@
 import pytest
 
 from lightrig.flows import Router, collectives, duration, joined
-from lightrig.flows.network import Network, duplex, full_mesh_pairs, grid_pairs, ring_pairs
+from lightrig.flows.network import Network, duplex, ring_pairs
+from lightrig.suites.claims.closed_forms import full_mesh_pairs, grid_pairs
 from lightrig.suites.claims.railx import collectives as formula
 from lightrig.suites.claims.railx.collectives import Group
 from lightrig.suites.claims.two_dimensional import (

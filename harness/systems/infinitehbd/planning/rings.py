@@ -72,19 +72,6 @@ def paths(wiring: Wiring, groups: Nodes, *, closed: bool = False) -> tuple[Nodes
     return taken, joined
 
 
-def gpu_ring(nodes: list[int], gpus: int) -> list[tuple[int, int]]:
-    """The ring of GPUs, as (node, GPU), that a group of nodes with `gpus` GPUs each closes.
-
-    It leads out along the first half of each node's GPUs and back along the second, and turns
-    in the loopback of the two ends; of a single node, both are its own. Which GPU is of which
-    half is a guess.
-    """
-    half = gpus // 2
-    out = [(node, gpu) for node in nodes for gpu in range(half)]
-    back = [(node, gpu) for node in reversed(nodes) for gpu in range(half, gpus)]
-    return out + back
-
-
 def circuits(path: Path, modules: int) -> frozenset[Circuit]:
     """A bundle's cross-connects on a path, as the switch model `ocstrx` numbers its ports.
 

@@ -63,14 +63,6 @@ def k_hop(nodes: int, k: int, *, closed: bool = False) -> Wiring:
     return Wiring(nodes, tuple(range(1, k + 1)), closed)
 
 
-def powers_of_two(nodes: int, k: int, *, closed: bool = False) -> Wiring:
-    """Each node joined to those at ±1, ±2, ±4 … ±2^(`k` - 1), for all-to-all (Appendix G.3).
-
-    A run of faulty nodes shorter than `k` can be passed only where a power of two fits it.
-    """
-    return Wiring(nodes, tuple(1 << bit for bit in range(k)), closed)
-
-
 @dataclass(frozen=True, slots=True)
 class FatTree:
     """A data-centre network: nodes in order, so many under a ToR, so many in a domain.

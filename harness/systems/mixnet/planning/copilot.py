@@ -1,6 +1,5 @@
 """MixNet-Copilot: which experts the next layer will load, from this layer's load (App. B.1)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,15 +98,6 @@ class Copilot:
         return predicted
 
 
-def top_k_accuracy(predicted: npt.ArrayLike, actual: npt.ArrayLike, k: int) -> float:
-    """Return the share of the k most loaded experts that is among the k predicted."""
-    return len(_top(predicted, k) & _top(actual, k)) / k
-
-
-def _top(load: npt.ArrayLike, k: int) -> set[int]:
-    return set(np.argsort(-np.asarray(load, dtype=float), kind="stable")[:k].tolist())
-
-
 def _on_simplices(matrix: Matrix) -> Matrix:
     """Each column's nearest point with elements above zero that sum to 1 (Held et al. 1974)."""
     rows = np.arange(1, len(matrix) + 1)[:, None]
@@ -116,11 +106,3 @@ def _on_simplices(matrix: Matrix) -> Matrix:
     last = (falling > excess).sum(axis=0) - 1
     nearest: Matrix = np.maximum(matrix - excess[last, np.arange(matrix.shape[1])], 0.0)
     return nearest
-
-
-def mean_top_k(
-    predicted: Sequence[npt.ArrayLike], actual: Sequence[npt.ArrayLike], k: int
-) -> float:
-    """The mean of `top_k_accuracy` over records."""
-    found = [top_k_accuracy(a, b, k) for a, b in zip(predicted, actual, strict=True)]
-    return float(np.mean(found))

@@ -55,16 +55,6 @@ def all_to_all(demand: Mapping[Flow, int], routing: Routing) -> list[Transfer]:
     return sorted(transfers)
 
 
-def nic_loads(transfers: list[Transfer]) -> dict[tuple[Port, Literal["sent", "received"]], int]:
-    """Bytes that each NIC port sends and receives."""
-    loads: defaultdict[tuple[Port, Literal["sent", "received"]], int] = defaultdict(int)
-    for transfer in transfers:
-        if transfer.ports is not None:
-            loads[transfer.ports[0], "sent"] += transfer.size
-            loads[transfer.ports[1], "received"] += transfer.size
-    return dict(loads)
-
-
 _Piece: TypeAlias = tuple[int, tuple[int, ...]]
 """Bytes, and over which of the parallel port pairs of each hop they go."""
 

@@ -32,7 +32,7 @@ def plan_links(
 
     Raises `DemandError`.
     """
-    wanted = _checked(demand)
+    wanted = checked_demand(demand)
     links = np.zeros(wanted.shape, dtype=np.int64) if lifelines is None else lifelines.copy()
     degrees = np.array(free_ports(degree, len(wanted)))
     free = free_ports((degrees - links.sum(axis=1)).tolist(), len(wanted))
@@ -45,45 +45,8 @@ def plan_links(
     while served:
         _, size, a, b = heapq.heappop(served)
         if free[a] and free[b]:  # or else they will never be free again
-            _add_link(links, free, a, b)
+            add_link(links, free, a, b)
             heapq.heappush(served, (size / float(links[a, b]), size, a, b))
-    return links
-
-
-def plan_links_as_printed(demand: npt.ArrayLike, degree: int | Sequence[int]) -> LinkCounts:
-    """Links as Algorithm 1 of MixNet is printed, for comparison: it stops early.
-
-    What the print leaves open is decided as in `plan_links`: the demand is known before the
-    finish times are, and ties go to the larger demand, then to the lower numbers.
-    """
-    wanted = _checked(demand)
-    free = free_ports(degree, len(wanted))
-    links = np.zeros(wanted.shape, dtype=np.int64)
-    pairs = np.argwhere(wanted).tolist()
-    times = [(-np.inf, -float(wanted[a, b]), a, b) for a, b in pairs]
-    heapq.heapify(times)
-    while times:
-        _, size, a, b = times[0]
-        if not (free[a] and free[b]):
-            break
-        _add_link(links, free, a, b)
-        heapq.heapreplace(times, (size / float(links[a, b]), size, a, b))
-    return links
-
-
-def uniform_links(degree: int | Sequence[int], servers: int) -> LinkCounts:
-    """Links that know no demand: pairs in turn, nearest numbers first, while both have ports."""
-    free = free_ports(degree, servers)
-    links = np.zeros((servers, servers), dtype=np.int64)
-    joined = True
-    while joined:
-        joined = False
-        for apart in range(1, servers // 2 + 1):
-            for a in range(servers if 2 * apart < servers else apart):
-                b = (a + apart) % servers
-                if free[a] and free[b]:
-                    _add_link(links, free, a, b)
-                    joined = True
     return links
 
 
@@ -105,7 +68,7 @@ def completion(
     through NICs worth `packet` links; with none it never ends. That is our measure, since the
     paper leaves out of the algorithm what the packet side has to carry.
     """
-    wanted = _checked(demand)
+    wanted = checked_demand(demand)
     rates = np.broadcast_to(np.asarray(packet, dtype=float), len(wanted))
     lit = links > 0
     optical = np.max(wanted / np.where(lit, links, 1), where=lit, initial=0.0)
@@ -117,7 +80,8 @@ def completion(
     return float(max(optical, np.max(left[busy] / rates[busy], initial=0.0)))
 
 
-def _checked(demand: npt.ArrayLike) -> Matrix:
+def checked_demand(demand: npt.ArrayLike) -> Matrix:
+    """Return the demand above the diagonal of a square; raise `DemandError` for another."""
     wanted = np.asarray(demand, dtype=float)
     if wanted.ndim != 2 or wanted.shape[0] != wanted.shape[1]:
         raise DemandError(f"found a demand of shape {wanted.shape}, expected servers x servers")
@@ -144,7 +108,7 @@ def _serve_once(
         # Most pairs never get a link: those whose ports are gone are dropped many at once.
         for first, second in zip(a[:_AT_ONCE].tolist(), b[:_AT_ONCE].tolist(), strict=True):
             if free[first] and free[second]:
-                _add_link(links, free, first, second)
+                add_link(links, free, first, second)
                 size = -float(demand[first, second])
                 served.append((size, size, first, second))
         has_ports = np.asarray(free) > 0
@@ -154,7 +118,8 @@ def _serve_once(
     return served
 
 
-def _add_link(links: LinkCounts, free: list[int], a: int, b: int) -> None:
+def add_link(links: LinkCounts, free: list[int], a: int, b: int) -> None:
+    """Add a link of a pair, in place, and take its ports."""
     links[a, b] += 1
     links[b, a] += 1
     free[a] -= 1

@@ -1,6 +1,5 @@
 """Opus acting in time, through the bench."""
 
-from lightrig.harness.systems.opus.runtime.emulation import emulate
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import (
     Incident,
@@ -23,6 +22,5 @@ __all__ = [
     "Trained",
     "TrainingJob",
     "Wait",
-    "emulate",
     "fitting_job",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import combinations
 
 import networkx as nx
 
@@ -27,45 +26,6 @@ def reported_graph(fabric: Fabric) -> nx.MultiGraph:
         (link.a.owner, link.b.owner) for link in fabric.testbed.links(reported_plan(fabric))
     )
     return graph
-
-
-def topology_row(fabric: Fabric, plan: Plan, matches: bool) -> Row:
-    """Return whether the reported links are the topology asked for, as a row."""
-    value, at = float(matches), fabric.bench.clock.now()
-    return Row(
-        fabric.testbed.name,
-        "rail_topology.isomorphic",
-        value,
-        None,
-        None,
-        "share",
-        at,
-        {"plan": plan.name},
-    )
-
-
-def pair_links_row(fabric: Fabric, plan: Plan) -> Row:
-    """Return the share of node pairs of a line that have two links, as a row.
-
-    Nodes are in one line where their names agree in the column or in the row.
-    """
-    graph, at = reported_graph(fabric), fabric.bench.clock.now()
-    pairs = [pair for pair in combinations(graph, 2) if _in_line(*pair)]
-    twice = sum(graph.number_of_edges(*pair) == 2 for pair in pairs)
-    return Row(
-        fabric.testbed.name,
-        "rail_topology.twice_joined",
-        twice / len(pairs),
-        None,
-        None,
-        "share",
-        at,
-        {"plan": plan.name, "pairs": len(pairs)},
-    )
-
-
-def _in_line(a: str, b: str) -> bool:
-    return any(one == two for one, two in zip(a.split("-"), b.split("-"), strict=True))
 
 
 class PhaseChanges:

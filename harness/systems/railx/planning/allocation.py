@@ -1,6 +1,6 @@
 """Ports of each parallelism: static allocation, pairing, and switching in the gap.
 
-RailX, sections 3.3.4, 5.1 and 5.2, equations 10 and 11. Volumes are in bytes, bandwidth in bit/s of
+RailX, sections 3.3.4, 5.1 and 5.2, equation 11. Volumes are in bytes, bandwidth in bit/s of
 one direction of one port, times in ns.
 """
 
@@ -36,13 +36,6 @@ def transfer_ns(volume: float, ports: int, bps: float) -> float:
     if ports:
         return 8e9 * volume / (2 * ports * bps)
     return float("inf") if volume else 0.0
-
-
-def actual_ns(
-    computing: float, overlap_computing: float, overlap_transfer: float, transfer: float
-) -> float:
-    """T_comp + max(T*_comp, T*_comm) + T_comm (equation 10)."""
-    return computing + max(overlap_computing, overlap_transfer) + transfer
 
 
 def split_times(first: Traffic, second: Traffic, ports: int, bps: float) -> list[Split]:

@@ -104,11 +104,6 @@ class Fabric:
         """
         return 4 * self.ports
 
-    @property
-    def mesh_links(self) -> int:
-        """Number of links inside one node's mesh."""
-        return 2 * self.mesh * (self.mesh - 1)
-
     def length(self, dimension: Dimension) -> int:
         """Number of nodes in a line along `dimension`."""
         return self.columns if dimension == "x" else self.rows

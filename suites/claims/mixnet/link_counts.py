@@ -1,5 +1,6 @@
-"""The best that any link counts could do, by an integer programme: to hold the greedy against."""
+"""Link counts to compare the greedy ones with: as printed, uniform, and by an integer programme."""
 
+import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,49 @@ import numpy.typing as npt
 import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.systems.mixnet.planning.demand import DemandError, Matrix
-from lightrig.harness.systems.mixnet.planning.topology import LinkCounts, free_ports
+from lightrig.harness.systems.mixnet.planning.topology import (
+    LinkCounts,
+    add_link,
+    checked_demand,
+    free_ports,
+)
+
+
+def plan_links_as_printed(demand: npt.ArrayLike, degree: int | Sequence[int]) -> LinkCounts:
+    """Links as Algorithm 1 of MixNet is printed, for comparison: it stops early.
+
+    What the print leaves open is decided as in `plan_links`: the demand is known before the
+    finish times are, and ties go to the larger demand, then to the lower numbers.
+    """
+    wanted = checked_demand(demand)
+    free = free_ports(degree, len(wanted))
+    links = np.zeros(wanted.shape, dtype=np.int64)
+    pairs = np.argwhere(wanted).tolist()
+    times = [(-np.inf, -float(wanted[a, b]), a, b) for a, b in pairs]
+    heapq.heapify(times)
+    while times:
+        _, size, a, b = times[0]
+        if not (free[a] and free[b]):
+            break
+        add_link(links, free, a, b)
+        heapq.heapreplace(times, (size / float(links[a, b]), size, a, b))
+    return links
+
+
+def uniform_links(degree: int | Sequence[int], servers: int) -> LinkCounts:
+    """Links that know no demand: pairs in turn, nearest numbers first, while both have ports."""
+    free = free_ports(degree, servers)
+    links = np.zeros((servers, servers), dtype=np.int64)
+    joined = True
+    while joined:
+        joined = False
+        for apart in range(1, servers // 2 + 1):
+            for a in range(servers if 2 * apart < servers else apart):
+                b = (a + apart) % servers
+                if free[a] and free[b]:
+                    add_link(links, free, a, b)
+                    joined = True
+    return links
 
 
 def best_links(
