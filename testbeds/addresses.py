@@ -46,7 +46,7 @@ def _unreachable(scheme: str, rest: str) -> str:
     if scheme == "visa":
         return ""
     if scheme == "serial":
-        is_device = re.match(r"/|COM\d", rest)
+        is_device = re.match(r"/|COM\d", rest) or rest.endswith(".invalid")
         return "" if is_device else "found no device after serial://, e.g. 'serial:///dev/ttyUSB0'"
     match = _HOST.fullmatch(rest)
     if match is None:

@@ -108,7 +108,7 @@ def test_a_wrong_credential_is_an_absence(lab: ServedLab, monkeypatch: pytest.Mo
 
 
 def test_an_unreadable_address_is_an_absence(tmp_path: Path) -> None:
-    places = {name: f"{name}.lab:99999" for name in ALL}
+    places = {name: f"[1:{index}]" for index, name in enumerate(ALL)}
     with pytest.raises(LabUnavailableError, match="3 of 3"):
         bind(load(describe(tmp_path, places)), "hardware")
 
