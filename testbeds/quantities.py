@@ -208,7 +208,7 @@ _TIME_PATTERN = rf"{_PLAIN}({'|'.join(_TIME)})"
 
 _duration = _from_text(_unsigned, format_duration, _TIME_PATTERN, "70 ms", "75 us", "3 s")
 _offset = _from_text(parse_duration, format_duration, _TIME_PATTERN, "-2 ms", "0 s")
-_decibels = _from_text(_within(parse_db, format_db, 0, 100), format_db, _PLAIN + "dB", "3 dB")
+_decibels = _from_text(_within(parse_db, format_db, 0, 200), format_db, _PLAIN + "dB", "3 dB")
 _power = _from_text(
     _within(parse_dbm, format_dbm, -100, 40), format_dbm, _PLAIN + "dBm", "-4.3 dBm"
 )

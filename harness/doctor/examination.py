@@ -4,7 +4,7 @@ from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.doctor.connect import connect_lab
 from lightrig.harness.doctor.contact import contact
 from lightrig.harness.doctor.findings import Findings
-from lightrig.harness.doctor.light import examine_light
+from lightrig.harness.doctor.light import examine_light, stale_circuits
 from lightrig.harness.doctor.servers import examine_server
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Testbed
@@ -34,8 +34,15 @@ def examine(
                     examine_server(server, testbed.servers[name], bench.clock, findings)
                 except LightrigError as error:
                     findings.wrong(name, "server", str(error).splitlines()[0], "see its trace")
+        for name in bench.switches:
+            stale_circuits(bench, name, findings)
         if read_only:
-            findings.note(testbed.name, "light", "not examined, since that moves circuits")
+            findings.note(
+                testbed.name,
+                "light",
+                "not traced, since that moves circuits and switches lasers off for a moment",
+                "`lightrig doctor` on a terminal, or with --yes",
+            )
             return findings
         fabric = Fabric(bench)
         fabric.save_initial_state()

@@ -52,9 +52,7 @@ class _Monitors:
 
 
 def examine_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
-    """Check for stale circuits, then the light of every port in the plan with most circuits."""
-    for name in bench.switches:
-        _stale(bench, name, findings)
+    """Check the light of every port in the plan with most circuits."""
     plans = [
         plan for plan in bench.testbed.plans.values() if set(plan.circuits) <= {*bench.switches}
     ]
@@ -75,7 +73,8 @@ def examine_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
     _links(bench, plan, findings)
 
 
-def _stale(bench: Bench, name: str, findings: Findings) -> None:
+def stale_circuits(bench: Bench, name: str, findings: Findings) -> None:
+    """Find circuits on ports of the testbed that are in no plan of it."""
     testbed = bench.testbed
     ingress, egress = testbed.cabling.cabled_ports(name)
     known = {c for plan in testbed.plans.values() for c in plan.circuits.get(name, ())}
