@@ -19,6 +19,7 @@ from lightrig.harness.plugin.outcomes import Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
+from lightrig.harness.report.causes import run_causes
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run, title_of
 from lightrig.instruments.clock import wall_time
@@ -122,7 +123,10 @@ class Page:
         title = report.title
         if title == TITLE:
             title = title_of(self._run.name, self._described)
-        page = document(title, about, body, results, css)
+        causes = ""
+        if self._read is not None:
+            causes = run_causes(self._read[0].tests, self._described, self.frame)
+        page = document(title, about, body, results, css, causes)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")
         self._written = True

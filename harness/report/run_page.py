@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
+from lightrig.harness.report.causes import run_causes
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
 from lightrig.harness.report.markup import number_of
@@ -56,17 +57,20 @@ class Results:
     added: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def document(title: str, about: str, body: str, results: Results, css: str = "") -> str:
+def document(
+    title: str, about: str, body: str, results: Results, css: str = "", causes: str = ""
+) -> str:
     """The page.
 
     about: a line below the title. body: markup, such as `sections`. css: of the
-    person who asked for the page; it comes last.
+    person who asked for the page; it comes last. causes: cards that come first.
     """
     return render_page(
         "run_page",
         title=title,
         about=about,
         style=page_style(css),
+        causes=causes,
         counts=_counted(results),
         wrong=_not_passed(results, "wrong"),
         undecided=_not_passed(results, "undecided"),
@@ -268,7 +272,7 @@ def write_page(
         not_restored = (record.summary or {}).get("not_restored", ())
     body = banner(not_restored) + sections(record, testbeds, run)
     title = title_of(str(record.header.get("run", "")), testbeds)
-    page = document(title, about, body, results)
+    page = document(title, about, body, results, "", run_causes(record.tests, testbeds, run))
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     draft.write_text(page, encoding="utf-8", errors="replace")
     draft.replace(path)

@@ -37,6 +37,9 @@ _SECTIONS = """
 .lr-with{font-size:11.5px}.lr-few{font-style:italic}
 .lr-facts{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:1px 14px;margin:6px 0}
 .lr-facts dd{margin:0;overflow-wrap:anywhere}
+.lr-cause{border-top:1px solid var(--lr-grid);padding:8px 0;overflow-wrap:anywhere}
+.lr-cause h3{font-size:16px;margin:0}.lr-cause ul{margin:0 0 .5em;padding-left:1.3em}
+.lr-cause pre{white-space:pre-wrap;margin:.3em 0;background:var(--lr-soft);padding:4px 8px}
 .lr-mono{font-family:ui-monospace,"DejaVu Sans Mono",Menlo,monospace;font-size:12.5px}
 .lr-sim{display:inline-block;font:600 11px/1.5 system-ui,Helvetica,Arial,sans-serif;
  color:var(--lr-sim-ink);border:1px dashed var(--lr-sim-ink);border-radius:3px;padding:0 5px;

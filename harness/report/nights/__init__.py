@@ -1,18 +1,18 @@
 """The trend of every quantity over nights, for each testbed, as one page."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.nights.last_night import last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
+from lightrig.harness.report.nights.night_causes import night_causes
 from lightrig.harness.report.nights.nights_page import nights_page
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Lab, read
 from lightrig.harness.report.nights.series_changes import events, find_series_changes
 from lightrig.harness.report.nights.source import Descriptions, Source
-from lightrig.testbeds import Limit
+from lightrig.testbeds import Testbed
 
 __all__ = ["NIGHTS", "write_nights"]
 
@@ -35,6 +35,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         events_of_labs = events(connection, descriptions, history.first)
     found = find_series_changes(history.labs)
     departures = find_series_departures(history.labs)
+    newest = [_described(lab, descriptions) for lab in history.labs]
     boards = [
         Board(
             index,
@@ -43,21 +44,24 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
             events_of_labs.get((lab.testbed, lab.simulated), ()),
             tuple(found[index]),
             tuple(departures[index]),
-            _limits(lab, descriptions),
+            described.limits if (described := newest[index]) else {},
             frozenset(run for runs in lab.runs for run in runs if source.reported(run)),
         )
         for index, lab in enumerate(history.labs)
     ]
+    ended = last_nights(results)
+    of_testbed = {one.testbed: one for one in ended}
+    causes = [
+        (board, night_causes(board, of_testbed.get(board.lab.testbed), described))
+        for board, described in zip(boards, newest, strict=True)
+    ]
     with appearing(path) as hidden:
-        hidden.write_text(nights_page(history, boards, last_nights(results)), encoding="utf-8")
+        hidden.write_text(nights_page(history, boards, ended, causes), encoding="utf-8")
     return path
 
 
-def _limits(lab: Lab, descriptions: Descriptions) -> Mapping[str, Limit]:
-    """The limits that the testbed stated last."""
-    for runs in reversed(lab.runs):
-        for run in reversed(runs):
-            described = descriptions.load(lab.testbed, run)
-            if described is not None:
-                return described.limits
-    return {}
+def _described(lab: Lab, descriptions: Descriptions) -> Testbed | None:
+    """Return the testbed as its last run described it."""
+    runs = (run for runs in reversed(lab.runs) for run in reversed(runs))
+    found = (descriptions.load(lab.testbed, run) for run in runs)
+    return next((one for one in found if one is not None), None)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lightrig.harness.night.outcomes import not_run
@@ -43,6 +43,8 @@ class LastNight:
         unfinished: state of each run that did not end by itself, by name.
         reported: the runs whose report can be linked.
         simulated: whether anything simulated took part.
+        since: of each failed test, the first night and the number of nights in a row.
+        commands: that repeat each test of the night.
         not_run: night and reason, where a night over several hosts did not measure it since.
     """
 
@@ -56,6 +58,8 @@ class LastNight:
     reported: frozenset[str]
     simulated: bool
     not_run: tuple[str, str] | None = None
+    since: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    commands: Mapping[str, str] = field(default_factory=dict)
 
 
 def last_nights(results: str | Path) -> list[LastNight]:
@@ -83,9 +87,9 @@ def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFa
     runs = nights[last]
     now = _ended(testbed, runs)
     earlier = _ended(testbed, nights[before[0]]) if before else None
-    reasons = {facts.run: _reasons(results, facts.run) for facts in runs}
+    details = {facts.run: _details(results, facts.run) for facts in runs}
     problems = [
-        Ended(nodeid, outcome, reasons[run].get(nodeid, ""), run)
+        Ended(nodeid, outcome, details[run].get(nodeid, {}).get("why", ""), run)
         for nodeid, (outcome, run) in now.items()
         if _is_problem(outcome)
     ]
@@ -102,7 +106,27 @@ def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFa
         {facts.run: facts.state for facts in runs if facts.state not in {"complete", "recovered"}},
         frozenset(f.run for f in runs if (results / "runs" / f.run / "report.html").is_file()),
         any(measured.simulated for facts in runs if (measured := facts.testbeds[testbed])),
+        since=_since(testbed, nights, [one.nodeid for one in problems if one.failed]),
+        commands={
+            test: details[run].get(test, {}).get("command", "") for test, (_, run) in now.items()
+        },
     )
+
+
+def _since(
+    testbed: str, nights: Mapping[str, Sequence[RunFacts]], failed: Sequence[str]
+) -> dict[str, tuple[str, int]]:
+    """Return since which night each test fails, and for how many of the nights that have it."""
+    found = dict.fromkeys(failed, ("", 0))
+    left = set(failed)
+    for night in sorted(nights, reverse=True):
+        ended = _ended(testbed, nights[night]) if left else {}
+        for test in [one for one in left if one in ended]:
+            if ended[test][0] in FAILED:
+                found[test] = night, found[test][1] + 1
+            else:
+                left.remove(test)
+    return found
 
 
 def _is_problem(outcome: str) -> bool:
@@ -125,10 +149,13 @@ def _is_of(testbed: str, nodeid: str, testbeds: Mapping[str, object]) -> bool:
     return first == testbed or first not in testbeds
 
 
-def _reasons(results: Path, run: str) -> Mapping[str, str]:
-    """Return why tests of a run did not pass, by node id; nothing if its journal is not here."""
+def _details(results: Path, run: str) -> Mapping[str, Mapping[str, str]]:
+    """Return reason and command of a run's tests by node id; nothing without its journal."""
     try:
         record = read_journal(results / "runs" / run / "journal.jsonl")
     except (RecordError, OSError):
         return {}
-    return {test.nodeid: str(test.details.get("why", "")) for test in record.tests}
+    return {
+        test.nodeid: {name: str(test.details.get(name, "")) for name in ("why", "command")}
+        for test in record.tests
+    }

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from lightrig.harness.report.causes import Cause, render_causes
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.cells import Numbers
 from lightrig.harness.report.nights.changes_summary import summary
@@ -88,10 +89,15 @@ _STYLE = """
 """
 
 
-def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNight]) -> str:
+def nights_page(
+    history: History,
+    boards: Sequence[Board],
+    last: Sequence[LastNight],
+    causes: Sequence[tuple[Board, Sequence[Cause]]] = (),
+) -> str:
     """Return the whole page as HTML that needs nothing from the network.
 
-    last: the newest night of each testbed, which stands first.
+    last: the newest night of each testbed. causes: the suspected causes, which stand first.
 
     Its links lead to `runs/<run>/report.html` beside it.
     """
@@ -107,6 +113,9 @@ def nights_page(history: History, boards: Sequence[Board], last: Sequence[LastNi
         about=about,
         style=style(0) + page_style(_STYLE),
         boards=boards,
+        causes=render_causes(
+            [(board.lab.testbed, board.lab.simulated, found) for board, found in causes]
+        ),
         last_night=section(last, boards),
         changes=summary(boards),
         legend=_LEGEND,

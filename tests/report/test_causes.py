@@ -1,0 +1,148 @@
+"""Suspected causes: evidence joined over the cabling, and the cards of both pages.
+
+By the file, server0 is on the ingress ports 1 and 2 and the egress ports 17 and 18 of a 16x16
+switch, server1 on 3, 4, 19 and 20.
+"""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from planted_nights import TEST, Grown, write_nights_of
+
+from lightrig import testbeds
+from lightrig.harness.record import Context, Journal, Row, TestOutcome, read_journal
+from lightrig.harness.record.recovery import settle
+from lightrig.harness.report import write_page
+from lightrig.harness.report.causes import HARNESS, Components, Evidence, find_causes
+from lightrig.harness.report.nights import write_nights
+
+LAB = Path(__file__).with_name("causes_lab.yaml")
+CIRCUITS = [f"ocs {ingress}>{egress}" for ingress in (1, 2, 3, 4) for egress in (17, 18, 19, 20)]
+GATE = "{0} counted nothing that bounds a ratio: it had no signal for a part of the gate"
+BITS = "test_bit_error.py::test_of_nic_ports[lab-after]"
+LOSSES = "test_insertion_loss.py::test_every_circuit[lab]"
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return testbeds.load(LAB)
+
+
+def losses_of(lab, apart):
+    components = Components(lab)
+    evidence = [Evidence(one, components.of(one), "loss") for one in apart]
+    return find_causes(evidence, {"loss": [components.of(c) for c in CIRCUITS if c not in apart]})
+
+
+@pytest.mark.parametrize(
+    ("apart", "expected"),
+    [
+        (CIRCUITS[4:8], ("fiber server0.nic0.p1 -> ocs.2", "ocs.2")),
+        (CIRCUITS[4:7], ("fiber server0.nic0.p1 -> ocs.2", "ocs.2")),
+        (CIRCUITS[2::4], ("fiber ocs.19 -> server1.nic0.p0", "ocs.19")),
+        (CIRCUITS[9:10], ("ocs 3>18",)),
+        (CIRCUITS, ("ocs",)),
+    ],
+)
+def test_circuits_with_one_component_in_common_are_one_cause(lab, apart, expected):
+    (cause,) = losses_of(lab, apart)
+    assert cause.components == expected
+    assert len(cause.evidence) == len(apart)
+
+
+def test_two_faults_are_two_causes(lab):
+    found = losses_of(lab, [*CIRCUITS[4:8], *CIRCUITS[2::4]])
+    assert [one.components[-1] for one in found] == ["ocs.2", "ocs.19"]
+
+
+def test_two_ports_that_fail_in_one_test_are_their_link(lab):
+    reason = "; ".join(GATE.format(f"server{n}.nic0.p1") for n in (0, 1))
+    components = Components(lab)
+    ports = [f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)]
+    as_ever = {("failed", BITS): components.as_ever(reason, ports)}
+    (cause,) = find_causes(components.failed(BITS, reason), as_ever)
+    assert cause.components == ("link server0.nic0.p1 - server1.nic0.p1",)
+    assert len(cause.evidence) == 1
+
+
+def test_a_failed_closure_points_to_the_harness_alone(lab):
+    reason = "the harness measured a simulated world wrong: loss.closure of ocs is not closed"
+    (cause,) = find_causes(Components(lab).failed(LOSSES, reason), {})
+    assert cause.components == (HARNESS,)
+
+
+def test_a_reason_without_a_component_is_not_located(lab):
+    (cause,) = find_causes(Components(lab).failed(LOSSES, "no sample was taken"), {})
+    assert cause.title.startswith("not located")
+
+
+def card_of(page):
+    found = re.search(r'<section class="lr-head lr-causes".*?</section>', page, re.DOTALL)
+    return unescape(re.sub("<[^>]+>", " ", found[0])) if found else ""
+
+
+def write_run(root, date, outcome, why="", rows=()):
+    folder = root / "runs" / f"{date.replace('-', '')}-020000-lab"
+    folder.mkdir(parents=True)
+    (folder / "lab.yaml").write_text(LAB.read_text())
+    header = {"run": folder.name, "night": date, "testbeds": {"lab": "lab.yaml"}}
+    with Journal(
+        folder / "journal.jsonl", header | {"descriptions": {"lab": "lab.yaml"}}
+    ) as journal:
+        context = Context("lab", LOSSES, ("ocs: x",), True, {"clock": "virtual"})
+        for row in rows:
+            journal.append(context, row)
+        details = {"why": why, "command": "pytest again"}
+        journal.note_test(TestOutcome(LOSSES, outcome, 1.0, details))
+    settle(folder)
+    return folder
+
+
+def fault(port, value=1.2):
+    stated = {"fault": "dirty connector"}
+    return Row(port, "loss.fault", value, value - 0.3, value + 0.2, "dB", 1, stated)
+
+
+def test_the_page_of_a_run_begins_with_the_suspected_cause(tmp_path, lab):
+    rows = [Row(c, "insertion_loss", 1.2, 1.1, 1.3, "dB", 1, {}) for c in CIRCUITS]
+    why = "AssertionError: ocs.2: dirty connector: 1.2 dB\nassert not [Fault(subject='ocs.3')]"
+    folder = write_run(tmp_path, "2026-11-20", "failed", why, [*rows, fault("ocs.2")])
+    write_page(read_journal(folder / "journal.jsonl"), {"lab": lab}, folder / "report.html")
+    page = (folder / "report.html").read_text()
+    assert page.index("lr-causes") < page.index('class="lr-overview"')
+    card = card_of(page)
+    assert "ocs.2  lab" in card
+    assert "unconfirmed" in card
+    assert "1.2 dB (0.9 … 1.4)" in card
+    assert "pytest again" in card
+    assert "ocs.3" not in card
+
+
+def test_a_cause_is_confirmed_on_its_third_night_and_leaves_with_it(tmp_path):
+    why = "ocs.2: dirty connector: 1.2 dB"
+    write_run(tmp_path, "2026-11-20", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])
+    for night, word in ((21, "unconfirmed"), (22, "unconfirmed"), (23, "confirmed")):
+        write_run(tmp_path, f"2026-11-{night}", "failed", why, [fault("ocs.2")])
+        card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+        since = f"since  2026-11-21 , {night - 20} night{'s' * (night > 21)} in a row"
+        assert f" {word} , {since}" in card
+    write_run(tmp_path, "2026-11-24", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])
+    assert not card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+
+
+def test_quiet_nights_have_no_card(tmp_path):
+    still = [Grown("carrier_up", f"p{n}", 3e9, 2e7, 8e7, "ns") for n in range(6)]
+    write_nights_of(tmp_path, "bench", still, nights=10)
+    assert not card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+
+
+@pytest.mark.parametrize(("change", "shown"), [(8e8, True), (-8e8, False)])
+def test_a_port_that_becomes_slower_has_a_card_and_a_faster_one_none(tmp_path, change, shown):
+    still = [Grown("carrier_up", f"p{n}", 3e9, 2e7, 8e7, "ns") for n in range(6)]
+    moved = Grown("carrier_up", "moved", 3e9, 2e7, 8e7, "ns", change=change, at=9)
+    write_nights_of(tmp_path, "bench", [*still, moved], nights=10)
+    card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+    assert ("moved  bench" in card) is shown
+    assert TEST not in card
