@@ -151,17 +151,10 @@ class Components:
 
     def named(self, text: str) -> list[str]:
         """Return the components that a text names; not the owner of a port that it names too."""
-        found = re.findall(r"[\w-]+(?:\.[\w-]+)*(?: \d+>\d+)?", text)
-        names = dict.fromkeys(
-            one if " " in one and one.partition(" ")[0] in self._known else one.partition(" ")[0]
-            for one in found
-        )
-        known = [one for one in names if one.partition(" ")[0] in self._known]
-        return [
-            one
-            for one in known
-            if not any(other.startswith((f"{one}.", f"{one} ")) for other in known)
-        ]
+        found = re.findall(r"([\w-]+(?:\.[\w-]+)*)( \d+>\d+)?", text)
+        names = dict.fromkeys(name + circuit for name, circuit in found if name in self._known)
+        parts = "\n".join(["", *names, ""])
+        return [one for one in names if f"\n{one}." not in parts and f"\n{one} " not in parts]
 
     def failed(self, nodeid: str, reason: str) -> list[Evidence]:
         """Return a failed test as evidence: a piece for each component that its reason names."""

@@ -37,7 +37,10 @@ def night(tmp_path):
 
 def top(tmp_path):
     page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
-    return page.partition('<main class="lr-report">')[2].partition("</section>")[0]
+    main = page.partition('<main class="lr-report">')[2]
+    causes, begin, rest = main.partition('<section class="lr-head" id="last-night">')
+    assert causes.count("<section") == causes.count('id="lr-causes"') <= 1
+    return begin + rest.partition("</section>")[0]
 
 
 def test_a_failure_stands_first_with_its_reason_and_report(night, tmp_path):
