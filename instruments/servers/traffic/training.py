@@ -80,9 +80,11 @@ class PrintedLines:
     """Listener that keeps what ranks print, and leaves their operations alone.
 
     lines: of each rank, in order, with the time on the bench's clock.
+    heard: called with a rank and each line; it must not wait.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[int, str], None] = lambda rank, line: None) -> None:
+        self._heard = heard
         self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
 
     def wants(self, rank: int, number: int, operation: Wanted) -> None:
@@ -94,6 +96,7 @@ class PrintedLines:
     def printed(self, rank: int, line: str, at: Span) -> None:
         """Keep a line."""
         self.lines[rank].append((at, line))
+        self._heard(rank, line)
 
 
 @dataclass(frozen=True, slots=True)

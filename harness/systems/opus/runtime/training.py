@@ -28,6 +28,7 @@ from lightrig.instruments.servers.traffic.training import (
     LocalBegin,
     LocalEnd,
     LocalPhases,
+    PrintedLines,
     Script,
     TrainingRank,
     Wanted,
@@ -94,7 +95,7 @@ class TrainingJob:
         """Run `script` while the switches stay in `plan`; raises what a rank raises."""
         self._move(plan)
         self._overlay.route(self.fabric.links(plan))
-        return self._run(script, _Audience(self), control)
+        return self._run(script, PrintedLines(self.printed), control)
 
     def profile(self, script: Script) -> tuple[tuple[PhaseTable, ...], Trained]:
         """Run a few steps on the giant ring; every rank's phase table, and what was seen.
@@ -102,7 +103,7 @@ class TrainingJob:
         Raises `OpusError` for ranks that do not fit together.
         """
         self._ring()
-        seen = self._run(script, _Audience(self), "watched")
+        seen = self._run(script, PrintedLines(self.printed), "watched")
         groups = {
             rank: [done.operation.group for done in operations]
             for rank, operations in seen.operations.items()
@@ -172,11 +173,11 @@ class TrainingJob:
             commands=commands,
         )
         self._rails = rails
-        audience = _ControlledRanks(self, rails, self._ranks, partial(take, begun))
-        phases = [_local_phases(table, audience.ran) for table in tables]
-        trained = self._run(script, audience, "gated", audience, phases)
+        listener = _ControlledRanks(self.printed, rails, self._ranks, partial(take, begun))
+        phases = [_local_phases(table, listener.ran) for table in tables]
+        trained = self._run(script, listener, "gated", listener, phases)
         rails.journal.sort()
-        trained.rails, trained.found = rails, audience.found
+        trained.rails, trained.found = rails, listener.found
         return trained
 
     def outages(self) -> list[tuple[Port, Span]]:
@@ -197,7 +198,7 @@ class TrainingJob:
     def _run(
         self,
         script: Script,
-        audience: "_Audience",
+        listener: PrintedLines,
         control: Control,
         controlled: "_ControlledRanks | None" = None,
         phases: Sequence[LocalPhases] = (),
@@ -214,7 +215,7 @@ class TrainingJob:
         running = [
             rank.train(
                 script,
-                audience,
+                listener,
                 control,
                 groups,
                 {
@@ -260,7 +261,7 @@ class TrainingJob:
             controlled.rails.run([*tasks, begin])
         if failed:
             raise failed[0]
-        return Trained(operations, {rank: list(lines) for rank, lines in audience.lines.items()})
+        return Trained(operations, {rank: list(lines) for rank, lines in listener.lines.items()})
 
     # ---------------------------------------------------------------------- circuits
 
@@ -337,30 +338,11 @@ class TrainingJob:
         return hops_by_server
 
 
-class _Audience:
-    """Keeps what the ranks of `job` print."""
-
-    def __init__(self, job: TrainingJob) -> None:
-        self.job = job
-        self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
-
-    def wants(self, rank: int, number: int, operation: Wanted) -> None:
-        """Do nothing: no rank waits."""
-
-    def ended(self, rank: int, number: int) -> None:
-        """Do nothing: no rank waits."""
-
-    def printed(self, rank: int, line: str, at: Span) -> None:
-        """Keep it."""
-        self.lines[rank].append((at, line))
-        self.job.printed(rank, line)
-
-
-class _ControlledRanks(_Audience):
+class _ControlledRanks(PrintedLines):
     """Hands what ranks announce to the control plane, and its word back to them.
 
     Args:
-        job: whose ranks announce.
+        printed: called with a rank and each line that it prints.
         rails: the control plane.
         ranks: who announce.
         take: sets the first topology; returns what each switch holds then.
@@ -368,12 +350,12 @@ class _ControlledRanks(_Audience):
 
     def __init__(
         self,
-        job: TrainingJob,
+        printed: Callable[[int, str], None],
         rails: Rails,
         ranks: Sequence[TrainingRank],
         take: Callable[[], Mapping[str, frozenset[Circuit]]],
     ) -> None:
-        super().__init__(job)
+        super().__init__(printed)
         self.rails, self._ranks, self._take = rails, ranks, take
         self.found: Mapping[str, frozenset[Circuit]] = {}
         self._running: dict[tuple[int, int], Operation] = {}
