@@ -33,8 +33,6 @@ NEEDS = {
     "mixnet_training": "root (namespaces), PyTorch; half an hour",
     "opus": "",
     "railx": "extra flits for the flit simulation",
-    "sonic_ocs": "",
-    "nic_errors": "CHANGES (2)",
     "lab_in_a_box": "root (namespaces); TESTBED, SAMPLES (20)",
 }
 """Settings from the environment with their defaults, and needs, of each."""

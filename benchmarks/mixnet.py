@@ -2,7 +2,7 @@
 
 Links of eight servers with six optical NICs, as meant and as printed; the greedy's completion
 time against the least possible one; planning times; and the prediction of loads. Demands are
-generated, see `harness.systems.mixnet.gating`. Whoever has a recorded exchange, ranks x experts
+generated, see `suites.claims.mixnet.gating`. Whoever has a recorded exchange, ranks x experts
 as JSON (a list of rows, or an object that has one under "matrix"), names its file in
 MIXNET_TOKENS.
 """
