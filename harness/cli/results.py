@@ -133,7 +133,7 @@ def query(sql: str, place: Place = "results", as_json: AsJson = False) -> None:
     Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
     """
     from lightrig.harness.record import Results
-    from lightrig.harness.record.results import records
+    from lightrig.harness.record.tidy_frames import records
 
     frame = _asked(lambda: Results(place).query(sql))
     found = records(frame)
@@ -185,7 +185,7 @@ def compare(
 
 
 def _compared(found: "Comparison") -> object:
-    from lightrig.harness.record.results import plain
+    from lightrig.harness.record.tidy_frames import plain
 
     parts = {name: asdict(getattr(found, name)) for name in ("before", "after", "drift")}
     return plain({**found.case._asdict(), **parts})

@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from lightrig.harness.quantities import names_in_files, quantity_of
-from lightrig.harness.record.results import COLUMNS, Results
+from lightrig.harness.record.results import Results
 from lightrig.harness.record.row import COUNTERS, QuestionError
 from lightrig.harness.record.run_folder import RunFacts
+from lightrig.harness.record.tidy_frames import COLUMNS
 from lightrig.harness.statistics import NotEnough, Quantile, judge_nights, quantile
 from lightrig.harness.statistics.corrections import correct, least_error
 from lightrig.harness.statistics.drift import DriftVerdict, comparable
