@@ -31,6 +31,11 @@ _STATUS_HEAD = (*_CONFIG_HEAD, "a_side_status", "b_side_status")
 _FACTORY_LOSS_HEAD = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
 _PORT = r"(?:(\d+)-)?(\d+)"
 _ID = re.compile(rf"{_PORT}A-{_PORT}B")
+_SUCCESS = re.compile(
+    r"(?:(?:config|ocs|add|delete|cross-connects?|[\d-]+[ab][-.,\dab]*)[\s:]+)*succeeded[.!]?",
+    re.IGNORECASE,
+)
+"""A line of success; one that says more than commands and ids ("1 of 2 not succeeded") is none."""
 _DONE = frozenset({"tuned", "connected"})
 # Not `blocked`: a port that has just been given a cross-connect may report it still.
 _BROKEN = frozenset({"failed", "powered-off", "powered_off"})
@@ -56,7 +61,8 @@ class SonicOcs(Instrument):
     modes, tables); sonic-mgmt, tests of `ocs cross-connect` (every success prints `succeeded`) and
     module ocs_cross_connect (stale entries). Port states: `tuned` in the High Level Design,
     `connected` and `failed` in the SONiC OCS developer guide of 2026-08. The text of a failure is
-    documented nowhere: a command that does not print `succeeded` has failed.
+    documented nowhere: a command that does not print `succeeded`, with at most
+    commands and ids before it, has failed.
     """
 
     schemes = ("ssh",)
@@ -170,7 +176,7 @@ class SonicOcs(Instrument):
     def _check_success(self, commands: Sequence[str], result: CommandResult) -> None:
         """Check that each command printed its success; the exit status may be 0 after a failure."""
         lines = [line.strip() for line in result.stdout.splitlines() if line.strip()]
-        succeeded = [line for line in lines if "succeeded" in line.lower()]
+        succeeded = [line for line in lines if _SUCCESS.fullmatch(line)]
         if result.status or len(succeeded) < len(commands):
             failed = [line for line in lines if line not in succeeded]
             raise self._failed_command(

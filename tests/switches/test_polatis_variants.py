@@ -220,6 +220,14 @@ def test_circuits_of_an_older_unit_are_read_and_changed(virtual):
     assert switch._monitor.powers([1]).dbm == {1: 0.0}
 
 
+@pytest.mark.parametrize(
+    ("monitors", "ports"), [("egress", range(17, 33)), ("both", range(1, 33)), ("none", ())]
+)
+def test_monitors_of_an_older_unit_are_the_ports_with_a_power(virtual, monitors, ports):
+    switch = virtual(scheme="netconf", revision="2015-09-14", monitors=monitors).driver()
+    assert switch.monitored() == set(ports)
+
+
 def test_an_older_unit_answers_as_captured(real):
     """`pairs`, and `<data/>` for no circuits (valarmathip/Terafast, logs of 2016)."""
     rig = real(scheme="netconf", revision="2015-09-14")

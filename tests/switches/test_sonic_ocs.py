@@ -288,8 +288,11 @@ def test_a_command_that_prints_no_success_has_failed(
         (("port 1A is locked\n", "", 0), "port 1A is locked", "stdout: 'port 1A is locked'; no"),
         (("", "sudo: expired\n", 0), "sudo: expired", "no stdout; stderr: 'sudo: expired'"),
         (("locked\n", "sudo: hm\n", 0), "locked", "stdout: 'locked'; stderr: 'sudo: hm'"),
+        (("1 of 2 not succeeded\n", "", 0), "1 of 2 not succeeded", "stdout: '1 of 2 not"),
+        (("Nothing succeeded\n", "", 0), "Nothing succeeded", "stdout: 'Nothing"),
+        (("add succeeded: 0\n", "", 0), "add succeeded: 0", "stdout: 'add succeeded"),
     ],
-    ids=["nothing", "stdout", "stderr", "both"],
+    ids=["nothing", "stdout", "stderr", "both", "some", "none", "count"],
 )
 def test_a_denial_with_exit_status_0_shows_what_was_sent_and_received(
     tmp_path: Path,
@@ -310,6 +313,29 @@ def test_a_denial_with_exit_status_0_shows_what_was_sent_and_received(
     assert error.command == "sudo -n config ocs cross-connect add 1A-3B safe"
     assert f"exit status 0; {answered}" in str(error)
     assert "0 of 1 commands printed `succeeded`" in str(error)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "add cross-connect succeeded",
+        "cross-connect 1A-1B succeeded.",
+        "Succeeded",
+        "config ocs cross-connect add 1A..3A-1B..3B,5A-6B: succeeded",
+    ],
+)
+def test_a_line_of_a_command_ids_and_succeeded_is_a_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    with bench(tmp_path) as bound:
+        printed = simulated_sonic_ocs._printed
+        monkeypatch.setattr(
+            simulated_sonic_ocs,
+            "_printed",
+            lambda text: printed(f"{line}\n" if "succeeded" in text else text),
+        )
+        bound.switches["ocs"].change(set(), {Circuit(1, N + 1)}).done()
+        assert bound.switches["ocs"].circuits() == {Circuit(1, N + 1)}
 
 
 def test_ids_with_slots_need_the_number_of_ports_in_a_slot(

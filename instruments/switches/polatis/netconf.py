@@ -157,10 +157,16 @@ class PolatisNetconf:
         return PatchOperation([self._netconf.edit(_config("cross-connects", pairs))], self._clock)
 
     def monitored(self) -> frozenset[int]:
-        """Return the ports that the switch lists as having a power monitor."""
+        """Return the ports that the switch lists as having a power monitor.
+
+        An older unit, which has no settings of monitors, lists a power for each of these ports.
+        """
         criteria = f'<opm-config xmlns="{NAMESPACE}"><port><port-id/></port></opm-config>'
-        reply = self._netconf.get_config(criteria)
-        return frozenset(self._by_port(reply, "opm-config"))
+        found = self._by_port(self._netconf.get_config(criteria), "opm-config")
+        if not found and self._is_older():
+            ports = self._by_port(self._netconf.get(_of_ports("ports", ())), "ports")
+            found = {port: leaves for port, leaves in ports.items() if "power" in leaves}
+        return frozenset(found)
 
     def powers(self, ports: Sequence[int]) -> Readings:
         """Return the power at `ports`."""
@@ -180,7 +186,7 @@ class PolatisNetconf:
         found = self._by_port(
             self._netconf.get_config(_of_ports("opm-config", ports)), "opm-config"
         )
-        if not found and (self._netconf.revision(MODULE) or "2017") < "2017":
+        if not found and self._is_older():
             return dict.fromkeys(ports, self._window)  # its tree has no setting for it
         try:
             return {p: WINDOWS[int(leaves["averaging-time"])] for p, leaves in found.items()}
@@ -247,6 +253,10 @@ class PolatisNetconf:
     def close(self) -> None:
         """End the session."""
         self._netconf.close()
+
+    def _is_older(self) -> bool:
+        """Return whether the hello states a revision without settings of monitors."""
+        return (self._netconf.revision(MODULE) or "2017") < "2017"
 
     def _by_port(self, reply: NetconfReply, container: str) -> dict[int, dict[str, str]]:
         entries = reply.entries(container, "port")
