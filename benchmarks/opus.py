@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
+from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
@@ -24,6 +24,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.steps import phase_tables, ring
 from lightrig.testbeds import load

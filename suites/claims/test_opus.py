@@ -12,12 +12,13 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import OpusError
+from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GiantRing, TopologyId
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import Journal, Rails
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.rewiring import rows
 from lightrig.suites.claims.opus.steps import phase_tables

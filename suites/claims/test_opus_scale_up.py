@@ -14,11 +14,11 @@ import pytest
 from lightrig.harness.bench import Fabric
 from lightrig.harness.record import Row
 from lightrig.harness.systems.opus.measurements.training import losses, rows
-from lightrig.harness.systems.opus.planning.auditor import audit
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.suites.claims.opus import rewiring as opus
+from lightrig.suites.claims.opus.auditor import audit
 
 pytestmark = [pytest.mark.of_system("opus"), pytest.mark.of_testbed("rails4x2")]
 

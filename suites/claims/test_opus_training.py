@@ -29,8 +29,8 @@ from lightrig.harness.systems.opus.measurements.training import (
     timeline,
     waits_by_step,
 )
-from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
+from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
@@ -38,6 +38,7 @@ from lightrig.instruments.core.transcript import Transcript, read
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.instruments.wire import recording
 from lightrig.suites.claims.opus import rewiring as opus
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.traced import traced, with_operations
 from lightrig.testbeds import SimulatedFault
 

@@ -10,12 +10,12 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.opus.measurements.training import losses
-from lightrig.harness.systems.opus.planning.auditor import audit
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
 from lightrig.instruments.servers.traffic.training import Script
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.testbeds import load
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")

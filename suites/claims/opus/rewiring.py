@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.systems.opus.planning.auditor import Confirmed, Rewiring
+from lightrig.harness.systems.opus.planning.run_events import Confirmed, Rewiring
 from lightrig.harness.systems.opus.runtime.rails import Journal
 
 

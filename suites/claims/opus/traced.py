@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from lightrig.harness.systems.opus.planning.auditor import (
+from lightrig.harness.systems.opus.planning.operations import OpusError
+from lightrig.harness.systems.opus.planning.run_events import (
     Began,
     Confirmed,
     Ended,
@@ -11,7 +12,6 @@ from lightrig.harness.systems.opus.planning.auditor import (
     Rewiring,
     RunEvent,
 )
-from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.instruments.core.transcript import Transcript
 from lightrig.testbeds import Circuit
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from systems.opus.opus_world import Choice, State, World, settled
 
-from lightrig.harness.systems.opus.planning.auditor import audit
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.operations import Job, Operation
 from lightrig.harness.systems.opus.planning.schedule import numbered
 from lightrig.harness.systems.opus.planning.shim import Mode
 from lightrig.harness.systems.opus.planning.topology import GiantRing
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.steps import pair, pipeline_step, ring
 
 PATIENCE = 0.02

@@ -9,14 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lightrig.harness.systems.opus.planning.auditor import (
-    Began,
-    Confirmed,
-    Ended,
-    GivenUp,
-    Rewiring,
-    RunEvent,
-)
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import (
     Failed,
@@ -34,6 +26,14 @@ from lightrig.harness.systems.opus.planning.messages import (
 )
 from lightrig.harness.systems.opus.planning.operations import Job, Operation
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
+from lightrig.harness.systems.opus.planning.run_events import (
+    Began,
+    Confirmed,
+    Ended,
+    GivenUp,
+    Rewiring,
+    RunEvent,
+)
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GiantRing

@@ -4,16 +4,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from lightrig.harness.systems.opus.planning.auditor import (
+from lightrig.harness.systems.opus.planning.run_events import (
     Began,
     Confirmed,
     Ended,
     GivenUp,
     Rewiring,
-    Rule,
     RunEvent,
-    audit,
 )
+from lightrig.suites.claims.opus.auditor import Rule, audit
 from lightrig.testbeds import Circuit
 
 OCS = "ocs"

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 from systems.opus.opus_schedules import LONGEST, a_step, begin, outcome
 from systems.opus.opus_world import Choice, World
 
-from lightrig.harness.systems.opus.planning.auditor import audit
 from lightrig.harness.systems.opus.planning.operations import Job
 from lightrig.harness.systems.opus.planning.shim import Mode
+from lightrig.suites.claims.opus.auditor import audit
 
 EXAMPLES = max(8, int(os.environ.get("LIGHTRIG_SCHEDULES", "0")) // 100)
 JOBS = (Job.grid("pairs", 2, [2]), Job.grid("pipeline", 3, [1]), Job.grid("rails", 2, [1], rails=2))

@@ -9,7 +9,6 @@ from itertools import combinations, product
 
 import pytest
 
-from lightrig.harness.systems.opus.planning.auditor import Confirmed, Rewiring, audit
 from lightrig.harness.systems.opus.planning.messages import Program, Rewire
 from lightrig.harness.systems.opus.planning.operations import (
     ASYMMETRIC,
@@ -18,12 +17,14 @@ from lightrig.harness.systems.opus.planning.operations import (
     neighbours,
 )
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
+from lightrig.harness.systems.opus.planning.run_events import Confirmed, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.steps import phase_tables, ring
 

@@ -8,10 +8,10 @@ import pytest
 from systems.opus.opus_world import attachments
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.systems.opus.planning.auditor import Rewiring, audit
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
+from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
@@ -20,6 +20,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachm
 from lightrig.harness.systems.opus.runtime.rails import GATHERING, Rails, RailsLostError
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.rewiring import rows
 from lightrig.suites.claims.opus.steps import pair, phase_tables, ring

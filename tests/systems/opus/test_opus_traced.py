@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind, binding
-from lightrig.harness.systems.opus.planning.auditor import Confirmed, GivenUp, Rewiring, audit
 from lightrig.harness.systems.opus.planning.operations import OpusError
+from lightrig.harness.systems.opus.planning.run_events import Confirmed, GivenUp, Rewiring
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
@@ -17,6 +17,7 @@ from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.transcript import Piece, Transcript, read
 from lightrig.instruments.wire.recording import record
+from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.steps import phase_tables
 from lightrig.suites.claims.opus.traced import traced, with_operations

@@ -11,8 +11,8 @@ import scipy  # whose modules are loaded when they are first used
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.systems.opus.planning.auditor import Confirmed, Ended, Rewiring
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Operation
+from lightrig.harness.systems.opus.planning.run_events import Confirmed, Ended, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.step_time import exposed
 from lightrig.harness.systems.opus.runtime.rails import Wait

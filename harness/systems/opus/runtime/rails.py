@@ -6,14 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from lightrig.harness.systems.opus.planning.auditor import (
-    Began,
-    Confirmed,
-    Ended,
-    GivenUp,
-    Rewiring,
-    RunEvent,
-)
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import (
     Message,
@@ -28,6 +20,14 @@ from lightrig.harness.systems.opus.planning.messages import (
 )
 from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
+from lightrig.harness.systems.opus.planning.run_events import (
+    Began,
+    Confirmed,
+    Ended,
+    GivenUp,
+    Rewiring,
+    RunEvent,
+)
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.planning.wiring import Wiring

@@ -1,9 +1,17 @@
-"""Has a control plane kept its promises? Asked of what happened, not of the program that did it."""
+"""Audit of a control plane: broken promises, by the events of a run alone, not by its program."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from lightrig.harness.systems.opus.planning.run_events import (
+    Began,
+    Confirmed,
+    Ended,
+    GivenUp,
+    Rewiring,
+    RunEvent,
+)
 from lightrig.testbeds import Circuit
 from lightrig.testbeds.plans import port_used_twice
 
@@ -22,64 +30,6 @@ Rule: TypeAlias = Literal[
     "not put back",
 ]
 """The first two are G1, the third is G2, the next three O1 (Opus §4.2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Began:
-    """A rank began to send in `operation`, over `circuits` of `switch`, at `at` ns."""
-
-    at: int
-    rank: int
-    operation: str
-    switch: str
-    circuits: frozenset[Circuit]
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """`operation` ended on a rank."""
-
-    at: int
-    rank: int
-    operation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rewiring:
-    """A switch was told to part `remove` and join `add`, as a whole, under the name `change`.
-
-    again: it was told before and has not confirmed. fallback: something had gone wrong, so that
-    it may change nothing, or part what was never used.
-    """
-
-    at: int
-    switch: str
-    change: str
-    remove: frozenset[Circuit]
-    add: frozenset[Circuit]
-    again: bool = False
-    fallback: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmed:
-    """A switch was seen to be as `change` wanted it."""
-
-    at: int
-    switch: str
-    change: str
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp:
-    """`change` was given up; what it touched is not known until it or another is confirmed."""
-
-    at: int
-    switch: str
-    change: str
-
-
-RunEvent: TypeAlias = Began | Ended | Rewiring | Confirmed | GivenUp
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,64 @@
+"""Events of a run of Opus: operations of ranks, and changes of switches."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lightrig.testbeds import Circuit
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A rank began to send in `operation`, over `circuits` of `switch`, at `at` ns."""
+
+    at: int
+    rank: int
+    operation: str
+    switch: str
+    circuits: frozenset[Circuit]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """`operation` ended on a rank."""
+
+    at: int
+    rank: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewiring:
+    """A switch was told to part `remove` and join `add`, as a whole, under the name `change`.
+
+    again: it was told before and has not confirmed. fallback: something had gone wrong, so that
+    it may change nothing, or part what was never used.
+    """
+
+    at: int
+    switch: str
+    change: str
+    remove: frozenset[Circuit]
+    add: frozenset[Circuit]
+    again: bool = False
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A switch was seen to be as `change` wanted it."""
+
+    at: int
+    switch: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """`change` was given up; what it touched is not known until it or another is confirmed."""
+
+    at: int
+    switch: str
+    change: str
+
+
+RunEvent: TypeAlias = Began | Ended | Rewiring | Confirmed | GivenUp
