@@ -9,7 +9,7 @@ import scipy
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.insertion_loss.chains import chains
-from lightrig.harness.measure.insertion_loss.faults import Fault, FaultKind, find_faults, misread
+from lightrig.harness.measure.insertion_loss.faults import Fault, find_faults, misread
 from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
 from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.recording import Recording
@@ -203,47 +203,38 @@ def temperature(bench: Bench) -> dict[str, Scalar]:
     return {}
 
 
-def closure_rows(losses: Losses, faults: Sequence[Fault], bench: Bench) -> Iterator[Row]:
-    """Share of the intervals that hold the loss that was put into a simulated world.
-
-    What a fiber lost since its launch was measured is in the losses of its circuits, not in the
-    switch's: those are left out where that fault was found.
-    """
+def closure_rows(losses: Losses, bench: Bench) -> Iterator[Row]:
+    """Share of the intervals that hold the loss of the measured path in a simulated world."""
     name = losses.chain.switch
-    doubtful = {one.subject for one in faults if one.kind in _BEYOND_THE_SWITCH}
-    found = [
-        deviation
-        for circuit, deviation in normalized_errors(losses, bench)
-        if doubtful.isdisjoint(_subjects(losses, circuit, bench))
-    ]
+    found = [deviation for _, deviation in normalized_errors(losses, bench)]
     if found:
         yield closure_row(name, "loss.closure", judge_deviations(found), losses.times[-1])
 
 
-_BEYOND_THE_SWITCH: frozenset[FaultKind] = frozenset(
-    ("bent fiber", "dirty connector or bent fiber", "drifting laser")
-)
-
-
-def _subjects(losses: Losses, circuit: Circuit, bench: Bench) -> set[str]:
-    """Subjects of faults that are in the loss of a circuit, if its launch is not read."""
-    switch = losses.chain.switch
-    ports = {f"{switch}.{port}" for port in circuit}
-    if circuit.ingress not in losses.chain.launched:
-        return ports
-    cabling = bench.testbed.cabling
-    fiber = cabling.fiber_to(Port(switch, str(circuit.ingress)))
-    return {*ports, str(fiber), str(cabling.transmitter(switch, circuit.ingress))}
-
-
 def normalized_errors(losses: Losses, bench: Bench) -> Iterator[tuple[Circuit, float]]:
-    """Of each loss against a reference: measured less true, over half its 95 % interval."""
-    if bench.world is None or losses.chain.switch not in bench.simulated:
+    """Of each loss against a reference: measured less true, over half its 95 % interval.
+
+    The true loss is that of the measured path, faults of the simulated lab included, found or not:
+    of the circuit, of the fiber before it where no observer reads the light that enters, and of the
+    fiber behind it where the observer is at its end. A circuit of a drifting laser whose power is
+    not read is left out, since its true loss depends on the moment.
+    """
+    world, chain = bench.world, losses.chain
+    if world is None or chain.switch not in bench.simulated:
         return
+    cabling, fading = bench.testbed.cabling, world.fading()
     for circuit, loss in losses.losses.items():
-        if loss.relative is None:
-            true = bench.world.loss(losses.chain.switch, circuit)
-            yield circuit, (loss.value - true) / loss.budget.expanded
+        if loss.relative is not None:
+            continue
+        true = world.loss(chain.switch, circuit)
+        if circuit.ingress in chain.launched:
+            if cabling.transmitter(chain.switch, circuit.ingress) in fading:
+                continue
+            true += world.lost_in_fiber(Port(chain.switch, str(circuit.ingress)))
+        behind = cabling.receiver(chain.switch, circuit.egress)
+        if chain.method != "monitors" and behind is not None:
+            true += world.lost_in_fiber(behind)
+        yield circuit, (loss.value - true) / loss.budget.expanded
 
 
 def inside(losses: Losses, bench: Bench) -> Iterable[bool]:
@@ -261,5 +252,5 @@ def all_rows(
         *budget_rows(losses, conditions),
         *fault_rows(losses, faults, conditions),
         *factory_rows(losses, bench, conditions),
-        *closure_rows(losses, faults, bench),
+        *closure_rows(losses, bench),
     ]

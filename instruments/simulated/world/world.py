@@ -101,6 +101,14 @@ class World:
         """Return the true insertion loss of a circuit in dB; for closure only."""
         return self._matrices[switch].loss(circuit)
 
+    def lost_in_fiber(self, end: Port) -> float:
+        """Return the excess loss in dB of the fiber that ends at `end`, due to lab faults."""
+        return self._faults.lost_in_fibers().get(end, 0.0)
+
+    def fading(self) -> frozenset[Port]:
+        """Return the transmitters whose power drifts; for closure only."""
+        return frozenset(self._faults.fading())
+
     def losses(self, switch: str, circuits: Sequence[Circuit]) -> list[float]:
         """Return the true insertion loss of each of many circuits in dB; for closure only."""
         return self._matrices[switch].losses(circuits)
