@@ -67,6 +67,10 @@ class Reports:
             details["why"] = report.longrepr
         elif error is not None:
             details["why"] = why(error)
+            crash = getattr(report.longrepr, "reprcrash", None)
+            if crash is not None and isinstance(error, LightrigError | pytest.fail.Exception):
+                # The line of pytest's summary is cut to the terminal: the reason comes first.
+                crash.message = details["why"]
         if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
             details["wire"] = wires_of(item, benches, error)
@@ -175,6 +179,9 @@ def why(error: BaseException) -> str:
     if isinstance(error, pytest.skip.Exception | pytest.fail.Exception | pytest.xfail.Exception):
         return str(error.msg)
     text = str(error)
+    if isinstance(error, AssertionError):
+        # pytest appends the values of the expression to the message of the test's author.
+        text = text.partition("\nassert ")[0]
     if isinstance(error, InstrumentError):
         text = text.partition("\n  last on the wire")[0]
     kind = "" if isinstance(error, LightrigError) else f"{type(error).__name__}: "

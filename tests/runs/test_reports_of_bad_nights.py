@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import re
 import shlex
 import signal
 from collections.abc import Iterator
@@ -105,7 +107,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended
             options = more.get(name, ("--instruments", "simulated", "--seed", 3))
             arguments = (project, "--rootdir", project, "--testbed", lab, *options)
             results = folder / f"results of {name}"
-            runs[name] = stack.enter_context(started(arguments, results, page=True))
+            wide = {**os.environ, "COLUMNS": "200", "LIGHTRIG_STATE": str(folder / "state")}
+            runs[name] = stack.enter_context(started(arguments, results, wide, page=True))
         yield {name: run.end(timeout=200) for name, run in runs.items()}
 
 
@@ -125,6 +128,7 @@ def test_failures_show_wire_and_command(nights: dict[str, Ended]) -> None:
     failed = tests["test_that_fails"]
     assert failed["result"] == "Failed"
     assert failed["why"].startswith("AssertionError: a number <b>that is wrong</b>")
+    assert "assert 1" not in failed["why"]
     assert "words on the way" in failed["log"]
     assert "ENT-" in "".join(failed["wire"]["ocs"]) or "RTRV-" in "".join(failed["wire"]["ocs"])
     assert set(failed["wire"]) == {"ocs", "server0", "server1"}
@@ -133,6 +137,8 @@ def test_failures_show_wire_and_command(nights: dict[str, Ended]) -> None:
     assert denied["why"].startswith("ocs ")
     assert "last on the wire" not in denied["why"]
     assert any("999" in line for line in denied["wire"]["ocs"])
+    # pytest's summary begins with the reason, not with the module of the error's class.
+    assert re.search(r"^FAILED \S+test_of_the_switch\S* - ocs ", ended.output, re.MULTILINE)
     words = above(ended.page)
     assert "a number &lt;b&gt;that is wrong&lt;/b&gt;" in words
     assert "no fiber here" in words
