@@ -83,7 +83,8 @@ class Cause:
             return "not located"
         if len(self.components) > _MOST_NAMED:
             return f"not located: one of {len(self.components)} components"
-        return " or ".join(self.components)
+        named = (f"connector {one}" if _is_port(one) else one for one in self.components)
+        return " or ".join(sorted(named))
 
     @property
     def split(self) -> str:
@@ -93,12 +94,17 @@ class Cause:
         first = self.components[0]
         if first.startswith("link "):
             return "exchange its fibers one by one, from the end that recovers last; measure again"
-        if first.startswith("fiber ") or first.rpartition(".")[2].isdigit():
+        if first.startswith("fiber ") or _is_port(first):
             return (
                 "clean the connector and look along the fiber, then measure again; if nothing "
                 "changes, exchange the fiber for a spare one"
             )
         return "compare its log, firmware and load with those of the night before; measure again"
+
+
+def _is_port(component: str) -> bool:
+    """Whether a component is a port of a switch."""
+    return " " not in component and component.rpartition(".")[2].isdigit()
 
 
 class Components:

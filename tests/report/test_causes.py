@@ -113,7 +113,7 @@ def test_the_page_of_a_run_begins_with_the_suspected_cause(tmp_path, lab):
     page = (folder / "report.html").read_text()
     assert page.index("lr-causes") < page.index('class="lr-overview"')
     card = card_of(page)
-    assert "ocs.2  lab" in card
+    assert "connector ocs.2 or fiber server0.nic0.p1 -> ocs.2  lab" in card
     assert "unconfirmed" in card
     assert "1.2 dB (0.9 … 1.4)" in card
     assert "pytest again" in card
@@ -130,6 +130,17 @@ def test_a_cause_is_confirmed_on_its_third_night_and_leaves_with_it(tmp_path):
         assert f" {word} , {since}" in card
     write_run(tmp_path, "2026-11-24", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])
     assert not card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+
+
+def test_the_interval_of_a_confirmed_change_holds_its_size(tmp_path):
+    still = [Grown("carrier_up", f"p{n}", 3e9, 2e7, 8e7, "ns") for n in range(6)]
+    moved = Grown("carrier_up", "moved", 3e9, 4e7, 1e6, "ns", change=8e8, at=9)
+    write_nights_of(tmp_path, "bench", [*still, moved], nights=20)
+    card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+    size, low, high = map(float, re.search(r"\+(\d+) ms \((\d+) … (\d+)\)", card).groups())
+    assert low < size < high
+    assert low < 800 < high
+    assert "since  2026-02-10 , 11 nights in a row" in card
 
 
 def test_quiet_nights_have_no_card(tmp_path):

@@ -86,16 +86,17 @@ def _series_evidence(
         departure = departed.get(id(one))
         if departure is not None:
             before, level = departure.before, departure.level
+            low, high = float(one.lower[night]) - before, float(one.upper[night]) - before
             nights, confirmed = departure.run, departure.confirmed
         elif moved is not None and moved.changes:
             last = moved.changes[-1]
             before, level, confirmed = last.before, last.after, True
+            low, high = last.after_lower - last.before_upper, last.after_upper - last.before_lower
             nights = int((one.n[last.index :] > 0).sum())
         else:
             continue
         if not _worse(one, before, level):
             continue
-        low, high = float(one.lower[night]) - before, float(one.upper[night]) - before
         by = far(before, level, one.unit)
         ends = span(low, high, "dB" if one.unit == "dBm" else one.unit, by)
         text = f"{one.quantity} of {one.subject}, {one.case}"
