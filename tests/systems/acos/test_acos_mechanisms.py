@@ -303,10 +303,12 @@ def test_an_all_to_all_is_faster_on_an_expander_than_on_a_torus():
 
 @claim("m60")
 def test_splitting_isolates_two_all_to_alls():
+    """Each half is a complete graph of 8 GPUs, whose seven links take 8/7 of eight lanes' time."""
     made = splittable(8, seed=1)
     both = np.zeros((16, 16))
     both[:8, :8] = both[8:, 8:] = uniform(8)
     alone = slowdown(range(8), [e for e in made.split if max(e) < 8], uniform(8))
+    assert alone == slowdown(range(16), made.split, both) == pytest.approx(8 / 7)
     assert alone < slowdown(range(16), made.merged, both)
 
 
