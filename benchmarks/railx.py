@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from lightrig.harness.systems.railx.planning.cross_connects import Difference
 from lightrig.harness.systems.railx.planning.hamiltonian import decomposition
 from lightrig.harness.systems.railx.planning.physical import Fabric
 from lightrig.harness.systems.railx.planning.scheduling import (
@@ -30,6 +29,7 @@ from lightrig.suites.claims.railx.deadlock import routes_free_of_deadlock
 from lightrig.suites.claims.railx.flit_network import railx_network
 from lightrig.suites.claims.railx.flits import Load, Point, run, stored_points
 from lightrig.suites.claims.railx.minimal_routing import minimal_routes, throughput_bound
+from lightrig.suites.claims.railx.setting_changes import Difference
 
 PLANNED_S = 10.0
 GRIDS = 10_000

@@ -9,7 +9,7 @@ from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.overlay import NotRoutedError
 from lightrig.harness.planning.routes import LaneRoutes
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import Route, ServerRoutes
+from lightrig.instruments.servers.host.routes import Route, ServerRoutes, close_all
 from lightrig.testbeds import LightrigError, Port
 
 FIRST_ADDRESS = IPv4Address("198.19.0.1")
@@ -101,14 +101,7 @@ class Lanes:
     def close(self) -> None:
         """Take routes and addresses away, on all servers even if one refuses."""
         opened, self._opened = self._opened, {}
-        errors: list[LightrigError] = []
-        for routes in opened.values():
-            try:
-                routes.close()
-            except LightrigError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        close_all(opened.values())
 
     def _routes_of(self, name: str, ways: LaneRoutes) -> list[Route]:
         return [

@@ -1,9 +1,10 @@
 """Addresses of a server, and its routes to other servers over its NIC ports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.testbeds import LightrigError
 
 DEVICE = "lightrig0"
 """The device with a server's address: a bridge without ports, which is up without any link."""
@@ -143,6 +144,18 @@ class ServerRoutes:
         if result.status != 0:
             raise ToolFailedError(self._commands.server, result, script)
         return result.stdout
+
+
+def close_all(opened: Iterable[ServerRoutes]) -> None:
+    """Close the routes of all servers even if one refuses; raise the first error."""
+    errors: list[LightrigError] = []
+    for routes in opened:
+        try:
+            routes.close()
+        except LightrigError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _device_lines(name: str, address: str) -> Sequence[str]:

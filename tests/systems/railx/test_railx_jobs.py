@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.railx.planning.cross_connects import Difference, dark
+from lightrig.harness.systems.railx.planning.cross_connects import dark
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
 from lightrig.harness.systems.railx.planning.scheduling import (
     Allocation,
@@ -20,6 +20,7 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     place_jobs,
 )
 from lightrig.harness.systems.railx.planning.topologies import Axis
+from lightrig.suites.claims.railx.setting_changes import Difference
 
 FIXTURES = json.loads(
     Path(__file__).with_name("data").joinpath("max_allocation_fixtures.json").read_text()

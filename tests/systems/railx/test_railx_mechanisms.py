@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lightrig.harness.systems.railx.planning import allocation, scheduling
-from lightrig.harness.systems.railx.planning.cross_connects import DARK, Difference
+from lightrig.harness.systems.railx.planning.cross_connects import DARK
 from lightrig.harness.systems.railx.planning.hamiltonian import (
     DecompositionError,
     decomposition,
@@ -48,6 +48,7 @@ from lightrig.suites.claims.railx.further_topologies import (
     uneven,
 )
 from lightrig.suites.claims.railx.minimal_routing import minimal_routes
+from lightrig.suites.claims.railx.setting_changes import Difference
 from lightrig.suites.claims.railx.workload import LISTING_1
 
 pytestmark = pytest.mark.long  # most have a shorter test beside them

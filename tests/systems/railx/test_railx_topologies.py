@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.railx.planning.cross_connects import DARK, Difference, Settings, dark
+from lightrig.harness.systems.railx.planning.cross_connects import DARK, Settings, dark
 from lightrig.harness.systems.railx.planning.hamiltonian import DecompositionError
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
 from lightrig.harness.systems.railx.planning.topologies import (
@@ -32,6 +32,7 @@ from lightrig.suites.claims.railx.further_topologies import (
     torus_graph,
     uneven,
 )
+from lightrig.suites.claims.railx.setting_changes import Difference
 
 FIVE = Fabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
 
