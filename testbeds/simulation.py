@@ -40,6 +40,11 @@ class Delay(Stated):
     per_pair: Duration = 0
     slow: Annotated[Slow | None, Field(description="What it is instead, now and then")] = None
 
+    def times(self, factor: float) -> Delay:
+        """Return the delay with its mean and all that is added to it `factor` times as long."""
+        mean, sd, per_pair = (round(factor * one) for one in (self.mean, self.sd, self.per_pair))
+        return Delay(mean, sd, per_pair, self.slow)
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedLoss(Stated):
@@ -276,6 +281,7 @@ class SimulatedFault(Stated):
             "counter reset",
             "interrupted fiber",
             "silent instrument",
+            "slow switch",
         ],
         Field(alias="fault"),
     ]
@@ -297,7 +303,7 @@ class SimulatedFault(Stated):
     after_ns: Annotated[
         Duration,
         Field(
-            description="When counters begin anew, a fiber is dark for a tenth of a second, an "
+            description="When counters begin anew, a fiber is dark for the first time, an "
             "instrument falls silent, or a clock is set or slewed",
         ),
     ] = 0
@@ -309,9 +315,17 @@ class SimulatedFault(Stated):
         Duration | None,
         Field(
             description="For how long an instrument is silent; left out, for good. For how long a "
-            "clock is slewed",
+            "clock is slewed, or a fiber is dark (0.1 s)",
         ),
     ] = None
+    every_ns: Annotated[
+        Annotated[Duration, Field(gt=0)] | None,
+        Field(description="After how long a fiber is dark again; left out, it is dark once"),
+    ] = None
+    factor: Annotated[
+        Annotated[float, Field(gt=0)],
+        Field(description="By how much a slow switch takes longer to settle and to acknowledge"),
+    ] = 1.0
     ppm: Annotated[
         float,
         Field(description="By how much a clock runs too fast, or is slewed, which it reports"),

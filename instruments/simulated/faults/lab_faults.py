@@ -1,12 +1,17 @@
 """Lab faults: defects of a simulated lab that its description does not state."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from lightrig.instruments.simulated.hosts.simulated_clock import ClockSlew, ClockStep
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.world.optics import PortFaults
+from lightrig.instruments.simulated.world.world import Interruption
 from lightrig.testbeds import Circuit, Fiber, Port, SimulatedFault, Testbed
+
+_DARK_NS = 100_000_000
+"""For how long an interrupted fiber is dark, where no time is stated."""
 
 
 class LabFaults:
@@ -62,9 +67,16 @@ class LabFaults:
         """Return the NIC ports whose counters restart from zero, and after how many ns."""
         return [(_port(fault.at[0]), fault.after_ns) for fault in self._of("counter reset")]
 
-    def interruptions(self) -> list[tuple[Port, int]]:
-        """Return the ports whose fiber is dark for a moment, and after how many ns."""
-        return [(_port(fault.at[0]), fault.after_ns) for fault in self._of("interrupted fiber")]
+    def interruptions(self) -> list[Interruption]:
+        """Return when and for how long fibers are dark."""
+        return [
+            Interruption(_port(f.at[0]), f.after_ns, f.lasting_ns or _DARK_NS, f.every_ns)
+            for f in self._of("interrupted fiber")
+        ]
+
+    def slowdown(self, switch: str) -> float:
+        """Return how many times as long a switch takes to settle and to acknowledge."""
+        return math.prod(fault.factor for fault in self._of("slow switch") if fault.at[0] == switch)
 
     def silences(self, name: str) -> list[SimulatedFault]:
         """Return the faults that silence a switch or an instrument."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.ambient import Ambient
@@ -20,12 +20,20 @@ from lightrig.instruments.simulated.world.reference_book import ReferenceBook
 from lightrig.instruments.simulated.world.traffic import FabricTraffic
 from lightrig.testbeds import Circuit, Fiber, Port, SwitchSpec, Testbed
 
-_DARK = 100_000_000
 _FADING_NS = 20_000_000
 """Interval at which the power of a drifting laser is updated."""
 
 Follow = Callable[[Port, Port | None, int], None]
 """Lets the link of a port follow its light: the port, the far end or None, the time in ns."""
+
+
+class Interruption(NamedTuple):
+    """A fiber that is dark `after` ns, `lasting` so long, again `every` so often unless None."""
+
+    source: Port
+    after: int
+    lasting: int
+    every: int | None
 
 
 class LightFaults(Protocol):
@@ -40,8 +48,11 @@ class LightFaults(Protocol):
     def dark(self) -> frozenset[Port]:
         """Return the transmitters that are always dark."""
 
-    def interruptions(self) -> Iterable[tuple[Port, int]]:
-        """Return the transmitters whose fiber is interrupted, and after how many ns."""
+    def interruptions(self) -> Iterable[Interruption]:
+        """Return when the fibers of transmitters are interrupted."""
+
+    def slowdown(self, switch: str) -> float:
+        """Return how many times as long a switch takes to settle and to acknowledge."""
 
     def fading(self) -> Mapping[Port, float]:
         """Return the transmitters that fade, and by how many dB a minute."""
@@ -183,6 +194,9 @@ class World:
                 light.emit(egress_ports[egress], matrix.level(egress), origin, at)
 
         truth_of = self._testbed.simulation.switches[name]
+        if (factor := self._faults.slowdown(name)) != 1:
+            settle, reply = truth_of.settle.times(factor), truth_of.acknowledge.times(factor)
+            truth_of = replace(truth_of, settle=settle, acknowledge=reply)
         matrix = Matrix(
             name,
             truth_of,
@@ -239,13 +253,23 @@ class World:
     def _fade(self) -> None:
         """Start the lab faults that dim lasers and interrupt fibers."""
         begun = self._clock.now()
-        for source, after in self._faults.interruptions():
-            self.light.fade(source, 1.0, begun)
-            for at, share in ((begun + after, 0.0), (begun + after + _DARK, 1.0)):
-                fade = partial(self.light.fade, source, share, at)
-                self._clock.schedule(at, f"{source}!interrupted", fade)
+        for one in self._faults.interruptions():
+            self.light.fade(one.source, 1.0, begun)
+            self._interrupt(one, begun + one.after)
         for source, db_per_minute in self._faults.fading().items():
             self._fade_on(source, db_per_minute)
+
+    def _interrupt(self, one: Interruption, at: int) -> None:
+        """Schedule an interruption, and with its end the next."""
+        name, end = f"{one.source}!interrupted", at + one.lasting
+        self._clock.schedule(at, name, partial(self.light.fade, one.source, 0.0, at))
+
+        def recover() -> None:
+            self.light.fade(one.source, 1.0, end)
+            if one.every is not None:
+                self._interrupt(one, max(at + one.every, end))
+
+        self._clock.schedule(end, name, recover)
 
     def _fade_on(self, source: Port, db_per_minute: float) -> None:
         now = self._clock.now()
