@@ -2,16 +2,20 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.host.commands import ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.commands import (
+    CommandResult,
+    ToolFailedError,
+    ToolMissingError,
+)
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import Route, ServerRoutes
+from lightrig.instruments.servers.host.routes import Route, ServerRoutes, close_all
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.wire.namespace import NamespaceShell
 
@@ -188,3 +192,25 @@ def test_a_server_without_ip_is_named(
     monkeypatch.setattr(ServerRoutes, "_sh", lambda self, *lines: whole(self, "exit 44", *lines))
     with pytest.raises(ToolMissingError, match="a has no program ip"):
         servers["a"].routes.open(ADDRESS["a"], [])
+
+
+def test_routes_are_closed_on_all_servers_though_one_refuses() -> None:
+    class Shell:
+        def __init__(self, server: str) -> None:
+            self.server, self.status, self.scripts = server, 0, list[str]()
+
+        def run(self, command: Sequence[str]) -> CommandResult:
+            self.scripts.append(command[-1])
+            settings = "0\n" * command[-1].count("/proc/sys/")
+            return CommandResult(settings, "Operation not permitted", self.status, Span(0, 0))
+
+    shells = [Shell(name) for name in "abc"]
+    opened = [ServerRoutes(shell) for shell in shells]  # type: ignore[arg-type]
+    for routes in opened:
+        routes.open("198.18.0.1", ["fabric0"])
+    for shell in shells:
+        shell.status, shell.scripts = 2 * (shell.server != "b"), []
+    with pytest.raises(ToolFailedError) as caught:
+        close_all(opened)
+    assert caught.value.instrument == "a"
+    assert [len(shell.scripts) for shell in shells] == [1, 1, 1]
