@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
-from lightrig.instruments.servers.tools import ethtool_fec, sonic_optics
+from lightrig.instruments.servers.tools import ethtool_fec, sonic_eeprom, sonic_optics
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.servers.tools.recognition import _READERS, read
 
@@ -30,6 +30,7 @@ TOOLS = {
     "synthetic/nccl": "nccl-tests",
     "synthetic/perftest": "perftest",
     "synthetic/rdma": "rdma link",
+    "synthetic/sonic_eeprom": sonic_eeprom.TOOL,
     "synthetic/sonic_transceiver_pm": sonic_optics.TABLE,
     "synthetic/sonic_vdm": sonic_optics.DATABASE,
 }

@@ -16,6 +16,7 @@ from lightrig.instruments.servers.tools import (
     osu,
     perftest,
     rdma_link,
+    sonic_eeprom,
     sonic_optics,
 )
 
@@ -38,6 +39,7 @@ PARSERS: dict[str, Parser] = {
     "synthetic/rdma": rdma_link.parse,
     "synthetic/perftest": perftest.parse,
     "synthetic/nccl": nccl_tests.parse,
+    "synthetic/sonic_eeprom": sonic_eeprom.parse,
     "synthetic/sonic_transceiver_pm": sonic_optics.parse_table,
     "synthetic/sonic_vdm": sonic_optics.parse_database,
 }

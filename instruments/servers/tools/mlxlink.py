@@ -31,7 +31,7 @@ _MINUTE_NS = 60_000_000_000
 _NO_ERRORS = 200
 _BER = re.compile(r"(\d+(?:\.\d+)?)[Ee]-(\d+)", re.ASCII)
 _RATE = re.compile(r"(?:IB-)?(\w+?)(?:_\d+[xX])?")
-_BITS = re.compile(r"(\d+(?:\.\d+)?)G", re.ASCII)
+_BITS = re.compile(r"(\d+(?:\.\d+)?)G(?:bE)?", re.ASCII)
 _FEC_BIN = re.compile(r"\[(\d+)(?::(\d+))?\][\s,]+(\d+)", re.ASCII)
 _WIDTH = re.compile(r"(\d+)x", re.ASCII)
 

@@ -30,19 +30,11 @@ from lightrig.instruments.servers.tools.output import (
     number,
     whole,
     without_colours,
+    without_prefixes,
 )
 
 TOOL = "nccl-tests"
 
-_PREFIX = re.compile(
-    r"\[\d+,\d+\]<std(?:out|err)>: ?"  # Open MPI up to 4, --tag-output
-    r"|\[[^\]\s]+@\d+,\d+\]<std(?:out|err)>: ?"  # Open MPI 5 (PRRTE): [prterun-host-1@1,0]
-    r"|\[\d+\] "  # MPICH and Intel MPI, -prepend-rank
-    r"|\[pod/[^\]\s]+\] (?:\d{4}-\d\d-\d\dT[\d:.]+Z )?"  # kubectl logs --prefix --timestamps
-    r"|\d{4}-\d\d-\d\dT[\d:.]+Z "  # kubectl logs --timestamps
-    r"|\s*\d+: "  # srun --label
-)
-_MOST_PREFIXES = 2  # a launcher's, behind that of a container's log
 _RANK = re.compile(r"# +Rank +(\d+)\b.* on +(\S+) +device", re.ASCII)
 _NAME = re.compile(r"# Collective test starting: (\S+)")
 _VERSION = re.compile(r"# nccl-tests version (\S+)")
@@ -107,10 +99,7 @@ class _Table:
         )
 
     def _take(self, prefixed: str) -> None:
-        line = without_colours(prefixed)
-        for _ in range(_MOST_PREFIXES):
-            line = _PREFIX.sub("", line, count=1) if _PREFIX.match(line) else line
-        line = line.rstrip()
+        line = without_prefixes(without_colours(prefixed)).rstrip()
         try:
             if line.lstrip().startswith("#"):
                 self._take_comment(line.lstrip())

@@ -10,7 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lightrig.instruments.servers.tools.output import ToolOutputError, number, whole
+from lightrig.instruments.servers.tools.output import (
+    ToolOutputError,
+    number,
+    whole,
+    without_prefixes,
+)
 
 TOOL = "OSU micro-benchmarks"
 
@@ -53,7 +58,7 @@ def parse(text: str) -> OsuRun:
     columns: list[str] | None = None
     rows: list[OsuRow] = []
     for line in text.splitlines():
-        stripped = line.strip()
+        stripped = without_prefixes(line).strip()
         if found := _TITLE.match(stripped):
             if title is not None:
                 raise ToolOutputError(TOOL, "one table", stripped)

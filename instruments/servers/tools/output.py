@@ -12,6 +12,16 @@ _NUMBER = re.compile(r"[+-]?\d+(?:\.(\d+))?(?:[eE]([+-]?\d{1,3}))?", re.ASCII)
 _WHOLE = re.compile(r"\d+", re.ASCII)
 _DIGITS = 30
 _LARGEST_EXPONENT = 100
+_PREFIX = re.compile(
+    r"(?:\w{3} \w{3} [ \d]\d [\d:]{8} \d{4})?"  # Open MPI, --timestamp-output
+    r"\[\d+,\d+\]<std(?:out|err)>: ?"  # Open MPI up to 4, --tag-output
+    r"|\[[^\]\s]+@\d+,\d+\]<std(?:out|err)>: ?"  # Open MPI 5 (PRRTE): [prterun-host-1@1,0]
+    r"|\[\d+\] "  # MPICH and Intel MPI, -prepend-rank
+    r"|\[pod/[^\]\s]+\] (?:\d{4}-\d\d-\d\dT[\d:.]+Z )?"  # kubectl logs --prefix --timestamps
+    r"|\d{4}-\d\d-\d\dT[\d:.]+Z "  # kubectl logs --timestamps
+    r"|\s*\d+: "  # srun --label
+)
+_MOST_PREFIXES = 2  # a launcher's, behind that of a container's log
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -95,6 +105,13 @@ def whole(text: str) -> int:
 def without_colours(text: str) -> str:
     """Return `text` without ANSI colour codes."""
     return _COLOUR.sub("", text)
+
+
+def without_prefixes(line: str) -> str:
+    """Return `line` without what launchers and container logs print before it."""
+    for _ in range(_MOST_PREFIXES):
+        line = _PREFIX.sub("", line, count=1) if _PREFIX.match(line) else line
+    return line
 
 
 def is_json(text: str) -> bool:

@@ -17,6 +17,7 @@ from lightrig.instruments.servers.tools import (
     osu,
     perftest,
     rdma_link,
+    sonic_eeprom,
     sonic_optics,
 )
 from lightrig.instruments.servers.tools.output import ToolOutputError, without_colours
@@ -56,18 +57,19 @@ _READERS = (
     _Reader("ethtool -S", r"^NIC statistics:", (), ethtool_counters.parse),
     _Reader("ethtool", r"^Settings for ", (), ethtool_link.parse),
     _Reader("nccl-tests", r"#\s+size\s+count\s", ("average_bus_bandwidth",), nccl_tests.parse),
-    _Reader("OSU micro-benchmarks", r"^\s*# OSU ", (), osu.parse),
+    _Reader("OSU micro-benchmarks", r"# OSU ", (), osu.parse),
     _Reader("perftest", r"^\s*#bytes\s", ("test_info", "results"), perftest.parse),
     _Reader(
         "rdma link", r"^(link |\d+/\d+: )\S+/\d+:? ", ("physical_state", "state"), rdma_link.parse
     ),
     _Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
     _Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
+    _Reader(sonic_eeprom.TOOL, r"^\s*Ethernet\d+: SFP EEPROM ", (), sonic_eeprom.parse),
     _Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
     _Reader(sonic_optics.DATABASE, r"^\{'\w+': '", (), sonic_optics.parse_database),
     _Reader(
         "ethtool -m",
-        r"^\s*(Identifier|Vendor PN|Laser [a-z]+ [a-z]+ \(Channel \d+\))\s*:",
+        r"^\s*(Identifier|Vendor PN|Module temperature|Laser [a-z]+ [a-z]+ \(Channel \d+\))\s*:",
         ("identifier",),
         ethtool_module.parse,
     ),
