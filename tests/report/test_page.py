@@ -124,6 +124,7 @@ def test_inconclusive_tests_are_named_after_failures():
     listed = unescape(page[: page.index("</nav>")])
     assert listed.index("ocs.5: dirty connector") < listed.index("carrier_up: 3 of 5 samples")
     (few,) = re.findall(r'<ul class="lr-undecided">.*?</ul>', page, re.DOTALL)
+    assert f"<summary>1 inconclusive test</summary>{few}" in page
     assert "t.py::few[a]</a>" in few
 
 

@@ -95,6 +95,16 @@ def test_a_failure_of_the_night_before_is_not_new(night, tmp_path):
     assert f"Passed again since the night before: {LOSS}" in top(tmp_path)
 
 
+def test_inconclusive_tests_are_one_line(night, tmp_path):
+    few = {MOVES: ("inconclusive", "9 more needed"), "t[bench]": ("inconclusive", "7 more needed")}
+    night("2026-11-20", {LOSS: ("failed", DIRTY), **few})
+    shown, _, fold = top(tmp_path).partition("<summary>2 inconclusive tests</summary>")
+    assert DIRTY.partition("\n")[0] in shown
+    assert "more needed" not in shown
+    assert "9 more needed" in fold
+    assert "7 more needed" in fold
+
+
 def test_a_night_that_left_no_row_is_shown(night, tmp_path):
     night("2026-11-20", {MOVES: ("passed", "")})
     night("2026-11-21", {MOVES: ("error", "ocs did not answer")}, row=False)
