@@ -110,11 +110,13 @@ def _is_port(component: str) -> bool:
 class Components:
     """The components of a testbed, by the names of its file.
 
-    testbed: None where its description is not here; then each subject is a component.
+    testbed: None where its description is not here; then each subject is a component. by_monitors:
+    insertion loss ends at a monitor of the switch, so that it has no part of the fiber behind.
     """
 
-    def __init__(self, testbed: Testbed | None) -> None:
+    def __init__(self, testbed: Testbed | None, *, by_monitors: bool = False) -> None:
         self._testbed = testbed
+        self._by_monitors = by_monitors
         self._links: dict[str, set[str]] = {}
         self._known: set[str] = set()
         if testbed is None:
@@ -143,7 +145,10 @@ class Components:
         if circuit is not None:
             switch, *ends = circuit.groups()
             ports = {f"{switch}.{end}" for end in ends}
-            return frozenset({switch, subject} | ports | self._fibers(ports))
+            fibers = self._fibers(ports)
+            if self._by_monitors and quantity.startswith("insertion_loss"):
+                fibers -= {one for one in fibers if one.startswith(f"fiber {switch}.")}
+            return frozenset({switch, subject} | ports | fibers)
         names = {one for one in re.findall(r"[^\s,<>]+", subject) if one in self._known}
         found = set(names)
         for name in names:

@@ -52,6 +52,15 @@ def test_circuits_with_one_component_in_common_are_one_cause(lab, apart, expecte
     assert len(cause.evidence) == len(apart)
 
 
+def test_a_monitor_at_the_egress_does_not_see_the_fiber_behind_it(lab):
+    components = Components(lab, by_monitors=True)
+    each = {one: components.of(one, "insertion_loss") for one in CIRCUITS}
+    evidence = [Evidence(one, each[one], "loss") for one in CIRCUITS[2::4]]
+    as_ever = [each[one] for one in CIRCUITS if one not in CIRCUITS[2::4]]
+    (cause,) = find_causes(evidence, {"loss": as_ever})
+    assert cause.components == ("ocs.19",)
+
+
 def test_two_faults_are_two_causes(lab):
     found = losses_of(lab, [*CIRCUITS[4:8], *CIRCUITS[2::4]])
     assert [one.components[-1] for one in found] == ["ocs.2", "ocs.19"]

@@ -27,7 +27,8 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
 
     last: how the tests of that night ended, if its runs are here. testbed: its description.
     """
-    components = Components(testbed)
+    by_monitors = any("method monitors" in one.case for one in board.lab.series)
+    components = Components(testbed, by_monitors=by_monitors)
     night = max(night for night, runs in enumerate(board.lab.runs) if runs)
     measured = [one for one in board.lab.series if one.n[night] > 0]
     found = list(_series_evidence(board, components, night, measured))
