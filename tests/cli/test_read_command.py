@@ -26,6 +26,7 @@ TOOLS = {
     "synthetic/ethtool_fec": "ethtool --show-fec",
     "synthetic/ethtool_module": "ethtool -m",
     "synthetic/ethtool_statistics": "ethtool -S",
+    "synthetic/iperf3": "iperf3",
     "synthetic/mlxlink": "mlxlink",
     "synthetic/nccl": "nccl-tests",
     "synthetic/perftest": "perftest",

@@ -12,6 +12,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_module,
     infiniband_sysfs,
     ip_link,
+    iperf3,
     mlxlink,
     nccl_tests,
     osu,
@@ -63,6 +64,7 @@ _READERS = (
         "rdma link", r"^(link |\d+/\d+: )\S+/\d+:? ", ("physical_state", "state"), rdma_link.parse
     ),
     _Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
+    _Reader(iperf3.TOOL, r"(?!)", ("start", "version", "end"), iperf3.parse),
     _Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
     _Reader(sonic_eeprom.TOOL, r"^\s*Ethernet\d+: SFP EEPROM ", (), sonic_eeprom.parse),
     _Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
