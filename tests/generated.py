@@ -65,8 +65,9 @@ def _facts() -> str:
             wires = ", ".join(scheme for scheme in loaded.schemes if fact.is_about(scheme))
             if wires:  # else of a wire that only the switch's own driver speaks
                 text = fact.text.replace("|", "\\|")
-                rows.append((model, wires, text, fact.source or "**unconfirmed**"))
-    return _table("device | wire | fact | confirmed by", rows)
+                second = fact.second or ("one source" if fact.source else "")
+                rows.append((model, wires, text, fact.source or "**unconfirmed**", second))
+    return _table("device | wire | fact | confirmed by | second source", rows)
 
 
 # ---------------------------------------------------------------------------------- dialects

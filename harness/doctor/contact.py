@@ -29,7 +29,7 @@ def contact(lab: ConnectedLab, findings: Findings) -> None:
     for name, instrument in instruments.items():
         _identify(name, lab, testbed, findings)
         _round_trip(name, instrument, lab, findings)
-        _unconfirmed_facts(name, instrument, testbed, findings)
+        _weak_facts(name, instrument, testbed, findings)
         if isinstance(instrument, HasErrorQueue):
             _error_queue(name, instrument, findings)
 
@@ -79,10 +79,8 @@ def _round_trip(name: str, instrument: Identified, lab: ConnectedLab, findings: 
     findings.ok(name, "round trip", text)
 
 
-def _unconfirmed_facts(
-    name: str, instrument: Identified, testbed: Testbed, findings: Findings
-) -> None:
-    """Note what the driver relies on on this wire and no source confirms."""
+def _weak_facts(name: str, instrument: Identified, testbed: Testbed, findings: Findings) -> None:
+    """Note what the driver relies on on this wire and no source, or one alone, confirms."""
     facts: Sequence[WireFact] = getattr(instrument, "wire_facts", ())
     spec = testbed.switches.get(name) or testbed.instruments.get(name)
     scheme = (spec.address or "").partition("://")[0] if spec is not None else ""
@@ -93,6 +91,15 @@ def _unconfirmed_facts(
             "unconfirmed",
             f"no source confirms what the driver does about: {'; '.join(unconfirmed)}",
             "compare a trace with the manual of this unit (docs/devices.md)",
+        )
+    if single := [
+        f"{f.text} ({f.source})" for f in facts if f.is_about(scheme) and f.has_one_source
+    ]:
+        findings.note(
+            name,
+            "one source",
+            f"one source alone confirms what the driver does about: {'; '.join(single)}",
+            "a second source, such as a trace of this unit, would show a misreading",
         )
 
 

@@ -99,6 +99,11 @@ def test_a_lab_without_faults_has_no_problems(tmp_path: Path, monitors: str) -> 
     assert "code of a denial for a port in use (SRCN)" in unconfirmed["ocs"].text
     assert "layout of a DENY block" not in unconfirmed["ocs"].text  # PyPolatis confirms it
     assert "error for a port without monitor" not in unconfirmed["ocs"].text  # of another wire
+    single = {f.subject: f for f in findings.found if f.check == "one source"}["ocs"]
+    assert single.grade == "note"
+    assert "layout of a DENY block and of headers (PyPolatis" in single.text
+    assert "a port in use is moved" not in single.text  # MMU.Ifosic confirms it as well
+    assert "SRCN" not in single.text  # none confirms it
 
 
 @pytest.mark.parametrize(
