@@ -22,6 +22,8 @@ from lightrig.testbeds import Port, Testbed
 
 HARNESS = "the harness itself"
 _WRONG_HARNESS = "the harness measured a simulated world wrong"
+_NO_LIGHT = "no light"
+"""Kind of a fault of loss matrices that the transmitter of the fiber explains too."""
 _LIGHT = ("acknowledged", "los", "signal_recovered")
 """Stages of whole events that servers have no part in."""
 _MOST_NAMED = 8
@@ -130,7 +132,10 @@ class Components:
         self._known |= {*testbed.switches, *testbed.servers, *testbed.instruments}
 
     def of(self, subject: str, quantity: str = "") -> frozenset[str]:
-        """Return the components of which any one would explain an observation of `subject`."""
+        """Return the components of which any one would explain an observation of `subject`.
+
+        quantity: that was observed, or a text that names the kind of fault.
+        """
         testbed = self._testbed
         subject = subject.partition(", ")[0]
         if testbed is None:
@@ -155,9 +160,11 @@ class Components:
             owner, dot, _ = name.partition(".")
             fibers = self._fibers({name})
             found |= fibers | self._links.get(name, set()) | ({owner} if dot else set())
-            if owner in testbed.servers:
+            if owner in testbed.servers or _NO_LIGHT in quantity:
                 far = {end for fiber in fibers for end in fiber[6:].split(" -> ")}
-                found |= far | {end.partition(".")[0] for end in far}
+                found |= far
+            if owner in testbed.servers:
+                found |= {end.partition(".")[0] for end in far}
         return frozenset(found or {subject})
 
     def named(self, text: str) -> list[str]:
@@ -174,7 +181,7 @@ class Components:
         if reason.startswith(_WRONG_HARNESS):
             return [Evidence(text, frozenset([HARNESS]), ("failed", nodeid))]
         named = self.named(reason) or ([self._testbed.name] if self._testbed else [""])
-        return [Evidence(text, self.of(name), ("failed", nodeid)) for name in named]
+        return [Evidence(text, self.of(name, text), ("failed", nodeid)) for name in named]
 
     def as_ever(self, reason: str, measured: Iterable[str]) -> list[frozenset[str]]:
         """Return the components of each measured subject apart from those that a reason names."""
@@ -275,7 +282,7 @@ def run_causes(
                     size = shown(value, faults.unit)
                     size = f"{size} ({span(lower, upper, faults.unit, size)})" if value else ""
                     text = subject.replace(", ", ": ", 1)
-                    candidates = components.of(subject)
+                    candidates = components.of(subject, text)
                     family = "loss.fault", name
                     evidence.append(
                         Evidence(text, candidates, family, size, command=command, link=link)

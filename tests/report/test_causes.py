@@ -76,6 +76,21 @@ def test_two_ports_that_fail_in_one_test_are_their_link(lab):
     assert len(cause.evidence) == 1
 
 
+def test_an_ingress_without_light_may_have_a_dark_laser(lab):
+    components = Components(lab)
+    (cause,) = find_causes(
+        components.failed(LOSSES, "ocs.3: no light: no circuit of this ingress brought light"),
+        {
+            ("failed", LOSSES): [
+                components.of(one) for one in CIRCUITS if not one.startswith("ocs 3")
+            ]
+        },
+    )
+    fiber = "fiber server1.nic0.p0 -> ocs.3"
+    assert set(cause.components) >= {fiber, "ocs.3", "server1.nic0.p0"}
+    assert {"ocs", "server1"}.isdisjoint(cause.components)
+
+
 def test_a_failed_closure_points_to_the_harness_alone(lab):
     reason = "the harness measured a simulated world wrong: loss.closure of ocs is not closed"
     (cause,) = find_causes(Components(lab).failed(LOSSES, reason), {})
@@ -150,6 +165,14 @@ def test_the_interval_of_a_confirmed_change_holds_its_size(tmp_path):
     assert low < size < high
     assert low < 800 < high
     assert "since  2026-02-10 , 11 nights in a row" in card
+
+
+def test_a_night_that_left_no_row_has_a_card_too(tmp_path):
+    write_run(tmp_path, "2026-11-20", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])
+    write_run(tmp_path, "2026-11-21", "error", "ocs did not answer")
+    card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+    assert " ocs  lab" in card
+    assert "ocs did not answer" in card
 
 
 def test_quiet_nights_have_no_card(tmp_path):

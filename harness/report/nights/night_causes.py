@@ -45,7 +45,7 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
             for one in alike
             if id(one) not in apart and abs(_shift(one, nights)) <= least
         ]
-    for ended in last.problems if last and last.simulated == board.lab.simulated else ():
+    for ended in last.problems if last and board.lab.simulated >= last.simulated else ():
         if last is None or not ended.failed:
             continue
         failed = components.failed(ended.nodeid, ended.reason)
@@ -77,7 +77,7 @@ def _series_evidence(
             value = shown(float(one.median[night]), one.unit)
             ends = span(float(one.lower[night]), float(one.upper[night]), one.unit, value)
             text = f"{one.subject}: {one.case.partition(': fault ')[2] or one.case}"
-            candidates = components.of(one.subject)
+            candidates = components.of(one.subject, text)
             yield one, _evidence(board, one, text, candidates, f"{value} ({ends})", nights, night)
     departed = {id(each.series): each.departure for each in board.departures}
     for one in measured:
