@@ -1,9 +1,11 @@
-"""The report: pytest-html collects the tests, and what is shown of them is ours.
+"""The report in the run's folder, from the tests that pytest-html collects.
 
 pytest-html's own page draws every test when it opens, which takes ten seconds for five
-thousand. Its data, hooks and options are used, and its page is replaced at the end of the run.
+thousand. Its data, hooks and options are used. Its page is written where `--html` names one;
+otherwise it would be the run's report, which replaces it at the end of the run.
 """
 
+import base64
 import json
 import os
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.observed import ObservedRun
@@ -26,11 +29,14 @@ from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
 from lightrig.testbeds.escaping import escape_control
 
+_INCONCLUSIVE = "Inconclusive"
+
 
 class Page:
-    """pytest-html's hooks and, in its place, the page.
+    """pytest-html's hooks, and the page of the run.
 
-    `path` is where the page is written, None if no page is requested.
+    `path` is where the page is written, None if no page is requested. `_requested` is the page of
+    pytest-html that `--html` names, if any; it is left to pytest-html.
     """
 
     def __init__(self, config: pytest.Config, run: ObservedRun, outcomes: Outcomes) -> None:
@@ -41,11 +47,20 @@ class Page:
         self._written = False
         self._html: Any = None
         self.path: Path | None = None
+        self._requested: Path | None = None
         if config.pluginmanager.hasplugin("html"):
-            if not config.option.htmlpath:
+            self.path = Path(run.report)
+            if config.option.htmlpath:
+                named = Path(os.path.expandvars(config.option.htmlpath)).expanduser()
+                self._requested = Path.cwd() / named
+            else:
                 config.option.htmlpath = str(run.report)
                 config.option.self_contained_html = True
-            self.path = Path.cwd() / Path(os.path.expandvars(config.option.htmlpath)).expanduser()
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether the page is there, if only as pytest-html's, or is written at the end."""
+        return self._requested is not None or (self.path is not None and self.path.exists())
 
     @property
     def frame(self) -> RunFrame:
@@ -67,7 +82,8 @@ class Page:
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_report_title(self, report: Any) -> None:
         """Name the page, and count an outcome that pytest-html does not know."""
-        report.title = TITLE
+        if self._requested is None:
+            report.title = TITLE
         report.outcomes.setdefault("inconclusive", {"label": "Inconclusive", "value": 0})
         self._html = report
 
@@ -75,8 +91,11 @@ class Page:
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """Drop the rows of set-ups and tear-downs that passed, which the page never shows.
 
-        They are two of three; a tear-down that said something adds it to its test's log.
+        They are two of three; a tear-down that said something adds it to its test's log. On a page
+        of pytest-html, which hides outcomes that it does not know, inconclusive tests are skipped.
         """
+        if self._requested is not None:
+            cells[0] = cells[0].replace(_INCONCLUSIVE, "Skipped")
         if report.when not in {"setup", "teardown"} or not report.passed:
             return
         if report.when == "setup" or not any("teardown" in title for title, _ in report.sections):
@@ -85,20 +104,42 @@ class Page:
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
         """Put what was measured on top."""
+        if self._requested is None:
+            prefix.append(self._measured())
+
+    def _measured(self) -> Markup:
         try:
             record, frame = self._whole()
-            prefix.append(sections(record, self._described, frame))
+            return sections(record, self._described, frame)
         except Exception as error:  # a report without this part is better than none
             problem = f"what was measured cannot be shown: {type(error).__name__}: {error}"
             print(escape_control(f"lightrig: {problem}"), file=sys.stderr)
-            prefix.append(banner([problem]))
+            return banner([problem])
+
+    def _data(self, report: Any) -> Any:
+        """Return pytest-html's data with the files beside the requested page embedded."""
+        if self._requested is None:
+            return report.data
+        data = json.loads(json.dumps(report.data))
+        undecided = {test for test, found in self._outcomes.added.items() if found.get("undecided")}
+        for test, entries in data["tests"].items():
+            for entry in entries:
+                if test in undecided and entry.get("result") == "Skipped":
+                    entry["result"] = _INCONCLUSIVE
+                for extra in entry["extras"]:
+                    if str(extra["content"]).startswith("assets/"):
+                        file = self._requested.parent / extra["content"]
+                        content = base64.b64encode(file.read_bytes()).decode()
+                        extra["content"] = f"data:{extra['mime_type']};base64,{content}"
+        return data
 
     def _replace(self) -> None:
-        """Replace pytest-html's page, if it has written one, by `document` of its data."""
+        """Write `document` of pytest-html's data, if it has written its page."""
         report = self._html
         if self.path is None or report is None or report.running_state != "finished":
             return
         added = self._outcomes.added
+        measured = self._measured() if self._requested is not None else ""
         if self._read is not None:
             for test, card in card_ids(self._described, self.frame).items():
                 if test in added:
@@ -116,12 +157,12 @@ class Page:
             Path(os.path.expandvars(file)).expanduser().read_text(encoding="utf-8")
             for file in self._config.getoption("css")
         )
-        results = Results(counts, json.dumps(report.data), added)
+        results = Results(counts, json.dumps(self._data(report)), added)
         # Not added: markup escapes text that is added to it, and the hooks give plain strings.
-        body = f"{banner(self._run.failures_to_restore)}{body}"
+        body = f"{banner(self._run.failures_to_restore)}{measured}{body}"
         # Another title is that of a conftest.py, by pytest-html's hook.
         title = report.title
-        if title == TITLE:
+        if title == (self._requested.name if self._requested else TITLE):
             title = title_of(self._run.name, self._described)
         causes = ""
         if self._read is not None:

@@ -307,6 +307,6 @@ def _show(config: pytest.Config, reporter: Any) -> None:
         reporter.write_line(escape_control(f"INCONCLUSIVE {test} - {why}"), yellow=True)
     for problem in run.failures_to_restore:
         reporter.write_line(escape_control(problem), red=True, bold=True)
-    if page.path is not None and page.path.exists():
+    if page.path is not None and page.is_to_come:
         reporter.write_line(escape_control(f"report   {page.path}"))
     reporter.write_line(escape_control(f"journal  {run.folder / 'journal.jsonl'}"))

@@ -155,7 +155,7 @@ def prepare(page, folder, shell):
         if not name.startswith("/") and not (folder / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(content)
-    if "lightrig init mine.yaml" in text:
+    if "lightrig init mine.yaml --defaults" in text:
         (folder / "mine.yaml").unlink()  # it overwrites nothing
     if "test_mine.py" in text:
         (folder / "test_mine.py").write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])

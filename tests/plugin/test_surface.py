@@ -1,6 +1,8 @@
 """The pytest surface: outcomes, deselection, default testbeds, workers, foreign fixtures."""
 
+import base64
 import contextlib
+import html
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -83,6 +85,16 @@ class Full:
 def full():
     journal.os = Full()
 """
+COLUMN = """
+import pytest
+import pytest_html
+
+def pytest_html_results_table_header(cells): cells.insert(2, "<th>Rack</th>")
+def pytest_html_results_table_row(cells): cells.insert(2, "<td>rack seven</td>")
+
+@pytest.fixture(autouse=True)
+def _text(extras): extras.append(pytest_html.extras.text("read by hand"))
+"""
 TWO = "def test_of_one(bench, testbed): ...\ndef test_of_two(bench, fabric): ...\n"
 
 
@@ -95,7 +107,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]
     many = {f"test_{n}.py": TESTS if n == 1 else TWO for n in range(3)}
     projects = {
         "all": (TESTS, "--json", folder / "events.jsonl", "--junitxml", folder / "junit.xml"),
-        "strict": (TESTS, "-k", "undecided and not wrong", "--fail-inconclusive"),
+        "strict": (
+            TESTS,
+            "-k",
+            "undecided and not wrong",
+            "--fail-inconclusive",
+            "--html",
+            folder / "html" / "mine.html",
+        ),
         "inapplicable": (TESTS, "-k", "colder"),
         "foreign": (FOREIGN,),
         "full": (TWO,),
@@ -112,7 +131,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended]]
             if name == "full":
                 (project / "conftest.py").write_text(FULL)
             simulated = ("--testbed", lab, "--instruments", "simulated", "--rootdir", project)
-            page = name == "all"
+            if name == "strict":
+                (project / "conftest.py").write_text(COLUMN)
+            page = name in {"all", "strict"}
             run = started((project, *simulated, *options), folder / f"results of {name}", page=page)
             begun[name] = stack.enter_context(run)
         yield {name: run.end() for name, run in begun.items()}
@@ -175,6 +196,25 @@ def test_inconclusive_in_events_and_junit(runs: dict[str, Ended]) -> None:
 def test_inconclusive_alone_fails_where_that_is_wanted(runs: dict[str, Ended]) -> None:
     """Otherwise the exit status is 0, as of the runs of few samples in runs/test_runs.py."""
     assert runs["strict"].code == 1, runs["strict"].output
+
+
+def test_html_names_a_page_of_pytest_html_beside_the_report(runs: dict[str, Ended]) -> None:
+    ended = runs["strict"]
+    folder = ended.results.parent / "html"
+    text = (folder / "mine.html").read_text(encoding="utf-8")
+    assert "<th>Rack</th>" in text
+    (data,) = re.findall(r'data-jsonblob="([^"]*)"', text)
+    ((test,),) = json.loads(html.unescape(data))["tests"].values()
+    assert test["result"] == "Skipped"  # the page hides outcomes that it does not know
+    assert test["resultsTableRow"][2] == "<td>rack seven</td>"
+    assert (folder / test["extras"][0]["content"]).read_text() == "read by hand"
+    assert f"report   {ended.page}" in ended.output
+    ((shown,),) = packed(ended.page)["html"]["tests"].values()
+    assert shown["result"] == "Inconclusive"
+    assert shown["resultsTableRow"][2] == "<td>rack seven</td>"
+    encoded = shown["extras"][0]["content"].partition("base64,")[2]
+    assert base64.b64decode(encoded) == b"read by hand"
+    assert "1 inconclusive" in above(ended.page)
 
 
 def test_statements_after_an_undecided_limit_run(runs: dict[str, Ended]) -> None:

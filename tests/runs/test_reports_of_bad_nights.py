@@ -204,13 +204,14 @@ def test_lab_that_does_not_answer(nights: dict[str, Ended]) -> None:
 
 
 def test_a_collection_error_is_reported(nights: dict[str, Ended]) -> None:
-    """And whoever wants the page elsewhere, in a style of their own, has it so."""
+    """Beside the page of pytest-html that `--html` names; `--css` is of both."""
     ended = nights["uncollected"]
     assert ended.code == 2, ended.output
     own = ended.results.parent / "own" / "page.html"
-    assert f"report   {own}" in ended.output
-    assert ".lr-page{--own:1}" in own.read_text()
-    (test,) = entries(own).values()
+    assert f"report   {ended.page}" in ended.output
+    assert ".lr-page{--own:1}" in (own.parent / "assets" / "style.css").read_text()
+    assert ".lr-page{--own:1}" in ended.page.read_text()
+    (test,) = entries(ended.page).values()
     assert test["result"] == "Error"
     assert test["why"] == "ModuleNotFoundError: No module named 'no_such_module'"
     (journal,) = ended.results.glob("runs/*/journal.jsonl")
