@@ -35,7 +35,7 @@ from lightrig.testbeds.references import (
 
 Simulated = Annotated[
     bool,
-    typer.Option("--simulated", help="What a person would find in the simulated lab."),
+    typer.Option("--simulated", help="Measure the simulated lab; contact nothing outside."),
 ]
 Zero = Annotated[bool, typer.Option(help="Take the meters' dark offsets first.")]
 Monitors = Annotated[

@@ -28,7 +28,7 @@ Port = Annotated[int, typer.Option(help="TCP port; any free one by default.")]
 def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
     """Answer as a recorded instrument did, until Ctrl-C; print where.
 
-    Questions that are not in the trace are told on stderr.
+    Queries that are not in the trace are reported on stderr.
     """
     recording = _read(trace)
     clock = SystemClock()

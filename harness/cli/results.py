@@ -128,7 +128,7 @@ def _line(facts: "RunFacts") -> tuple[object, ...]:
     epilog="Example: lightrig results query 'SELECT testbed, count(*) FROM rows GROUP BY ALL'"
 )
 def query(sql: str, place: Place = "results", as_json: AsJson = False) -> None:
-    """Ask in DuckDB's SQL of the views rows, runs and tests; nothing can be changed.
+    """Query rows, runs and tests by SQL, read-only.
 
     Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
     """
