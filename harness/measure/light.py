@@ -91,6 +91,15 @@ class LightWatch:
         return self._readings[-1].window
 
     @property
+    def point_error(self) -> int:
+        """Error of a moment by averaged power, in ns, of a monitor that averages unevenly.
+
+        Three quarters of a window; a sample lies anywhere between query and reply besides.
+        """
+        slowest = max(reading.answered - reading.asked for reading in self._readings)
+        return (slowest + self.latency) // 2 + 3 * self.window // 4
+
+    @property
     def complete(self) -> bool:
         """Whether all light that had to leave has left, and all that had to come is steady."""
         return self._leaving <= self._changed.keys() and all(map(self._settled, self._coming))
@@ -136,9 +145,13 @@ class LightWatch:
             if not unlike:
                 continue
             last = unlike[-1]
+            # Noise alone may part two readings of one light by more than STEADY_DB, so only a
+            # reading that differs by twice that ends the time without the new light.
+            sure = [n for n in unlike if abs(levels[n] - levels[-1]) > 2 * STEADY_DB]
+            without = sure[-1] if sure else -1
             # Old and stronger light together with dark may look like the new light does.
             fell = levels[last] > levels[-1] and not self._was_dark(port)
-            spans[port] = self._between(last, last + 2 if fell else last + 1, sent)
+            spans[port] = self._between(without, last + 2 if fell else last + 1, sent)
         return spans
 
     def loss_points(self, sent: Span) -> dict[int, int]:

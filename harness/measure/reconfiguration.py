@@ -214,7 +214,8 @@ def reconfigure(
     missing += [(str(port), stage_of(signal, up=True).name) for port, signal in unfinished]
     gap = max((watch.longest_gap for watch in watches.values()), default=0)
     before = plan_before(transition)
-    late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling)
+    tolerances = {name: watch.point_error for name, watch in watches.items()}
+    late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling, tolerances)
     return Reconfiguration(
         *(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)),
         {name: watch.watched for name, watch in watches.items()} | observed.watched(),

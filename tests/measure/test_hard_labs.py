@@ -46,6 +46,23 @@ def test_an_unstated_latency_of_monitors_misses_the_truth() -> None:
     assert wrong["carrier_up"] == wrong["acknowledged"] == 0
 
 
+def test_readings_of_the_query_before_are_reported_as_late() -> None:
+    """One poll late, which proves nothing by bounds alone; monitors that saturate are in time."""
+    for name, late in (("monitors_previous", True), ("monitors_saturate", False)):
+        found = Found()
+        labs()[name].measure(6, found)
+        assert found.names("monitors are late") is late
+
+
+def test_datagrams_count_where_light_alone_was_not_seen() -> None:
+    found = Found()
+    labs()["monitors_averaging"].measure(1, found)
+    assert found.names("not seen: ocs.10 signal_recovered;")
+    cells = {name: (cell["n"], cell["declined"]) for name, cell in found.cells.items()}
+    assert cells["first_datagram"] == cells["outage.datagram"] == (24, 0)
+    assert cells["signal_recovered"] == (23, 1)
+
+
 def test_late_monitors_do_not_make_an_acknowledgement_early() -> None:
     found = Found()
     labs()["monitors_late"].measure(3, found)

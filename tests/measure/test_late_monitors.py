@@ -63,7 +63,7 @@ def test_light_that_goes_after_its_carriers_is_named_and_not_judged(
 ) -> None:
     rows, notes, measure = changed("")
     (note,) = notes
-    assert "impossible" in note
+    assert "loss of signal after the loss of carrier" in note
     assert "ocs by" in note
     assert sum(row.quantity == "reconfiguration.los" for row in rows) == 2
     assert measure.verdict(LIMIT).n == 0

@@ -165,7 +165,7 @@ class Punctual:
         self.step, self.window, self.now = step, window, 0
 
     def power(self, ports: list[int]) -> PowerReading:
-        power = self.step.mean(self.now - self.window, self.now)
+        power = max(self.step.mean(self.now - self.window, self.now), 1e-6)
         return PowerReading(
             self.now, self.now, self.window, dict.fromkeys(ports, 10 * math.log10(power))
         )
@@ -243,6 +243,28 @@ def test_equal_shares_of_old_and_of_new_light_are_not_taken_for_steady_light() -
         watch.take()
     assert watch.complete
     assert inside(watch.recoveries(Span(sent, sent))[7], back)
+
+
+def test_noise_above_the_steady_limit_does_not_end_the_time_without_light() -> None:
+    """Light is back at 134 ms; later, one reading shows 0.6 dB less by noise."""
+    sent, window = 100 * MS, 10 * MS
+    gone, back = sent + 4 * MS, sent + 34 * MS
+
+    class Noisy(Punctual):
+        def power(self, ports: list[int]) -> PowerReading:
+            reading = super().power(ports)
+            dbm = {
+                port: level - 0.6 * (self.now == sent + 50 * MS)
+                for port, level in reading.dbm.items()
+            }
+            return PowerReading(self.now, self.now, window, dbm)
+
+    monitor = Noisy(Step(gone, back, 0.0, 0.0), window)
+    watch = LightWatch(monitor, {7}, {7})
+    for monitor.now in range(sent, sent + 8 * window, window):
+        watch.take()
+    assert watch.complete
+    assert watch.recoveries(Span(sent, sent))[7] == Span(sent + 30 * MS, sent + 60 * MS)
 
 
 def test_light_may_go_between_the_query_and_the_sample() -> None:
@@ -342,3 +364,20 @@ def floored(monitor: Punctual, ports: list[int]) -> PowerReading:
     power = monitor.step.mean(monitor.now - monitor.window, monitor.now)
     shown = 10 * math.log10(power) if power > 0 else FLOOR_DBM
     return PowerReading(monitor.now, monitor.now, monitor.window, dict.fromkeys(ports, shown))
+
+
+def test_a_slow_reply_adds_to_the_error_of_points() -> None:
+    """8 ms of window, replies within 1 and 9 ms, a latency of 4 ms: 6 + 4.5 + 2 ms."""
+    monitor = Punctual(Step(10**12, 10**12, 0.0, 0.0), 8 * MS)
+    watch = LightWatch(monitor, {7}, {7}, 4 * MS)
+    answers = iter([1 * MS, 9 * MS, 2 * MS])
+    power = monitor.power
+
+    def slow(ports: list[int]) -> PowerReading:
+        reading = power(ports)
+        return PowerReading(reading.asked, reading.answered + next(answers), 8 * MS, reading.dbm)
+
+    monitor.power = slow  # type: ignore[method-assign]
+    for monitor.now in (100 * MS, 120 * MS, 140 * MS):
+        watch.take()
+    assert watch.point_error == 12_500_000

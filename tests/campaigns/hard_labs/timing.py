@@ -309,7 +309,7 @@ class _Run:
                 problem = f"{type(error).__name__}: {error}"
                 self.found.sentences.append(problem)
             self.signals.take_links()
-            self._compare(since, complete=problem is None)
+            self._compare(since, links_came=problem is None or _lacks_light_alone(problem))
             if problem is not None:
                 self._bring_up(plan.name)
 
@@ -322,14 +322,14 @@ class _Run:
                 self.found.sentences.append(f"{type(error).__name__}: {error}")
         self.signals.take_links()
 
-    def _compare(self, since: int, *, complete: bool) -> None:
-        """Compare the rows of an event; of one that did not complete, not those of datagrams.
+    def _compare(self, since: int, *, links_came: bool) -> None:
+        """Compare the rows of an event; without its links, not those of datagrams.
 
-        There the longest interruption is one that had not ended, or another.
+        Where a link did not come, the longest interruption is one that had not ended, or another.
         """
         watched = {row.subject: row.upper for row in self.rows if row.quantity == "watched"}
         true = self.signals.truths(since, {name: end for name, end in watched.items() if end})
-        quantities = ALL if complete else ("acknowledged", *LIGHT, *CARRIER)
+        quantities = ALL if links_came else ("acknowledged", *LIGHT, *CARRIER)
         for row in self.rows:
             name = row.quantity
             if name == "outage.flap":
@@ -341,6 +341,12 @@ class _Run:
             self.found.holds(name, "bound", *ends, truth)
         for _, name in true:
             self.found.declines(name)
+
+
+def _lacks_light_alone(problem: str) -> bool:
+    """Whether nothing but recoveries of signal was not seen in an incomplete event."""
+    missing = problem.partition("not seen: ")[2].partition(";")[0]
+    return bool(missing) and all(each.endswith(LIGHT[1]) for each in missing.split(", "))
 
 
 assert {*ALL} & {*STAGES} == {*ALL} - {"outage.carrier", "outage.datagram"}
