@@ -98,3 +98,10 @@ def test_customary_names_are_allowed() -> None:
     assert not wordy_names(
         "class A:\n    def __eq__(self, other): return self.always is other.runway"
     )
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """pytest imports a test file by its bare name: of two that share it, one is not collected."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    names = [path.name for path in files]
+    assert [str(path) for path in files if names.count(path.name) > 1] == []
