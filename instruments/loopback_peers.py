@@ -11,7 +11,9 @@ _CONNECTIONS = Path("/proc/net/tcp")
 def is_trusted(connection: socket.socket) -> bool:
     """Return whether the other end is a process of this account or of root.
 
-    False, too, where the kernel lists no such process any more, or is not Linux.
+    False, too, where the kernel lists no such process any more, or is not Linux. A socket that its
+    process has closed is listed as one of root's, so what a stranger sends and closes at once would
+    be taken: it has no inode any more.
     """
     return _account(connection) in {0, os.geteuid()}
 
@@ -24,10 +26,10 @@ def _account(connection: socket.socket) -> int | None:
     except OSError:
         return None
     for line in lines:
-        # Number, its own address, the other's, state, queues, timer, retransmits, account.
+        # Number, own address, other's, state, queues, timer, retransmits, account, timeout, inode.
         fields = line.split()
         if fields[1:3] == wanted:
-            return int(fields[7])
+            return int(fields[7]) if fields[9] != "0" else None
     return None
 
 
