@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from lightrig.harness.machine_folder import FALLBACK, PREPARED, VARIABLE
+from lightrig.harness.machine_folder import FALLBACK, PREPARED, VARIABLE, stated_folder
 from lightrig.testbeds import LightrigError
 
 SUFFIX = ".found.json"
@@ -248,6 +248,15 @@ def open_folder(path: Path) -> Path:
         if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
             raise LabFolderError(_sentence(path, "no permission to write"))
     return path
+
+
+def make_stated_folder() -> None:
+    """Make the folder that the environment names, where it names one that does not exist.
+
+    Commands about runs refuse it as mistyped until then. Raises `LabFolderError`.
+    """
+    if (folder := stated_folder()) is not None and not folder.exists():
+        open_folder(folder)
 
 
 def _make(path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench.garbage import exclude_present
+from lightrig.harness.bench.lab_folder import LabFolderError, make_stated_folder
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
@@ -88,6 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(worker, "lightrig-worker")
         return
     try:
+        make_stated_folder()
         run = ObservedRun(
             config.getoption("results") or config.rootpath / "results",
             {
@@ -100,7 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.getoption("publish"),
             config.getoption("run_name"),
         )
-    except RecordError as error:
+    except (RecordError, LabFolderError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[RUN] = run
     outcomes = config.stash[OUTCOMES] = Outcomes(config, run)

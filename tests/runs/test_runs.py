@@ -48,6 +48,13 @@ def test_one_seed_one_result_to_the_last_bit(start: Start, chosen: tuple[str, ..
         assert {row[3] for row in rows if row[2].startswith("closure.")} == {1.0}
 
 
+def test_a_simulated_run_makes_the_stated_folder_of_states(start: Start) -> None:
+    """`lightrig results` refuses a `$LIGHTRIG_STATE` that names no folder."""
+    ended = start("suites/test_insertion_loss.py", "--testbed", OPUS, "-k", "absent").end()
+    assert ended.code == 5, ended.output
+    assert (ended.results.parent / "state").is_dir()
+
+
 RING = ROOT / "testbeds" / "infinitehbd.yaml"
 
 
