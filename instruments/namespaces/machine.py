@@ -87,6 +87,21 @@ def _hide(folder: str) -> None:
     _run("mount", "-t", "tmpfs", "-o", "nosuid,nodev,mode=1777", "tmpfs", folder)
 
 
+def _hide_around(folder: str, shared: Sequence[str]) -> None:
+    """Hide `folder` but for what is shared of it."""
+    below = sorted({path for path in shared if _is_hidden(path, folder) and Path(path).is_dir()})
+    kept = [path for path in below if not any(_is_hidden(path, f"{o}/") for o in below)]
+    aside = [Path(f"/run/aside{number}") for number in range(len(kept))]
+    for path, place in zip(kept, aside, strict=True):
+        place.mkdir()
+        _run("mount", "--rbind", path, str(place))
+    _hide(folder)
+    for path, place in zip(kept, aside, strict=True):
+        Path(path).mkdir(parents=True, exist_ok=True)
+        _run("mount", "--move", str(place), path)
+        place.rmdir()
+
+
 def _replace(target: str, text: str, mode: int = 0o644) -> None:
     """Put a file with `text` in the place of `target`, for this namespace only."""
     replacement = FOLDER / Path(target).name
@@ -202,9 +217,9 @@ def prepare(request: dict[str, Any]) -> str:
         _seal()
         _confine(shared)
     _hide("/run")
-    for folder in _PRIVATE:
-        if not any(_is_hidden(path, folder) for path in shared) and Path(folder).is_dir():
-            _hide(folder)
+    for folder in _PRIVATE if not sealed else _PRIVATE[2:]:  # the others are in memory already
+        if Path(folder).is_dir():
+            _hide_around(folder, shared)
     for made in (FOLDER, HOME, Path("/run/sshd")):  # sshd insists on the last one
         made.mkdir(mode=0o755)
     user, host = request["user"], request["host"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from ssh_client import SshClient
 
+import lightrig
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import NamespaceSshd, SshdError, sshd_program
@@ -110,6 +111,27 @@ def test_servers_share_no_network_device_and_no_file(machines: Machines) -> None
     machines.run("server0", "ip link add only0 type bridge")
     assert "only0" not in machines.run("server1", "ip -br link")
     assert "only0" not in mounts_and_devices()[1]
+
+
+def test_tmp_is_private_also_where_lightrig_lies_below_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed, beside = tmp_path / "installed", tmp_path / "beside"
+    installed.mkdir()
+    (installed / "module.py").write_text("print(42)")
+    beside.write_text("of this machine")
+    monkeypatch.setattr(lightrig, "__path__", [*lightrig.__path__, str(installed)])
+    with kernel.Namespaces(["server0"]) as spaces:
+        sshd = NamespaceSshd(spaces.pid("server0"), "server0", LOGIN)
+        known_hosts = tmp_path / "known_hosts"
+        known_hosts.write_text(sshd.known_hosts_line() + "\n")
+        line = f"cat {installed}/module.py; echo a > /tmp/written-inside && ls {tmp_path} /tmp"
+        done = SshClient(tmp_path, known_hosts).run(sshd.address, LOGIN, line)
+        sshd.close()
+    assert done.stdout.startswith("print(42)"), done.stderr
+    assert "written-inside" in done.stdout
+    assert "beside" not in done.stdout
+    assert not Path("/tmp/written-inside").exists()
 
 
 def test_files_are_copied_by_sftp(machines: Machines, tmp_path: Path) -> None:

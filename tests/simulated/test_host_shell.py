@@ -189,6 +189,22 @@ def test_an_interactive_shell_has_a_terminal(client: paramiko.SSHClient) -> None
     assert channel.recv_exit_status() == 4
 
 
+def test_a_terminal_has_a_name_and_job_control(client: paramiko.SSHClient) -> None:
+    """As `ssh -tt HOST` has them, where a session owns its terminal."""
+    transport = client.get_transport()
+    assert transport is not None
+    for command, expected in (
+        ("tty; echo to the terminal > /dev/tty", ["/dev/pts/0", "to the terminal"]),
+        ("sh -ic 'echo $((6 * 7))'", ["42"]),  # else dash prints: job control turned off
+    ):
+        channel = transport.open_session()
+        channel.settimeout(60)
+        channel.get_pty()
+        channel.exec_command(command)
+        printed = channel.makefile().read().decode()
+        assert printed.splitlines() == expected
+
+
 @pytest.fixture(scope="module")
 def sftp(client: paramiko.SSHClient) -> Iterator[paramiko.SFTPClient]:
     with client.open_sftp() as opened:

@@ -9,7 +9,9 @@ each other and have no rights outside.
 """
 
 import contextlib
+import fcntl
 import json
+import os
 import shlex
 import shutil
 import socket
@@ -58,6 +60,9 @@ done
 exec "$@"
 """
 
+_TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441
+"""Requests that unlock and open the other end of a terminal; ioctl_tty(2), asm-generic/ioctls.h."""
+
 # Files are transferred by a program of ours, since this machine may have no sftp-server. It sees
 # what a server's user can write, and the simulated ports, at the paths where the shell has them.
 _SFTP_FOLDERS = (machine.HOME, "/tmp", "/var/tmp", "/dev/shm", "/sys/class")  # noqa: S108 - in memory
@@ -80,7 +85,7 @@ def shell_obstacle() -> str | None:
     """Return why simulated servers can have no shell here; None if they can."""
     if sys.platform == "linux" and not is_root():
         return "the shell of a simulated server needs root with CAP_SYS_ADMIN"
-    for program in ("unshare", "mount"):
+    for program in ("unshare", "mount", "setsid"):
         if shutil.which(program) is None:
             return f"there is no program {program} (util-linux)"
     return available()
@@ -135,7 +140,16 @@ class HostShell:
         self._open()
         self._show_ports()
         line = ["sh", "-c", command] if command else ["sh", "-i"]
+        if os.isatty(stdin if isinstance(stdin, int) else stdin.fileno()):
+            line = ["setsid", "--ctty", *line]  # Ctrl-C and job control need a session's terminal
         return self._run(line, environment, stdin, stdout, stderr)
+
+    def open_terminal(self) -> tuple[int, int]:
+        """Return the descriptors of a new terminal of the namespace: the client's, the shell's."""
+        self._open()
+        ours = os.open(self._inside("/dev/pts/ptmx"), os.O_RDWR | os.O_NOCTTY)
+        fcntl.ioctl(ours, _TIOCSPTLCK, bytes(4))
+        return ours, fcntl.ioctl(ours, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
 
     def answers(self, argv: Sequence[str]) -> bool:
         """Whether a command is one of the simulated world; see `HostTools.answers`."""

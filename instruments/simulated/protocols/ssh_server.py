@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pty
 import shlex
 import socket
 import subprocess
@@ -81,6 +80,9 @@ class LoginShell(Protocol):
         stderr: int | IO[bytes],
     ) -> "subprocess.Popen[bytes]":
         """Start a command line, or an interactive shell for an empty one."""
+
+    def open_terminal(self) -> tuple[int, int]:
+        """Return the descriptors of a new terminal: the client's end, the shell's end."""
 
 
 CommandRunner = Callable[[Sequence[str]], ProgramOutcome]
@@ -291,7 +293,7 @@ def _relay(
     reading: list[tuple[IO[bytes], Callable[[bytes], None]]]
     if channel.get_id() in terminals:
         terminals.discard(channel.get_id())
-        ours, theirs = pty.openpty()
+        ours, theirs = shell.open_terminal()
         try:
             process = shell.start(command, environment, theirs, theirs, theirs)
         finally:
