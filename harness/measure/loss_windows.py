@@ -6,13 +6,16 @@ bound the outage. A silence alone bounds nothing: the sender may not have been s
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Gap
 from lightrig.testbeds import Port
+
+_MOST_QUESTIONS = 5
+"""Questions to the servers about one event: with a link that flaps, each may bring a new gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class LossWindow:
             sent and was lost.
         ended: it came back between these: the one before `first` was sent and was lost, and
             `first` was there.
+        longest: bounds of the length where several interruptions may be the longest one; then
+            `began` and `ended` hold those of each.
     """
 
     receiver: Port
@@ -36,10 +41,13 @@ class LossWindow:
     first: int
     began: Span
     ended: Span
+    longest: Span | None = None
 
     @property
     def length(self) -> Span:
         """Bounds of the outage of the direction, in ns."""
+        if self.longest:
+            return self.longest
         length = self.ended.since(self.began)
         return Span(max(length.earliest, 0), max(length.latest, 0))
 
@@ -63,30 +71,48 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
     """
     senders = links.senders()
     left, asked = dict[tuple[Port, int], Span](), 0
-    # Servers answer with the gaps until then: a second round is for those that the first brings.
     # A gap is known when it ends, and when it began once its sender has been asked for the number
-    # that was lost first; the question itself may bring gaps that ended meanwhile.
-    for first in (True, False):
+    # that was lost first. Servers answer with the gaps until then, so each question may bring more.
+    for number in range(_MOST_QUESTIONS):
         new = links.gaps[asked:]
         wanted = _first_lost(new, senders, since)
-        if first or wanted:
-            asked += len(new)
-            left.update(links.departures(wanted))
+        if number and not wanted:
+            break
+        asked += len(new)
+        left.update(links.departures(wanted))
     gaps = [
         (port, gap)
-        for port, gap in links.gaps[:asked]
+        for port, gap in links.gaps
         if gap.last_stream in senders and gap.first_stream in senders
     ]
-    # The one that certainly lasted longest: a full buffer of the receiver bounds none from below.
-    longest: dict[Port, LossWindow] = {}
+    windows: defaultdict[Port, list[LossWindow]] = defaultdict(list)
     for port, gap in gaps:
         window = _window(port, gap, senders, left)
         if window.began.latest >= since:
-            retained = longest.setdefault(port, window)
-            # Tuples compare by their lower bound first: the time that certainly passed.
-            if window.length > retained.length:
-                longest[port] = window
-    return [longest[port] for port in sorted(longest)]
+            windows[port].append(window)
+    return [_longest(windows[port]) for port in sorted(windows)]
+
+
+def _longest(windows: Sequence[LossWindow]) -> LossWindow:
+    """Return the longest interruption, with the bounds of all that may be it."""
+    # Tuples compare by their lower bound first, the time that certainly passed: a full buffer of
+    # the receiver bounds none from below, and is no rival.
+    longest = max(windows, key=lambda window: window.length)
+    least = longest.length.earliest
+    rivals = [w for w in windows if w.began != w.ended and least < w.length.latest]
+    if len(rivals) < 2:
+        return longest
+    return replace(
+        longest,
+        began=_around(each.began for each in rivals),
+        ended=_around(each.ended for each in rivals),
+        longest=Span(least, max(each.length.latest for each in rivals)),
+    )
+
+
+def _around(spans: Iterable[Span]) -> Span:
+    earliest, latest = zip(*spans, strict=True)
+    return Span(min(earliest), max(latest))
 
 
 def _first_lost(

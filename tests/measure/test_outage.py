@@ -100,6 +100,17 @@ def test_the_longest_gap_of_a_port_is_its_outage() -> None:
     assert [w.first for w in windows(gap(31, 30), short, since=6)] == [31]
 
 
+def test_of_two_that_may_be_the_longest_the_bounds_hold_both() -> None:
+    """21 ms lost from 9 ms on, or 20.5 ms from 39.5 ms on: each is uncertain by 2 ms."""
+    left = {(A, 11): at(10), (A, 41): at(40.5)}
+    brief, rivals = gap(4, 5, last=1, sent=2), (gap(31, 30), gap(91, 60, last=40, sent=39.5))
+    links: Any = Seen([(C, each) for each in (brief, *rivals)], left)
+    (window,) = loss_windows(links, 0)
+    assert (window.began.earliest, window.began.latest) == (9 * MS, 40.5 * MS + 1_000)
+    assert (window.ended.earliest, window.ended.latest) == (29 * MS, 60 * MS + 1_000)
+    assert window.length == Span(19 * MS - 1_000, 21 * MS + 1_000)
+
+
 def test_a_gap_that_began_before_the_command_is_none_of_it() -> None:
     """The port was dark, or lost something of its own."""
     assert windows(gap(31, 30), since=11) == []

@@ -208,7 +208,10 @@ def switching_times(bench: Bench, stretch: Callable[[int], float]) -> None:
 
 
 def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
-    """Interrupt the link of a port `after` ns behind each joining, for `lasting` ns."""
+    """Interrupt the link of a port `after` ns behind each joining, for `lasting` ns.
+
+    A link that has been parted, or has another partner by then, is left as it is.
+    """
     assert bench.world is not None
     links, clock = bench.world.links, bench.clock
     join, name = links._join, Port(*port.split(".", 1))
@@ -218,8 +221,16 @@ def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
         if name in (one, other) and clock.now() - joined_at.get(name, -SECOND) > SECOND:
             joined_at[name] = clock.now()
             lost = at + after
-            clock.schedule(lost, f"{name}!flap", lambda: links._part(one, other, lost))
-            clock.schedule(lost + lasting, f"{name}!back", lambda: join(one, other, lost + lasting))
+            clock.schedule(lost, f"{name}!flap", lambda: flap(one, other, lost))
+
+    def flap(one: Port, other: Port, at: int) -> None:
+        if links.timeline(one).partner == other:
+            links._part(one, other, at)
+            clock.schedule(at + lasting, f"{name}!back", lambda: back(one, other, at + lasting))
+
+    def back(one: Port, other: Port, at: int) -> None:
+        if links.timeline(one).heard == other and links.timeline(other).heard == one:
+            join(one, other, at)
 
     joined_at: dict[Port, int] = {}
     links._join = joined  # type: ignore[method-assign]

@@ -156,6 +156,9 @@ class Signals:
         world = bench.world
         assert world is not None
         self._links, self._ports = world.links, [s.port for s in bench.testbed.nic_ports]
+        self._clock = bench.clock
+        # A link with flaps has more transitions in an event than the world retains.
+        self._links._HISTORY = 1_000  # type: ignore[misc]
         self.commands: dict[tuple[int, bytes], tuple[int, int]] = {}
         self.light: defaultdict[str, Levels] = defaultdict(list)
         self.states: defaultdict[tuple[str, str], Levels] = defaultdict(list)
@@ -174,11 +177,12 @@ class Signals:
         self._emit(source, milliwatt, origin, at)
 
     def take_links(self) -> None:
-        """Record the transitions of all links; call after each event, since links drop old ones."""
+        """Record the transitions of all links until now; planned ones may be withdrawn yet."""
+        now = self._clock.now()
         for port in self._ports:
             for at, signal, up, _ in self._links.timeline(port).transitions:
                 states = self.states[str(port), signal]
-                if not states or states[-1][0] < at:
+                if at <= now and (not states or states[-1][0] < at):
                     states.append((at, float(up)))
 
     def truths(self, since: int, watched: Mapping[str, float]) -> dict[tuple[str, str], float]:
@@ -327,8 +331,10 @@ class _Run:
 
         Where a link did not come, the longest interruption is one that had not ended, or another.
         """
-        watched = {row.subject: row.upper for row in self.rows if row.quantity == "watched"}
-        true = self.signals.truths(since, {name: end for name, end in watched.items() if end})
+        watched = [row for row in self.rows if row.quantity == "watched" and row.upper]
+        true = self.signals.truths(since, {row.subject: row.upper or 0.0 for row in watched})
+        # What changed in the last moments may be in a server's last answer, or not.
+        early = self.signals.truths(since, {row.subject: row.lower or 0.0 for row in watched})
         quantities = ALL if links_came else ("acknowledged", *LIGHT, *CARRIER)
         for row in self.rows:
             name = row.quantity
@@ -338,6 +344,9 @@ class _Run:
                 continue
             truth = true.pop((row.subject, name), math.nan)
             ends = row.value / MS, row.lower / MS, row.upper / MS
+            before = early.get((row.subject, name), math.nan)
+            if not ends[1] <= truth <= ends[2] and ends[1] <= before <= ends[2]:
+                truth = before
             self.found.holds(name, "bound", *ends, truth)
         for _, name in true:
             self.found.declines(name)
