@@ -48,7 +48,7 @@ _POLARIZATION = "loss.budget.polarization"
 _COMBINED = "loss.budget.combined"
 _WORST = 6
 _LEAST_SAMPLES, _DRAWN_ELSEWHERE = 5, 10
-_WITHOUT_SIZE = frozenset(("stuck monitor", "no light"))
+_WITHOUT_SIZE = frozenset(("stuck monitor", "saturated monitor", "no light"))
 
 
 class _Entry(NamedTuple):

@@ -177,6 +177,23 @@ def standing_still(readings: npt.ArrayLike, *, share: float = 0.1) -> list[int]:
     return [n for n in np.flatnonzero(still).tolist() if np.ptp(means[counts[:, n] > 0, n]) < usual]
 
 
+def at_ceiling(readings: npt.ArrayLike) -> tuple[float, npt.NDArray[np.bool_]] | None:
+    """Return the greatest value that monitors show, and which (setting, monitor) reach it.
+
+    readings: as for `standing_still`. None unless, in two settings or at two monitors, three or
+    more readings of one setting all equal the greatest value of all, while others scatter: light
+    with noise does so only where monitors show no more.
+    """
+    found = np.asarray(readings, dtype=np.float64)
+    if not np.isfinite(found).any():
+        return None
+    greatest = float(np.nanmax(found))
+    reached = (found == greatest).sum(axis=1)
+    if (reached >= 3).sum() < 2 or np.isin(found[np.isfinite(found)], greatest).all():
+        return None
+    return greatest, reached > 0
+
+
 def _medians(matrix: Numbers, axis: int) -> Numbers:
     """The median of each row (`axis` 1) or column that has values, else NaN."""
     ordered = np.sort(matrix, axis=axis)  # NaN comes last

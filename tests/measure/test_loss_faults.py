@@ -89,6 +89,30 @@ def test_a_stuck_monitor_is_named_and_its_losses_are_omitted(tmp_path, port):
     assert len(kept.losses) == 56
 
 
+def test_losses_of_saturated_monitors_are_omitted_and_no_others(tmp_path):
+    """Thirty readings at egress ports were stronger than what monitors can show from now on."""
+    with polatis(tmp_path, "") as bench:
+        before = measured(bench)
+        matrix = bench.world._matrices["ocs"]
+        readings = matrix.readings
+        most = sorted(before.left[np.isfinite(before.left)])[-30]
+        matrix.readings = lambda egresses, ingresses=(): [
+            min(dbm, most) if place < len(tuple(egresses)) else dbm
+            for place, dbm in enumerate(readings(egresses, ingresses))
+        ]
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        assert [(fault.kind, fault.subject) for fault in faults] == [("saturated monitor", "ocs")]
+        omitted = misread(losses, faults)
+        remaining = losses.without(omitted)
+    assert 4 <= len(omitted) <= 40
+    assert f"the losses of {len(omitted)} circuits" in str(faults[0])
+    far = [
+        c for c, loss in remaining.losses.items() if abs(loss.value - before.losses[c].value) > 0.12
+    ]
+    assert far == []
+
+
 def test_a_dark_port_is_named_and_all_losses_besides_are_measured(tmp_path):
     with polatis(tmp_path, "{fault: dark laser, at: [server0.nic0.p1]}") as bench:
         losses = measured(bench)

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
+from lightrig.harness.statistics.loss_matrix import (
+    at_ceiling,
+    outliers,
+    slope,
+    standing_still,
+    take_apart,
+)
 from lightrig.harness.statistics.samples import SampleError
 
 
@@ -131,3 +137,33 @@ def test_nothing_is_said_of_monitors_without_noise_or_with_few_readings():
     unseen = readings()
     unseen[:, :, 3] = np.nan
     assert standing_still(unseen) == []
+
+
+def monitored(seed: int) -> np.ndarray:
+    """Readings in steps of 0.01 dB of six monitors in eight settings, four of each."""
+    draws = np.random.default_rng(seed)
+    levels = draws.normal(-1, 0.6, (8, 1, 6))
+    return np.round(levels + draws.normal(0, 0.03, (8, 4, 6)), 2)
+
+
+def test_readings_that_are_cut_off_are_at_a_ceiling() -> None:
+    whole = monitored(3)
+    cut = np.minimum(whole, -0.7)
+    found = at_ceiling(cut)
+    assert found is not None
+    greatest, reached = found
+    assert greatest == -0.7
+    assert reached.tolist() == (whole >= -0.7).any(axis=1).tolist()
+    assert 5 < reached.sum() < 40
+
+
+def test_readings_with_noise_are_at_no_ceiling() -> None:
+    assert [seed for seed in range(1_000) if at_ceiling(monitored(seed)) is not None] == []
+
+
+def test_monitors_that_never_scatter_tell_nothing_of_a_ceiling() -> None:
+    assert at_ceiling(np.full((8, 4, 6), -3.0)) is None
+    assert at_ceiling(np.full((8, 4, 6), np.nan)) is None
+    one = monitored(5)
+    one[2, :, 4] = 2.0  # one setting of one monitor says nothing
+    assert at_ceiling(one) is None

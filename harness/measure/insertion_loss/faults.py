@@ -9,7 +9,13 @@ import numpy as np
 from lightrig.harness.measure.insertion_loss.chains import Chain, shared_components
 from lightrig.harness.measure.insertion_loss.matrix import Losses
 from lightrig.harness.measure.insertion_loss.readings import Numbers
-from lightrig.harness.statistics.loss_matrix import outliers, slope, standing_still, take_apart
+from lightrig.harness.statistics.loss_matrix import (
+    at_ceiling,
+    outliers,
+    slope,
+    standing_still,
+    take_apart,
+)
 from lightrig.harness.statistics.uncertainty import Component, combine
 from lightrig.testbeds import Circuit, Port, Testbed, format_db
 
@@ -20,6 +26,7 @@ FaultKind: TypeAlias = Literal[
     "lossy circuit",
     "drifting laser",
     "stuck monitor",
+    "saturated monitor",
     "no light",
 ]
 
@@ -53,7 +60,7 @@ class Fault:
     about: str
 
     def __str__(self) -> str:
-        if self.kind in {"stuck monitor", "no light"}:
+        if self.kind in {"stuck monitor", "saturated monitor", "no light"}:
             return f"{self.subject}: {self.kind}: {self.about}"
         interval = f"95 % interval {format_db(self.lower)} … {format_db(self.upper)}"
         return f"{self.subject}: {self.kind}: {format_db(self.value)} ({interval}); {self.about}"
@@ -65,9 +72,10 @@ def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[
     switches: number of switches that are searched, which share the rate of false alarms.
     """
     search = _Search(losses, testbed, _ERROR / switches)
-    stuck = list(search.stuck_monitors())
+    saturated = list(search.saturated_monitors())
     return [
-        *stuck,
+        *saturated,
+        *search.stuck_monitors(),
         *search.drifting_lasers(),
         *search.bent_fibers(),
         *search.without_light(),
@@ -75,11 +83,29 @@ def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[
     ]
 
 
-def misread(losses: Losses, faults: Iterable[Fault]) -> list[int]:
-    """The ports whose losses say nothing, since their monitor is stuck."""
+def misread(losses: Losses, faults: Iterable[Fault]) -> set[Circuit]:
+    """Return the circuits whose losses say nothing: their monitor is stuck, or was saturated."""
     stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
-    chain = losses.chain
-    return [port for port in (*chain.ingress, *chain.egress) if f"{chain.switch}.{port}" in stuck]
+    return {c for c in losses.losses if {f"{losses.chain.switch}.{port}" for port in c} & stuck} | {
+        circuit for _, circuits in saturated(losses) for circuit in circuits
+    }
+
+
+def saturated(losses: Losses) -> list[tuple[float, set[Circuit]]]:
+    """Return the greatest power in dBm that monitors show, and the circuits that reached it."""
+    found = []
+    when = {at: number for number, at in enumerate(losses.times)}
+    sides = (losses.chain.ingress, losses.entered), (losses.chain.egress, losses.left)
+    for side, (ports, readings) in enumerate(sides):
+        if (ceiling := at_ceiling(readings)) is not None:
+            dbm, reached = ceiling
+            circuits = {
+                circuit
+                for circuit, loss in losses.losses.items()
+                if reached[when[loss.at], ports.index(circuit[side])]
+            }
+            found.append((dbm, circuits))
+    return found
 
 
 class _Search:
@@ -91,6 +117,20 @@ class _Search:
         self._matrix = losses.matrix()
         self._seconds = (np.array(losses.times) - losses.times[0]) / 1e9
         self._odd: set[int] = set()
+
+    def saturated_monitors(self) -> Iterator[Fault]:
+        """Monitors that show the greatest value of their side again and again, without noise."""
+        chain = self._chain
+        for dbm, circuits in saturated(self._losses):
+            for circuit in circuits:
+                row, column = chain.ingress.index(circuit[0]), chain.egress.index(circuit[1])
+                self._matrix[row, column] = np.nan
+            yield _of_kind(
+                "saturated monitor",
+                chain.switch,
+                f"monitors show no more than {dbm:.2f} dBm; the losses of {len(circuits)} circuits "
+                "with more light are left out: send less light",
+            )
 
     def stuck_monitors(self) -> Iterator[Fault]:
         """Monitors whose readings have no noise and do not care which light they see."""

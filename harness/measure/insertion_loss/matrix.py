@@ -87,9 +87,9 @@ class Losses:
     entered: Numbers
     left: Numbers
 
-    def without(self, ports: Collection[int]) -> "Losses":
-        """Return the losses without the circuits of `ports`, whose losses are unknown."""
-        remaining = {c: loss for c, loss in self.losses.items() if not set(c) & set(ports)}
+    def without(self, circuits: Collection[Circuit]) -> "Losses":
+        """Return the losses without those of `circuits`, which are unknown."""
+        remaining = {c: loss for c, loss in self.losses.items() if c not in circuits}
         return replace(self, losses=remaining)
 
     def known(self) -> dict[Circuit, KnownLoss]:

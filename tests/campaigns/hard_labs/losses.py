@@ -15,7 +15,7 @@ from lightrig.harness.measure.insertion_loss.chains import chains
 from lightrig.harness.measure.insertion_loss.faults import find_faults, misread
 from lightrig.harness.measure.insertion_loss.matrix import measure_losses
 from lightrig.harness.measure.insertion_loss.references import references_of
-from lightrig.harness.measure.insertion_loss.rows import all_rows
+from lightrig.harness.measure.insertion_loss.rows import all_rows, not_included
 from lightrig.testbeds import Circuit, LightrigError
 from tests.campaigns.hard_labs.found import Found, Lab
 from tests.campaigns.hard_labs.timing import bound, described, merged
@@ -78,6 +78,7 @@ class Losses(Lab):
             losses = losses.without(misread(losses, faults))
             for row in all_rows(losses, faults, bench, {}):
                 found.sentences.append(f"{row.quantity}: {dict(row.conditions)}")
+            found.sentences += filter(None, [not_included(losses)])
             for circuit, loss in losses.losses.items():
                 half = loss.budget.expanded
                 ends = loss.value, loss.value - half, loss.value + half
