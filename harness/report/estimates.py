@@ -52,6 +52,7 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
     low, high, value = test.valued_samples(quantity)
     if limit is not None and limit.unit != series.unit:
         limit = None
+    effective = effective_samples(value) if (series.event >= 0).all() else None
     return Estimate(
         test=test,
         quantity=quantity,
@@ -59,12 +60,8 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
         n=low.size,
         events=max(test.events, low.size),
         width=float(np.mean(high - low)),
-        median=quantile(
-            *(low, high, 0.5, CONFIDENCE),
-            points=value,
-            effective=effective_samples(value) if (series.event >= 0).all() else None,
-        ),
-        p99=quantile(low, high, 0.99, CONFIDENCE, "upper", value),
+        median=quantile(low, high, 0.5, CONFIDENCE, points=value, effective=effective),
+        p99=quantile(low, high, 0.99, CONFIDENCE, "upper", value, effective),
         limit=limit,
         verdict=None if limit is None else _judge(limit, test, quantity),
     )

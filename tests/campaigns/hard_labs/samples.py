@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.statistics import NotEnough, judge_quantile, quantile
+from lightrig.harness.statistics.independence import effective_samples
 from tests.campaigns.hard_labs.found import Found, Lab
 
 POLL_MS = 0.2
@@ -78,7 +79,8 @@ class SwitchingTimes(Lab):
             low = times - draws.uniform(0, POLL_MS, self.n)
             high = low + POLL_MS
             for name, q, truth in (("median", 0.5, median), ("p95", 0.95, p95)):
-                estimate = quantile(low, high, q)
+                # As a run's page does with its events.
+                estimate = quantile(low, high, q, effective=effective_samples(low))
                 if isinstance(estimate, NotEnough) or estimate.lower is None:
                     found.declines(name)
                     continue
