@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.recovery import Recovery
     from lightrig.harness.measure.stages import Reconfiguration
-    from lightrig.testbeds import Plan
+    from lightrig.harness.measure.survival import Survival
+    from lightrig.testbeds import Link, Plan
 
 
 @pytest.fixture
@@ -91,6 +92,24 @@ def measure_rdma_recovery(fabric: Fabric, measure: Recording) -> Callable[..., R
     from lightrig.harness.measure.rdma_recovery import measure_rdma_recovery
 
     return partial(measure_rdma_recovery, fabric, measure)
+
+
+@pytest.fixture
+def measure_survival(
+    bench: Bench, fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., Survival]:
+    """`measure_survival(plan, link, cut=NS)`: cut the light of `link` under a TCP stream on it."""
+    from lightrig.harness.bench.streams import open_stream
+    from lightrig.harness.measure.survival import measure_survival
+
+    def measured(plan: Plan, link: Link, *, cut: int, user_timeout: int = 0) -> Survival:
+        stream = open_stream(bench, link, user_timeout=user_timeout)
+        try:
+            return measure_survival(fabric, links, measure, stream, plan, link, cut=cut)
+        finally:
+            stream.close()
+
+    return measured
 
 
 @pytest.fixture

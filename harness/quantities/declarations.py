@@ -11,6 +11,7 @@ RECONFIGURATION = "Reconfiguration"
 OUTAGE = "Outage"
 COLLECTIVES = "Collectives"
 RECOVERY = "Traffic under reconfiguration"
+SURVIVAL = "Jobs under faults of light"
 RDMA = "RDMA"
 CLOSURE = "Closure"
 HARNESS = "Cost of the harness"
@@ -102,6 +103,13 @@ recovery.interruption  ns lower
     longest time between two all-reduces that ended
 recovery.bus_bandwidth  bit/s higher none unjudged hidden
     bus bandwidth of one all-reduce around the change
+[{SURVIVAL}]
+survival.went_on  1 higher least unjudged
+    1 where the job on a link went on by itself, with right results, after its light was cut
+survival.stall  ns lower
+    longest exchange of the job while the light was away and until it went on
+survival.dark  ns none unjudged
+    time without carrier at the port of the link where it was longest
 [{RDMA}]
 rdma.latency  ns lower
     median latency of RDMA messages in one direction

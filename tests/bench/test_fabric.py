@@ -390,6 +390,14 @@ def test_a_circuit_that_somebody_makes_during_a_run_is_reported_once(
     assert switch.circuits() == LEFT | FOREIGN
 
 
+def test_a_circuit_that_somebody_only_removes_is_reported_once(fabric: Fabric, switch: Any) -> None:
+    fabric.apply(fabric.plans["straight"])
+    set_circuits(switch, circuits("1>11", "2>12", "3>9") | FOREIGN)
+    with pytest.raises(ForeignChangeError, match=r"this run: ocs: 4>10 removed\n"):
+        fabric.apply(fabric.plans["crossed"])
+    fabric.apply(fabric.plans["crossed"])
+
+
 def test_a_lost_lease_ends_every_change_and_the_restore(
     bench: Bench, fabric: Fabric, switch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

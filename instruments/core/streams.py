@@ -1,0 +1,30 @@
+"""Exchanges of blocks over one connection between two servers."""
+
+from dataclasses import dataclass
+
+from lightrig.instruments.clock import Span
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What has become of the exchanges of one connection.
+
+    Attributes:
+        exchanges: how many have ended.
+        wrong: how many of their answers were not as they have to be.
+        slow: when those that took 1 ms and more began and ended, on the bench's clock.
+        durations: of these, in ns, by the one clock of the server that sent.
+        began: when the present exchange began.
+        error: the error that ended them, with its name; empty without.
+        failed: when, or None.
+        rto: present retransmission timeout of the kernel, in ns; None where the connection is over.
+    """
+
+    exchanges: int
+    wrong: int
+    slow: tuple[tuple[Span, Span], ...]
+    durations: tuple[int, ...]
+    began: Span
+    error: str
+    failed: Span | None
+    rto: int | None

@@ -1,0 +1,27 @@
+"""What a cut of the light does to a TCP stream on one link."""
+
+import pytest
+
+from lightrig.harness.bench.streams import without_streams
+
+MS = 1_000_000
+MOST_EVENTS = 1
+"""Cuts of a test: each takes seconds, since the kernel asks for a neighbour once a second."""
+
+
+def lacks_streams(testbed):
+    """Return why no TCP runs over links of the testbed; empty where it does."""
+    linked = any(testbed.links(plan) for plan in testbed.plans.values())
+    return without_streams(testbed) or ("" if linked else "no plan has a link")
+
+
+@pytest.mark.needs(lacks=lacks_streams)
+@pytest.mark.parametrize("cut", [300 * MS, 1_000 * MS], ids=["300ms", "1s"])
+def test_tcp_under_a_cut(fabric, measure, bring_up, measure_survival, samples, cut):
+    """A link is cut for a time: the stream on it goes on by itself, with right results."""
+    plan = next(each for each in fabric.plans.values() if fabric.links(each))
+    links = sorted(fabric.links(plan))
+    for number in range(min(samples, MOST_EVENTS)):
+        bring_up(plan)
+        measure_survival(plan, links[number % len(links)], cut=cut)
+    measure.judge("survival")

@@ -1,0 +1,173 @@
+"""A link is cut under a job: outcomes of jobs that this file writes, and of TCP in namespaces."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.streams import open_stream
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.survival import (
+    Survival,
+    job_under_cut,
+    survival_rows,
+    without_link,
+)
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.streams import StreamState
+from lightrig.instruments.namespaces import namespaces as kernel
+from lightrig.testbeds import load
+
+MS = 1_000_000
+
+
+@dataclass
+class Scripted:
+    """A job whose exchanges take 2 ms; what it does from a moment on is `after`."""
+
+    clock: Clock
+    after: Callable[[StreamState, int], StreamState]
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.start = self.clock.now()
+
+    def state(self) -> StreamState:
+        now = self.clock.now()
+        first = Span(self.start, self.start), Span(self.start + 2 * MS, self.start + 2 * MS)
+        done, began = (now - self.start) // (2 * MS), Span(now, now)
+        usual = StreamState(done, 0, (first,), (2 * MS,), began, "", None, 200 * MS)
+        return self.after(usual, now - self.start)
+
+    def stop(self) -> StreamState:
+        self.stopped = True
+        return self.state()
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    bench = bind(load("testbeds/opus.yaml"), "simulated", 7)
+    yield bench
+    bench.close()
+
+
+def cut(bench: Bench, after: Callable[[StreamState, int], StreamState]) -> Survival:
+    """Cut one link of the ring for 400 ms; from 310 ms after its start the job is in the cut."""
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan = fabric.plans["giant-ring"]
+    bring_up(fabric, links, plan)
+    job = Scripted(bench.clock, after)
+    link = sorted(fabric.links(plan))[2]
+    found = job_under_cut(fabric, links, job, plan, link, cut=400 * MS, timeout=3_000 * MS)
+    links.pause()
+    assert job.stopped
+    left = set(bench.testbed.links(without_link(fabric, plan, link)))
+    assert fabric.links(plan) - left == {link}
+    assert found.dark.latest >= 400 * MS
+    return found
+
+
+def stalled(clock_start: int, state: StreamState, length: int) -> StreamState:
+    """The same job with one exchange of `length`, from 305 ms after the start on."""
+    began = clock_start + 305 * MS
+    slow = Span(began, began), Span(began + length, began + length)
+    return replace(state, slow=(*state.slow, slow), durations=(*state.durations, length))
+
+
+def test_a_job_that_does_not_stall_is_unharmed(bench: Bench) -> None:
+    def as_usual(state: StreamState, at: int) -> StreamState:
+        return stalled(state.began.earliest - at, state, 2 * MS) if at > 305 * MS else state
+
+    found = cut(bench, as_usual)
+    assert (found.outcome, found.went_on, found.wrong) == ("unharmed", True, 0)
+
+
+def test_a_job_that_goes_on_late_was_stalled(bench: Bench) -> None:
+    def late(state: StreamState, at: int) -> StreamState:
+        return stalled(state.began.earliest - at, state, 1_234 * MS) if at > 305 * MS else state
+
+    found = cut(bench, late)
+    assert (found.outcome, found.stall, found.usual) == (
+        "stalled, then went on", 1_234 * MS, 2 * MS,
+    )  # fmt: skip
+    dark, stall, went_on = survival_rows(found, 4)
+    assert (dark.quantity, stall.quantity, went_on.quantity) == (
+        "survival.dark", "survival.stall", "survival.went_on",
+    )  # fmt: skip
+    assert (stall.value, went_on.value) == (1_234 * MS, 1)
+    assert stall.conditions is not None
+    assert stall.conditions["outcome"] == "stalled, then went on"
+
+
+def test_a_job_that_never_goes_on_hangs(bench: Bench) -> None:
+    def hangs(state: StreamState, at: int) -> StreamState:
+        stuck = state.began.earliest - at + 305 * MS
+        return replace(state, began=Span(stuck, stuck)) if at > 305 * MS else state
+
+    found = cut(bench, hangs)
+    assert (found.outcome, found.went_on) == ("hang", False)
+    # The cut, and 3 s of timeout after it.
+    assert found.stall >= 3_400 * MS
+
+
+def test_an_error_ends_the_wait(bench: Bench) -> None:
+    def fails(state: StreamState, at: int) -> StreamState:
+        if at <= 305 * MS:
+            return state
+        began = state.began.earliest - at + 305 * MS
+        failed = Span(began + 150 * MS, began + 150 * MS)
+        return replace(state, began=Span(began, began), failed=failed, error="TimeoutError: x")
+
+    found = cut(bench, fails)
+    assert (found.outcome, found.stall, found.error) == ("error", 150 * MS, "TimeoutError: x")
+    assert [row.conditions["error"] for row in survival_rows(found, 1) if row.conditions] == [
+        "TimeoutError: x"
+    ] * 3
+
+
+def test_a_wrong_answer_is_a_wrong_result_whatever_else(bench: Bench) -> None:
+    found = cut(bench, lambda state, at: replace(state, wrong=3 if at > 305 * MS else 1))
+    assert (found.outcome, found.wrong, found.went_on) == ("wrong result", 2, False)
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> Iterator[Bench]:
+    if (reason := kernel.available()) is not None:
+        pytest.skip(reason)
+    bench = bind(load("testbeds/namespaces.yaml"), "simulated", 3)
+    yield bench
+    bench.close()
+
+
+def tcp_cut(bench: Bench, asked: int, user_timeout: int = 0) -> Survival:
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan = fabric.plans["pairs"]
+    bring_up(fabric, links, plan)
+    link = sorted(fabric.links(plan))[1]
+    stream = open_stream(bench, link, user_timeout=user_timeout)
+    try:
+        return job_under_cut(fabric, links, stream, plan, link, cut=asked, timeout=20_000 * MS)
+    finally:
+        stream.close()
+        links.pause()
+        fabric.restore()
+
+
+def test_tcp_goes_on_after_a_cut(namespaces: Bench) -> None:
+    found = tcp_cut(namespaces, 250 * MS)
+    assert found.outcome == "stalled, then went on", found
+    assert found.exchanges > 0
+    # The block that was lost waits for light. Then for the next retransmission (200 ms, doubled
+    # each time: RFC 6298) or the next query of the neighbour (1 s: arp(7), retrans_time).
+    assert found.dark.earliest - 5 * MS <= found.stall <= found.dark.latest + 1_500 * MS
+
+
+@pytest.mark.long
+def test_tcp_gives_up_after_its_user_timeout(namespaces: Bench) -> None:
+    found = tcp_cut(namespaces, 2_500 * MS, user_timeout=700 * MS)
+    assert found.outcome == "error", found
+    assert "TimeoutError" in found.error or "No route" in found.error
+    # Given up at a retransmission: between the timeout and the end of the cut.
+    assert 700 * MS <= found.stall <= 2_500 * MS
