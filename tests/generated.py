@@ -14,8 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import yaml
 from labs_page import closure_page
 
+from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.quantities import declarations
 from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.models import models, shipped_drivers
@@ -28,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
 _MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
 _ALL_FORMS = "## "
+_TRACED = "## Traceability\n\n"
 _ALL_FACTS, _ALL_QUANTITIES = "## All facts\n\n", "## All quantities\n\n"
 
 
@@ -124,6 +127,28 @@ def quantities_page(page: str) -> str:
     return page.partition(_ALL_QUANTITIES)[0] + _ALL_QUANTITIES + table
 
 
+# ------------------------------------------------------------------------------ certification
+
+
+def certify_page(page: str) -> str:
+    """Return docs/how-to/certify.md with the table from sources to clauses to injected defects."""
+    known = requirements()
+    defects = yaml.safe_load((ROOT / "tests/certify/defects.yaml").read_text("utf-8"))
+    rows: list[tuple[object, ...]] = [
+        (
+            f"{each.number} {each.title}",
+            each.source,
+            each.effect,
+            ", ".join(each.depends_on),
+            ", ".join(name for name, one in known.profiles.items() if each.number in one.required),
+            ", ".join(name for name, one in defects.items() if each.number in one["required"]),
+        )
+        for each in known.requirements
+    ]
+    head = "requirement | source | class | depends on | required by | defects that must fail it"
+    return page.partition(_TRACED)[0] + _TRACED + _table(head, rows)
+
+
 # ---------------------------------------------------------------------------- public modules
 
 
@@ -166,6 +191,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "docs/closure.md": closure_page,
     "docs/devices.md": devices_page,
     "docs/dialects.md": dialects_page,
+    "docs/how-to/certify.md": certify_page,
     "docs/quantities.md": quantities_page,
     "tests/structure/public_modules.txt": public_modules,
     "testbeds/schema.json": partial(_schema, json_schema),

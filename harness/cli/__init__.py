@@ -55,6 +55,10 @@ COMMANDS = {
         "Run a training script on circuits; show what they cost it.",
         "testbeds/rails4.yaml -- examples/train_llama.py --steps 8",
     ),
+    "certify": Command(
+        "Try what a switch has to do; write a sheet of verdicts.",
+        "testbeds/mine.yaml ocs --instruments simulated",
+    ),
     "replay": Command("Answer as a recorded instrument did.", "traces/ocs.jsonl"),
     "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
     "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),

@@ -1,11 +1,16 @@
 """Commands that use the lab: the ending where something goes wrong."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
+from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
 from lightrig.harness.cli.common import LAB_ERROR, give_up
 from lightrig.testbeds import LightrigError
+
+INTERRUPTED = 130
 
 T = TypeVar("T")
 
@@ -18,3 +23,32 @@ def lab(action: Callable[[], T]) -> T:
         give_up(str(error), NOT_AS_FOUND)
     except LightrigError as error:
         give_up(str(error), LAB_ERROR)
+
+
+@contextmanager
+def restored(bench: Bench) -> Iterator[Fabric]:
+    """Give a fabric whose switches are restored, whatever ends the block."""
+    try:
+        fabric = Fabric(bench)
+        try:
+            yield fabric
+        finally:
+            lab(fabric.restore)
+    finally:
+        bench.close()
+
+
+@contextmanager
+def interruptible(state: str) -> Iterator[None]:
+    """End the command orderly on SIGTERM as on Ctrl-C; `state` tells how all is left."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    except KeyboardInterrupt:
+        give_up(f"ended by a signal; {state}", INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,16 +1,14 @@
 """`lightrig train FILE -- SCRIPT`: a training script on circuits, and what they cost it."""
 
 import re
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     NO,
@@ -21,7 +19,7 @@ from lightrig.harness.cli.common import (
     load_testbed,
     print_json,
 )
-from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.lab import interruptible, lab, restored
 from lightrig.harness.system_registry import (
     RESULTS,
     Printed,
@@ -33,7 +31,6 @@ from lightrig.harness.system_registry import (
 )
 from lightrig.testbeds import Testbed
 
-INTERRUPTED = 130
 Command = Annotated[
     list[str], typer.Argument(metavar="-- SCRIPT [ARGUMENT]...", help="As torchrun takes it.")
 ]
@@ -84,9 +81,9 @@ def train(
     def printed(part: str, rank: int, line: str) -> None:
         echo(f"[{part}, rank {rank}] {line}", err=as_json)
 
-    with _interruptible():
+    with interruptible("the ranks have ended and the switches are restored"):
         bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig train {request.name}"))
-        with _restored(bench) as fabric:
+        with restored(bench) as fabric:
             report = lab(partial(_report, trainer, fabric, request, printed))
     if as_json:
         print_json(report.document())
@@ -148,34 +145,3 @@ def _trainer(testbed: Testbed) -> Trainer:
         )
     trainer: Trainer = lab(lambda: system.load("trainer"))
     return trainer
-
-
-@contextmanager
-def _restored(bench: Bench) -> Iterator[Fabric]:
-    """Give a fabric whose switches are restored, whatever ends the block."""
-    try:
-        fabric = Fabric(bench)
-        try:
-            yield fabric
-        finally:
-            lab(fabric.restore)
-    finally:
-        bench.close()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """End the command orderly on SIGTERM as on Ctrl-C."""
-
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    except KeyboardInterrupt:
-        give_up(
-            "ended by a signal; the ranks have ended and the switches are restored", INTERRUPTED
-        )
-    finally:
-        signal.signal(signal.SIGTERM, before)
