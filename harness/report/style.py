@@ -172,6 +172,7 @@ _PAGE = """
 .lr-narrow{flex:0 1 380px}
 #lr-more{margin:8px auto;display:block}#lr-more[hidden]{display:none}
 @media (max-width:600px){#lr-answers thead{display:none}
+#lr-answers td[data-head]::before{content:attr(data-head) ": ";color:var(--lr-muted)}
 #lr-answers tr,#lr-answers td{display:block;border:0;padding:0}
 #lr-answers tr{border-top:1px solid var(--lr-line);padding:6px 0}
 .lr-page{padding:8px}.lr-head,.lr-card{padding:10px 12px}
