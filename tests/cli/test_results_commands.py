@@ -5,6 +5,7 @@ import io
 import json
 import re
 
+import pyarrow.parquet as pq
 import pytest
 from record.recorded import begin, context, record, times
 from typer.testing import CliRunner
@@ -260,3 +261,24 @@ def test_a_pull_refuses_another_run_of_the_same_name(run, lab, tmp_path):
     assert run("pull", other, "--replace").exit_code == 0
     count = "SELECT count(*) AS n FROM rows WHERE run = 'r1'"
     assert json.loads(run("query", count, "--json").stdout) == [{"n": 21}]
+
+
+def test_parquet_goes_through_a_pipe_whole(run):
+    exported = run("export", "r2", "--format", "parquet")
+    assert exported.exit_code == 0
+    table = pq.read_table(io.BytesIO(exported.stdout_bytes))
+    assert table.num_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (("--night", "2026-03-1[4]"), ["r1"]),
+        (("--night", "2026-03-1?", "--testbed", "mix*"), ["r2"]),
+        (("--testbed", "[mo]*"), ["r1", "r2", "r3"]),
+        (("--testbed", "?pus", "--night", "*5"), ["r2", "r3"]),
+    ],
+)
+def test_runs_are_chosen_by_patterns_of_night_and_testbed(run, options, names):
+    found = json.loads(run("list", "--json", *options).stdout)
+    assert [one["run"] for one in found] == names

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "lightrig claims * --scheduler *": "needs a Dask scheduler at 10.0.0.5",
     "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
+    "lightrig train * -- train.py *": "tests/cli/test_train.py",
     "MIXNET_TOKENS=FILE *": "needs a recorded trace, of which none may be redistributed",
     "python -m benchmarks.lab_in_a_box": "ten minutes, as root; tests/cli/test_lab_in_a_box.py",
     "ssh -p 17001 *": "tests/cli/test_lab_in_a_box.py",
@@ -63,6 +64,7 @@ ENDS = {
     ("*", "lightrig reference mine.yaml"): ((1, 2, 3), NO_LAB),
     ("*", "lightrig apply testbeds/mine.yaml crossed"): ((3,), NO_LAB),
     ("*", "pytest * --instruments hardware"): ((1, 3), NO_LAB),
+    ("docs/ownership.md", "lightrig restore * --owner ann"): ((2,), "no account 'ann'"),
     # What the faults break fails, and may not be as it was found: the page says so.
     ("docs/faults.md", "pytest *"): ((0, 1, 6), r"\d+ (failed|passed)"),
     # A hardware night, whose lab is not here.
@@ -135,6 +137,7 @@ def environment(tmp_path_factory):
     for package in shown:
         write_metadata(package, site)
     home = tmp_path_factory.mktemp("home")
+    (home / "state").mkdir(mode=0o700)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     return {
         **kept,

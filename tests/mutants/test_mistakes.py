@@ -7,6 +7,7 @@ import pytest
 from mutants import generate, reach
 from mutants.generate import Place, Tried, drawn, lines_of_diff, page, tried
 from mutants.mistakes import Mistake, mistakes
+from mutants.trees import TestRun
 
 SOURCE = '''"""Losses, in dB; not a mistake: min, first."""
 LIMIT = 3 * 1000
@@ -212,3 +213,15 @@ def test_lines_that_differ_from_a_commit_are_found(tmp_path: Path, monkeypatch) 
     (tmp_path / "harness/a.py").write_text("a = 1\nb = 5\nc = 3\nd = 4\n")
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     assert generate.changed_lines("HEAD") == {"harness/a.py": {2, 4}}
+
+
+@pytest.mark.parametrize("state", ["passed", "failed"])
+def test_tests_that_fail_only_while_they_are_measured_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    def run(*_: object, data_file: Path | None = None, **__: object) -> TestRun:
+        return TestRun("failed" if data_file else state, 2.0, (), "")
+
+    monkeypatch.setattr(reach, "STORE", tmp_path)
+    monkeypatch.setattr(reach, "run_tests", run)
+    assert reach.measure("tests/test_a.py", tmp_path).state == state

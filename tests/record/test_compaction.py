@@ -8,8 +8,8 @@ import pandas as pd
 import preloaded
 import pytest
 
-from lightrig.harness.record import Context, Journal, Results, Row, settle
-from lightrig.harness.record.compaction import compact
+from lightrig.harness.record import Context, Journal, RecordError, Results, Row, settle
+from lightrig.harness.record.compaction import compact, compacting
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.retention import find_prunable, prune
 from lightrig.harness.record.rows_files import reading, stored_rows
@@ -99,6 +99,13 @@ def test_the_month_of_the_last_night_is_left_as_it_is(results: Path) -> None:
     assert compact(str(results)).replaced == 10
     after = {path.name for path in results.glob("rows/*/night=2026-03-*/*.parquet")}
     assert after == single == {"20260301-000000-a.parquet", "20260307-000000-a.parquet"}
+
+
+def test_results_that_another_process_compacts_are_left_alone(results: Path) -> None:
+    before = sorted(results.rglob("*.parquet"))
+    with compacting(results), pytest.raises(RecordError, match="another process compacts these"):
+        compact(str(results))
+    assert sorted(results.rglob("*.parquet")) == before
 
 
 def test_a_damaged_file_is_not_compacted(results: Path) -> None:

@@ -89,6 +89,13 @@ def test_a_run_is_found_by_its_name_its_beginning_or_as_the_last(lab):
         Results(lab / "none").find("last")
 
 
+def test_a_beginning_of_two_runs_that_have_ended_names_both(tmp_path):
+    for name, night in (("r1", "2026-03-14"), ("r2", "2026-03-13")):
+        record(tmp_path, name, night)
+    with pytest.raises(QuestionError, match="'r' is the beginning of r2, r1"):
+        Results(tmp_path).find("r")
+
+
 def test_one_call_gives_a_tidy_frame(tmp_path):
     journal = begin(tmp_path, "r1")
     journal.append_many(context(moving=4, warm=True), times(2))

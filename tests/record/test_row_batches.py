@@ -1,6 +1,8 @@
 """Rows of a journal as columns: the same as one by one, and damage is found as there."""
 
 import math
+import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -78,3 +80,21 @@ def test_columns_of_a_changed_line_are_refused(fresh, context, row, written, dam
     assert len(next(batches)) == 2, "the rows before the damage"
     with pytest.raises(JournalDamagedError, match="not what was written"):
         next(batches)
+
+
+@pytest.mark.parametrize(
+    "bounds", [b"41440001,null", b"null,41439999"], ids=["lower-above-value", "upper-below-value"]
+)
+def test_columns_with_one_value_outside_its_bounds_are_refused(fresh, context, row, bounds):
+    """The line's checksum is right: a program wrote it so."""
+    journal = fresh()
+    journal.append_many(context, [replace(row, value=41440000, lower=None, upper=None)] * 3)
+    journal.close()
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    (place,) = [n for n, line in enumerate(lines) if line.startswith(b"[")][1:2]
+    head, _, _ = lines[place].replace(b"null,null", bounds).rpartition(b',"')
+    lines[place] = b'%b,"%08x"]\n' % (head, zlib.crc32(head + b"]"))
+    journal.path.write_bytes(b"".join(lines))
+
+    with pytest.raises(JournalDamagedError, match=r"4: outage: (lower|upper) 4.* value 41440000"):
+        list(read_journal(journal.path).batches())

@@ -1,5 +1,7 @@
 """Small runs, made through the journal itself."""
 
+import re
+
 import pytest
 from report_runs import HEADER, YAML, Page
 
@@ -35,3 +37,14 @@ def show(journal, small):
         return Page(sections(read_journal(journal.path), found))
 
     return show
+
+
+@pytest.fixture
+def svg_of():
+    """Return the drawing of a page whose label begins with some words."""
+
+    def svg_of(page, label):
+        drawings = re.findall(r"<svg.*?</svg>", page.fragment, re.DOTALL)
+        return next(one for one in drawings if f'aria-label="{label}' in one)
+
+    return svg_of

@@ -1,6 +1,7 @@
 """Ingredients of small runs, and a fragment of HTML read back."""
 
 import random
+import re
 from html.parser import HTMLParser
 
 from lightrig.harness.record import Context, Row
@@ -109,6 +110,11 @@ class Page(HTMLParser):
         for name in ("href", "src", "xlink:href", "srcset", "action", "data"):
             if name in attrs:
                 self.references.append(attrs[name])
+
+    @property
+    def captions(self):
+        """The captions of its figures, with their markup."""
+        return re.findall(r"<figcaption>.*?</figcaption>", self.fragment, re.DOTALL)
 
     @property
     def text(self):

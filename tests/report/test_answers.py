@@ -19,7 +19,7 @@ def answers_of(page):
     return [
         [
             " ".join(re.sub(r"<[^>]+>", " ", cell).split())
-            for cell in re.findall(r"<td>(.*?)</td>", row, re.DOTALL)
+            for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
         ]
         for row in found
     ]

@@ -42,3 +42,10 @@ def test_labels_of_rows_of_earlier_versions_are_explained(show):
     assert "straight → crossed" in text
     assert "⇄" not in text
     assert "name the first direction of a test for events of both directions" in text
+
+
+def test_few_events_of_one_direction_are_not_compared(show):
+    few = [*_rows(11, named=True, slower=6.0)]  # six there, five back
+    table = show((context(), few)).text.partition("Both directions of a change")[2]
+    assert table.count("not enough data") >= 2
+    assert "differ (p" not in table

@@ -58,7 +58,7 @@ def cells_of(page, title):
     return [
         [
             " ".join(re.sub(r"<[^>]+>", " ", cell).split())
-            for cell in re.findall(r"<td>(.*?)</td>", row, re.DOTALL)
+            for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
         ]
         for row in re.findall(r"<tr>(.*?)</tr>", found, re.DOTALL)
     ]

@@ -1,9 +1,12 @@
 """A trace stores the newest pieces with their times, without secrets."""
 
+import json
+
 import hypothesis.strategies as st
 from hypothesis import given
 
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.wire.recording import record
 from lightrig.instruments.wire.trace import Trace
 
 
@@ -50,3 +53,34 @@ def test_secrets_are_masked(before, secret, another, after):
         assert another not in piece.text
     assert "***" in trace.masked(secret)
     clock.close()
+
+
+def test_recorded_pieces_are_those_of_each_session(virtual_clock, tmp_path):
+    """Two sessions with one instrument, one with another; none before or after the recording."""
+    early = Trace(virtual_clock, instrument="ocs")
+    early.opened("connected", "tcp")
+    early.sent("before")
+    recorder = record(virtual_clock, tmp_path)
+    for instrument, text in (("ocs", "one"), ("laser/2", "two"), ("ocs", "three")):
+        trace = Trace(virtual_clock, instrument=instrument)
+        trace.mask("secret")
+        trace.opened("connected", "socket://192.0.2.1")
+        virtual_clock.sleep(5)
+        trace.sent(f"{text} secret", b"bytes secret" if text == "three" else None)
+        trace.received("reply")
+        trace.remarked("late")
+        trace.ended("closed")
+    recorder.close()
+    trace.sent("after")
+    files = {path.name: path.read_text().splitlines() for path in tmp_path.iterdir()}
+    assert sorted(files) == ["laser_2.jsonl", "ocs.jsonl"]
+    head, *pieces = map(json.loads, files["ocs.jsonl"])
+    assert head["instrument"] == "ocs"
+    assert head["clock"] == "virtual"
+    assert [tuple(piece.values()) for piece in pieces] == [
+        *((0, 1, "open", "socket://192.0.2.1"), (5, 1, ">", "one ***"), (5, 1, "<", "reply")),
+        *((5, 1, "!", "late"), (5, 1, "end", "closed")),
+        *((10, 2, "open", "socket://192.0.2.1"), (15, 2, ">", "bytes ***"), (15, 2, "<", "reply")),
+        *((15, 2, "!", "late"), (15, 2, "end", "closed")),
+    ]
+    assert trace.tail(2)[-1].endswith("> after")

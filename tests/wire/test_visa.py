@@ -2,6 +2,8 @@
 
 import contextlib
 import gc
+import os
+import threading
 import time
 
 import pytest
@@ -325,3 +327,35 @@ def test_hislip_cut_within_a_stray_message():
     assert sent
     session.close()
     server.close()
+
+
+_SESSIONS = 12
+"""Each would leave one; the server's end of the first may still be open when counting begins."""
+
+
+def _most_more(before, now):
+    return max(after - first for first, after in zip(before, now, strict=True))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_closed_session_leaves_no_descriptor_and_no_thread(laser, clock, wire):
+    endpoint = laser(wire)
+
+    def opened():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    def query():
+        session = scpi_session("laser", endpoint, clock)
+        assert session.query("SOUR:POW?").text == "0.000"
+        session.close()
+
+    query()  # the library keeps what its first session has opened
+    before = opened()
+    for _ in range(_SESSIONS):
+        query()
+    # The server of this process closes its ends later than the session has closed its own.
+    until = time.monotonic() + 30
+    while _most_more(before, opened()) >= _SESSIONS and time.monotonic() < until:
+        time.sleep(0.01)
+    assert _most_more(before, opened()) < _SESSIONS

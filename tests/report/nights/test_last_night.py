@@ -163,3 +163,30 @@ def test_a_departure_is_on_the_page_the_first_morning(tmp_path):
     assert ">slow</a>" in shown
     assert "+800 ms" in shown or "+79" in shown or "+8" in shown
     assert "firmware 22.39 → 22.41" in shown
+
+
+def test_three_nights_of_two_runs_and_two_testbeds(night, tmp_path):
+    """Tests of one testbed differ from those of the other, and those of a night's first run."""
+    slow, other = "t.py::test_slow[bench]", "t.py::test_slow[fab]"
+    both = ("bench", "fab")
+    night("2026-11-19", {MOVES: ("passed", ""), slow: ("failed", "x"), other: ("passed", "")}, both)
+    night("2026-11-20", {MOVES: ("failed", "a"), LOSS: ("inconclusive", "b")}, name="a")
+    night("2026-11-20", {other: ("error", "d"), slow: ("passed", "")}, both, name="b")
+    night("2026-11-21", {slow: ("failed", "e"), MOVES: ("failed", "f")}, name="a", ended="stopped")
+    night("2026-11-21", {LOSS: ("passed", ""), MOVES: ("failed", "g"), other: ("failed", "h")},
+          both, name="b")  # fmt: skip
+    bench, fab = last_nights(tmp_path)
+    assert (bench.testbed, bench.night, dict(bench.counts)) == (
+        *("bench", "2026-11-21"),
+        {"failed": 2, "passed": 1},
+    )
+    assert [(one.nodeid, one.reason, one.run) for one in bench.problems] == [
+        (MOVES, "g", "2026-11-21-b"),
+        (slow, "e", "2026-11-21-a"),
+    ]
+    assert bench.known == {MOVES: "failed", LOSS: "inconclusive"}
+    assert bench.mended == (LOSS,)
+    assert bench.since == {MOVES: ("2026-11-20", 2), slow: ("2026-11-21", 1)}
+    assert bench.unfinished["2026-11-21-a"] != "complete"
+    assert [(one.nodeid, one.reason) for one in fab.problems] == [(other, "h")]
+    assert (fab.since, dict(fab.counts)) == ({other: ("2026-11-20", 2)}, {"failed": 1})

@@ -1,0 +1,244 @@
+"""Recovery, climate, edges and signal quality from readings of which each number differs."""
+
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lightrig.harness.measure import climate
+from lightrig.harness.measure.edges import Edge, edges
+from lightrig.harness.measure.recovery import Recovery
+from lightrig.harness.measure.signal_quality import _rows
+from lightrig.harness.measure.stages import _overlap, cross_check_rows
+from lightrig.harness.measure.switch_optics import polarization
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities.servers import Diagnostic
+from lightrig.testbeds import Port
+
+MINUTE = 60_000_000_000
+
+# ----------------------------------------------------------------------------- recovery
+
+
+def recovery(*operations: tuple[int, int, int, int], sent: Span, failures: Any = ()) -> Recovery:
+    """Return a recovery: beginning and end of each operation, both as earliest and latest."""
+    completed = [(Span(a, b), Span(c, d)) for a, b, c, d in operations]
+    traffic: Any = SimpleNamespace(
+        completed=lambda: completed, failures=failures, ranks=("a", "b", "c"), size=3000
+    )
+    return Recovery("one", "two", sent, Span(0, 0), traffic)
+
+
+SENT = Span(100, 104)
+BEFORE = ((10, 12, 20, 23), (30, 31, 47, 48), (50, 51, 59, 63))
+"""Operations of 13, 18 and 13 ns at most before the command."""
+
+
+def test_first_operation_is_the_first_that_begins_after_the_command() -> None:
+    found = recovery(*BEFORE, (103, 110, 115, 120), (104, 106, 150, 157), (160, 161, 163, 164),
+                     sent=SENT)  # fmt: skip
+    # From the latest stamp of the command to the earliest end, and the other way round.
+    assert found.first_completed() == Span(150 - 104, 157 - 100)
+    assert recovery(*BEFORE, (103, 110, 115, 120), sent=SENT).first_completed() is None
+
+
+def test_interruption_is_the_excess_of_the_longest_operation() -> None:
+    found = recovery(*BEFORE, (90, 94, 140, 149), (150, 151, 170, 172), sent=SENT)
+    # It lasted 46 to 59 ns; the median of those before is 13.
+    assert found.interruption() == Span(46 - 13, 59 - 13)
+    shorter = recovery(*BEFORE, (102, 103, 112, 120), sent=SENT)
+    assert shorter.interruption() == Span(0, 5)
+    assert recovery(*BEFORE, sent=SENT).interruption() is None
+    assert recovery((90, 94, 140, 149), sent=SENT).interruption() is None
+    # An operation that ends when the command is sent is one of those since then.
+    edge = recovery(*BEFORE, (60, 61, 99, 100), sent=SENT)
+    assert edge.interruption() == Span(38 - 13, 40 - 13)
+
+
+def test_bandwidth_counts_from_the_end_of_the_operation_before() -> None:
+    found = recovery((0, 1, 20, 24), (30, 31, 47, 48), (150, 151, 158, 168), sent=SENT)
+    # Of 3 ranks a ring carries 2 * 2 / 3 of 3,000 bytes: 32,000 bits in 24 and in 120 ns.
+    assert found.bandwidths() == [
+        (Span(47 - 104, 48 - 100), round(32_000 / 24e-9)),
+        (Span(158 - 104, 168 - 100), round(32_000 / 120e-9)),
+    ]
+
+
+def test_traffic_survives_without_failures() -> None:
+    assert recovery(sent=SENT).survived
+    assert not recovery(sent=SENT, failures=["b"]).survived
+
+
+# ------------------------------------------------------------------------------ climate
+
+
+class _Clock:
+    at = 0
+
+    def now(self) -> int:
+        return self.at
+
+    def sleep(self, ns: int) -> None:
+        self.at += ns
+
+
+class _Chamber:
+    name = "oven"
+
+    def __init__(self, temperatures: Iterator[float]) -> None:
+        self._temperatures = temperatures
+        self.asked: list[float] = []
+
+    def set_temperature(self, celsius: float) -> None:
+        self.asked.append(celsius)
+
+    def temperature(self) -> float:
+        return next(self._temperatures)
+
+
+def test_soak_begins_anew_after_each_reading_outside_of_the_tolerance() -> None:
+    band = climate.TOLERANCE_K
+    polls = climate.SOAK // climate._POLL
+    early = [20.0, 70.0 - band, 70.0 + 2 * band]
+    steady = [70.0 + 0.4 * band, 70.0 - 0.9 * band, 70.0 + 0.7 * band]
+    steady += [70.0 + 0.1 * band] * (polls - 3) + [70.0 - 0.2 * band]
+    clock, chamber = _Clock(), _Chamber(iter(early + steady))
+    row = climate.settled_temperature(chamber, 70.0, clock)  # type: ignore[arg-type]
+    assert chamber.asked == [70.0]
+    assert row.value == pytest.approx(70.0 - 0.2 * band)
+    assert (row.lower, row.upper) == pytest.approx((70.0 - 0.9 * band, 70.0 + 0.7 * band))
+    assert row.time_ns == 3 * climate._POLL + climate.SOAK
+
+
+def test_temperature_at_the_tolerance_is_inside() -> None:
+    clock = _Clock()
+    at_limit = iter(lambda: 70.0 + climate.TOLERANCE_K, None)
+    row = climate.settled_temperature(_Chamber(at_limit), 70.0, clock)  # type: ignore[arg-type]
+    assert row.time_ns == climate.SOAK
+
+
+def test_chamber_that_never_gets_there_is_named() -> None:
+    with pytest.raises(climate.NotWarmError, match=r"oven is at 20 °C, 4 h after"):
+        climate.settled_temperature(
+            _Chamber(iter(lambda: 20.0, None)), 70.0, _Clock()  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def test_steady_temperature_is_one_that_drifts_less_in_a_soak() -> None:
+    polls = climate.SOAK // climate._POLL
+    step = climate.TOLERANCE_K / polls
+    # It falls twice as fast as is allowed for ten readings, then half as fast.
+    fast = [80.0 - 2 * step * n for n in range(10)]
+    slow = [fast[-1] - 0.5 * step * n for n in range(1, 4 * polls)]
+    clock = _Clock()
+    found = climate._steady_temperature(_Chamber(iter(fast + slow)), clock)  # type: ignore[arg-type]
+    read = clock.at // climate._POLL
+    assert found == pytest.approx((fast + slow)[read])
+    window = (fast + slow)[read - polls : read + 1]
+    assert max(window) - min(window) <= climate.TOLERANCE_K
+    before = (fast + slow)[read - polls - 2 : read]
+    assert max(before) - min(before) > climate.TOLERANCE_K or read == polls
+
+
+# -------------------------------------------------------------------------------- edges
+
+
+def log(levels: list[float], period: int = 10) -> Any:
+    return SimpleNamespace(
+        milliwatt=np.array(levels), period=period, start=Span(1000, 1004), samples=len(levels)
+    )
+
+
+def test_edge_is_between_the_samples_of_a_quarter_and_three_quarters() -> None:
+    # Dark at 0.01, light at 1; samples 5 to 7 are on the way: 20 %, 50 % and 70 %.
+    levels = [0.01] * 5 + [0.2, 0.5, 0.7] + [1.0] * 6
+    (found,) = edges(log(levels))
+    # The last sample below a quarter is number 5, the first above three quarters number 8.
+    assert found == Edge(Span(55, 85), True)
+    assert found.on_clock(log(levels)) == Span(1055, 1089)
+    (gone,) = edges(log(levels[::-1]))
+    # Reversed, of 14 samples: number 5 is the last that is light, number 8 the first dark one.
+    assert gone == Edge(Span(55, 85), False)
+
+
+def test_two_edges_have_levels_of_their_own() -> None:
+    levels = [1.0] * 7 + [0.01] * 4 + [0.4] * 9
+    went, came = edges(log(levels, period=8))
+    assert (went, came) == (Edge(Span(52, 60), False), Edge(Span(84, 92), True))
+
+
+# ----------------------------------------------------------------- quality, stages, optics
+
+
+@pytest.mark.parametrize(("name", "side"), [("prefec_ber", "line"), ("temperature", "media")])
+def test_diagnostic_of_an_unknown_name_or_side_is_left_out(name: str, side: str) -> None:
+    one = Diagnostic(name, side, current=1.0)
+    assert list(_rows(Port("server0", "nic0"), one, Span(5, 6), 0)) == []
+
+
+def test_lane_of_the_host_has_its_four_values_and_their_last_digits() -> None:
+    one = Diagnostic("esnr", "host", 3, 20.0, 18.0, None, 22.0, 0.5)
+    rows = list(_rows(Port("server0", "nic0"), one, Span(5, 9), 4))
+    assert [(row.quantity.rpartition(".")[2], row.value, row.lower, row.upper) for row in rows] == [
+        ("host_esnr", 20.0, 19.75, 20.25),
+        ("host_esnr_minimum", 18.0, 17.75, 18.25),
+        ("host_esnr_maximum", 22.0, 21.75, 22.25),
+    ]
+    assert {(row.subject, row.unit, row.time_ns, row.conditions["event"]) for row in rows} == {
+        ("server0.nic0.lane3", "dB", 5, 4)
+    }
+    (ratio,) = _rows(Port("s", "n"), Diagnostic("prefec_ber", "media", current=1e-9,
+                                                resolution=1e-8), Span(1, 2), 0)  # fmt: skip
+    assert ratio.lower == 0.0
+    assert ratio.upper == pytest.approx(6e-9)
+
+
+@pytest.mark.parametrize(
+    ("true", "overlaps"),
+    [((1, 4), False), ((1, 5), True), ((9, 12), True), ((10, 12), False), ((6, 7), True)],
+)
+def test_moments_overlap_at_their_ends(true: tuple[int, int], overlaps: bool) -> None:
+    assert _overlap([Span(90, 91), Span(*true)], Span(5, 9)) is overlaps
+
+
+def test_delay_of_netlink_is_taken_from_the_same_stage_of_the_same_port() -> None:
+    event: Any = SimpleNamespace(
+        seen=[
+            SimpleNamespace(subject="s.a", stage="carrier_up", at=Span(40, 43)),
+            SimpleNamespace(subject="s.a", stage="carrier_down", at=Span(10, 12)),
+            SimpleNamespace(subject="s.b", stage="carrier_up", at=Span(60, 61)),
+        ],
+        sent=Span(0, 1),
+    )
+
+    def announced(up: bool, early: int, late: int) -> Any:
+        return SimpleNamespace(up=up, at=Span(early, late))
+
+    checks = [
+        (Port("s", "a"), announced(True, 47, 55)),
+        (Port("s", "a"), announced(False, 14, 15)),
+        (Port("s", "b"), announced(True, 50, 59)),  # before it was seen: of an earlier event
+        (Port("s", "c"), announced(True, 70, 71)),
+    ]
+    found = [(row.subject, row.lower, row.upper) for row in cross_check_rows(checks, event, 0)]
+    # From what was seen to the latest moment at which the message can have come.
+    assert found == [("s.a", 55 - 43, 55 - 40), ("s.a", 15 - 12, 15 - 10)]
+
+
+def test_noise_of_polarization_counts_the_fewest_readings_of_a_state() -> None:
+    readings = {
+        (axis, sign): [-10.0, -10.2, -10.1, -9.9] + [-10.05] * (5 * axis)
+        for axis in range(3)
+        for sign in (1, -1)
+    }
+    readings[1, -1] = [-10.0, -10.3, -9.9]
+    _, components, _ = polarization.dependence(readings)
+    values = [np.array(each) for each in readings.values()]
+    pooled = sum(((each - each.mean()) ** 2).sum() for each in values) / sum(
+        each.size - 1 for each in values
+    )
+    (noise,) = (part for part in components if part.name == "noise")
+    assert noise.standard == pytest.approx(math.sqrt(pooled * 2 / 3))
