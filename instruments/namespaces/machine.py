@@ -90,13 +90,13 @@ def _hide(folder: str) -> None:
 def _hide_around(folder: str, shared: Sequence[str]) -> None:
     """Hide `folder` but for what is shared of it."""
     below = sorted({path for path in shared if _is_hidden(path, folder) and Path(path).is_dir()})
-    kept = [path for path in below if not any(_is_hidden(path, f"{o}/") for o in below)]
-    aside = [Path(f"/run/aside{number}") for number in range(len(kept))]
-    for path, place in zip(kept, aside, strict=True):
+    retained = [path for path in below if not any(_is_hidden(path, f"{o}/") for o in below)]
+    aside = [Path(f"/run/aside{number}") for number in range(len(retained))]
+    for path, place in zip(retained, aside, strict=True):
         place.mkdir()
         _run("mount", "--rbind", path, str(place))
     _hide(folder)
-    for path, place in zip(kept, aside, strict=True):
+    for path, place in zip(retained, aside, strict=True):
         Path(path).mkdir(parents=True, exist_ok=True)
         _run("mount", "--move", str(place), path)
         place.rmdir()
