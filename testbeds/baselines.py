@@ -232,7 +232,7 @@ def load_baselines(path: Path, quantities: QuantityNames | None = None) -> Basel
             rules[quantity] = dataclasses.replace(rule, line=place.line, column=place.column)
     error = 0.05 if document.family_error is None else document.family_error
     if not 0 < error < 1:
-        findings.add(("family_error",), "found an error that is none, expected e.g. 5 %")
+        findings.add(("family_error",), "found an error that is no percentage, expected e.g. 5 %")
     findings.raise_if_any()
     return Baselines(path, rules, error, document.correction, tuple(notes))
 

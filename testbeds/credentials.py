@@ -35,5 +35,5 @@ def look_up(name: str) -> tuple[str, str]:
         raise CredentialError(f"login: {name}: {kind} is not supported here; use env: or file:")
     user, separator, password = secret.partition(":")
     if not separator or not user:
-        raise CredentialError(f"login: {name}: what stands there is not of the form user:password")
+        raise CredentialError(f"login: {name}: its value is not of the form user:password")
     return user, password

@@ -231,7 +231,9 @@ def _check_possible(known: LimitedQuantity, which: str, value: float, found: obj
         least = 0.0
     is_never_zero = known.unit in ("ns", "W")
     if least is not None and (value < least or (value == least and is_never_zero)):
-        raise LimitError(f"found {found!r} for {known.name}, which no sample can keep", which)
+        raise LimitError(
+            f"found {found!r} for {known.name}, which is impossible for this quantity", which
+        )
     if known.greatest is not None and value > known.greatest:
         raise LimitError(
             f"found {found!r} for {known.name}, expected at most {known.greatest:g}", which

@@ -115,9 +115,7 @@ def _translate(
             case "missing":
                 key = str(keys[-1])
                 example = f", e.g. {_EXAMPLES[key]}" if key in _EXAMPLES else ""
-                findings.add(
-                    keys[:-1], f"the key {key!r} is missing, expected it here{example}", of_key=True
-                )
+                findings.add(keys[:-1], f"the key {key!r} is missing here{example}", of_key=True)
             case "extra_forbidden" | "unexpected_keyword_argument":
                 key = str(keys[-1])
                 known = _known_keys(model, keys[:-1])

@@ -54,8 +54,10 @@ class _Reader:
             here: Keys = (*keys, index)
             sides = split(text, "<->")
             if sides is None:
+                hint = "; one direction is a circuit: {circuits: {ocs: ['1>17']}}" * ("->" in text)
                 self._findings.add(
-                    here, f"found {text[:60]!r}, expected e.g. 'server0.nic0 <-> server1.nic0'"
+                    here,
+                    f"found {text[:60]!r}, expected e.g. 'server0.nic0 <-> server1.nic0'{hint}",
                 )
                 continue
             left, right = (self._ports(side, here) for side in (sides[0], sides[2]))

@@ -257,7 +257,7 @@ class _Reader:
             below = (*keys, key)
             if key in plain:
                 first = self.keys[below]
-                message = f"the key {key!r} stands here twice, first in line {first.line}"
+                message = f"the key {key!r} is given twice, first in line {first.line}"
                 self.problems.append(self._problem(place, message))
                 continue
             self.keys[below] = place

@@ -56,10 +56,10 @@ COMMANDS = {
         "testbeds/rails4.yaml -- examples/train_llama.py --steps 8",
     ),
     "certify": Command(
-        "Try what a switch has to do; write a sheet of verdicts.",
+        "Test a switch against requirements; write a sheet of verdicts.",
         "testbeds/mine.yaml ocs --instruments simulated",
     ),
-    "replay": Command("Answer as a recorded instrument did.", "traces/ocs.jsonl"),
+    "replay": Command("Serve the replies of a recorded trace on loopback.", "traces/ocs.jsonl"),
     "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
     "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),
 }
@@ -116,7 +116,7 @@ def _run(name: str, arguments_given: list[str]) -> None:
     folder = stated_folder() if name in _AFTER_RUNS else None
     if folder is not None and not folder.is_dir():
         sys.stderr.write(
-            f"lightrig {name}: {VARIABLE} names {folder}, which is no folder: only runs make it\n"
+            f"lightrig {name}: {VARIABLE} names {folder}, which is no folder; runs make it\n"
         )
         raise SystemExit(BAD_USE)
     # What libraries make while they are imported lives on: no use in looking for garbage there.

@@ -28,13 +28,13 @@ _SECONDS_PER_MOVE = 5
 """Rough duration of a change with its readings."""
 
 Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="An optical switch of the file.")]
-Profile = Annotated[str, typer.Option(help="Which clauses are required; by default the model's.")]
+Profile = Annotated[str, typer.Option(help="Profile of required clauses; by default the model's.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Move circuits without a question.")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the sheet is written.")]
 Instruments = Annotated[
     Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
 ]
-Seed = Annotated[int, typer.Option(help="Of what is simulated.")]
+Seed = Annotated[int, typer.Option(help="Seed of simulated instruments.")]
 
 
 def certify(
@@ -47,7 +47,7 @@ def certify(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Try what an optical switch has to do, and write a sheet of the verdicts.
+    """Test an optical switch against its requirements, and write a sheet of verdicts.
 
     Only the testbed's ports are used, and only harmless clauses run; all is restored. Exit 0 where
     each required clause has passed or is not applicable, 1 where one has not, 2 for bad input, 3
@@ -86,7 +86,7 @@ def _profile(testbed: Testbed, switch: str, profile: str) -> str:
         known = ", ".join(testbed.optical_switches) or "none"
         give_up(f"{testbed.path} has no optical switch {switch!r}; it has {known}", BAD_INPUT)
     if not all(testbed.cabling.cabled_ports(switch)):
-        give_up(f"{switch} has no cabled ports on one of its sides: nothing to try", BAD_INPUT)
+        give_up(f"{switch} has no cabled ports on one of its sides: nothing to test", BAD_INPUT)
     profiles = requirements().profiles
     name = profile or requirements().profile_of(testbed.switches[switch].model)
     if name not in profiles:

@@ -59,7 +59,7 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
     if as_json:
         print_json([{"part": name, "count": count, "names": names} for name, count, names in parts])
         return
-    echo(f"{file}: {testbed.name} is right. {testbed.about}")
+    echo(f"{file}: no errors in testbed {testbed.name}. {testbed.about}")
     echo(_table(parts))
 
 

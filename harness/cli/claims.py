@@ -37,7 +37,7 @@ def claims(
     ] = "results",
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Processes that compute studies; the answer is the same.")
+        int, typer.Option(min=1, help="Number of processes that compute studies.")
     ] = 1,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers compute.")

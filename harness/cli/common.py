@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from lightrig.harness.cli import completion
 from lightrig.harness.quantities import names_in_files
@@ -29,6 +30,16 @@ File = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class Group(TyperGroup):
+    """Commands whose whole summaries the group's help shows, also where the terminal is narrow."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands, each with the whole first paragraph of its help."""
+        for command in self.commands.values():
+            command.short_help = (command.help or "").partition("\n\n")[0].replace("\n", " ")
+        super().format_commands(ctx, formatter)
 
 
 def load_testbed(file: Path) -> Testbed:

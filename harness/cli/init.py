@@ -145,7 +145,7 @@ def init(
     else:
         for instrument, (answered, text) in probed.items():
             echo(f"{instrument}: {'answers as' if answered else 'does not answer:'} {text}")
-        echo(f"{file} is written and right.\nnext      lightrig doctor {file}")
+        echo(f"{file} is written and has no errors.\nnext      lightrig doctor {file}")
         echo(f"or        pytest suites --testbed {file} --instruments simulated")
     if not all(answered for answered, _ in probed.values()):
         raise typer.Exit(NO)

@@ -47,7 +47,7 @@ _EXTRA = "a night over several hosts needs Dask: pip install 'lightrig[dask]'"
 def night(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Hosts and their testbeds.")],
     worker: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Be the worker of this host.")
+        str | None, typer.Option(metavar="HOST", help="Run as the worker of this host.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="With --worker: the scheduler.")
@@ -57,7 +57,11 @@ def night(
         typer.Option(help="Print job files for a batch system instead."),
     ] = None,
     testbed: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Measure this one here: an array's element.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Measure this testbed on this machine, as an element of a job array.",
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--night", metavar="NIGHT", help="The night's name.")

@@ -18,6 +18,7 @@ from lightrig.harness.cli.common import (
     NO,
     AsJson,
     File,
+    Group,
     give_up,
     load_testbed,
     print_json,
@@ -46,7 +47,7 @@ Ask = Annotated[
 
 def _group() -> typer.Typer:
     """Return the command group, with one command for each installed system with a control plane."""
-    group = typer.Typer(help="Run a published system's control plane as a service.")
+    group = typer.Typer(cls=Group, help="Run a published system's control plane as a service.")
 
     @group.callback()
     def systems() -> None:

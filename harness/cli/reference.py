@@ -43,14 +43,17 @@ Monitors = Annotated[
     typer.Option(
         "--monitors",
         metavar="METER.CHANNEL",
-        help="Take those of the switches' monitors, with this meter's channel in hand.",
+        help="Take references of the switches' monitors: this channel is plugged in at each port.",
     ),
 ]
 Accuracy = Annotated[
-    str, typer.Option(metavar="DB", help="How wrong that meter is (k = 1), by its data sheet.")
+    str,
+    typer.Option(
+        metavar="DB", help="Standard uncertainty (k = 1) of that meter, from its data sheet."
+    ),
 ]
 Results = Annotated[
-    Path, typer.Option(metavar="DIR", help="Folder of runs; simulated references stand there.")
+    Path, typer.Option(metavar="DIR", help="Folder of runs; simulated references are stored there.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the simulated lab.")]
 
@@ -67,12 +70,12 @@ def reference(
 ) -> None:
     """Take references with the testbed's light sources and meters, and store them with their date.
 
-    Asks for each fiber to be moved. With `--monitors` the light at every port of each switch that
-    has monitors is led to one meter: what is launched there, and what the monitor shows too
-    much; the switch is left as it was found. Those of hardware stand beside the testbed's file, in
-    NAME.references.yaml, and replace those of the same name; simulated ones stand under the
-    results, and no measurement reads them. Exit 0 if they were taken, 2 for a file that is
-    wrong, 3 if an instrument did not answer or refused.
+    Asks for each fiber to be moved. `--monitors` measures the light at every monitored port with
+    one meter: the power launched there, and the error of the monitor; the switch is left as it
+    was found. References of hardware are written to NAME.references.yaml beside the testbed file,
+    and replace those of the same name; simulated ones are stored with the results, and no
+    measurement reads them. Exit 0 if they were taken, 2 for an invalid file, 3 if an instrument
+    did not answer or refused.
     """
     testbed = load_testbed(file)
     meter = None if monitors is None else _meter(testbed, monitors)

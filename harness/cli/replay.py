@@ -26,7 +26,7 @@ Port = Annotated[int, typer.Option(help="TCP port; any free one by default.")]
 
 
 def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
-    """Answer as a recorded instrument did, until Ctrl-C; print where.
+    """Serve the replies of a recorded trace on loopback until Ctrl-C; print the address.
 
     Queries that are not in the trace are reported on stderr.
     """

@@ -23,7 +23,9 @@ def report(
             autocompletion=completion.runs,
         ),
     ] = None,
-    results: Annotated[Path, typer.Option("--results", metavar="DIR")] = Path("results"),
+    results: Annotated[
+        Path, typer.Option("--results", metavar="DIR", help="Folder of runs.")
+    ] = Path("results"),
     nights: Annotated[int, typer.Option(min=2, help="How many nights to look back.")] = 90,
     as_json: AsJson = False,
 ) -> None:

@@ -28,17 +28,22 @@ Show = Annotated[
     bool, typer.Option("--show", help="Show what was saved and what is there; change nothing.")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Restore also over changes by hand and other cabling.")
+    bool, typer.Option("--force", help="Restore although settings or cabling were changed since.")
 ]
 Forget = Annotated[
     bool, typer.Option("--forget", help="Discard what was saved; leave everything as it is.")
 ]
 Owner = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Apply also what this account has saved; for root."),
+    typer.Option(metavar="NAME", help="Also restore what this account has saved (root only)."),
 ]
 KeepTrying = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="How long an instrument is tried.")
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Time for which an instrument that does not answer is tried again.",
+    ),
 ]
 
 
@@ -53,8 +58,8 @@ def restore(
 ) -> None:
     """Restore circuits and settings from before a run that was killed or could not restore them.
 
-    What was found off is switched off first. An instrument that is another one, was set by hand
-    since, or was recabled is left to a person, with what differs; the others are restored. Exit 0
+    What was found off is switched off first. An instrument that was replaced, set by hand or
+    recabled since is not changed: what differs is printed, and a person has to decide. Exit 0
     if all are restored, 2 for an invalid file, 3 if a person has to decide, 6 if an instrument is
     not as it was found.
     """

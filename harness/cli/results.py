@@ -17,7 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, Group, give_up, print_json
 from lightrig.harness.cli.terminal import err, out, print_table
 from lightrig.harness.cli.watching import metrics, watch
 from lightrig.testbeds import LightrigError, format_duration
@@ -32,6 +32,7 @@ T = TypeVar("T")
 _CHANGED = frozenset(("changed", "guard broken"))
 
 results = typer.Typer(
+    cls=Group,
     help="What was measured: list, query, compare, recover, export, compact and prune runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -52,6 +53,10 @@ Name = Annotated[
         help="Its name, how it begins, or 'last'.",
         autocompletion=completion.runs,
     ),
+]
+Sql = Annotated[
+    str,
+    typer.Argument(metavar="SQL", help="A query of DuckDB over the views rows, runs and tests."),
 ]
 Pattern = Annotated[
     str,
@@ -127,7 +132,7 @@ def _line(facts: "RunFacts") -> tuple[object, ...]:
 @results.command(
     epilog="Example: lightrig results query 'SELECT testbed, count(*) FROM rows GROUP BY ALL'"
 )
-def query(sql: str, place: Place = "results", as_json: AsJson = False) -> None:
+def query(sql: Sql, place: Place = "results", as_json: AsJson = False) -> None:
     """Query rows, runs and tests by SQL, read-only.
 
     Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
@@ -230,10 +235,10 @@ def _word(drift: "DriftVerdict", unit: str) -> str:
 def export(
     run: Name,
     form: Annotated[
-        ExportFormat, typer.Option("--format", help="What to write.")
+        ExportFormat, typer.Option("--format", help="Format of the table.")
     ] = ExportFormat.CSV,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to; else stdout.")
+        Path | None, typer.Option(metavar="FILE", help="Output file; standard output without it.")
     ] = None,
     place: Place = "results",
 ) -> None:
@@ -250,14 +255,16 @@ def export(
         except OSError as error:
             give_up(f"{output}: {error.strerror}", BAD_INPUT)
     elif form is ExportFormat.PARQUET and sys.stdout.isatty():
-        give_up("Parquet is nothing for a terminal: give --output FILE", BAD_INPUT)
+        give_up("Parquet is not written to a terminal; give --output FILE", BAD_INPUT)
     else:
         sys.stdout.buffer.write(data)
 
 
 @results.command(epilog="Example: lightrig results recover")
 def recover(
-    run: Annotated[str | None, typer.Argument(metavar="RUN", help="Its name; else all.")] = None,
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="Name of the run; all runs without it.")
+    ] = None,
     place: Place = "results",
     as_json: AsJson = False,
 ) -> None:

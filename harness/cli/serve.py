@@ -42,7 +42,7 @@ Write = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the testbed's file with these addresses."),
 ]
-Seed = Annotated[int, typer.Option(help="One seed, one simulated world.")]
+Seed = Annotated[int, typer.Option(help="Seed of the simulated world.")]
 
 
 def serve(
@@ -76,7 +76,7 @@ def serve(
         give_up(f"port {port} and those after it: {error.strerror}; try another --port", BAD_INPUT)
     try:
         if not served.services:
-            give_up(f"{file}: nothing in it is spoken to over a wire", BAD_INPUT)
+            give_up(f"{file}: none of its instruments has a wire", BAD_INPUT)
         if write is not None:
             _write(file, write, served, stated)
         if as_json:

@@ -32,7 +32,10 @@ from lightrig.harness.system_registry import (
 from lightrig.testbeds import Testbed
 
 Command = Annotated[
-    list[str], typer.Argument(metavar="-- SCRIPT [ARGUMENT]...", help="As torchrun takes it.")
+    list[str],
+    typer.Argument(
+        metavar="-- SCRIPT [ARGUMENT]...", help="The script and its arguments, as for torchrun."
+    ),
 ]
 Parallel = Annotated[
     str,
@@ -47,13 +50,15 @@ Mode = Annotated[
 Results = Annotated[
     str,
     typer.Option(
-        metavar="REGEX", help="Numbers to compare; by default what follows the word loss."
+        metavar="REGEX",
+        help="Numbers to compare; by default those after the word loss.",
+        show_default=False,
     ),
 ]
 Instruments = Annotated[
     Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
 ]
-Seed = Annotated[int, typer.Option(help="Of what is simulated.")]
+Seed = Annotated[int, typer.Option(help="Seed of simulated instruments.")]
 
 
 def train(

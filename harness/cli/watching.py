@@ -22,15 +22,20 @@ def watch(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="RUN", help="Its name; else the last.", autocompletion=completion.runs
+            metavar="RUN",
+            help="Name of the run; the last one without it.",
+            autocompletion=completion.runs,
         ),
     ] = None,
     results: Folder = Path("results"),
     page: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page that loads itself again."),
+        typer.Option(metavar="FILE", help="Also write a page that reloads itself."),
     ] = None,
-    every: Annotated[int, typer.Option(min=1, metavar="SECONDS", help="How often to look.")] = 5,
+    every: Annotated[
+        int,
+        typer.Option(min=1, metavar="SECONDS", help="Seconds between two looks at the journal."),
+    ] = 5,
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +97,7 @@ def metrics(
         str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL.")
     ] = ("results"),
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to; else stdout.")
+        Path | None, typer.Option(metavar="FILE", help="Output file; standard output without it.")
     ] = None,
 ) -> None:
     """Write the newest run of each testbed as OpenMetrics, for an exporter's text file collector.

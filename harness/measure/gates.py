@@ -50,8 +50,8 @@ class GatePlan:
 
     def __str__(self) -> str:
         return (
-            f"a gate of {format_duration(self.duration)}: {self.bits:.3g} bits without an error "
-            f"show a ratio of at most {self.limit:g} with {100 * self.confidence:g} % confidence"
+            f"gate of {format_duration(self.duration)}: a ratio of at most {self.limit:g} needs "
+            f"{self.bits:.3g} bits without an error ({100 * self.confidence:g} % confidence)"
         )
 
 

@@ -130,14 +130,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "fault(kind, at=PLACES, after=, lasting=, loss=, step=): inject a fault into the "
         "simulated testbed while the test runs; see docs/faults.md",
     )
+    config.addinivalue_line("markers", "of_testbed(NAME): run on the testbed of that name alone")
     config.addinivalue_line(
-        "markers", "of_testbed(NAME): a question to one testbed, which no other is asked"
+        "markers", "claim(SYSTEM:CLAIM, ...): tests a claim of a paper (docs/systems.md)"
     )
     config.addinivalue_line(
-        "markers", "claim(SYSTEM:CLAIM, ...): shows what a paper claims (docs/systems.md)"
-    )
-    config.addinivalue_line(
-        "markers", "of_system(NAME): about a published system; runs on testbeds that declare it"
+        "markers", "of_system(NAME): run on testbeds that declare this published system"
     )
     files, by_person = _testbeds(config)
     if config.option.instruments is None:

@@ -297,7 +297,7 @@ _WITHOUT: Mapping[str, Callable[[Testbed], str]] = {
 def _missing_plan(wanted: list[str]) -> str:
     if "plan" in wanted:
         return "plan"
-    return "two plans that move in parts" if "moving" in wanted else "two plans"
+    return "two plans of which some circuits can move alone" if "moving" in wanted else "two plans"
 
 
 def _params(item: pytest.Item) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from lightrig.testbeds.fault_plan import (
     load_fault_plan,
 )
 
-NOT_SIMULATED = "faults are injected into simulated worlds only, and this testbed is none"
+NOT_SIMULATED = "faults are injected into simulated testbeds only"
 
 
 class Faults:

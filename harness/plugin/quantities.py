@@ -144,8 +144,8 @@ def in_a_line(figures: Iterable[Figure]) -> str:
         by_company.setdefault((one.n, one.simulated), []).append(
             f"{name} {shown(one.value, one.unit)}"
         )
-    return "; ".join(
-        f"{', '.join(each)} ({'median' if len(each) == 1 else 'medians'} of {n:,}"
-        f"{', simulated' if simulated else ''})"
-        for (n, simulated), each in by_company.items()
-    )
+    shown_figures = []
+    for (n, simulated), each in by_company.items():
+        of = f"{'median' if len(each) == 1 else 'medians'} of {n:,}" if n > 1 else "n = 1"
+        shown_figures.append(f"{', '.join(each)} ({of}{', simulated' if simulated else ''})")
+    return "; ".join(shown_figures)

@@ -29,7 +29,7 @@ def run(tmp_path, monkeypatch):
 def test_check_lists_the_parts(run):
     result = run("check", OPUS)
     assert result.exit_code == 0
-    assert "opus is right" in result.stdout
+    assert "no errors in testbed opus" in result.stdout
     assert "giant-ring (16 circuits, 8 links)" in re.sub(r"\s+", " ", result.stdout)
 
 
@@ -172,6 +172,16 @@ def test_help_lists_every_command_of_the_application():
     commands = typer.main.get_command(application()).commands
     assert set(commands) == set(COMMANDS)
     assert re.findall(r"^  (\w+) +[A-Z][^.]*\.$", shown, re.MULTILINE) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("group", ["results", "generate", "orchestrate"])
+def test_help_of_a_group_cuts_no_summary(group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    listed = lightrig(group, "--help").stdout.partition("Commands:")[2]
+    summaries = re.split(r"^  \w+ +", listed, flags=re.MULTILINE)[1:]
+    assert summaries
+    assert all(" ".join(each.split()).endswith(".") for each in summaries)
+    assert "..." not in listed
 
 
 def test_version_is_the_installed_one():

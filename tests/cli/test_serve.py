@@ -287,4 +287,4 @@ def test_nothing_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     empty.write_text("name: empty\nswitches: {tor: {model: sn3700, kind: packet, ports: 4}}\n")
     ended = CliRunner().invoke(application(), ["serve", str(empty), "--port", "0"])
     assert ended.exit_code == 2
-    assert "nothing in it is spoken to over a wire" in ended.stderr
+    assert "none of its instruments has a wire" in ended.stderr

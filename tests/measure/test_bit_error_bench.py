@@ -97,7 +97,7 @@ def test_counts_are_recorded_with_their_conditions(rig: Callable[..., Rig]) -> N
     assert held["oma_dbm"] == pytest.approx(held["received_power_dbm"] + 0.78, abs=0.01)
     assert held["planned_ns"] == pytest.approx(28.5e9, rel=0.01)
     assert [row.conditions["event"] for row in ratios] == [0, 1]
-    assert lab.told == [line for line in lab.told if "a gate of 28.5 s" in line]
+    assert lab.told == [line for line in lab.told if "gate of 28.5 s" in line]
     assert len(lab.told) == 1
     lab.measure.judge("bit_error_ratio")
 

@@ -130,7 +130,7 @@ MISTAKES = [
     ("quantities: {outage: {}}\nfamily_error: 100 %", 2, 15, "expected e.g. 5 %"),
     ("quantities: {outage: {}}\ncorrection: bonferroni", 2, 13, "expected 'holm'"),
     ("correction: holm", 1, 1, "the key 'quantities' is missing"),
-    ("quantities:\n  outage: {}\n  outage: {}", 3, 3, "stands here twice"),
+    ("quantities:\n  outage: {}\n  outage: {}", 3, 3, "is given twice"),
     ("quantities:", 1, 1, "found nothing after 'quantities'"),
 ]
 
