@@ -38,6 +38,11 @@ class AnritsuMp1900a(RestorableScpiInstrument):
             "commands, results, dashes for no data",
             "five programs for MP1800A, MP2100A",
         ),
+        WireFact(
+            "replies to queries of settings are as the settings are written",
+            "a program in C# for MP2100A, which compares them",
+            second="AnritsuMP2100A, a driver in Python",
+        ),
         WireFact("TCP port 5001"),
         WireFact("query of the output's state"),
         WireFact("mnemonics of four-level patterns; they are left out"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -193,3 +194,60 @@ def test_a_record_is_never_cut_early(data: bytes, came: int) -> None:
     if b"\n" not in record:
         assert framing.cut(record[:came]) is None
         assert framing.cut(record) == (record, 27)
+
+
+SETTINGS = {
+    ":SENSe:PATTern:TYPE": "DATA",
+    ":SENSe:MEASure:EALarm:MODE": "SING",
+    ":SENSe:MEASure:EALarm:PERiod": "1,2,3,4",
+    ":SOURce:PATTern:TYPE": "PRBS",
+    ":SOURce:PATTern:EADDition:VARiation": "SING",
+    ":SOURce:PATTern:EADDition:RATE": "E_5,1",
+}
+"""Settings that a program in C# for MP2100A compares with what it has sent, and one in Python."""
+
+
+def test_an_analyzer_replies_to_queries_as_programs_compare_them(tmp_path: Path) -> None:
+    with bench(tmp_path, "anritsu-mp1900a", 5) as bound:
+        ber: Any = bound.instruments["ber"]
+        for header, value in SETTINGS.items():
+            ber.write(f":MODule:ID {3 if 'SENSe' in header else 1}")
+            ber.write(f"{header} {value}")
+            assert ber.query(f"{header}?") == value
+        ber.write(":SOURce:PATTern:EADDition:SET ON")
+        assert ber.query(":SOURce:PATTern:EADDition:SET?") == "1"
+
+
+@pytest.mark.parametrize(
+    ("commands", "expected"),
+    [
+        ((":VARiation REP", ":RATE E_3,1", ":SET ON"), 10_000_000),
+        ((":VARiation REP", ":RATE E_5,3", ":SET ON"), 300_000),
+        ((":VARiation REP", ":RATE E_3,1", ":SET OFF"), 0),
+        ((":VARiation SING", ":RATE E_3,1", ":SET ON"), 0),
+    ],
+)
+def test_errors_that_the_generator_adds_are_counted(
+    tmp_path: Path, commands: tuple[str, ...], expected: int
+) -> None:
+    """At 10 Gbit/s, 1e-3 of a second's bits are 10 million."""
+    with bench(tmp_path, "anritsu-mp1900a", 3) as bound:
+        ber: Any = bound.instruments["ber"]
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        ber.write(":MODule:ID 1")
+        for command in commands:
+            ber.write(f":SOURce:PATTern:EADDition{command}")
+        assert ber.count(1, duration=SECOND).result().errors == pytest.approx(expected, rel=0.02)
+
+
+def test_single_errors_are_counted_one_by_one(tmp_path: Path) -> None:
+    with bench(tmp_path, "anritsu-mp1900a", 3) as bound:
+        ber: Any = bound.instruments["ber"]
+        ber.prepare(1, pattern="PRBS31", bits_per_second=10e9)
+        gate = ber.count(1, duration=2 * SECOND)
+        ber.write(":MODule:ID 1")
+        ber.write(":SOURce:PATTern:EADDition:SINGle")  # neither on nor single: ignored
+        for command in (":VARiation SING", ":SET ON", ":SINGle", ":SINGle", ":SINGle"):
+            ber.write(f":SOURce:PATTern:EADDition{command}")
+        ber.write(":MODule:ID 3")
+        assert gate.result().errors == 3

@@ -130,3 +130,46 @@ def test_pymeasures_keysight_oscilloscope(in_real_time, opened):
     assert (preamble["points"], len(volts)) == (1000, 1000)
     assert preamble["xincrement"] == pytest.approx(1e-6)
     assert volts.mean() == pytest.approx(1.5, abs=0.05)
+
+
+def test_pymeasures_oscilloscope_reads_its_settings(in_real_time, opened):
+    """Scales for each division; all settings of a channel and of the time base; a stored setup."""
+    rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
+    scope = opened(KeysightDSOX1102G, rig)
+    scope.timebase_scale = 2e-5
+    assert (scope.timebase_range, scope.timebase_scale) == pytest.approx((2e-4, 2e-5))
+    assert scope.timebase == {"MODE": "MAIN", "REF": "CENT", "MAIN:RANG": 2e-4, "POS": 0.0}
+    scope.ch1.setup(coupling="ac", bwlimit=True, label="lane0", offset=0.25, scale=0.3)
+    assert (scope.ch1.range, scope.ch1.scale) == pytest.approx((2.4, 0.3))
+    found = scope.ch1.current_configuration
+    assert found.pop("LAB") == '"lane0"'
+    assert found == {
+        "CHAN": 1,
+        "RANG": pytest.approx(2.4),
+        "OFFS": 0.25,
+        "COUP": "AC",
+        "IMP": "ONEM",
+        "DISP": True,
+        "BWL": True,
+        "INV": False,
+        "UNIT": "VOLT",
+        "PROB": 1.0,
+        "PROB:SKEW": 0.0,
+        "STYP": "SING",
+    }
+    setup = scope.system_setup
+    scope.default_setup()
+    assert scope.ch1.scale == pytest.approx(1.0)
+    scope.system_setup = setup
+    assert (scope.ch1.scale, scope.timebase_scale) == pytest.approx((0.3, 2e-5))
+    scope.system_setup = "#15zzzzz"
+    assert scope.ask(":SYST:ERR?").startswith("-161")
+
+
+def test_a_query_of_no_record_is_answered_beside_its_error(in_real_time, opened):
+    rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
+    scope = opened(KeysightDSOX1102G, rig)
+    assert scope.waveform_preamble["points"] == 0
+    assert scope.ask(":WAV:DATA?") == "#10"
+    for _ in range(2):
+        assert scope.ask(":SYST:ERR?").startswith("-230")

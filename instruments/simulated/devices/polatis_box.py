@@ -71,6 +71,29 @@ class VoaSetting:
     reference: int = 0
 
 
+AlarmKind = Literal["LOS", "DEGRADED"]
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmThreshold:
+    """Alarm of a monitor; levels in dBm, with the defaults of the YANG module."""
+
+    mode: str = "OFF"
+    edge: str = "LOW"
+    low: float = -60.0
+    high: float = 25.0
+
+
+@dataclass(slots=True)
+class ProgrammedShutter:
+    """Cycles of a shutter: dark ms, lit ms, their number, and when the last one ends, in ns."""
+
+    dark: int
+    lit: int
+    cycles: int
+    ends: int = 0
+
+
 class PolatisBox:
     """One simulated switch, without its wires.
 
@@ -79,7 +102,11 @@ class PolatisBox:
     `attenuation` (`relative`, `absolute` or `none`), what its attenuators can do.
 
     Attributes:
+        flaps: programmed shutters, by port.
+        thresholds: alarms that were set, by kind and port.
+        holdoffs: seconds of good signal that clear an alarm, by port; 0 where absent.
         listeners: called with the text of each autonomous message.
+        users: returns who is logged in, for each session of TL1 that was opened.
     """
 
     def __init__(
@@ -104,7 +131,11 @@ class PolatisBox:
         self.labels: dict[int, str] = {}
         self.peer_ports: dict[int, str] = {}
         self.voa: dict[int, VoaSetting] = {}
+        self.flaps: dict[int, ProgrammedShutter] = {}
+        self.thresholds: dict[tuple[AlarmKind, int], AlarmThreshold] = {}
+        self.holdoffs: dict[int, int] = {}
         self.listeners: list[Callable[[str], None]] = []
+        self.users: list[Callable[[], str | None]] = []
         self._truth = truth
         where = str(options.get("monitors", "egress"))
         code = _CODES.get(where, _WITHOUT_MONITORS).format(f"{size[0]}x{size[1]}")
@@ -234,6 +265,10 @@ class PolatisBox:
             setting.step = round(_within(step, 1, 8))
             self.matrix.average(port, WINDOWS_NS[setting.step - 1])
         self._settings[port] = setting
+
+    def threshold(self, kind: AlarmKind, port: int) -> AlarmThreshold:
+        """Return the alarm of one kind at the monitor of `port`."""
+        return self.thresholds.get((kind, port), AlarmThreshold())
 
     # ---------------------------------------------------------------------- attenuators
 

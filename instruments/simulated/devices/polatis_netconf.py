@@ -143,24 +143,18 @@ class PolatisNetconf:
 
     def _ports(self, *, state: bool) -> Element:
         """Return the container of ports, which later revisions deprecate."""
-        box = self._tree.box
+        shown = self._forms["port_leaves"]
         ports = etree.Element(f"{{{NAMESPACE}}}ports", nsmap={None: NAMESPACE})
-        powers = dict(zip(box.monitored, box.powers(box.monitored), strict=True)) if state else {}
-        for port in box.ports:
+        for leaves in self._tree.deprecated_ports():
+            if shown == "port-status":
+                del leaves["port-state"]
+            if shown == "port-state" or not state:
+                del leaves["port-status"]
+            opm = leaves.pop("opm", None)
             entry = etree.SubElement(ports, f"{{{NAMESPACE}}}port")
-            leaves: dict[str, int | float | str] = {
-                "port-id": port,
-                "port-label": box.labels.get(port, ""),
-            }
-            if self._forms["port_leaves"] != "port-status":
-                leaves["port-state"] = "PC_DISABLED" if box.is_shut(port) else "PC_ENABLED"
-            if state and self._forms["port_leaves"] != "port-state":
-                leaves["port-status"] = "PO_DISABLED" if box.is_shut(port) else "PO_ENABLED"
             add_leaves(entry, leaves)
-            if port in powers:
-                opm = etree.SubElement(entry, f"{{{NAMESPACE}}}opm")
-                wavelength = box.monitor(port).wavelength
-                add_leaves(opm, {"lambda": wavelength, "power": powers[port]})
+            if opm and state:
+                add_leaves(etree.SubElement(entry, f"{{{NAMESPACE}}}opm"), opm)
         return ports
 
     def _container(self, name: str, criteria: Element | None) -> Element:

@@ -15,6 +15,7 @@ from typing import Any
 
 from lxml import etree
 
+from lightrig.instruments.simulated.devices.polatis_system import VENDOR_MODULE, PolatisSystem
 from lightrig.instruments.simulated.devices.polatis_yang import (
     CONTAINERS,
     MODULE,
@@ -83,6 +84,7 @@ class PolatisRestconf:
         self._tree = tree
         self._login = login
         self._forms = forms
+        self._system = PolatisSystem(tree, login[0])
 
     def session(self, connection: DeviceConnection, index: int) -> HttpServerSession:
         """Open the connection of a new client."""
@@ -100,9 +102,11 @@ class PolatisRestconf:
             if path == ["api"]:
                 return self._api(request)
             if path[:2] == ["api", "data"] and len(path) > 2:
+                if self._system.has(path[2]):
+                    return self._system_data(request, path[2:])
                 return self._data(request, _Resource.parse(path[2:]))
             if path[:2] == ["api", "operations"] and len(path) == 3:
-                return self._operation(request, path[2].removeprefix(f"{MODULE}:"))
+                return self._operation(request, path[2].rpartition(":")[2])
             raise YangError("data-missing", f"no resource {request.target}")
         except YangError as error:
             return _refusal(request, error, _STATUS.get(error.tag, 400))
@@ -132,6 +136,31 @@ class PolatisRestconf:
             case method if method in _EDITS:
                 return self._edit(request, resource, _EDITS[method])
         raise YangError("operation-not-supported", f"no method {request.method}")
+
+    def _system_data(self, request: HttpRequest, path: list[str]) -> HttpResponse:
+        """Answer a request of what has names of its own in the path; see `PolatisSystem`."""
+        if request.method in {"GET", "HEAD"}:
+            try:
+                name, value = self._system.read(path)
+            except YangError:
+                if self._forms["no_entries"] != "no-content" or "=" not in path[-1]:
+                    raise
+                return HttpResponse(204, b"", _ALWAYS)
+            if value == [] and self._forms["no_entries"] == "no-content":
+                return HttpResponse(204, b"", _ALWAYS)
+            if value == [] and self._forms["no_entries"] == "not-found":
+                raise YangError("data-missing", f"nothing at {request.target}")
+            if "=" in path[-1] and self._forms["entry"] == "object":
+                (value,) = value
+            module, _, leaf = name.rpartition(":")
+            root = etree.Element("data")
+            _add(root, leaf, value, NAMESPACE.replace(MODULE, module))
+            return _response(request, 200, {name: value}, root, {})
+        if request.method not in _EDITS:
+            raise YangError("operation-not-supported", f"no method {request.method}")
+        content = None if request.method == "DELETE" else _parsed(request)
+        self._system.edit_groups(request.method, path, content)
+        return HttpResponse(201 if request.method == "POST" else 204, b"", _ALWAYS)
 
     def _exists(self, resource: _Resource) -> bool:
         keys = None if resource.key is None else {resource.key}
@@ -207,11 +236,21 @@ class PolatisRestconf:
         )
 
     def _operation(self, request: HttpRequest, name: str) -> HttpResponse:
-        if name != "port-set-state":
+        of_groups = {
+            "add-group-cross-connect": self._system.connect_groups,
+            "delete-group-cross-connect": self._system.disconnect_group,
+        }
+        if name != "port-set-state" and name not in of_groups:
             raise YangError("data-missing", f"no operation {name}")
         if request.method != "POST":
             raise YangError("operation-not-supported", f"no method {request.method}")
         content = _parsed(request)
+        if name in of_groups:
+            if not isinstance(content, Mapping):
+                raise YangError("malformed-message", "an operation on groups needs JSON")
+            given = content.get(f"{VENDOR_MODULE}:input", content.get("input"))
+            done = of_groups[name](given if isinstance(given, Mapping) else {})
+            return HttpResponse(204, b"", _ALWAYS, done.after, done.then)
         ports: dict[str, list[str]] = {"port-enab": [], "port-disab": []}
         if isinstance(content, Mapping):
             given = content.get(f"{MODULE}:input", content.get("input"))
@@ -257,6 +296,18 @@ def _entries(request: HttpRequest, name: str) -> list[dict[str, str]]:
     if not all(isinstance(each, Mapping) for each in found):
         raise YangError("invalid-value", f"the body holds no {entry}")
     return [{leaf: str(value) for leaf, value in each.items()} for each in found]
+
+
+def _add(parent: Any, name: str, value: Any, namespace: str) -> None:
+    """Add a value to an element of XML: a list as an element for each entry."""
+    for each in value if isinstance(value, list) else [value]:
+        element = etree.SubElement(parent, f"{{{namespace}}}{name.rpartition(':')[2]}")
+        if isinstance(each, Mapping):
+            for leaf, content in each.items():
+                _add(element, leaf, content, namespace)
+        else:
+            text = f"{each:.2f}" if isinstance(each, float) else str(each)
+            element.text = text.lower() if isinstance(each, bool) else text
 
 
 def _rounded(leaves: Leaves) -> Leaves:

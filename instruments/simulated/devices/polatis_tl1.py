@@ -9,12 +9,14 @@ and the words for a monitor at an ingress and at an egress.
 import functools
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from lightrig.instruments.simulated.devices.polatis_box import (
     MANUFACTURER,
+    AlarmKind,
+    AlarmThreshold,
     BoxError,
     PolatisBox,
+    ProgrammedShutter,
     Reason,
     VoaMode,
     VoaSetting,
@@ -63,16 +65,6 @@ _FORCED = "FRCD"
 _ALARM_MODES = ("OFF", "SINGLE", "CONT")
 
 
-@dataclass(frozen=True, slots=True)
-class _Threshold:
-    """Alarm of a monitor; levels in dBm, with the defaults of the YANG module."""
-
-    mode: str = "OFF"
-    edge: str = "LOW"
-    low: float = -60.0
-    high: float = 25.0
-
-
 class PolatisTl1(Tl1Device):
     """The TL1 commands of one switch."""
 
@@ -84,8 +76,6 @@ class PolatisTl1(Tl1Device):
         self._reports_after = 2 * PROCESSING if stated["reports"] == "after" else 0
         self._box = box
         self._timeouts = {"ADMIN": 0, "USER": 0, "VIEW": 0}
-        self._flaps: dict[int, tuple[int, int, int]] = {}
-        self._thresholds: dict[tuple[str, int], _Threshold] = {}
         self._lists: dict[str, list[int]] = {}
 
     def session(self, connection: DeviceConnection, index: int) -> Tl1ServerSession:
@@ -100,6 +90,7 @@ class PolatisTl1(Tl1Device):
             self.clock.schedule(at, f"{self.name}!report{index:04d}", lambda: session.report(text))
 
         self._box.listeners.append(report)
+        self._box.users.append(lambda: session.user)
         return session
 
     def execute(self, request: Tl1Request) -> Tl1Reply:
@@ -281,29 +272,32 @@ class PolatisTl1(Tl1Device):
         if not (10 <= off <= 10_000 and 500 <= on <= 30_000):
             raise Tl1Denial("IPNV", "Parameter not valid")
         for port in self._some(request.aid, self._box.ports):
-            self._flaps[port] = (off, on, cycles)
+            self._box.flaps[port] = ProgrammedShutter(off, on, cycles)
         return Tl1Reply()
 
     @command("RTRV-PORT-FLAP")
     def _retrieve_flaps(self, request: Tl1Request) -> Tl1Reply:
-        ports = self._some(request.aid, sorted(self._flaps))
-        return Tl1Reply(
-            [f"{p}:{','.join(map(str, self._flaps[p]))}" for p in ports if p in self._flaps]
-        )
+        flaps = self._box.flaps
+        ports = [port for port in self._some(request.aid, sorted(flaps)) if port in flaps]
+        return Tl1Reply([f"{p}:{flaps[p].dark},{flaps[p].lit},{flaps[p].cycles}" for p in ports])
 
     @command("OPR-PORT-FLAP", "RLS-PORT-FLAP")
     def _flap(self, request: Tl1Request) -> Tl1Reply:
         """Start the programmed cycles of ports, or end them with open shutters."""
-        ports = self._some(request.aid, sorted(self._flaps))
+        flaps, now = self._box.flaps, self.clock.now()
+        ports = self._some(request.aid, sorted(flaps))
         if request.verb.startswith("RLS"):
+            for port in flaps.keys() & ports:
+                flaps[port].ends = now
             return Tl1Reply((), self._box.shut(ports, shut=False))
         for port in ports:
-            if port not in self._flaps:
+            if port not in flaps:
                 raise Tl1Denial("IDNV", f"No flap is programmed at {port}")
-            off, on, cycles = self._flaps[port]
-            for cycle in range(cycles):
-                begin = self.clock.now() + cycle * (off + on) * _MS
-                for at, shut in ((begin, True), (begin + off * _MS, False)):
+            flap = flaps[port]
+            flap.ends = now + flap.cycles * (flap.dark + flap.lit) * _MS
+            for cycle in range(flap.cycles):
+                begin = now + cycle * (flap.dark + flap.lit) * _MS
+                for at, shut in ((begin, True), (begin + flap.dark * _MS, False)):
                     act = functools.partial(self._set_shutter, port, shut=shut)
                     self.clock.schedule(at, f"{self.name}!flap{port:05d}", act)
         return Tl1Reply()
@@ -322,16 +316,16 @@ class PolatisTl1(Tl1Device):
     @command("SET-TH-PMON")
     def _set_threshold(self, request: Tl1Request) -> Tl1Reply:
         settings = dict(_settings(request))
-        kind = settings.pop("TYPE", "LOS").upper()
+        kind = _alarm_kind(settings.pop("TYPE", ""), "IPNV")
         mode = settings.pop("MODE", "").upper()
         edge = settings.pop("EDGE", "LOW").upper()
         low, high = _number(settings.pop("LOW", None)), _number(settings.pop("HIGH", None))
-        if settings or kind not in {"LOS", "DEGRADED"} or mode not in {"", *_ALARM_MODES}:
+        if settings or mode not in {"", *_ALARM_MODES}:
             raise Tl1Denial("IPNV", "Parameter not valid")
         for port in self._some(request.aid, self._box.monitored):
             self._box.monitor(port)
-            before = self._threshold(kind, port)
-            self._thresholds[kind, port] = _Threshold(
+            before = self._box.threshold(kind, port)
+            self._box.thresholds[kind, port] = AlarmThreshold(
                 mode or before.mode,
                 edge,
                 before.low if low is None else low,
@@ -341,26 +335,26 @@ class PolatisTl1(Tl1Device):
 
     @command("RTRV-TH-PMON")
     def _retrieve_thresholds(self, request: Tl1Request) -> Tl1Reply:
-        kind, lines = _alarm_type(request), []
+        kind, lines = _alarm_kind("".join(request.blocks[:1]), "IDNV"), []
         for port in self._some(request.aid, self._box.monitored):
-            found = self._threshold(kind, port)
+            found = self._box.threshold(kind, port)
             high = "" if kind == "DEGRADED" else f"{found.high:.2f}"
             lines.append(f"{port}:{found.mode},{found.edge},{high},{found.low:.2f}")
         return Tl1Reply(lines)
 
     @command("RTRV-STATE-PMON")
     def _retrieve_alarm_states(self, request: Tl1Request) -> Tl1Reply:
-        kind, ports = _alarm_type(request), self._some(request.aid, self._box.monitored)
+        kind, ports = (
+            _alarm_kind("".join(request.blocks[:1]), "IDNV"),
+            self._some(request.aid, self._box.monitored),
+        )
         powers = dict(zip(ports, self._box.powers(ports), strict=True))
         lines = []
         for port in ports:
-            found = self._threshold(kind, port)
+            found = self._box.threshold(kind, port)
             fired = found.mode != "OFF" and powers[port] < found.low
             lines.append(f"{port}:{found.mode}{'&TRIGGERED' if fired else ''}")
         return Tl1Reply(lines)
-
-    def _threshold(self, kind: str, port: int) -> "_Threshold":
-        return self._thresholds.get((kind, port), _Threshold())
 
     # ----------------------------------------------------------------------------- monitors
 
@@ -468,11 +462,13 @@ def _check_forced(request: Tl1Request) -> None:
         raise Tl1Denial("IPNV", f"Unexpected parameter {flags[0].lower()} in block 2")
 
 
-def _alarm_type(request: Tl1Request) -> str:
-    kind = (request.blocks[0] if request.blocks else "").upper() or "LOS"
-    if kind not in {"LOS", "DEGRADED"}:
-        raise Tl1Denial("IDNV", f"Invalid value {kind}")
-    return kind
+def _alarm_kind(text: str, code: str) -> AlarmKind:
+    match text.upper():
+        case "LOS" | "":
+            return "LOS"
+        case "DEGRADED":
+            return "DEGRADED"
+    raise Tl1Denial(code, f"Invalid value {text}")
 
 
 def _settings(request: Tl1Request) -> Mapping[str, str]:

@@ -5,13 +5,15 @@ error tags the switch answers with, above all for an egress that is in use (in-u
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from lxml import etree
 
 from lightrig.instruments.simulated.devices.polatis_box import (
     MANUFACTURER,
+    AlarmKind,
+    AlarmThreshold,
     BoxError,
     PolatisBox,
     Reason,
@@ -86,8 +88,21 @@ CONTAINERS: Mapping[str, Container] = {
     "cross-connects": Container("pair", "ingress", ("egress",)),
     "opm-power": Container("port", "port-id"),
     "opm-config": Container("port", "port-id", ("wavelength", "offset", "averaging-time")),
+    "opm-alarm-config": Container(
+        "port",
+        "port-id",
+        (
+            "mode",
+            "signal-low-threshold",
+            "signal-degrade-threshold",
+            "signal-high-threshold",
+            "alarm-clear-holdoff",
+        ),
+    ),
     "voa": Container("port", "port-id", ("atten-mode", "atten-level", "reference-port")),
 }
+_ALARM_MODES = {"POWER_ALARM_DISABLED": "OFF", "POWER_ALARM_ENABLED": "CONT"}
+_LEVELS = ("low", "degrade", "high")
 
 
 class PolatisYang:
@@ -114,6 +129,7 @@ class PolatisYang:
             "cross-connects": (sorted(box.matrix.egress_of), self._pair),
             "opm-power": (box.monitored, lambda port: {}),
             "opm-config": (box.monitored, self._monitor),
+            "opm-alarm-config": (box.monitored, self._alarm),
             "voa": (box.egress_ports, self._voa),
         }[container]
         wanted = [port for port in every if keys is None or port in keys]
@@ -121,6 +137,26 @@ class PolatisYang:
             powers = box.powers(wanted)
             return [{key: p, "power": dbm} for p, dbm in zip(wanted, powers, strict=True)]
         return [{key: port, **of(port)} for port in wanted]
+
+    def deprecated_ports(self) -> list[dict[str, Any]]:
+        """Return the ports of the container that later revisions deprecate, with all leaves."""
+        box, listed = self.box, []
+        powers = dict(zip(box.monitored, box.powers(box.monitored), strict=True))
+        for port in box.ports:
+            state = "DISABLED" if box.is_shut(port) else "ENABLED"
+            entry: dict[str, Any] = {
+                "port-id": port,
+                "port-label": box.labels.get(port, ""),
+                "port-state": f"PC_{state}",
+                "port-status": f"PO_{state}",
+            }
+            if port in powers:
+                entry["opm"] = {
+                    "lambda": box.monitor(port).wavelength,
+                    "power": round(powers[port], 2),
+                }
+            listed.append(entry)
+        return listed
 
     def edit(self, edits: Sequence[Edit]) -> Done:
         """Carry out all of `edits`; raise `YangError`."""
@@ -166,6 +202,17 @@ class PolatisYang:
             "wavelength": setting.wavelength,
             "offset": setting.offset,
             "averaging-time": setting.step,
+        }
+
+    def _alarm(self, port: int) -> Leaves:
+        signal, degraded = (self.box.threshold(kind, port) for kind in ("LOS", "DEGRADED"))
+        enabled = {signal.mode, degraded.mode} != {"OFF"}
+        return {
+            "mode": f"POWER_ALARM_{'ENABLED' if enabled else 'DISABLED'}",
+            "signal-low-threshold": signal.low,
+            "signal-degrade-threshold": degraded.low,
+            "signal-high-threshold": signal.high,
+            "alarm-clear-holdoff": self.box.holdoffs.get(port, 0),
         }
 
     def _voa(self, egress: int) -> Leaves:
@@ -242,6 +289,8 @@ class PolatisYang:
                     _decimal(leaves.get("offset")),
                     None if step is None else _whole(step),
                 )
+            case "opm-alarm-config":
+                self._set_alarm(edit.key, leaves, fresh=removed or edit.operation == "replace")
             case "voa":
                 current = VoaSetting() if removed else self.box.voa.get(edit.key, VoaSetting())
                 mode = leaves.get("atten-mode", f"VOA_MODE_{current.mode}").removeprefix(
@@ -256,6 +305,26 @@ class PolatisYang:
                     _whole(leaves.get("reference-port", str(current.reference))),
                 )
                 self.box.set_voa(edit.key, setting)
+
+    def _set_alarm(self, port: int, leaves: Mapping[str, str], *, fresh: bool) -> None:
+        """Set the alarms at the monitor of `port`; `fresh`: absent leaves get their defaults."""
+        box = self.box
+        box.monitor(port)
+        if (mode := leaves.get("mode", "POWER_ALARM_DISABLED")) not in _ALARM_MODES:
+            raise YangError("invalid-value", f"no alarm mode {mode}")
+        holdoff = _whole(leaves.get("alarm-clear-holdoff", "0"))
+        levels = {name: _decimal(leaves.get(f"signal-{name}-threshold")) for name in _LEVELS}
+        for kind in get_args(AlarmKind):
+            before = AlarmThreshold() if fresh else box.threshold(kind, port)
+            low = levels["low" if kind == "LOS" else "degrade"]
+            box.thresholds[kind, port] = replace(
+                before,
+                mode=_ALARM_MODES[mode] if "mode" in leaves else before.mode,
+                low=before.low if low is None else low,
+                high=before.high if levels["high"] is None else levels["high"],
+            )
+        if fresh or "alarm-clear-holdoff" in leaves:
+            box.holdoffs[port] = holdoff
 
 
 def add_leaves(element: Any, leaves: Leaves) -> None:

@@ -1,12 +1,14 @@
 """Simulated Anritsu MP1900A bit error tester with one generator and one detector.
 
 A client selects unit, module, port and interface first; the commands that follow concern the
-selected one. A detector without a result shows dashes. Guessed: the numbers of the modules, and
-the reply to an unknown item of a result.
+selected one. A detector without a result shows dashes. Queries of settings reply in the form in
+which they are set, as programs for MP2100A in Python and in C# compare them; error addition is
+that of the former. Guessed: the numbers of the modules, and the reply to an unknown item of a
+result.
 """
 
 from lightrig.instruments.clock import Scheduled
-from lightrig.instruments.simulated.protocols.commands import Query, command
+from lightrig.instruments.simulated.protocols.commands import Constant, Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import ScpiDevice
 from lightrig.instruments.simulated.protocols.scpi_values import (
     ILLEGAL_VALUE,
@@ -52,7 +54,9 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
         self._module = 0
         self._lengths = {GENERATOR: 15, DETECTOR: 15}
         self._rate = 10.0
+        self._expected_type = "PRBS"
         self._lit = False
+        self._adds, self._variation, self._added = False, "REP", "E_3,1"
         self._gate = "REP"
         self._period = 1_000_000_000
         self._running = False
@@ -92,6 +96,10 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
     def _set_expected_type(self, text: str) -> None:
         self._require(DETECTOR)
         _check_word(text, {"PRBS", "DATA"})
+        self._expected_type = text.upper()
+
+    _query_sent_type = Constant("SOURce:PATTern:TYPE?", reply="PRBS")
+    _query_expected_type = Query("SENSe:PATTern:TYPE?", reply=lambda self: self._expected_type)
 
     @command("SOURce:PATTern:PRBS:LENGth")
     def _set_sent_length(self, text: str) -> None:
@@ -139,6 +147,49 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
 
     _query_output = Query("SOURce:OUTPut:ASET?", reply=lambda self: self._lit)
 
+    # ------------------------------------------------------------------ error addition
+
+    @command("SOURce:PATTern:EADDition:SET")
+    def _set_addition(self, text: str) -> None:
+        _check_word(text, {"ON", "OFF", "1", "0"})
+        self._add_errors(adds=text.upper() in {"ON", "1"})
+
+    @command("SOURce:PATTern:EADDition:VARiation")
+    def _set_variation(self, text: str) -> None:
+        _check_word(text[:3], {"REP", "SIN"})
+        self._add_errors(variation="REP" if text[:3].upper() == "REP" else "SING")
+
+    @command("SOURce:PATTern:EADDition:RATE")
+    def _set_added(self, exponent: str, mantissa: str) -> None:
+        if not exponent.upper().startswith("E_"):
+            raise ScpiError(*ILLEGAL_VALUE)
+        if not (2 <= number(exponent[2:]) <= 12 and 1 <= number(mantissa) <= 9):
+            raise ScpiError(*OUT_OF_RANGE)
+        self._add_errors(added=f"{exponent.upper()},{mantissa}")
+
+    def _add_errors(self, **settings: bool | str) -> None:
+        self._require(GENERATOR)
+        self._detector.settings_changed()
+        for name, value in settings.items():
+            setattr(self, f"_{name}", value)
+        exponent, mantissa = map(float, self._added.removeprefix("E_").split(","))
+        repeats = self._adds and self._variation == "REP"
+        self._detector.added_ratio = mantissa * 10**-exponent if repeats else 0.0
+
+    @command("SOURce:PATTern:EADDition:SINGle")
+    def _add_one_error(self) -> None:
+        self._require(GENERATOR)
+        if self._adds and self._variation == "SING":
+            self._detector.add_error()
+
+    _query_addition = Query("SOURce:PATTern:EADDition:SET?", reply=lambda self: self._adds)
+    _query_variation = Query(
+        "SOURce:PATTern:EADDition:VARiation?", reply=lambda self: self._variation
+    )
+    _query_added = Query("SOURce:PATTern:EADDition:RATE?", reply=lambda self: self._added)
+
+    # ----------------------------------------------------------------------------- gate
+
     @command("SENSe:MEASure:EALarm:MODE")
     def _set_gate(self, text: str) -> None:
         self._require(DETECTOR)
@@ -160,6 +211,13 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
         if not 1 <= period <= 99 * 86_400:
             raise ScpiError(*OUT_OF_RANGE)
         self._period = period * 1_000_000_000
+
+    _query_gate = Query(
+        "SENSe:MEASure:EALarm:MODE?",
+        reply=lambda self: "SING" if self._gate == "SIN" else self._gate,
+    )
+    _query_unit = Constant("SENSe:MEASure:EALarm:UNIT?", reply="TIME")
+    _query_period = Query("SENSe:MEASure:EALarm:PERiod?", reply=lambda self: _time(self._period))
 
     @command("SYSTem:CFUNction")
     def _set_function(self, text: str) -> None:
@@ -200,9 +258,7 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
     @command("SENSe:MEASure:EALarm:ELAPsed?")
     def _query_elapsed(self) -> str:
         counted = self._counted()
-        seconds = counted.elapsed // 1_000_000_000 if counted else 0
-        minutes, hours = seconds // 60, seconds // 3600
-        return f"{hours // 24},{hours % 24},{minutes % 60},{seconds % 60}"
+        return _time(counted.elapsed if counted else 0)
 
     @command("CALCulate:DATA:EALarm?")
     def _query_result(self, item: str) -> str:
@@ -249,6 +305,13 @@ class SimulatedAnritsuMp1900a(ScpiDevice):
             self._search_result = 0 if self._detector.has_clock else -1
 
         self.clock.schedule(self.clock.now() + SEARCH, self.name, end)
+
+
+def _time(nanoseconds: int) -> str:
+    """Return days, hours, minutes and seconds."""
+    seconds = nanoseconds // 1_000_000_000
+    minutes, hours = seconds // 60, seconds // 3600
+    return f"{hours // 24},{hours % 24},{minutes % 60},{seconds % 60}"
 
 
 def _check_number(text: str, accepted: set[int]) -> None:

@@ -2,15 +2,20 @@
 
 A photodiode is connected to each input; the option `volts_per_mw` states its responsivity.
 Commands and formats are those of the X-series Programmer's Guide and of PyMeasure's driver.
-Left out: triggers other than forced ones, measurements, everything but normal channels.
+Left out: triggers other than forced ones, measurements, everything but normal channels. Chosen:
+that a query of a record that does not exist is answered, with no points or an empty block, beside
+the error that it puts into the queue; and the content of a stored setup.
 """
+
+import json
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lightrig.instruments.clock import Scheduled, Span
 from lightrig.instruments.simulated.devices.keysight_lightwave import KeysightDevice, KeysightNode
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Query, command
 from lightrig.instruments.simulated.protocols.scpi_device import block
 from lightrig.instruments.simulated.protocols.scpi_values import (
     SECONDS,
@@ -18,6 +23,7 @@ from lightrig.instruments.simulated.protocols.scpi_values import (
     Flag,
     Number,
     ScpiError,
+    ScpiNode,
 )
 from lightrig.instruments.simulated.registry import DeviceContext
 from lightrig.instruments.simulated.world.detector import Exposure
@@ -29,15 +35,38 @@ NOISE = 0.002
 """Standard deviation of a sample, relative to the full scale."""
 
 _NO_RECORD = (-230, "Data corrupt or stale")
+_INVALID_BLOCK = (-161, "Invalid block data")
 _CODES = 65536
 _MIDDLE = 32768
 _VOLTS = {"": 1.0, "V": 1.0, "MV": 1e-3}
 
 
+class _Scale(Number):
+    """A parameter for each of the divisions that the screen has."""
+
+    def __init__(self, pattern: str, whole: Number, divisions: int) -> None:
+        limits = whole.range
+        least, greatest = limits.minimum / divisions, limits.maximum / divisions
+        default = whole.default / divisions
+        super().__init__(
+            pattern, default=default, minimum=least, maximum=greatest, units=limits.units
+        )
+        self._whole, self._divisions = whole, divisions
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        return self._whole.__get__(instance, owner) / self._divisions
+
+    def __set__(self, instance: ScpiNode, value: float) -> None:
+        self._whole.__set__(instance, value * self._divisions)
+
+
 class _Input(KeysightNode):
     """One channel: a photodiode, and how its voltage is shown."""
 
-    range = Number("CHANnel#:RANGe", default=8.0, minimum=8e-3, maximum=80.0, units=_VOLTS)
+    full_scale = Number("CHANnel#:RANGe", default=8.0, minimum=8e-3, maximum=80.0, units=_VOLTS)
+    scale = _Scale("CHANnel#:SCALe", full_scale, 8)
     offset = Number("CHANnel#:OFFSet", default=0.0, minimum=-40.0, maximum=40.0, units=_VOLTS)
     probe = Number(
         "CHANnel#:PROBe", default=1.0, minimum=0.1, maximum=10000.0, units={"": 1.0, "X": 1.0}
@@ -46,16 +75,35 @@ class _Input(KeysightNode):
     display = Flag("CHANnel#:DISPlay", default=True)
     limit = Flag("CHANnel#:BWLimit", default=False)
     invert = Flag("CHANnel#:INVert", default=False)
+    impedance = Choice("CHANnel#:IMPedance", default="ONEM", names=("ONEMeg", "FIFTy"))
+    unit = Choice("CHANnel#:UNITs", default="VOLT", names=("VOLT", "AMPere"))
+    skew = Number("CHANnel#:PROBe:SKEW", default=0.0, minimum=-1e-7, maximum=1e-7, units=SECONDS)
 
     def __init__(self, context: DeviceContext, number: int) -> None:
         super().__init__()
         self.number = number
+        self.label = str(number)
         self._exposure: Exposure | None = None
         self._codes: npt.NDArray[np.uint16] | None = None
         self._noise = context.chance.stream(f"{context.spec.name}.{number}/noise")
         self._volts_per_mw = float(context.spec.options.get("volts_per_mw", 1.0))
         self._light = context.light
         context.light.on_arrival(number, self._on_light)
+
+    @command("CHANnel#:LABel")
+    def _set_label(self, text: str) -> None:
+        self.label = text.strip("'\"")[:32]
+
+    _query_label = Query("CHANnel#:LABel?", reply=lambda self: f'"{self.label}"')
+
+    @command("CHANnel#?")
+    def _query_all(self) -> str:
+        return (
+            f":CHAN{self.number}:RANG {self.full_scale:+.2E};OFFS {self.offset:+.5E};"
+            f"COUP {self.coupling};IMP {self.impedance};DISP {self.display:d};"
+            f'BWL {self.limit:d};INV {self.invert:d};LAB "{self.label}";UNIT {self.unit};'
+            f"PROB {self.probe:+.2E};PROB:SKEW {self.skew:+.2E};STYP SING"
+        )
 
     def _on_light(self, at: int) -> None:
         if self._exposure is not None:
@@ -73,7 +121,7 @@ class _Input(KeysightNode):
         if self._codes is None or len(self._codes) != points:
             after = begin - self._exposure.start
             volts = self._exposure.means(period, points, after) * self._volts_per_mw
-            volts += NOISE * self.range * self._noise.normals(points)
+            volts += NOISE * self.full_scale * self._noise.normals(points)
             codes = np.round((volts - self.offset) / self.step) + _MIDDLE
             self._codes = np.clip(codes, 1, _CODES - 1).astype(np.uint16)
         return self._codes
@@ -81,7 +129,7 @@ class _Input(KeysightNode):
     @property
     def step(self) -> float:
         """Voltage from one code to the next."""
-        return self.range / _CODES
+        return self.full_scale / _CODES
 
 
 class SimulatedKeysightInfiniivision(KeysightDevice):
@@ -90,6 +138,7 @@ class SimulatedKeysightInfiniivision(KeysightDevice):
     channel_type = _Input
 
     duration = Number("TIMebase:RANGe", default=1e-3, minimum=1e-8, maximum=500.0, units=SECONDS)
+    time_scale = _Scale("TIMebase:SCALe", duration, 10)
     position = Number(
         "TIMebase:POSition", default=0.0, minimum=-500.0, maximum=500.0, units=SECONDS
     )
@@ -132,6 +181,33 @@ class SimulatedKeysightInfiniivision(KeysightDevice):
         self.reset_parameters()
         for channel in self._inputs.values():
             channel.reset_parameters()
+
+    @command("TIMebase?")
+    def _query_timebase(self) -> str:
+        return (
+            f":TIM:MODE {self.timebase_mode};REF {self.reference};"
+            f"MAIN:RANG {self.duration:+.2E};POS {self.position:+.1E}"
+        )
+
+    @command("SYSTem:PRESet")
+    def _preset(self) -> None:
+        self.reset()
+
+    @command("SYSTem:SETup?")
+    def _query_setup(self) -> bytes:
+        """Return the settings in a block whose bytes no terminator or separator is among."""
+        nodes = [self, *self._inputs.values()]
+        return block(json.dumps([node.values for node in nodes]).encode().hex().encode())
+
+    @command("SYSTem:SETup")
+    def _set_setup(self, text: str) -> None:
+        try:
+            digits = int(text[1])
+            stored = json.loads(bytes.fromhex(text[2 + digits :]))
+            for node, values in zip([self, *self._inputs.values()], stored, strict=True):
+                node.values = dict(values)
+        except (ValueError, IndexError, TypeError) as error:
+            raise ScpiError(*_INVALID_BLOCK) from error
 
     @command("AUToscale")
     def _autoscale(self, *channels: str) -> None:
@@ -194,17 +270,25 @@ class SimulatedKeysightInfiniivision(KeysightDevice):
 
     @command("WAVeform:PREamble?")
     def _query_preamble(self) -> str:
-        points, step, begin = self._shape()
+        try:
+            points, step, begin = self._shape()
+        except ScpiError as error:
+            self.report(error)
+            points, step, begin = 0, self.duration / self.points, self.position - self.duration / 2
         channel = self._selected()
         form = {"BYTE": 0, "WORD": 1, "ASC": 4}[self.form]
         middle, volts = (128, 256) if self.form == "BYTE" else (_MIDDLE, _CODES)
-        numbers = (step, begin), (channel.range / volts, channel.offset)
+        numbers = (step, begin), (channel.full_scale / volts, channel.offset)
         (dx, x0), (dy, y0) = numbers
         return f"{form:+d},+3,{points:+d},+1,{dx:+.8E},{x0:+.8E},+0,{dy:+.8E},{y0:+.8E},{middle:+d}"
 
     @command("WAVeform:DATA?")
     def _query_data(self) -> bytes:
-        points, step, begin = self._shape()
+        try:
+            points, step, begin = self._shape()
+        except ScpiError as error:
+            self.report(error)
+            return block(b"")
         assert self._record is not None
         channel = self._selected()
         codes = channel.codes(step * 1e9, points, self._record[2] + round(begin * 1e9))

@@ -77,6 +77,9 @@ class ErrorDetector:
     """Compares the bits at a channel with the pattern that the same instrument sends.
 
     By which of its channels that was sent is all the same: the pattern is.
+
+    Attributes:
+        added_ratio: errors that the sender adds to the pattern, for each bit.
     """
 
     def __init__(
@@ -100,9 +103,9 @@ class ErrorDetector:
         self._propagation = kind.propagation
         self.rate = 0.0
         self.expects_what_is_sent = True
+        self.added_ratio = 0.0
         self._since = self._until = clock.now()
-        self._bits = 0.0
-        self._expected = 0.0
+        self._bits = self._expected = self._added = 0.0
         self._errors = self._sync_lost = self._clock_lost = 0
         self._level = 0.0
         self._origin: Port | None = None
@@ -134,7 +137,7 @@ class ErrorDetector:
         """Count from zero."""
         self._take()
         self._since = self._until
-        self._bits = self._expected = 0.0
+        self._bits = self._expected = self._added = 0.0
         self._errors = self._sync_lost = self._clock_lost = 0
 
     def true_ratio(self) -> float | None:
@@ -145,11 +148,17 @@ class ErrorDetector:
         """Return the counts until now."""
         self._take()
         elapsed = self._until - self._since
-        return Counted(elapsed, int(self._bits), self._errors, self._sync_lost, self._clock_lost)
+        errors = self._errors + int(self._added)
+        return Counted(elapsed, int(self._bits), errors, self._sync_lost, self._clock_lost)
 
     def settings_changed(self) -> None:
         """Count the bits until now by the present settings; call before changing one."""
         self._take()
+
+    def add_error(self) -> None:
+        """Receive one error that the sender has added."""
+        self._take()
+        self._added += self.has_sync
 
     def _ratio(self) -> float:
         return self.receiver.ratio(self._level, self._ambient.celsius)
@@ -165,8 +174,9 @@ class ErrorDetector:
         elif passed:
             bits = self.rate * passed / 1e9
             self._bits += bits
-            expected = bits * self._ratio()
-            self._expected += expected
+            expected, added = bits * self._ratio(), bits * self.added_ratio
+            self._expected += expected + added
+            self._added += added
             self._errors += self._draws.bursts(expected, self._propagation)
         self._level = self._light.level(self._channel)
         self._origin = self._light.origin(self._channel)

@@ -1,0 +1,196 @@
+"""What public programs read and set over RESTCONF beside circuits: the 28 readers of restlib.js.
+
+Paths are those of the vendor's web page (quintons/polatis2, e6ec062, restlib.js), which takes the
+first member of an answer for its data; values are the defaults of the modules optical-switch
+2018-03-22 and polatis-switch 2017-09-11 (opennetworkinglab/onos, bd0779f), or the switch's state.
+"""
+
+import httpx
+import pytest
+from lxml import etree
+from switch_rig import LOGIN
+
+from lightrig.testbeds import Circuit
+
+GROUPS = "/api/data/optical-switch:groups"
+JOIN = "/api/operations/polatis-switch:add-group-cross-connect"
+ALARM = {
+    "mode": "POWER_ALARM_DISABLED",
+    "signal-low-threshold": -60,
+    "signal-degrade-threshold": -60,
+    "signal-high-threshold": 25,
+    "alarm-clear-holdoff": 0,
+}
+READERS = {
+    "opm-power/port": lambda data: [each["port-id"] for each in data] == [*range(17, 33)],
+    "opm-power/port=18": lambda data: data[0].keys() == {"port-id", "power"},
+    "opm-alarm-config/port": lambda data: data[0] == {"port-id": 17, **ALARM},
+    "notification-log/log": lambda data: data == [],
+    "system-config/radius-servers/radius-server": lambda data: data == [],
+    "opm-config/port=17": lambda data: data[0]["wavelength"] == 1310,
+    "sessions/session": lambda data: [each["user-name"] for each in data] == [LOGIN[0]],
+    "system-config/user": lambda data: data == [USER],
+    f"system-config/user={LOGIN[0]}": lambda data: data == [USER],
+    "groups/group": lambda data: data == [],
+    "system-config/activity-log": lambda data: data["log-access"] == "NONE",
+    "system-config/protocols/protocol": lambda data: 3082 in [e["protocol-port"] for e in data],
+    "product-information": lambda data: data["manufacturer"] == "Polatis",
+    "system-config/boot-datetime": lambda data: data == "2000-01-01T00:00:00Z",
+    "system-config/startup-mode": lambda data: data == "MODE_PRESERVE",
+    "system-config/interface-status=eth0": lambda data: data[0]["ip-address"] == "127.0.0.1",
+    "mask-notification": lambda data: data == "",
+    "system-config/interface": lambda data: [each["name"] for each in data] == ["eth0"],
+    "cross-connects/pair": lambda data: data == [{"ingress": 3, "egress": 29}],
+    "shutter-status/port=5": lambda data: data == [{"port-id": 5, "status": "SHUTTER_IDLE"}],
+    "ports/port=4": lambda data: data == [FOURTH],
+    "voa/port=30": lambda data: data[0]["atten-mode"] == "VOA_MODE_NONE",
+    "aps/protection-service": lambda data: data == [],
+    "system-config/remote-syslog": lambda data: data["facility"] == "USER",
+    "system-config/alarm-clear-hysteresis": lambda data: data == 1,
+    "system-config/ntp-servers/ntp-server": lambda data: data == [],
+    "system-alarms/alarm": lambda data: data == [],
+    "subswitches/subswitch": lambda data: data == [],
+    "port-config/port": lambda data: data[3]["status"] == "DISABLED",
+    "system-config/current-datetime": lambda data: data.startswith("2000-01-0"),
+}
+USER = {"name": LOGIN[0], "type": "LOCAL_USER", "password": "", "polatis-switch:group": "admin"}
+FOURTH = {
+    "port-id": 4,
+    "port-label": "spare",
+    "port-state": "PC_DISABLED",
+    "port-status": "PO_DISABLED",
+}
+
+
+def open_client(rig):
+    return httpx.Client(
+        base_url=f"http://{rig.host}:{rig.port}", auth=LOGIN, trust_env=False, timeout=20
+    )
+
+
+@pytest.fixture
+def rig(real):
+    made = real(scheme="restconf")
+    made.matrix.connect([Circuit(3, 29)])
+    made.matrix.shutter(4, shut=True)
+    made.peer._box.label(4, "spare")
+    return made
+
+
+@pytest.fixture
+def http(rig):
+    with open_client(rig) as client:
+        yield client
+
+
+def test_every_reader_of_the_vendors_page_finds_its_data(http):
+    wrong = {}
+    for path, is_right in READERS.items():
+        answer = http.get(f"/api/data/{path}")
+        content = answer.json() if answer.status_code == 200 else {"": answer.text}
+        data = content[next(iter(content))]
+        if answer.status_code != 200 or not is_right(data):
+            wrong[path] = (answer.status_code, data)
+    assert wrong == {}
+    assert len({path.partition("=")[0] for path in READERS}) == 28
+
+
+def test_names_are_qualified_by_the_module_that_defines_them(http):
+    qualified = "/api/data/optical-switch:system-config/polatis-switch:startup-mode"
+    assert http.get(qualified).json() == {"polatis-switch:startup-mode": "MODE_PRESERVE"}
+    wrong = "/api/data/optical-switch:system-config/optical-switch:startup-mode"
+    assert http.get(wrong).status_code == 404
+    label = "/api/data/optical-switch:ports/port=4/port-label"  # KalebLindev/Polatis, script.js
+    assert http.get(label).json() == {"optical-switch:port-label": "spare"}
+
+
+@pytest.mark.parametrize(
+    "path", ["ports/port=33", "ports/port=4/colour", "groups/crowd", "sessions=1", "ports/tea:port"]
+)
+def test_what_is_not_in_the_tree_is_404(http, path):
+    assert http.get(f"/api/data/{path}").status_code == 404
+
+
+def test_other_parts_cannot_be_set(http):
+    answer = http.patch("/api/data/system-config/interface", json={"interface": []})
+    assert answer.status_code == 405
+
+
+def test_xml_has_the_namespace_of_the_module(http):
+    answer = http.get("/api/data/shutter-status/port=5", headers={"Accept": "application/xml"})
+    port = etree.fromstring(answer.content)[0]
+    assert port.tag == "{http://www.polatis.com/yang/polatis-switch}port"
+    assert [leaf.text for leaf in port] == ["5", "SHUTTER_IDLE"]
+
+
+def test_alarms_are_those_of_tl1(http, rig):
+    """Thresholds that one wire sets are read on the other."""
+    kept = {"mode": "POWER_ALARM_ENABLED", "signal-low-threshold": -31.5}
+    change = {"port": [{"port-id": 19, **kept, "alarm-clear-holdoff": 7}]}
+    assert http.patch("/api/data/opm-alarm-config/port", json=change).status_code == 204
+    assert (rig.peer._box.threshold("LOS", 19).mode, rig.peer._box.threshold("LOS", 19).low) == (
+        "CONT",
+        -31.5,
+    )
+    (found,) = http.get("/api/data/opm-alarm-config/port=19").json()["optical-switch:port"]
+    assert found == {"port-id": 19, **ALARM, **kept, "alarm-clear-holdoff": 7}
+    assert http.delete("/api/data/opm-alarm-config/port=19").status_code == 204
+    (found,) = http.get("/api/data/opm-alarm-config/port=19").json()["optical-switch:port"]
+    assert found == {"port-id": 19, **ALARM}
+    wrong = {"port": [{"port-id": 19, "mode": "LOUD"}]}
+    assert http.patch("/api/data/opm-alarm-config/port", json=wrong).status_code == 400
+
+
+def test_groups_are_connected_as_a_public_page_does(http, rig):
+    """KalebLindev/Polatis (2ecff32), script BU_02.js: two groups, read, joined, read again."""
+    groups = [
+        {"group-name": "CCU_01_SRC", "ingress": [7, 9], "egress": [23, 25]},
+        {"group-name": "CCU_02_DST", "ingress": [8, 11], "egress": [31, 17]},
+        {"group-name": "odd", "ingress": [12], "egress": []},
+    ]
+    assert http.patch(f"{GROUPS}/group", json={"group": groups}).status_code == 204
+    found = http.get(GROUPS).json()["optical-switch:groups"]["group"]
+    assert found == [{**group, "connected-group": ""} for group in groups]
+    ends = {"group-name-from": "CCU_02_DST", "group-name-to": "CCU_01_SRC"}
+    assert http.post(JOIN, json={"input": ends}).status_code == 204
+    assert rig.matrix.egress_of == {3: 29, 8: 23, 11: 25, 7: 31, 9: 17}
+    found = http.get(f"{GROUPS}/group=CCU_01_SRC").json()["optical-switch:group"]
+    assert found == [{**groups[0], "connected-group": "CCU_02_DST"}]
+    unequal = {"input": {**ends, "group-name-to": "odd"}}
+    assert http.post(JOIN, json=unequal).status_code == 412
+    part = JOIN.replace("add-", "delete-")
+    assert http.post(part, json={"input": {"group-name": "CCU_01_SRC"}}).status_code == 204
+    assert rig.matrix.egress_of == {3: 29}
+    assert http.delete(f"{GROUPS}/group=CCU_01_SRC").status_code == 204
+    assert http.delete(f"{GROUPS}/group=CCU_01_SRC").status_code == 404
+    stranger = {"group": [{"group-name": "far", "ingress": [17]}]}
+    assert http.patch(f"{GROUPS}/group", json=stranger).status_code == 400
+
+
+def test_programmed_shutters_and_users_of_tl1_are_shown(virtual):
+    rig = virtual(scheme="restconf")
+    box = rig.peer._box
+    sessions = {"user": "operator", "left": None}
+    box.users += [lambda: sessions["user"], lambda: sessions["left"]]
+    tree = rig.driver()._commands._http
+    names = [
+        e["user-name"] for e in tree.get("data/sessions/session").body["polatis-switch:session"]
+    ]
+    assert names == ["operator", LOGIN[0]]
+
+
+@pytest.mark.parametrize(
+    ("forms", "status", "data"),
+    [
+        ({"no_entries": "no-content"}, 204, None),
+        ({"no_entries": "not-found"}, 404, None),
+        ({"no_entries": "empty"}, 200, {"polatis-switch:alarm": []}),
+    ],
+)
+def test_empty_lists_have_the_form_of_the_dialect(real, forms, status, data):
+    rig = real(scheme="restconf", entry="object", **forms)
+    with open_client(rig) as http:
+        answer = http.get("/api/data/system-alarms/alarm")
+        assert (answer.status_code, answer.json() if data else None) == (status, data)
+        one = http.get("/api/data/ports/port=4/").json()["optical-switch:port"]
+        assert one["port-state"] == "PC_ENABLED"
