@@ -6,6 +6,7 @@ the file's path, and the build ends if there is no such file.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import subprocess
@@ -29,6 +30,8 @@ from lightrig.testbeds import json_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
+_WIDEST = 92
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _PUBLIC: tuple[Any, ...] = (api, drivers, devices, systems)
 
 
@@ -187,11 +190,10 @@ def _python() -> str:
             member = getattr(module, name)
             if inspect.isclass(member):
                 parts += _class(member, 3)
+            elif inspect.isfunction(member):
+                parts += (f"### {name}\n\n", _fenced(_signed(name, member), "python"))
             else:
-                parts.append(f"### {name}\n\n")
-                taken = inspect.signature(member) if inspect.isfunction(member) else ""
-                text = inspect.getdoc(member) if inspect.isfunction(member) else repr(member)
-                parts.append(_fenced(f"{name}{taken}\n\n{text}".replace("lightrig.", ""), "python"))
+                parts += (f"### {name}\n\n", _fenced(f"{name} = {member!r}", "python"))
     parts.append("## Capabilities\n\nWhat measurements ask of an instrument (`Protocol`s).\n\n")
     found = inspect.getmembers(capabilities, inspect.isclass)
     for _, capability in found:
@@ -201,11 +203,82 @@ def _python() -> str:
 
 
 def _class(described: type, level: int = 2) -> Iterator[str]:
-    yield f"{'#' * level} {described.__name__}\n\n`{described.__module__}`\n\n"
-    yield _fenced(inspect.getdoc(described) or "")
+    yield f"{'#' * level} {described.__name__}\n\n"
+    taken: set[str] = set()
+    if getattr(described, "_is_protocol", False):
+        text = f"class {described.__name__}(Protocol)\n\n{inspect.getdoc(described)}"
+    else:
+        with contextlib.suppress(ValueError):  # exceptions without a constructor of their own
+            taken = set(inspect.signature(described).parameters)
+        text = _signed(described.__name__, described)
+    if declared := _declared(described, taken):
+        text += "\n\n" + "\n".join(declared)
+    yield _fenced(text, "python")
     for name, member in inspect.getmembers(described):
         if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
             continue
-        signature = inspect.signature(member) if inspect.isfunction(member) else ""
-        text = inspect.getdoc(member) or ""
-        yield _fenced(f"{name}{signature}\n\n{text}".replace("lightrig.", ""), "python")
+        if inspect.isfunction(member):
+            yield _fenced(_signed(name, member), "python")
+        else:
+            yield _fenced(f"{name}  # attribute\n\n{inspect.getdoc(member) or ''}", "python")
+
+
+def _declared(described: type, taken: set[str]) -> list[str]:
+    """Return the annotated attributes of a class that its constructor does not take."""
+    found = {}
+    for cls in reversed(described.__mro__):
+        if cls.__module__.startswith("lightrig."):
+            for name, kind in inspect.get_annotations(cls).items():
+                if not name.startswith("_") and name not in taken:
+                    shown = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+                    value = f" = {vars(cls)[name]!r}" if _is_plain(vars(cls).get(name)) else ""
+                    found[name] = f"{name}: {_short(shown)}{value}"
+    return list(found.values())
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | bytes | int | float | tuple)
+
+
+class _Unquoted(str):
+    """An annotation that was written as text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _unquoted(annotation: Any) -> Any:
+    text = getattr(annotation, "__forward_arg__", annotation)
+    return _Unquoted(text) if isinstance(text, str) else annotation
+
+
+def _signed(name: str, member: Any) -> str:
+    """Return a function's or a class's name with its parameters, and its docstring."""
+    with contextlib.suppress(ValueError):  # exceptions without a constructor of their own
+        written = inspect.signature(member)
+        every = [
+            one.replace(annotation=_unquoted(one.annotation))
+            for one in written.parameters.values()
+            if not one.name.startswith("_")
+        ]
+        returned = _unquoted(written.return_annotation)
+        if inspect.isclass(member):
+            returned = inspect.Signature.empty
+        signature = written.replace(parameters=every, return_annotation=returned)
+        shown = _short(f"{name}{signature}")
+        if len(shown) > _WIDEST:
+            kinds = [one.kind for one in every]
+            each = [_short(str(one)) for one in every]
+            if _KEYWORD in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+                each.insert(kinds.index(_KEYWORD), "*")
+            head = f"{name}(\n    " + ",\n    ".join(each) + "\n)"
+            shown = head + shown[shown.rindex(")") + 1 :]
+        name = shown
+    return f"{name}\n\n{inspect.getdoc(member) or ''}"
+
+
+def _short(annotations: str) -> str:
+    """Return annotations without the modules of their names."""
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", annotations)

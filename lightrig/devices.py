@@ -33,7 +33,8 @@ from lightrig.instruments.simulated.protocols.tl1_device import (
     Tl1Request,
 )
 from lightrig.instruments.simulated.registry import DeviceContext
-from lightrig.instruments.simulated.world.detector import Detector, Photodiode
+from lightrig.instruments.simulated.world.detector import Detector, Exposure, Photodiode
+from lightrig.instruments.simulated.world.light import Channels
 
 __all__ = [
     "DBM",
@@ -42,11 +43,13 @@ __all__ = [
     "PLAIN",
     "SECONDS",
     "WATTS",
+    "Channels",
     "Choice",
     "Constant",
     "DelayedReply",
     "Detector",
     "DeviceContext",
+    "Exposure",
     "Flag",
     "FrameReply",
     "FramedDevice",

@@ -156,7 +156,11 @@ class Document(Part):
         default_factory=list,
         description="'A -> B' is one direction of light; 'A <-> ocs' takes the next free ports",
     )
-    plans: dict[str, PlanPart] = Field(default_factory=dict)
+    plans: dict[str, PlanPart] = Field(
+        default_factory=dict,
+        description="Lists of links 'A <-> B', which are both directions; or circuits by switch; "
+        "or a map of a file",
+    )
     limits: dict[str, LimitPart] = Field(default_factory=dict)
     overrides: OverridesPart | None = None
     simulation: Simulation | None = None
