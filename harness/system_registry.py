@@ -31,22 +31,6 @@ class TrainingRequestError(LightrigError):
     """A training request that does not fit the testbed, before anything has run."""
 
 
-class Orchestrator(Protocol):
-    """A control plane that runs as a service."""
-
-    def start(self) -> None:
-        """Bring the switches to what was wanted when the service ended or was killed."""
-
-    def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carry out a request and return the status; several threads may call it.
-
-        Raises `LightrigError` where the request is refused.
-        """
-
-    def close(self) -> None:
-        """Close all sessions; switches stay as they are."""
-
-
 RESULTS = r"\bloss\b\D*?([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan\b|inf\b))"
 """The numbers of a training script that are compared by default: what follows the word loss."""
 
@@ -118,8 +102,8 @@ class System:
             testbed is given; it may implement `pytest_lightrig_unavailable` for them.
         generator: the typer command that `lightrig generate NAME` runs.
         quantities: the quantities that only this system records.
-        orchestrator: the control plane that `lightrig orchestrate NAME` runs, a function of a
-            testbed and the file of its state (None: its choice) that returns an `Orchestrator`.
+        orchestrator: what `lightrig orchestrate NAME` places jobs by, a function of a testbed that
+            returns a `lightrig.harness.orchestration.Layout`.
         trainer: what `lightrig train` runs on a testbed of this system, a function of a `Fabric`, a
             `TrainingRequest` and a function that receives what ranks print; it returns a
             `TrainingReport`.

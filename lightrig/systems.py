@@ -8,11 +8,13 @@ docs/systems.md has a complete example.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lightrig.harness.system_registry import Orchestrator, System, SystemRegistryError
+from lightrig.harness.system_registry import System, SystemRegistryError
 
 if TYPE_CHECKING:
     from lightrig.harness.claims.computed import Computed, exactly, over_draws
     from lightrig.harness.claims.published import PUBLISHED, Claim, load_published
+    from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
+    from lightrig.harness.orchestration.layout import Layout, Shape
     from lightrig.harness.report.estimates import Estimate
     from lightrig.harness.report.markup import median_value
     from lightrig.harness.report.sections import (
@@ -35,9 +37,13 @@ __all__ = [
     "Estimate",
     "Figure",
     "Figures",
-    "Orchestrator",
+    "Group",
+    "Job",
+    "Layout",
+    "OrchestrationError",
     "Section",
     "SectionData",
+    "Shape",
     "System",
     "SystemRegistryError",
     "Table",
@@ -57,6 +63,11 @@ _LOADED_AT_FIRST_USE = {
     "over_draws": "lightrig.harness.claims.computed",
     "PUBLISHED": "lightrig.harness.claims.published",
     "Claim": "lightrig.harness.claims.published",
+    "Group": "lightrig.harness.orchestration.jobs",
+    "Job": "lightrig.harness.orchestration.jobs",
+    "OrchestrationError": "lightrig.harness.orchestration.jobs",
+    "Layout": "lightrig.harness.orchestration.layout",
+    "Shape": "lightrig.harness.orchestration.layout",
     "Estimate": "lightrig.harness.report.estimates",
     "Value": "lightrig.harness.report.units",
     "median_value": "lightrig.harness.report.markup",

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lightrig.harness.bench.binding import state_folder
+from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     LAB_ERROR,
@@ -24,9 +26,11 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.system_registry import Orchestrator, System, installed_systems
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import SwitchSessions
+from lightrig.harness.system_registry import System, installed_systems
 from lightrig.instruments.loopback_peers import is_trusted
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.json_text import from_json
 
 HOST = "127.0.0.1"
@@ -38,6 +42,9 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="TCP port on loopback;
 State = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="What is wanted, for a restart; by default beside leases."),
+]
+Period = Annotated[
+    float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Time between two probes.")
 ]
 Ask = Annotated[
     str | None,
@@ -65,6 +72,7 @@ def _command(system: System) -> Any:
         file: File,
         port: Port = FIRST_PORT,
         state: State = None,
+        period: Period = 1.0,
         ask: Ask = None,
         as_json: AsJson = False,
     ) -> None:
@@ -75,9 +83,11 @@ def _command(system: System) -> Any:
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
-        running: Orchestrator = lab(lambda: system.load("orchestrator")(testbed, state))
+        running = lab(lambda: _orchestrator(system, testbed, state))
         with contextlib.closing(running):
             lab(running.start)
+            loop = threading.Thread(target=running.run, args=(over, period), daemon=True)
+            loop.start()
             try:
                 served = _Server((HOST, port), running)
             except OSError as error:
@@ -103,6 +113,15 @@ def _command(system: System) -> Any:
         "or a switch did not answer."
     )
     return command
+
+
+def _orchestrator(system: System, testbed: Testbed, state: Path | None) -> Orchestrator:
+    """Return the orchestrator of a testbed on hardware, with its file of state."""
+    layout = system.load("orchestrator")(testbed)
+    if state is None:
+        name = f"orchestrate-{file_name(str(Path(testbed.path).absolute()))}.json"
+        state = state_folder(testbed) / name
+    return Orchestrator(testbed, layout, SwitchSessions(testbed), state)
 
 
 def _ask(port: int, text: str) -> None:

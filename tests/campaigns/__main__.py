@@ -27,6 +27,7 @@ CAMPAIGNS = {
     "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS (a,b)",
     "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), AGREEMENTS_TRIES (5)",
     "orchestrations": "ORCHESTRATIONS (200)",
+    "sequences": "SEQUENCES (500) for each system",
     "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",
     "tcp_stalls": "CUTS (20) of each length; needs namespaces, so root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",

@@ -21,24 +21,25 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import SwitchSessions
 from lightrig.harness.systems.infinitehbd.generator import render
-from lightrig.harness.systems.infinitehbd.planning.cluster import Cluster
-from lightrig.harness.systems.infinitehbd.planning.rings import circuits
-from lightrig.harness.systems.infinitehbd.runtime.orchestrator import orchestrator
+from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, Plan, load
 from lightrig.testbeds.readdressing import readdressed
+from tests.campaigns.switchroom import joined
 
 NODES = 5
 ORDERS = 20
 """More than a round has, so that some rounds are not killed at all."""
 
 Request = Mapping[str, Any]
-RING: Request = {"do": "submit", "job": "ring", "size": 0}
+RING: Request = {"do": "submit", "job": "ring", "shape": {"size": 0}}
 FAILED: Request = {"do": "failed", "nodes": ["node1"]}
 NO_RING: Request = {"do": "withdraw", "job": "ring"}
-PAIR: Request = {"do": "submit", "job": "pair", "size": 2}
+PAIR: Request = {"do": "submit", "job": "pair", "shape": {"size": 2}}
 REPAIRED: Request = {"do": "repaired", "nodes": ["node1"]}
 
 
@@ -98,7 +99,8 @@ def serve_until(
         sent(fabric, plan, **options)
 
     Fabric.apply = apply  # type: ignore[method-assign]
-    service = orchestrator(load(file), state)
+    testbed = load(file)
+    service = Orchestrator(testbed, RowLayout(testbed), SwitchSessions(testbed), state)
     service.start()
     status: Mapping[str, Any] = {}
     for request in requests:
@@ -128,17 +130,32 @@ def run(file: Path, state: Path, requests: Sequence[Request], limit: int = 0) ->
     return status
 
 
-def astray(world: SimulatedLab, state: Path) -> list[str]:
-    """Return the modules that are not on the path that is wanted of them."""
-    cluster = Cluster.of_document(json.loads(state.read_text()))
-    found = []
-    for node, paths in cluster.paths().items():
-        for bundle, path in enumerate(paths):
-            matrix = world._matrices[f"trx{bundle}-node{node}"]
-            present = frozenset(Circuit(*pair) for pair in matrix.egress_of.items())
-            if present != circuits(path, 1):
-                found.append(f"trx{bundle}-node{node}: {present}, wanted {path.name}")
-    return found
+def astray(world: SimulatedLab, file: Path, status: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong by the light: what each node of a group sees, and what others see."""
+    testbed = load(file)
+    held = {
+        name: frozenset(Circuit(*pair) for pair in world._matrices[name].egress_of.items())
+        for name in testbed.optical_switches
+    }
+    light = joined(testbed, held)
+    wanted: dict[str, set[str]] = {node: set() for node in testbed.servers}
+    for job in status["jobs"].values():
+        for group in filter(None, job["groups"]):
+            nodes, closed = group["nodes"], job["shape"]["size"] == 0
+            for near, far in itertools.pairwise([*nodes, nodes[0]] if closed else nodes):
+                wanted[near].add(far)
+                wanted[far].add(near)
+    faulty = status["faulty"].keys()
+    return [
+        f"{node} is joined to {light[node]}, wanted {wanted[node]}"
+        for node in wanted.keys() - faulty
+        if light[node] - faulty != wanted[node]
+    ]
+
+
+def groups(status: Mapping[str, Any], job: str) -> list[Any]:
+    """Return the nodes of a job's groups."""
+    return [group and group["nodes"] for group in status["jobs"][job]["groups"]]
 
 
 def kill_and_continue(
@@ -170,15 +187,15 @@ def main(report: Callable[[str], object] = print) -> bool:
                 before = [RING, FAILED]
                 status, kills = kill_and_continue(world, file, state, before, limits)
                 found["kills"] += kills
-                ring = status["jobs"]["ring"]["groups"]
+                ring = groups(status, "ring")
                 found["RING NOT RE-FORMED"] += ring != [["node0", "node2", "node3", "node4"]]
-                found["ASTRAY"] += bool(astray(world, state)) or not status["settled"]
+                found["ASTRAY"] += bool(astray(world, file, status)) or not status["settled"]
                 after = [NO_RING, PAIR, REPAIRED]
                 run(file, state, [NO_RING])
                 status, kills = kill_and_continue(world, file, state, after[1:], limits)
                 found["kills"] += kills
                 found["JOB NOT PLACED"] += bool(status["jobs"]["pair"]["missing"])
-                found["ASTRAY"] += bool(astray(world, state)) or not status["settled"]
+                found["ASTRAY"] += bool(astray(world, file, status)) or not status["settled"]
                 found["rounds"] += 1
                 if number % 20 == 19:
                     report(f"{number + 1:>5} {json.dumps(dict(sorted(found.items())))}")

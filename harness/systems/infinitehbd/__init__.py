@@ -15,5 +15,5 @@ SYSTEM = System(
     fixtures=f"{_PACKAGE}.fixtures",
     sections=f"{_PACKAGE}.report:SECTIONS",
     generator=f"{_PACKAGE}.generator:generate",
-    orchestrator=f"{_PACKAGE}.runtime.orchestrator:orchestrator",
+    orchestrator=f"{_PACKAGE}.runtime.layout:RowLayout",
 )

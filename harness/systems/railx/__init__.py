@@ -13,5 +13,6 @@ SYSTEM = System(
     claims="lightrig.suites.claims.railx.claims:COMPUTED",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
+    orchestrator=f"{_PACKAGE}.runtime.layout:GridLayout",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
 )

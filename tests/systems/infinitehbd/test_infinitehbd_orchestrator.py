@@ -1,21 +1,24 @@
-"""The service that orchestrates rings: it drives modules, and continues after it was killed."""
+"""Rings of an orchestrator: they close past failed nodes, follow a fat tree, and survive kills."""
 
-import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.orchestration.jobs import OrchestrationError
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import FabricSwitches, SwitchSessions
 from lightrig.harness.systems.infinitehbd.generator import render
-from lightrig.harness.systems.infinitehbd.planning.rings import circuits
-from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError
-from lightrig.harness.systems.infinitehbd.runtime.orchestrator import Orchestrator, orchestrator
-from lightrig.testbeds import LightrigError, Plan, load
+from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree
+from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
+from lightrig.testbeds import load
 from tests.campaigns import orchestrations
+from tests.campaigns.switchroom import Switchroom, joined
 
-RING = {"do": "submit", "job": "ring", "size": 0}
+RING = {"do": "submit", "job": "ring", "shape": {"size": 0}}
 FAILED = {"do": "failed", "nodes": ["node1"]}
 PAST = [["node0", "node2", "node3", "node4"]]
 
@@ -31,86 +34,29 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def service(bench: Bench, state: Path) -> tuple[Orchestrator, Fabric]:
     fabric = Fabric(bench)
-    return Orchestrator(bench.testbed, lambda _: fabric, state), fabric
+    sessions = FabricSwitches(fabric)
+    return Orchestrator(bench.testbed, RowLayout(bench.testbed), sessions, state), fabric
 
 
-def astray(bench: Bench, running: Orchestrator) -> list[str]:
-    """Return the modules that are not on their paths."""
-    return [
-        f"trx{bundle}-node{node}"
-        for node, paths in running.cluster.paths().items()
-        for bundle, path in enumerate(paths)
-        if bench.switches[f"trx{bundle}-node{node}"].circuits() != circuits(path, 1)
-    ]
+def light(bench: Bench) -> dict[str, set[str]]:
+    return joined(bench.testbed, {n: each.circuits() for n, each in bench.switches.items()})
 
 
 def test_a_ring_closes_past_a_failed_node(bench: Bench, tmp_path: Path) -> None:
-    running, _ = service(bench, tmp_path / "state.json")
-    running.start()
-    assert running.request(RING)["jobs"]["ring"]["groups"] == [[f"node{n}" for n in range(5)]]
-    status = running.request(FAILED)
-    assert status["jobs"]["ring"]["groups"] == PAST
-    assert status["faulty"] == {"node1": "reported"}
-    assert status["settled"]
-    assert not astray(bench, running)
-    assert running.request({"do": "status"}) == status
-
-
-def test_a_node_that_takes_no_order_has_failed(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     running, fabric = service(bench, tmp_path / "state.json")
-    running.start()
-    sent = fabric.apply
-
-    def apply(plan: Plan) -> None:
-        if "node3" in str(plan.circuits):
-            raise LightrigError("trx0-node3 did not answer\nwithin 1 s")
-        sent(plan)
-
-    monkeypatch.setattr(fabric, "apply", apply)
-    status = running.request(RING)
-    assert status["faulty"] == {"node3": "trx0-node3 did not answer; within 1 s"}
-    assert status["jobs"]["ring"]["groups"] == [["node0", "node1", "node2", "node4"]]
-    assert not astray(bench, running)
-
-
-class Cut(BaseException):
-    """The end of a process, between two orders."""
-
-
-def test_a_service_that_ends_between_any_two_orders_continues(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for limit in itertools.count(1):
-        state = tmp_path / f"{limit}.json"
-        running, fabric = service(bench, state)
-        orders, sent = itertools.count(1), fabric.apply
-
-        def apply(plan: Plan, orders=orders, sent=sent, limit=limit) -> None:
-            if next(orders) == limit:
-                raise Cut
-            sent(plan)
-
-        monkeypatch.setattr(fabric, "apply", apply)
-        ended = False
-        try:
-            running.start()
-            running.request(RING)
-            running.request(FAILED)
-        except Cut:
-            ended = True
-        again, _ = service(bench, state)
-        assert again.cluster == running.cluster
-        again.start()
-        assert not astray(bench, again)
-        again.request(RING)
-        status = again.request(FAILED)
-        assert status["jobs"]["ring"]["groups"] == PAST
-        assert not astray(bench, again)
-        if not ended:
-            break
-    assert limit > 10  # five nodes into the ring, and three past the failed one, at the least
+    fabric.apply(running.plan(RING))
+    running.done()
+    assert light(bench)["node0"] == {"node4", "node1"}
+    past = running.plan(FAILED)
+    assert not any(name.endswith("node1") for name in past.circuits)
+    assert '"reported": ["node1"]' in (tmp_path / "state.json").read_text()  # before it is set
+    fabric.apply(past)
+    running.done()
+    status = running.status()
+    assert orchestrations.groups(status, "ring") == PAST
+    assert (status["faulty"], status["settled"]) == ({"node1": "reported"}, True)
+    assert light(bench)["node0"] == {"node4", "node2"}
+    running.close()
 
 
 @pytest.mark.long
@@ -124,52 +70,70 @@ def test_a_killed_service_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             world, file, state, [RING, FAILED], limits=[3, 4]
         )
         assert kills == 2
-        assert status["jobs"]["ring"]["groups"] == PAST
-        assert orchestrations.astray(world, state) == []
+        assert orchestrations.groups(status, "ring") == PAST
+        assert orchestrations.astray(world, file, status) == []
 
 
-def test_a_plan_is_noted_before_somebody_else_carries_it_out(bench: Bench, tmp_path: Path) -> None:
-    state = tmp_path / "state.json"
-    running, fabric = service(bench, state)
+def test_without_any_answer_nothing_has_failed(bench: Bench, tmp_path: Path) -> None:
+    sessions = SwitchSessions(bench.testbed)  # over wires, at addresses that nobody serves
+    running = Orchestrator(bench.testbed, RowLayout(bench.testbed), sessions, tmp_path / "s.json")
     running.start()
-    fabric.apply(running.plan(RING))
-    running.done()
-    past = running.plan(FAILED)
-    assert json.loads(state.read_text())["faulty"] == [1]
-    fabric.apply(past)
-    running.done()
-    assert running.request({"do": "status"})["settled"]
-    assert not astray(bench, running)
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        ({"do": "nothing"}, "expected one of status"),
-        ({"do": "failed", "nodes": ["node9"]}, "found node 'node9'"),
-        ({"do": "submit", "job": "a"}, "is not complete: KeyError"),
-        ({"do": "submit", "job": "a", "size": "x"}, "is not complete: ValueError"),
-    ],
-)
-def test_an_invalid_request_is_refused(bench: Bench, tmp_path: Path, request_, message) -> None:
-    running, _ = service(bench, tmp_path / "state.json")
-    with pytest.raises(InfiniteHbdError, match=message):
-        running.request(request_)
-
-
-def test_a_state_of_another_row_is_refused(bench: Bench, tmp_path: Path) -> None:
-    state = tmp_path / "state.json"
-    state.write_text("{}")
-    with pytest.raises(InfiniteHbdError, match="no state of a cluster"):
-        service(bench, state)
-    state.write_text('{"nodes": 9, "hops": [1, 2], "closed": true, "faulty": [], "jobs": []}')
-    with pytest.raises(InfiniteHbdError, match="state of another row"):
-        service(bench, state)
-
-
-def test_without_any_answer_nothing_is_marked_as_failed(bench: Bench, tmp_path: Path) -> None:
-    running = orchestrator(bench.testbed, tmp_path / "state.json")
-    with pytest.raises(LightrigError, match="did not answer"):
-        running.start()
-    assert not running.cluster.faulty
+    running.step()
+    status = running.status()
+    assert "all 10 of the switches fell silent at once" in status["doubt"]
+    assert (status["faulty"], status["settled"]) == ({}, False)
     running.close()
+
+
+@pytest.fixture
+def row(tmp_path: Path) -> Orchestrator:
+    (tmp_path / "row.yaml").write_text(render(16, hops=2))
+    testbed = load(tmp_path / "row.yaml")
+    running = Orchestrator(testbed, RowLayout(testbed), Switchroom(testbed), tmp_path / "s.json")
+    running.start()
+    return running
+
+
+def test_groups_follow_the_fat_tree_behind_the_row(row: Orchestrator) -> None:
+    """Of 16 nodes, four a ToR, the row is 1 5 9 13, 2 6 10 14, ... (Fig. 7, counted from one)."""
+    tree = {"per_tor": 4, "per_domain": 8}
+    shape = {"size": 2, "groups": 6, "fat_tree": tree}
+    row.request({"do": "failed", "nodes": ["node5"]})
+    status = row.request({"do": "submit", "job": "a", "shape": shape})
+    found = orchestrations.groups(status, "a")
+    order = [n + 4 * tor for n in range(4) for tor in range(4)]
+    network = [[order[int(node.removeprefix("node"))] for node in group] for group in found]
+    # Each group is within one sub-line: two ToRs of one domain.
+    assert all({n // 8 for n in group} in ({0}, {1}) for group in network)
+    faulty = np.zeros(16, dtype=bool)
+    faulty[order[5]] = True
+    best = orchestrate(FatTree(16, 4, 8), faulty, 2, 2, 6)
+    assert best is not None
+    assert network == best.groups[:6].tolist()
+
+
+def test_gpus_are_a_unit_of_groups(row: Orchestrator) -> None:
+    status = row.request({"do": "submit", "job": "a", "shape": {"gpus": 8, "groups": 2}})
+    assert orchestrations.groups(status, "a") == [["node0", "node1"], ["node2", "node3"]]
+
+
+def test_a_ring_of_all_takes_in_what_has_returned(row: Orchestrator) -> None:
+    row.request(RING)
+    row.request({"do": "failed", "nodes": ["node3"]})
+    assert "node3" not in row.status()["jobs"]["ring"]["groups"][0]["nodes"]
+    row.request({"do": "failed", "nodes": ["node4"]})
+    assert row.status()["jobs"]["ring"]["groups"] == [None]  # three hops are too far
+    row.request({"do": "repaired", "nodes": ["node3", "node4"]})
+    assert len(row.status()["jobs"]["ring"]["groups"][0]["nodes"]) == 16
+
+
+def test_a_ring_of_all_on_a_line_is_refused(tmp_path: Path) -> None:
+    layout = RowLayout(load_line(tmp_path))
+    object.__setattr__(layout, "wiring", layout.wiring.__class__(5, (1, 2)))
+    with pytest.raises(OrchestrationError, match="is a line"):
+        layout.groups_of({"size": 0})
+
+
+def load_line(tmp_path: Path):
+    (tmp_path / "line.yaml").write_text(render(5))
+    return load(tmp_path / "line.yaml")

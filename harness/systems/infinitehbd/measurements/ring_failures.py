@@ -5,6 +5,8 @@ from pathlib import Path
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import FabricSwitches
 from lightrig.harness.planning.rings import ring_order
 from lightrig.harness.record import Row
 from lightrig.harness.systems.infinitehbd.measurements.bypass import (
@@ -14,7 +16,7 @@ from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     failure_rows,
     rejoin,
 )
-from lightrig.harness.systems.infinitehbd.runtime.orchestrator import Orchestrator
+from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
 from lightrig.testbeds import Plan
 
 
@@ -39,8 +41,13 @@ class RingFailures:
         self._links = links
         self._record = record
         self.servers = list(fabric.testbed.servers)
-        self._orchestrator = Orchestrator(fabric.testbed, lambda _: fabric, state)
-        self._orchestrator.plan({"do": "submit", "job": "all", "size": 0})
+        self._orchestrator = Orchestrator(
+            fabric.testbed,
+            RowLayout(fabric.testbed),
+            FabricSwitches(fabric),
+            state,
+        )
+        self._orchestrator.plan({"do": "submit", "job": "all", "shape": {"size": 0}})
         self._power_on: dict[str, Callable[[], None]] = {}
         self._events = 0
 
@@ -92,7 +99,8 @@ class RingFailures:
 
     def order(self, plan: Plan) -> tuple[str, ...]:
         """Return the servers with power, in the order of the ring that `plan` closes."""
-        healthy = [self.servers[node] for node in self._orchestrator.cluster.healthy]
+        faulty = self._orchestrator.status()["faulty"]
+        healthy = [server for server in self.servers if server not in faulty]
         return ring_order(healthy, self._fabric.testbed.links(plan))
 
     def power_on_all(self) -> None:

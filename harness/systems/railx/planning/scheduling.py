@@ -23,6 +23,9 @@ from lightrig.harness.systems.railx.planning.topologies import Axis, line_settin
 
 Node: TypeAlias = tuple[int, int]
 
+_MOST_ROWS = 12
+"""Rows of one group of faults up to which all covers are tried, 2^12 of them."""
+
 
 class Allocation(NamedTuple):
     """Rows and columns of a single job."""
@@ -83,6 +86,81 @@ def largest_job(side: int, faults: Iterable[Node]) -> Allocation:
         tuple(row for row in range(side) if row not in rows),
         tuple(column for column in range(side) if column not in columns),
     )
+
+
+def largest_allocation(usable: npt.NDArray[np.bool_]) -> Allocation | None:
+    """Return a largest job on the `usable` nodes, rows x columns; None where there is no node.
+
+    Exact by `largest_job` where few nodes are not usable, else the largest that `pack` finds.
+    """
+    rows, columns = usable.shape
+    faults = [(int(row), int(column)) for row, column in np.argwhere(~usable)]
+    if rows == columns and all(
+        len({row for row, _ in group}) <= _MOST_ROWS for group in _groups(faults)
+    ):
+        found = largest_job(rows, faults)
+        return found if found.size else None
+    return max(pack(rows, columns, faults), key=lambda each: each.size, default=None)
+
+
+def place_rectangle(
+    usable: npt.NDArray[np.bool_], rows: int, columns: int, before: Allocation | None = None
+) -> Allocation | None:
+    """Return `rows` x `columns` nodes that are all usable, rows x columns; None if none is found.
+
+    before: what the job had. As few nodes as possible are replaced, and the others keep their
+    places in its order. Without it a greedy search, which may miss one: to find any is NP-hard
+    (a biclique of given sides).
+    """
+    if before is not None:
+        options = [_replaced(usable, before, by_rows=by_rows) for by_rows in (False, True)]
+        replaced = [found for found in options if found is not None]
+        if replaced:
+            return min(replaced, key=lambda found: _moved(before, found))
+    found = _greedy(usable, rows, columns)
+    if found is None and (turned := _greedy(usable.T, columns, rows)) is not None:
+        found = turned[::-1]
+    return found and Allocation(*found)
+
+
+def _replaced(
+    usable: npt.NDArray[np.bool_], before: Allocation, *, by_rows: bool
+) -> Allocation | None:
+    """Return `before` with its columns, or rows, that hold a node that is not usable replaced."""
+    grid = usable.T if by_rows else usable
+    lines, places = before[::-1] if by_rows else before
+    whole: npt.NDArray[np.bool_] = np.asarray(grid[list(lines)].all(axis=0))
+    spare = iter([place for place in np.flatnonzero(whole).tolist() if place not in places])
+    found = [place if whole[place] else next(spare, None) for place in places]
+    if None in found:
+        return None
+    chosen = tuple(place for place in found if place is not None)
+    return Allocation(chosen, lines) if by_rows else Allocation(lines, chosen)
+
+
+def _moved(before: Allocation, after: Allocation) -> int:
+    """Return the number of nodes that `after` has and `before` has not."""
+    return len(set(product(*after)) - set(product(*before)))
+
+
+def _greedy(
+    usable: npt.NDArray[np.bool_], rows: int, columns: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return rows and columns: from each row on, the next row leaves the most columns in common."""
+    best: tuple[int, tuple[int, ...], tuple[int, ...]] | None = None
+    for seed in np.flatnonzero(usable.sum(axis=1) >= columns).tolist():
+        chosen, common = [seed], usable[[seed]].all(axis=0)
+        while len(chosen) < rows and common.sum() >= columns:
+            shared = (usable & common).sum(axis=1)
+            shared[chosen] = -1
+            chosen.append(int(np.argmax(shared)))
+            common = usable[chosen].all(axis=0)
+        if len(chosen) == rows and common.sum() >= columns:
+            # The tightest one leaves the largest rectangles to others.
+            left = int(usable[chosen].sum()) - rows * columns
+            if best is None or left < best[0]:
+                best = left, tuple(sorted(chosen)), tuple(np.flatnonzero(common)[:columns].tolist())
+    return best and best[1:]
 
 
 def brute_force(side: int, faults: Iterable[Node]) -> int:

@@ -1,0 +1,395 @@
+"""The loop: probe, compare what was seen with what is wanted, place, order; and the journal.
+
+What is wanted, with the nodes of each group, is on disk before the first order for it goes out, in
+one file that is replaced as a whole. A service that was killed between any two orders reads it when
+it is started again, reads the switches, and sends the orders that are left. An order that comes
+twice changes nothing twice, and so does a request.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from lightrig.harness.bench.lab_folder import LabFolderError, UntrustedFileError, opened
+from lightrig.harness.bench.lease import LeaseConflictError
+from lightrig.harness.orchestration.health import Health
+from lightrig.harness.orchestration.jobs import Job, OrchestrationError
+from lightrig.harness.orchestration.layout import Layout
+from lightrig.harness.orchestration.requests import (
+    Drain,
+    Failed,
+    Repaired,
+    Request,
+    Status,
+    Submit,
+    Withdraw,
+    parsed,
+)
+from lightrig.harness.orchestration.switch_sessions import Reading, Switches
+from lightrig.harness.orchestration.wanted import Wanted, known
+from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
+from lightrig.testbeds.json_text import from_json
+
+Circuits: TypeAlias = Mapping[str, frozenset[Circuit]]
+"""By switch."""
+
+
+class Orchestrator:
+    """Keeps the switches of a testbed in what its jobs want.
+
+    `request` and `status` may be called by several threads; `status` waits for no switch.
+
+    Args:
+        testbed: with the switches and nodes that `layout` names.
+        layout: of the system.
+        switches: sessions with all of them, which `close` closes.
+        state: the file of what is wanted. Raises `OrchestrationError` where it is that of another
+            fabric, or was damaged.
+    """
+
+    def __init__(self, testbed: Testbed, layout: Layout, switches: Switches, state: Path) -> None:
+        self.testbed, self.layout = testbed, layout
+        self._switches, self._state = switches, state
+        self._lock, self._changed = threading.RLock(), threading.Condition()
+        self.wanted = self._load()
+        self._present: dict[str, frozenset[Circuit]] = {}
+        self._refused: dict[str, str] = {}
+        self._missing: frozenset[str] = frozenset()
+        self._orders = 0
+        self._ready: frozenset[str] = frozenset()
+        self._lights = _lights(testbed)
+        self._node_of = {
+            switch: node for switch in testbed.optical_switches for node in layout.cut_off([switch])
+        }
+        self._by_job: dict[str, tuple[Job, Circuits]] = {}
+        self._health = Health(self._causes(), dict(self.wanted.silent))
+        all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
+        self._light = Health(all_nodes, dict(self.wanted.dark))
+        self._status: dict[str, Any] = {}
+        self._publish()
+
+    # ------------------------------------------------------------------------ requests
+
+    def start(self) -> None:
+        """Bring the switches to what is wanted, whatever was done before a kill.
+
+        Raises `LeaseConflictError` where another process drives them.
+        """
+        errors = self.step()
+        if conflict := next((e for e in errors if isinstance(e, LeaseConflictError)), None):
+            raise conflict
+
+    def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Carry out one request of `requests` and return the status afterwards.
+
+        Raises `OrchestrationError`, and then has changed nothing.
+        """
+        wish = parsed(request, self.layout.shape)
+        if not isinstance(wish, Status):
+            with self._lock:
+                self._want(self._next(wish))
+                self._order()
+        return self.status()
+
+    def status(self, after: int = -1, wait_s: float = 0.0) -> Mapping[str, Any]:
+        """Return the status, once its epoch exceeds `after` or `wait_s` seconds are over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._status["epoch"] > after, timeout=wait_s)
+            return self._status
+
+    def plan(self, request: Mapping[str, Any]) -> Plan:
+        """Note what a request wants, and return the circuits of the switches that have others.
+
+        For a caller that carries the orders out itself, to see each stage, and calls `done`.
+        Raises `LightrigError`.
+        """
+        with self._lock:
+            self._want(self._next(parsed(request, self.layout.shape)))
+            wanted = self.circuits()
+            unknown = wanted.keys() - self._present.keys()
+            for name, found in self._switches.probe(unknown).items():
+                if isinstance(found, LightrigError):
+                    raise found
+                self._present[name] = found.circuits
+            changes = {n: c for n, c in wanted.items() if self._present[n] != c}
+            return Plan(str(request["do"]), changes)
+
+    def done(self) -> None:
+        """Note that the orders of `plan` were carried out and read back."""
+        with self._lock:
+            self._present.update(self.circuits())
+            self._publish()
+
+    def links(self, name: str) -> list[Mapping[str, Any]]:
+        """Return, for each group of a job, its ranks with their nodes and links between NIC ports.
+
+        Raises `OrchestrationError` without the job.
+        """
+        job = next((job for job in self.wanted.jobs if job.name == name), None)
+        if job is None:
+            raise self._without(name)
+        links: defaultdict[str, list[Mapping[str, str]]] = defaultdict(list)
+        for link in self.testbed.links(Plan(name, self._circuits_of(job))):
+            for near, far in ((link.a, link.b), (link.b, link.a)):
+                links[near.owner].append({"port": near.name, "to": str(far)})
+        return [
+            {
+                "group": number,
+                "ranks": [
+                    {"rank": rank, "node": node, "links": links[node]}
+                    for rank, node in enumerate(group.nodes)
+                ],
+            }
+            for number, group in enumerate(job.groups)
+            if group
+        ]
+
+    def close(self) -> None:
+        """Close the sessions with all switches; circuits stay as they are."""
+        self._switches.close()
+
+    # ------------------------------------------------------------------------ the loop
+
+    def run(self, over: threading.Event, period_s: float) -> None:
+        """Step at a period until `over` is set."""
+        while not over.wait(period_s):
+            self.step()
+
+    def step(self) -> list[LightrigError]:
+        """Probe all switches once and act on what was seen; return what went wrong on the way."""
+        orders = self._orders
+        found = self._switches.probe(self.testbed.optical_switches)
+        errors = {name: each for name, each in found.items() if isinstance(each, LightrigError)}
+        read = {name: each for name, each in found.items() if isinstance(each, Reading)}
+        with self._lock:
+            if orders == self._orders:  # else these are older than what a request has ordered
+                self._present.update({name: each.circuits for name, each in read.items()})
+            self._missing = frozenset(errors)
+            refused, self._refused = self._refused, {}
+            misses = {**refused, **{name: _line(error) for name, error in errors.items()}}
+            self._health.note(misses, read.keys() - refused.keys())
+            self._note_light(read)
+            self._want(self.wanted.seeing(self._health.failed, self._light.failed))
+            return [*errors.values(), *self._order()]
+
+    def circuits(self) -> Circuits:
+        """Return the circuits that are wanted of every switch that has not failed."""
+        failed = self._failed_switches()
+        wanted: dict[str, frozenset[Circuit]] = {}
+        for job in self.wanted.jobs:
+            if not job.reserved:
+                for name, circuits in self._circuits_of(job).items():
+                    wanted[name] = wanted.get(name, frozenset()) | circuits
+        return {
+            name: wanted[name] if name in wanted else self.layout.idle(name)
+            for name in self.testbed.optical_switches
+            if name not in failed
+        }
+
+    def _note_light(self, read: Mapping[str, Reading]) -> None:
+        """Note the nodes without light at all ports of the switches that watch it."""
+        dark: defaultdict[str, list[str]] = defaultdict(list)
+        lit = set()
+        for switch, reading in read.items():
+            if reading.dark is not None:
+                for port, node in self._lights[switch].items():
+                    if port in reading.dark:
+                        dark[node].append(f"{switch} port {port}")
+                    else:
+                        lit.add(node)
+        misses = {
+            node: f"no light at {len(ports)} ports, such as {ports[0]}"
+            for node, ports in dark.items()
+            if node not in lit
+        }
+        self._light.note(misses, lit)
+
+    def _order(self) -> list[LightrigError]:
+        """Send the orders that are left to the switches that answer; return what went wrong."""
+        orders = {
+            name: circuits
+            for name, circuits in self.circuits().items()
+            if self._present.get(name) != circuits and name not in self._missing
+        }
+        found = self._switches.order(orders) if orders else {}
+        self._orders += bool(orders)
+        errors = []
+        for name, outcome in found.items():
+            if isinstance(outcome, Reading):
+                self._present[name] = outcome.circuits
+            else:
+                errors.append(outcome)
+                self._present.pop(name, None)
+                self._refused[name] = _line(outcome)
+        self._publish()
+        return errors
+
+    def _circuits_of(self, job: Job) -> Circuits:
+        cached = self._by_job.get(job.name)
+        if cached is None or cached[0] is not job:
+            cached = self._by_job[job.name] = job, self.layout.circuits(job)
+        return cached[1]
+
+    def _failed_switches(self) -> set[str]:
+        """Return the switches that have failed, or belong to a node that has."""
+        unusable = self.wanted.unusable(self.layout)
+        cut = {name for name, node in self._node_of.items() if node in unusable}
+        return cut | self.wanted.silent.keys()
+
+    # ------------------------------------------------------------------------ what is wanted
+
+    def _next(self, wish: Request) -> Wanted:
+        wanted = self.wanted
+        match wish:
+            case Submit():
+                return self._submitted(wish)
+            case Withdraw():
+                left = tuple(job for job in wanted.jobs if job.name != wish.job)
+                if len(left) == len(wanted.jobs):
+                    raise self._without(wish.job)
+                return replace(wanted, jobs=left).noting(f"job {wish.job} is withdrawn")
+            case Failed():
+                new = known(wish.nodes, self.layout) - wanted.reported
+                noted = (f"node {node} is reported as failed" for node in sorted(new))
+                return replace(wanted, reported=wanted.reported | new).noting(*noted)
+            case Repaired():
+                nodes = known(wish.nodes, self.layout)
+                for switch, node in self._node_of.items():
+                    if node in nodes:
+                        self._present.pop(switch, None)
+                back = nodes & (wanted.reported | wanted.drained)
+                noted = (f"node {node} may be used again" for node in sorted(back))
+                return replace(
+                    wanted, reported=wanted.reported - nodes, drained=wanted.drained - nodes
+                ).noting(*noted)
+            case Drain():
+                new = known(wish.nodes, self.layout) - wanted.drained
+                noted = (f"node {node} gets no new group" for node in sorted(new))
+                return replace(wanted, drained=wanted.drained | new).noting(*noted)
+        return wanted
+
+    def _submitted(self, wish: Submit) -> Wanted:
+        wanted, shape = self.wanted, wish.shape.model_dump(mode="json")
+        groups = (None,) * self.layout.groups_of(shape)
+        asked = Job(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups)
+        for number, job in enumerate(wanted.jobs):
+            if job.name == wish.job:
+                if (job.shape, job.priority, job.gang) != (shape, wish.priority, wish.gang):
+                    raise OrchestrationError(
+                        f"job {job.name} is there with shape {job.shape}, priority {job.priority}, "
+                        f"gang {job.gang}: withdraw it first"
+                    )
+                if not job.reserved or wish.reserve:
+                    return wanted
+                jobs = list(wanted.jobs)
+                jobs[number] = replace(job, reserved=False)
+                return replace(wanted, jobs=tuple(jobs)).noting(f"job {job.name} starts")
+        what = "is reserved" if wish.reserve else "is submitted"
+        return replace(wanted, jobs=(*wanted.jobs, asked)).noting(f"job {asked.name} {what}")
+
+    def _without(self, name: str) -> OrchestrationError:
+        names = ", ".join(job.name for job in self.wanted.jobs) or "none"
+        return OrchestrationError(f"found no job {name}; jobs are {names}")
+
+    def _want(self, wanted: Wanted) -> None:
+        """Place what waits, write what is wanted, then want it."""
+        doubt = self._health.doubt or self._light.doubt
+        self._keep(wanted if doubt else wanted.placed(self.layout))
+
+    def _keep(self, wanted: Wanted) -> None:
+        if wanted is not self.wanted:
+            with opened(self._state.parent) as folder:
+                text = json.dumps(wanted.document(self.layout))
+                folder.write_whole(self._state.name, text, durable=True)
+        self.wanted = wanted
+
+    def _load(self) -> Wanted:
+        try:
+            with opened(self._state.parent, make=False) as folder:
+                text = folder.read(self._state.name)
+        except UntrustedFileError as error:
+            raise OrchestrationError(f"{self._state} {error}: it is not used") from error
+        except LabFolderError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return Wanted()
+            raise
+        try:
+            return Wanted.of_document(from_json(text), self.layout, self.testbed.optical_switches)
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+            why = _line(error) if isinstance(error, LightrigError) else repr(error)
+            raise OrchestrationError(f"{self._state} is no state of this fabric: {why}") from error
+
+    # ------------------------------------------------------------------------ status
+
+    def _publish(self) -> None:
+        """Make a new status; note the jobs whose circuits have come to be set, or are no more."""
+        circuits, failed = self.circuits(), self._failed_switches()
+        late = {name for name, each in circuits.items() if self._present.get(name) != each}
+        ready = frozenset(
+            job.name
+            for job in self.wanted.jobs
+            if not (job.missing or job.reserved)
+            and all(
+                each <= self._present.get(name, frozenset())
+                for name, each in self._circuits_of(job).items()
+                if name not in failed
+            )
+        )
+        names = {job.name for job in self.wanted.jobs}
+        events = [f"job {name}: circuits are set" for name in sorted(ready - self._ready)]
+        undone = sorted((self._ready - ready) & names)
+        self._keep(
+            self.wanted.noting(*events, *(f"job {name}: circuits are not set" for name in undone))
+        )
+        self._ready = ready
+        status = {
+            "epoch": self.wanted.epoch,
+            "settled": not late and self._missing <= failed and not self._refused,
+            "doubt": self._health.doubt or self._light.doubt,
+            "faulty": self.wanted.unusable(self.layout),
+            "silent": dict(self.wanted.silent),
+            "drained": sorted(self.wanted.drained),
+            "jobs": {
+                job.name: {
+                    **{key: each for key, each in job.document().items() if key != "job"},
+                    "ready": job.name in ready,
+                    "without": sorted(failed & self._circuits_of(job).keys()),
+                }
+                for job in self.wanted.jobs
+            },
+        }
+        with self._changed:
+            self._status = status
+            self._changed.notify_all()
+
+    def _causes(self) -> dict[str, frozenset[str]]:
+        """Return the switches by what they have in common: all of them, and each host."""
+        hosts = defaultdict(set)
+        for name, spec in self.testbed.optical_switches.items():
+            hosts[urlsplit(spec.address or "").hostname].add(name)
+        causes = {"the switches": frozenset(self.testbed.optical_switches)}
+        for host, names in hosts.items():
+            # A node's own host that is silent is a node that has failed.
+            if host and len(self.layout.cut_off(names)) != 1:
+                causes[f"the switches at {host}"] = frozenset(names)
+        return causes
+
+
+def _lights(testbed: Testbed) -> dict[str, dict[int, str]]:
+    """Return the nodes by switch and ingress port that their light enters."""
+    found: dict[str, dict[int, str]] = {name: {} for name in testbed.optical_switches}
+    for fiber in testbed.fibers:
+        if fiber.sink.owner in found and fiber.source.owner in testbed.servers:
+            found[fiber.sink.owner][int(fiber.sink.name)] = fiber.source.owner
+    return found
+
+
+def _line(error: LightrigError) -> str:
+    return "; ".join(map(str.strip, str(error).splitlines()))

@@ -1,0 +1,102 @@
+"""Requests to an orchestrator: strict models, from JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+
+from lightrig.harness.orchestration.jobs import OrchestrationError
+from lightrig.harness.orchestration.layout import Shape
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Nodes = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Status(_Request):
+    """Say what is wanted and seen."""
+
+    do: Literal["status"]
+
+
+class Submit(_Request):
+    """Place a job; twice places it once, and without `reserve` it starts a reserved one."""
+
+    do: Literal["submit"]
+    job: Name
+    shape: SerializeAsAny[Shape]
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    gang: bool = False
+    reserve: bool = False
+
+
+class Withdraw(_Request):
+    """End a job; jobs that wait may get its nodes."""
+
+    do: Literal["withdraw"]
+    job: Name
+
+
+class Failed(_Request):
+    """Take nodes for failed, whatever their probes say, and place their groups anew."""
+
+    do: Literal["failed"]
+    nodes: Nodes
+
+
+class Repaired(_Request):
+    """Use nodes again that a request called failed, or that were drained."""
+
+    do: Literal["repaired"]
+    nodes: Nodes
+
+
+class Drain(_Request):
+    """Give nodes no new group; those that they have stay."""
+
+    do: Literal["drain"]
+    nodes: Nodes
+
+
+Request: TypeAlias = Status | Submit | Withdraw | Failed | Repaired | Drain
+
+
+@cache
+def submit_model(shape: type[Shape]) -> type[Submit]:
+    """Return the model of a request that submits a job of a system."""
+    return create_model("Submit", __base__=Submit, __doc__=Submit.__doc__, shape=(shape, ...))
+
+
+@cache
+def _adapter(shape: type[Shape]) -> TypeAdapter[Any]:
+    kinds: Any = Status | submit_model(shape) | Withdraw | Failed | Repaired | Drain
+    return TypeAdapter(Annotated[kinds, Field(discriminator="do")])
+
+
+def parsed(request: Mapping[str, Any], shape: type[Shape]) -> Request:
+    """Return the request that a JSON object states; raises `OrchestrationError`."""
+    try:
+        found: Request = _adapter(shape).validate_json(json.dumps(request))
+    except ValidationError as error:
+        problems = (
+            f"{'.'.join(map(str, each['loc'])) or 'request'}: {each['msg']}"
+            for each in error.errors(include_url=False, include_input=False)
+        )
+        raise OrchestrationError("; ".join(problems)) from error
+    return found

@@ -1,0 +1,157 @@
+"""Sessions with all switches of a fabric, each of its own, so that a dead switch fails alone."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.measure.light import NO_LIGHT_DBM
+from lightrig.instruments.core.capabilities import PowerMonitor
+from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
+
+ANSWER_TIMEOUT_S = 2.0
+"""Longest time for an answer to a probe."""
+
+_MOST_THREADS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Answer of a switch to a probe.
+
+    Attributes:
+        circuits: on the ports that the testbed cables.
+        dark: ingress ports of nodes without light; None for a switch that does not monitor it.
+    """
+
+    circuits: frozenset[Circuit]
+    dark: frozenset[int] | None = None
+
+
+Outcomes = Mapping[str, Reading | LightrigError]
+"""By switch; the error is of one that did not answer, or took no order."""
+
+
+class Switches(Protocol):
+    """The switches of a fabric."""
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        """Read switches in parallel; raises nothing, and waits no longer for one than stated."""
+
+    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
+        """Bring switches to circuits in parallel, and read them back; raises nothing."""
+
+    def close(self) -> None:
+        """Close all sessions; circuits stay as they are."""
+
+
+class SilentError(LightrigError):
+    """A switch has not answered a probe in time."""
+
+
+class FabricSwitches:
+    """The switches of a fabric that is open already, and that its owner closes."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        """See `Switches`."""
+        tasks = (partial(_attempt, partial(_read, name, self._fabric)) for name in names)
+        return dict(zip(names, self._fabric.bench.clock.parallel(*tasks), strict=True))
+
+    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
+        """See `Switches`."""
+        return {
+            name: _attempt(partial(_apply, name, self._fabric, circuits))
+            for name, circuits in wanted.items()
+        }
+
+    def close(self) -> None:
+        """Leave the fabric open."""
+
+
+class SwitchSessions:
+    """Switches of a testbed on hardware, over wires that are opened when they are needed."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._fabrics: dict[str, Fabric] = {}
+        self._locks = {name: threading.Lock() for name in testbed.optical_switches}
+        self._running: dict[str, Future[Reading | LightrigError]] = {}
+        threads = min(2 * len(self._locks), _MOST_THREADS)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        """See `Switches`; a switch that is silent still is not asked a second time meanwhile."""
+        for name in names:
+            if name not in self._running:
+                self._running[name] = self._pool.submit(self._attempt, name, _read)
+        wait([self._running[name] for name in names], timeout=ANSWER_TIMEOUT_S)
+        found: dict[str, Reading | LightrigError] = {}
+        for name in names:
+            if self._running[name].done():
+                found[name] = self._running.pop(name).result()
+            else:
+                found[name] = SilentError(f"{name} did not answer within {ANSWER_TIMEOUT_S:g} s")
+        return found
+
+    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
+        """See `Switches`."""
+        tasks = {
+            name: self._pool.submit(self._attempt, name, partial(_apply, circuits=circuits))
+            for name, circuits in wanted.items()
+        }
+        return {name: task.result() for name, task in tasks.items()}
+
+    def close(self) -> None:
+        """See `Switches`."""
+        self._pool.shutdown(cancel_futures=True)
+        for name in list(self._fabrics):
+            self._drop(name)
+
+    def _attempt(
+        self, name: str, action: Callable[[str, Fabric], Reading]
+    ) -> Reading | LightrigError:
+        with self._locks[name]:
+            try:
+                if name not in self._fabrics:
+                    bench = bind_only(self._testbed, {name}, "lightrig orchestrate")
+                    self._fabrics[name] = Fabric(bench)
+                return action(name, self._fabrics[name])
+            except LightrigError as error:
+                self._drop(name)
+                return error
+
+    def _drop(self, name: str) -> None:
+        if name in self._fabrics:
+            with contextlib.suppress(LightrigError):
+                self._fabrics.pop(name).bench.close()
+
+
+def _attempt(action: Callable[[], Reading]) -> Reading | LightrigError:
+    try:
+        return action()
+    except LightrigError as error:
+        return error
+
+
+def _read(name: str, fabric: Fabric) -> Reading:
+    switch = fabric.bench.switches[name]
+    ingress, egress = fabric.testbed.cabling.cabled_ports(name)
+    ours = frozenset(c for c in switch.circuits() if c.ingress in ingress and c.egress in egress)
+    if not isinstance(switch, PowerMonitor):
+        return Reading(ours)
+    dbm = switch.power(sorted(ingress)).dbm
+    return Reading(ours, frozenset(port for port, power in dbm.items() if power < NO_LIGHT_DBM))
+
+
+def _apply(name: str, fabric: Fabric, circuits: frozenset[Circuit]) -> Reading:
+    fabric.apply(Plan(f"order to {name}", {name: circuits}))
+    return Reading(circuits)

@@ -1,0 +1,164 @@
+"""The wanted state of a fabric, as a document that a restart continues from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lightrig.harness.orchestration.jobs import Job, OrchestrationError
+from lightrig.harness.orchestration.layout import Layout
+from lightrig.instruments.clock import wall_time
+
+_MOST_EVENTS = 1000
+"""Events that the history keeps."""
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Jobs with their nodes, and the parts that must not be used.
+
+    Attributes:
+        jobs: in the order in which they came.
+        reported: nodes that a request called failed. drained: nodes that get no new group.
+        silent, dark: reasons by switch, and by node, that have failed by themselves.
+        history: events, oldest first. epoch: of the last one.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    reported: frozenset[str] = frozenset()
+    drained: frozenset[str] = frozenset()
+    silent: Mapping[str, str] = field(default_factory=dict)
+    dark: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[Mapping[str, Any], ...] = ()
+    epoch: int = 0
+
+    def noting(self, *events: str) -> Wanted:
+        """Return this with events of now in the history."""
+        if not events:
+            return self
+        now = wall_time().isoformat(timespec="milliseconds")
+        noted = [
+            {"epoch": self.epoch + number, "time": now, "event": event}
+            for number, event in enumerate(events, 1)
+        ]
+        history = (*self.history, *noted)[-_MOST_EVENTS:]
+        return replace(self, history=history, epoch=self.epoch + len(events))
+
+    def seeing(self, silent: Mapping[str, str], dark: Mapping[str, str]) -> Wanted:
+        """Return this with the parts that have failed now, and what has changed as events."""
+        events = []
+        for what, before, after in (
+            ("switch", self.silent, silent),
+            ("light of", self.dark, dark),
+        ):
+            fell, back = after.keys() - before.keys(), before.keys() - after.keys()
+            events += [f"{what} {name} failed: {after[name]}" for name in sorted(fell)]
+            events += [f"{what} {name} is back" for name in sorted(back)]
+        if not events:
+            return self  # also where a reason has another wording by now
+        return replace(self, silent=dict(silent), dark=dict(dark)).noting(*events)
+
+    def unusable(self, layout: Layout) -> dict[str, str]:
+        """Return the reasons by node that can carry no group."""
+        cut = {
+            node: f"{switch}: {self.silent[switch]}"
+            for node, switch in layout.cut_off(self.silent.keys()).items()
+        }
+        return {**self.dark, **cut, **dict.fromkeys(sorted(self.reported), "reported")}
+
+    def placed(self, layout: Layout) -> Wanted:
+        """Keep the groups whose nodes work, and place what is missing, by priority.
+
+        Nothing is placed for a job while one of a greater priority waits.
+        """
+        unusable = frozenset(self.unusable(layout))
+        left = {job.name: job.without(unusable) for job in self.jobs}
+        taken = frozenset(node for job, _ in left.values() for node in job.nodes)
+        free = frozenset(layout.nodes) - unusable - self.drained - taken
+        waiting: int | None = None
+        placed: dict[str, Job] = {}
+        for job, lost in sorted(left.values(), key=lambda each: -each[0].priority):
+            found = job
+            if waiting is None or job.priority >= waiting:
+                found = layout.place(job, free, lost, self.silent.keys())
+                if job.gang and found.missing and job.missing == len(job.groups):
+                    found = job
+                free = (free | job.nodes) - found.nodes
+                if found.missing:
+                    waiting = job.priority
+            placed[job.name] = found
+        events: list[str] = []
+        jobs = []
+        for before in self.jobs:
+            after = placed[before.name]
+            pairs = zip(before.groups, after.groups, strict=True)
+            if changed := [str(number) for number, (old, new) in enumerate(pairs) if old != new]:
+                events.append(
+                    f"job {before.name}: groups {', '.join(changed)} change, "
+                    f"{after.missing} of {len(after.groups)} wait"
+                )
+                after = replace(after, epoch=self.epoch + len(events))
+            jobs.append(after)
+        return replace(self, jobs=tuple(jobs)).noting(*events) if events else self
+
+    def document(self, layout: Layout) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        return {
+            "format": _FORMAT,
+            "nodes": list(layout.nodes),
+            "epoch": self.epoch,
+            "reported": sorted(self.reported),
+            "drained": sorted(self.drained),
+            "silent": dict(self.silent),
+            "dark": dict(self.dark),
+            "jobs": [job.document() for job in self.jobs],
+            "history": list(self.history),
+        }
+
+    @classmethod
+    def of_document(
+        cls, document: Mapping[str, Any], layout: Layout, switches: Collection[str]
+    ) -> Wanted:
+        """Return the state that a `document` has, which may be anything.
+
+        Raises `OrchestrationError`, and errors of Python for what is no such document.
+        """
+        if document["format"] != _FORMAT or document["nodes"] != list(layout.nodes):
+            raise OrchestrationError("it is that of other nodes, or of another version")
+        jobs = tuple(map(Job.of_document, document["jobs"]))
+        wanted = cls(
+            jobs,
+            known(document["reported"], layout),
+            known(document["drained"], layout),
+            dict(document["silent"]),
+            dict(document["dark"]),
+            tuple(document["history"]),
+            int(document["epoch"]),
+        )
+        known(wanted.dark, layout)
+        if strange := sorted(wanted.silent.keys() - set(switches)):
+            raise OrchestrationError(f"found switch {strange[0]!r}, which there is not")
+        taken = [node for job in jobs for group in job.groups if group for node in group.nodes]
+        known(taken, layout)
+        if len(set(taken)) != len(taken) or len({job.name for job in jobs}) != len(jobs):
+            raise OrchestrationError("a node is in two groups, or two jobs have one name")
+        for job in jobs:
+            shape = layout.shape.model_validate(job.shape).model_dump(mode="json")
+            if layout.groups_of(shape) != len(job.groups):
+                raise OrchestrationError(f"job {job.name} has {len(job.groups)} groups")
+            layout.circuits(job)
+        return wanted
+
+
+def known(nodes: Iterable[str], layout: Layout) -> frozenset[str]:
+    """Return `nodes`; raises `OrchestrationError` for one that there is not."""
+    found = frozenset(nodes)
+    if unknown := sorted(found - set(layout.nodes)):
+        some = ", ".join(layout.nodes[:3])
+        raise OrchestrationError(
+            f"found node {unknown[0]!r}, expected one of {len(layout.nodes)}: {some} ..."
+        )
+    return found

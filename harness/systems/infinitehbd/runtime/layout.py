@@ -1,0 +1,173 @@
+"""Groups of nodes on one K-hop row, for the orchestrator: alone, or on a fat tree behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
+from lightrig.harness.orchestration.layout import Shape
+from lightrig.harness.systems.infinitehbd.planning.bypass import wiring_of
+from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.placement import place as most_groups
+from lightrig.harness.systems.infinitehbd.planning.rings import Path, circuits, paths
+from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    FatTree,
+    InfiniteHbdError,
+    Mask,
+    Nodes,
+)
+from lightrig.testbeds import Circuit, Testbed
+
+LEAST_RING = 3
+"""Nodes of a ring that closes over links: it has two ends, and a node between them."""
+
+_IDLE = circuits(Path.LOOPBACK, 1)
+
+
+class FatTreeShape(Shape):
+    """The packet network behind the row, whose nodes are deployed as Algorithm 3 has them."""
+
+    per_tor: Annotated[int, Field(ge=1, le=4096, description="Nodes under a ToR")]
+    per_domain: Annotated[int, Field(ge=1, le=4096, description="Nodes of a domain")]
+
+
+class RingShape(Shape):
+    """Groups of nodes, or of GPUs, each of which is one ring."""
+
+    size: Annotated[
+        int | None,
+        Field(ge=0, le=4096, description="Nodes of a group; 0: one ring of all that work"),
+    ] = None
+    gpus: Annotated[
+        int | None, Field(ge=1, le=1_048_576, description="GPUs of a group, in place of its nodes")
+    ] = None
+    groups: Annotated[int, Field(ge=1, le=4096, description="Number of groups")] = 1
+    fat_tree: FatTreeShape | None = None
+
+
+class RowLayout:
+    """The row that a testbed cables, as `lightrig generate infinitehbd` names its parts.
+
+    Raises `InfiniteHbdError` for another testbed.
+    """
+
+    shape = RingShape
+
+    def __init__(self, testbed: Testbed) -> None:
+        self.wiring = wiring_of(testbed)
+        self.nodes = tuple(testbed.servers)
+        self._place_of = {name: place for place, name in enumerate(self.nodes)}
+        self._gpus = {spec.gpus.count for spec in testbed.servers.values()}
+
+    def groups_of(self, shape: Mapping[str, object]) -> int:
+        """See `Layout`."""
+        wanted = RingShape.model_validate(shape)
+        size = self._size(wanted)
+        if size * wanted.groups > self.wiring.nodes or (not size and wanted.groups > 1):
+            raise OrchestrationError(
+                f"found {wanted.groups} groups of {size} nodes, of {self.wiring.nodes} in all; "
+                "a size of 0 is one ring of all nodes that work"
+            )
+        if not size and not self.wiring.closed:
+            raise OrchestrationError("the row is a line, expected a ring: its ends have no link")
+        if wanted.fat_tree:
+            self._tree(wanted.fat_tree)
+        return wanted.groups
+
+    def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
+        """Return the nodes whose modules `switches` are."""
+        return {self.nodes[int(name.rpartition("node")[2])]: name for name in switches}
+
+    def place(
+        self,
+        job: Job,
+        free: frozenset[str],
+        lost: Mapping[int, Group],
+        silent: Collection[str],
+    ) -> Job:
+        """See `Layout`; a ring of all takes in what has come back."""
+        wanted = RingShape.model_validate(job.shape)
+        size = self._size(wanted)
+        if not size:
+            ring = self._ring_of_all(free | job.nodes)
+            return job if job.groups == ring else replace(job, groups=ring)
+        if not job.missing:
+            return job
+        taken = np.array([node not in free for node in self.nodes])
+        found = self._groups(wanted, taken, size, job.missing)
+        fresh = iter(found[paths(self.wiring, found)[1]].tolist())
+        groups = []
+        for group in job.groups:
+            places = next(fresh, None) if group is None else None
+            groups.append(group if places is None else self._group(places))
+        return replace(job, groups=tuple(groups))
+
+    def circuits(self, job: Job) -> Mapping[str, frozenset[Circuit]]:
+        """See `Layout`."""
+        wanted: dict[str, frozenset[Circuit]] = {}
+        closed = RingShape.model_validate(job.shape).size == 0
+        for group in filter(None, job.groups):
+            try:
+                places = [self._place_of[node] for node in group.nodes]
+                taken, joined = paths(self.wiring, np.array([places]), closed=closed)
+            except (KeyError, InfiniteHbdError) as error:
+                raise OrchestrationError(f"job {job.name}: {error}") from error
+            if not joined.all():
+                raise OrchestrationError(f"job {job.name}: {group.nodes} cannot be joined")
+            for place in places:
+                for bundle, path in enumerate(taken[place].tolist()):
+                    wanted[f"trx{bundle}-node{place}"] = circuits(Path(path), 1)
+        return wanted
+
+    def idle(self, switch: str) -> frozenset[Circuit]:
+        """Return the loopback of a module."""
+        return _IDLE
+
+    def _size(self, wanted: RingShape) -> int:
+        """Return the number of nodes of a group."""
+        if (wanted.size is None) == (wanted.gpus is None):
+            raise OrchestrationError("expected one of size, in nodes, and gpus")
+        if wanted.size is not None:
+            return wanted.size
+        each = next(iter(self._gpus)) if len(self._gpus) == 1 else 0
+        if not each or wanted.gpus % each:  # type: ignore[operator]
+            raise OrchestrationError(
+                f"found groups of {wanted.gpus} GPUs, expected a multiple of the {each} of a node"
+            )
+        return wanted.gpus // each  # type: ignore[operator]
+
+    def _tree(self, wanted: FatTreeShape) -> FatTree:
+        try:
+            return FatTree(self.wiring.nodes, wanted.per_tor, wanted.per_domain)
+        except InfiniteHbdError as error:
+            raise OrchestrationError(str(error)) from error
+
+    def _groups(self, wanted: RingShape, taken: Mask, size: int, missing: int) -> Nodes:
+        """Return groups by place in the row, as many as there is room for, or `missing` or more."""
+        reach = self.wiring.reach
+        if wanted.fat_tree:
+            tree = self._tree(wanted.fat_tree)
+            place_in_row = np.argsort(tree.order())
+            found = orchestrate(tree, taken[place_in_row], size, reach, missing)
+            if found is not None:
+                return place_in_row[found.groups]
+        return most_groups(taken, size, reach, closed=self.wiring.closed)
+
+    def _ring_of_all(self, usable: Collection[str]) -> tuple[Group | None, ...]:
+        """Return one closed ring of all nodes that work; None where the links do not reach."""
+        places = [place for place, node in enumerate(self.nodes) if node in usable]
+        if len(places) < LEAST_RING:
+            return (None,)
+        hops = np.diff([*places, places[0]]) % self.wiring.nodes
+        if not np.isin(hops, self.wiring.hops).all():
+            return (None,)
+        _, joined = paths(self.wiring, np.array([places]), closed=True)
+        return (self._group(places) if joined.all() else None,)
+
+    def _group(self, places: Sequence[int]) -> Group:
+        return Group(tuple(self.nodes[place] for place in places), {})

@@ -1,0 +1,343 @@
+"""Random sequences of events for the orchestrators: each converges, and touches nothing else.
+
+`SEQUENCES` times (default 500) for each system, ten steps: a job is submitted or withdrawn, a node
+or a switch fails, one returns, or the process is killed before its k-th circuit is changed and
+started again. Switches are in memory, time passes by steps of the loop alone. After each step the
+state is judged by the light: links are followed along fibers through the circuits that switches
+hold. Circuits of jobs that did not change must not be among the commands.
+"""
+
+import itertools
+import json
+import os
+import random
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.system_registry import installed_systems
+from lightrig.harness.systems.infinitehbd.generator import render as render_row
+from lightrig.harness.systems.railx.generator import render as render_grid
+from lightrig.testbeds import Testbed, load
+from tests.campaigns.switchroom import Killed, Switchroom, beams, joined
+
+STEPS = 10
+ROUNDS_TO_SETTLE = 12
+"""More than the hysteresis needs, for what fails and for what returns."""
+
+
+class Case(Protocol):
+    """A system whose orchestrator is tried."""
+
+    name: str
+
+    def testbed(self, root: Path) -> Testbed:
+        """Return the fabric, which is written to `root`."""
+
+    def job(self, dice: random.Random) -> Mapping[str, Any]:
+        """Return what a new job wants."""
+
+    def fail(self, dice: random.Random, room: Switchroom) -> str:
+        """Let something fail, and return what."""
+
+    def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
+        """Return what is wrong, by the light."""
+
+
+def node_of(room: Switchroom) -> dict[str, list[str]]:
+    """Return the switches with light of one node alone, by node: they are in it."""
+    feeds = defaultdict(set)
+    for fiber in room.testbed.fibers:
+        if fiber.sink.owner in room.circuits:
+            feeds[fiber.sink.owner].add(fiber.source.owner)
+    found = defaultdict(list)
+    for switch, nodes in feeds.items():
+        if len(nodes) == 1:
+            found[nodes.pop()].append(switch)
+    return found
+
+
+class Row:
+    """InfiniteHBD: eleven nodes, two hops."""
+
+    name = "infinitehbd"
+    NODES, REACH = 11, 2
+
+    def testbed(self, root: Path) -> Testbed:
+        (root / "row.yaml").write_text(render_row(self.NODES, hops=self.REACH))
+        return load(root / "row.yaml")
+
+    def job(self, dice: random.Random) -> Mapping[str, Any]:
+        size = dice.choice([1, 2, 2, 3, 4])
+        return {"size": size, "groups": dice.randint(1, self.NODES // size // 2 + 1)}
+
+    def fail(self, dice: random.Random, room: Switchroom) -> str:
+        node, switches = dice.choice(sorted(node_of(room).items()))
+        room.silent.update(switches if dice.random() < 0.5 else [dice.choice(switches)])
+        return node
+
+    def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
+        found = []
+        light = joined(room.testbed, room.circuits)
+        failed = {n for n, switches in node_of(room).items() if room.silent & {*switches}}
+        busy: set[str] = set()
+        for name, job in status["jobs"].items():
+            for group in filter(None, job["groups"]):
+                nodes = group["nodes"]
+                busy |= {*nodes}
+                if len(nodes) != job["shape"]["size"] or failed & {*nodes}:
+                    found.append(f"{name}: {nodes} with {failed} failed")
+                for place, node in enumerate(nodes):
+                    near = {*nodes[max(0, place - 1) : place], *nodes[place + 1 : place + 2]}
+                    if light[node] - failed != near:
+                        found.append(f"{name}: {node} is joined to {light[node]}, not {near}")
+        free = [n for n in range(self.NODES) if f"node{n}" not in busy | failed]
+        found += [f"node{n} is in no group and joined" for n in free if light[f"node{n}"] - failed]
+        waiting = [job["shape"]["size"] for job in status["jobs"].values() if job["missing"]]
+        if waiting and self.longest_run(free) >= min(waiting):
+            found.append(f"groups of {waiting} wait beside free nodes {free}")
+        return found
+
+    def longest_run(self, free: list[int]) -> int:
+        """Return the most of `free` in a run around the row, each within reach of the next."""
+        longest = 0
+        for start in range(len(free)):
+            run = 1
+            for near, far in itertools.pairwise([*free[start:], *free[:start]]):
+                if (far - near) % self.NODES > self.REACH:
+                    break
+                run += 1
+            longest = max(longest, run)
+        return longest
+
+
+class Grid:
+    """RailX: four columns, three rows, three rails."""
+
+    name = "railx"
+    COLUMNS, ROWS, RAILS = 4, 3, 3
+
+    def testbed(self, root: Path) -> Testbed:
+        (root / "grid.yaml").write_text(render_grid(self.COLUMNS, self.ROWS, mesh=3, ports=1))
+        return load(root / "grid.yaml")
+
+    def job(self, dice: random.Random) -> Mapping[str, Any]:
+        sides = dice.choice([(1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (1, 3), (4, 1), (0, 0)])
+        topology = dice.choice(["auto", "auto", "torus"])
+        return {"columns": sides[0], "rows": sides[1], "topology": topology}
+
+    def fail(self, dice: random.Random, room: Switchroom) -> str:
+        if dice.random() < 0.5:
+            node = dice.choice(sorted(room.testbed.servers))
+            room.unlit.add(node)
+            return node
+        switch = dice.choice(sorted(room.circuits))
+        room.silent.add(switch)
+        return switch
+
+    def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
+        found, of, busy = [], {}, set()
+        for name, job in status["jobs"].items():
+            for group in filter(None, job["groups"]):
+                places = {
+                    tuple(map(int, n.removeprefix("node").split("-"))) for n in group["nodes"]
+                }
+                columns, rows = ({place[axis] for place in places} for axis in (0, 1))
+                wanted = job["shape"]["columns"], job["shape"]["rows"]
+                if places != {*itertools.product(columns, rows)} or busy & {*group["nodes"]}:
+                    found.append(f"{name}: {group['nodes']} is no grid of its own")
+                if wanted != (0, 0) and (len(columns), len(rows)) != wanted:
+                    found.append(f"{name}: {len(columns)} x {len(rows)}, not {wanted}")
+                if room.unlit & {*group["nodes"]}:
+                    found.append(f"{name}: {group['nodes']} with {room.unlit} failed")
+                busy |= {*group["nodes"]}
+                of.update(dict.fromkeys(group["nodes"], name))
+                found += self.line_problems(room, name, group)
+        answering = {n: c for n, c in room.circuits.items() if n not in room.silent}
+        for source, sink in beams(room.testbed, answering):
+            apart = of.get(source.owner) != of.get(sink.owner) or source.owner not in of
+            if apart and room.unlit.isdisjoint({source.owner, sink.owner}):
+                found.append(f"{source} is joined to {sink}")
+        usable = {(i, j) for i in range(self.COLUMNS) for j in range(self.ROWS)
+                  if f"node{i}-{j}" not in busy | room.unlit}  # fmt: skip
+        for name, job in status["jobs"].items():
+            width, height = job["shape"]["columns"], job["shape"]["rows"]
+            if (
+                job["missing"]
+                and width
+                and any(
+                    {*itertools.product(columns, rows)} <= usable
+                    for columns in itertools.combinations(range(self.COLUMNS), width)
+                    for rows in itertools.combinations(range(self.ROWS), height)
+                )
+            ):
+                found.append(f"{name} waits beside {width} x {height} free nodes")
+        return found
+
+    def line_problems(self, room: Switchroom, name: str, group: Mapping[str, Any]) -> list[str]:
+        """Return rails of a group that are not as its kind says, where all of them answer."""
+        nodes = {*group["nodes"]}
+        after: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for source, sink in beams(room.testbed, room.circuits):
+            if source.owner in nodes and source.name.endswith("p0"):
+                i, j = source.owner.removeprefix("node").split("-")
+                rail = source.name.partition(".")[0]
+                after[rail, j if rail[0] == "x" else i][source.owner] = sink.owner
+        found = []
+        for axis, place in (("x", 1), ("y", 0)):
+            stated = group["details"][axis]
+            lines = defaultdict(set)
+            for node in nodes:
+                lines[node.removeprefix("node").split("-")[place]].add(node)
+            for line, members in lines.items():
+                if any(f"{axis}ocs{line}-{rail}" in room.silent for rail in range(self.RAILS)):
+                    continue
+                rails = [after.get((f"{axis}{rail}", line), {}) for rail in range(self.RAILS)]
+                links = Counter(frozenset(pair) for each in rails for pair in each.items())
+                pairs = {frozenset(p) for p in itertools.combinations(sorted(members), 2)}
+                if stated is None:
+                    good = not links
+                elif stated["kind"] == "ring":
+                    good = all(one_ring(each, members) for each in rails)
+                else:
+                    each = 2 if stated["kind"] == "all-to-all" else 1
+                    good = links.keys() == pairs and not any(n % each for n in links.values())
+                if not good:
+                    found.append(f"{name}: {axis} {line} is {rails}, stated {stated}")
+        return found
+
+
+def one_ring(after: Mapping[str, str], members: set[str]) -> bool:
+    """Whether the successors are one ring of all members."""
+    at, seen = min(members), set()
+    while at not in seen and at in after:
+        seen.add(at)
+        at = after[at]
+    return seen == members and after.keys() == members
+
+
+CASES: tuple[Case, ...] = (Row(), Grid())
+
+
+class Sequence:
+    """One sequence of events for one system."""
+
+    def __init__(self, case: Case, seed: int, root: Path, testbed: Testbed) -> None:
+        self.case, self.dice = case, random.Random(f"{case.name} {seed}")
+        self.room = Switchroom(testbed, monitored=case.name != "infinitehbd")
+        self.state = root / f"{case.name}-{seed}.json"
+        self.layout = installed_systems()[case.name].load("orchestrator")(testbed)
+        self.service = self.started()
+        self.groups: dict[tuple[str, int], Any] = {}
+        self.pending: defaultdict[str, set[str]] = defaultdict(set)
+        self.jobs = itertools.count()
+        self.log: list[str] = []
+        self.kills = 0
+
+    def started(self) -> Orchestrator:
+        return Orchestrator(self.room.testbed, self.layout, self.room, self.state)
+
+    def event(self) -> str:
+        """Let one thing happen, and return it."""
+        names = list(self.service.status()["jobs"])
+        kind = self.dice.choice(["submit", "submit", "withdraw", "fail", "fail", "return"])
+        if kind == "submit":
+            wish = {"job": f"job{next(self.jobs)}", "shape": self.case.job(self.dice)}
+            return self.asked({"do": "submit", **wish})
+        if kind == "withdraw" and names:
+            return self.asked({"do": "withdraw", "job": self.dice.choice(names)})
+        if kind == "fail":
+            return f"fail {self.case.fail(self.dice, self.room)}"
+        for broken in (self.room.silent, self.room.unlit):
+            broken -= {name for name in sorted(broken) if self.dice.random() < 0.6}
+        return "return"
+
+    def asked(self, request: Mapping[str, Any]) -> str:
+        self.service.request(request)
+        return json.dumps(request)
+
+    def step(self, *, last: bool = False) -> list[str]:
+        """Let one thing happen, perhaps with a kill, and return the problems afterwards."""
+        self.room.commands.clear()
+        if self.dice.random() < 0.3:
+            self.room.kill_after = self.dice.randint(0, 12)
+        for attempt in itertools.count():
+            try:
+                if attempt == 0 and not last:
+                    self.log.append(self.event())
+                for _ in range(ROUNDS_TO_SETTLE):
+                    self.service.step()
+                break
+            except Killed:
+                self.kills += 1
+                self.log.append("killed")
+                self.room.kill_after = None
+                self.service = self.started()
+        self.room.kill_after = None
+        status = self.service.status()
+        problems = [] if status["settled"] else ["not settled"]
+        return problems + self.touched(status) + self.case.problems(self.room, status)
+
+    def touched(self, status: Mapping[str, Any]) -> list[str]:
+        """Return commands for nodes whose groups have not changed."""
+        now = {
+            (name, number): group
+            for name, job in status["jobs"].items()
+            for number, group in enumerate(job["groups"])
+            if group
+        }
+        kept = {key for key in now if self.groups.get(key) == now[key]}
+        changed = {node for key in now.keys() - kept for node in now[key]["nodes"]}
+        changed |= {n for key in self.groups.keys() - kept for n in self.groups[key]["nodes"]}
+        still = {node for key in kept for node in now[key]["nodes"]} - changed
+        sender = {
+            (fiber.sink.owner, int(fiber.sink.name)): fiber.source.owner
+            for fiber in self.room.testbed.fibers
+            if fiber.sink.owner in self.room.circuits
+        }
+        found = [
+            f"{switch} {circuit} of {node} was changed"
+            for switch, circuit in self.room.commands
+            for node in [sender[switch, circuit.ingress]]
+            if node in still - self.pending[switch]
+        ]
+        for switch in self.room.circuits:
+            if switch in self.room.silent:
+                self.pending[switch] |= changed
+            else:
+                self.pending[switch].clear()
+        self.groups = now
+        return found
+
+
+def run(case: Case, seed: int, root: Path, testbed: Testbed) -> tuple[list[str], int]:
+    """Run one sequence and return the first problems, with the events up to them, and the kills."""
+    sequence = Sequence(case, seed, root, testbed)
+    for number in range(STEPS + 1):
+        if number == STEPS:  # all returns
+            sequence.room.silent.clear()
+            sequence.room.unlit.clear()
+        if problems := sequence.step(last=number == STEPS):
+            return [*sequence.log, *problems], sequence.kills
+    return [], sequence.kills
+
+
+def main(report: Callable[[str], object] = print) -> bool:
+    """Run all sequences; returns whether each converged and touched nothing else."""
+    count = int(os.environ.get("SEQUENCES", "500"))
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="lightrig-sequences-") as name:
+        for case in CASES:
+            testbed = case.testbed(Path(name))
+            for seed in range(count):
+                problems, kills = run(case, seed, Path(name), testbed)
+                found[f"{case.name} sequences"] += 1
+                found[f"{case.name} kills"] += kills
+                if problems:
+                    found[f"{case.name.upper()} WRONG"] += 1
+                    report(f"{case.name} {seed}: " + "\n  ".join(problems))
+    report(f"all   {json.dumps(dict(sorted(found.items())))}")
+    return not any(count for name, count in found.items() if name.endswith("WRONG"))

@@ -1,0 +1,98 @@
+"""Switches in memory for an orchestrator, and a checker of what they do by the light alone.
+
+Nothing here imports the orchestrator's plans: links are followed along the fibers of the testbed
+through the circuits that the switches hold, and commands are what the switches received.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from lightrig.harness.orchestration.switch_sessions import Outcomes, Reading
+from lightrig.testbeds import Circuit, LightrigError, Port, Testbed
+
+
+class Killed(BaseException):
+    """The end of a process, before it sends an order."""
+
+
+class Switchroom:
+    """The switches of a testbed: which answer, which see light, and what they were told.
+
+    Attributes:
+        silent: switches that do not answer. unlit: nodes without light.
+        commands: every circuit that was removed or added, since it was last emptied.
+        kill_after: circuits that are changed until the process ends; None: it goes on.
+    """
+
+    def __init__(self, testbed: Testbed, monitored: bool = False) -> None:
+        self.testbed, self.monitored = testbed, monitored
+        self.circuits: dict[str, frozenset[Circuit]] = dict.fromkeys(
+            testbed.optical_switches, frozenset()
+        )
+        self.silent: set[str] = set()
+        self.refusing: set[str] = set()
+        self.unlit: set[str] = set()
+        self.commands: list[tuple[str, Circuit]] = []
+        self.kill_after: int | None = None
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        return {
+            name: LightrigError(f"{name} did not answer\nwithin 1 s")
+            if name in self.silent
+            else Reading(self.circuits[name], self._dark(name) if self.monitored else None)
+            for name in names
+        }
+
+    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
+        found: dict[str, Reading | LightrigError] = {}
+        for name, circuits in wanted.items():
+            if name in self.silent | self.refusing:
+                found[name] = LightrigError(f"{name} takes no order")
+                continue
+            for circuit in sorted(self.circuits[name] ^ circuits):
+                if self.kill_after is not None:
+                    if self.kill_after == 0:
+                        raise Killed
+                    self.kill_after -= 1
+                self.commands.append((name, circuit))
+                self.circuits[name] ^= {circuit}
+            found[name] = Reading(circuits)
+        return found
+
+    def close(self) -> None:
+        pass
+
+    def _dark(self, switch: str) -> frozenset[int]:
+        return frozenset(
+            int(fiber.sink.name)
+            for fiber in self.testbed.fibers
+            if fiber.sink.owner == switch and fiber.source.owner in self.unlit
+        )
+
+
+def beams(testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]) -> set[tuple[Port, Port]]:
+    """Return pairs of a NIC port that sends and the one that sees its light."""
+    fiber_from = {fiber.source: fiber.sink for fiber in testbed.fibers}
+    through = {
+        Port(switch, str(circuit.ingress)): Port(switch, str(circuit.egress))
+        for switch, each in circuits.items()
+        for circuit in each
+    }
+    found = set()
+    for source, sink in fiber_from.items():
+        at: Port | None = sink
+        if source.owner in testbed.servers:
+            while at is not None and at.owner not in testbed.servers:
+                at = fiber_from.get(through.get(at, at))
+            if at is not None:
+                found.add((source, at))
+    return found
+
+
+def joined(testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]) -> dict[str, set[str]]:
+    """Return which nodes see light of which, themselves left out."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for source, sink in beams(testbed, circuits):
+        if source.owner != sink.owner:
+            found[source.owner].add(sink.owner)
+    return found
