@@ -28,11 +28,14 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 _HEAD = """# Benchmarks
 
-Written by `python -m benchmarks.figures`; do not edit. Each figure was measured on the machine and
-at the load that its line names: a load above the number of processors means that other work shared
-them, and times are then upper bounds. A peer is measured in the same run, on the same work. All
-instruments are simulated.
+The figures are written by `python -m benchmarks.figures`; what they mean for a [large
+lab](#what-10000-switches-and-100000-gpus-need) stands below them. Each was measured on the machine
+and at the load that its line names: a load above the number of processors means that other work
+shared them, and times are then upper bounds. A peer is measured in the same run, on the same work.
+All instruments are simulated.
 """
+_BY_HAND = "\n## What 10,000 switches"
+"""Heading from which on the page is written by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ def write(page: Path, figures: list[Figure]) -> None:
             for one in every
             if one.benchmark == benchmark
         ]
-    page.write_text("\n".join(lines) + "\n")
+    by_hand = "".join(page.read_text().partition(_BY_HAND)[1:]) if page.exists() else ""
+    page.write_text("\n".join(lines) + "\n" + by_hand)
 
 
 def main(arguments: list[str]) -> None:

@@ -37,6 +37,7 @@ _PUBLIC: tuple[Any, ...] = (api, drivers, devices, systems)
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the reference pages to the files of the site."""
+    files.append(File.generated(config, "index.md", content=_index()))
     for name, content in pages().items():
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     return files
@@ -66,6 +67,17 @@ def pages() -> Mapping[str, str]:
         "pytest": _pytest(),
         "python": _python(),
     }
+
+
+def _index() -> str:
+    """Return the README as the first page: its links are to pages, or paths of the repository."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = readme.replace("](docs/decisions)", "](decisions/index.md)").replace("](docs/", "](")
+    return re.sub(
+        r"(?<!!)\[`?([^\]`]+)`?\]\((?!http)([^)#]+)\)",
+        lambda link: link[0] if (ROOT / "docs" / link[2]).exists() else f"`{link[2]}`",
+        readme,
+    )
 
 
 def _fenced(content: str, language: str = "text") -> str:

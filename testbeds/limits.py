@@ -37,7 +37,7 @@ DecisionRule: TypeAlias = Literal["guarded", "simple", "lenient"]
 "guarded": a limit is kept by intervals that keep it wholly, broken by those wholly beyond it, and
 undecided by those that hold it: guard bands on both sides. "simple": by the middle, as if it were
 exact. "lenient": only an interval wholly beyond breaks it, all others keep it. See
-docs/decision-rules.md.
+docs/statistics.md.
 """
 
 DEFAULT_RULE: DecisionRule = "guarded"
