@@ -27,8 +27,8 @@ from lightrig.harness.bench import simulation
 from lightrig.harness.report.nights import write_nights
 from lightrig.instruments.simulated.lab import SimulatedLab
 
-SEEDS = int(os.environ.get("LIGHTRIG_SEEDS", "2"))
-BEFORE = int(os.environ.get("LIGHTRIG_NIGHTS", "6"))
+SEEDS = int(os.environ.get("MORNINGS_SEEDS", "2"))
+BEFORE = int(os.environ.get("MORNINGS_NIGHTS", "6"))
 """Nights before the first one with the fault."""
 AFTER = 4
 """Nights with the fault."""
@@ -126,8 +126,8 @@ KINDS = (
 )
 
 
-def main() -> None:
-    """Print the table."""
+def main() -> bool:
+    """Print the table; return whether no card was without a fault and each fault had one at last."""
     context = multiprocessing.get_context("fork")
     print(
         f"{SEEDS} seeds, {BEFORE} nights before the fault; rank of the card on nights 1 to {AFTER}"
@@ -169,6 +169,8 @@ def main() -> None:
     for kind_name, each in rows.items():
         print(f"| {kind_name} | {' | '.join(each)} | {false[kind_name]} |")
     print(f"false cards on {mornings} mornings without a fault: {quiet}")
+    last = [ranks.split()[-1] for each in rows.values() for ranks in each]
+    return not quiet and not any("-" in rank for rank in last)
 
 
 def _measure(
@@ -226,7 +228,3 @@ def _rank(cards: Sequence[frozenset[str]], named: frozenset[str]) -> int:
     """Return the rank of the first right card, from 1; 0 without one."""
     right = (at for at, card in enumerate(cards, 1) if card & named and len(card) <= MOST_NAMED)
     return next(right, 0)
-
-
-if __name__ == "__main__":
-    main()
