@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -155,22 +156,15 @@ class KeysightInfiniivision(ScpiInstrument):
         return _Preamble(round(points), dx, x0, dy, y0, yr)
 
 
+@dataclass(eq=False)
 class PendingRecords:
     """A record of several channels that was begun."""
 
-    def __init__(
-        self,
-        scope: KeysightInfiniivision,
-        channels: Sequence[int],
-        trigger: Span,
-        samples: int,
-        period: int,
-    ) -> None:
-        self._scope = scope
-        self._channels = channels
-        self._trigger = trigger
-        self._samples = samples
-        self._period = period
+    _scope: KeysightInfiniivision
+    _channels: Sequence[int]
+    _trigger: Span
+    _samples: int
+    _period: int
 
     def result(self) -> Mapping[int, PowerLog]:
         """Wait until the record is complete and read it, by channel.

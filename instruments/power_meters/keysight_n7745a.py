@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -174,22 +175,15 @@ class KeysightN7745a(RestorableScpiInstrument):
         return self._ports
 
 
+@dataclass(eq=False)
 class PendingLogs:
     """Logs that were begun together."""
 
-    def __init__(
-        self,
-        meter: KeysightN7745a,
-        channels: Sequence[int],
-        start: Span,
-        samples: int,
-        period: int,
-    ) -> None:
-        self._meter = meter
-        self._channels = channels
-        self._start = start
-        self._samples = samples
-        self._period = period
+    _meter: KeysightN7745a
+    _channels: Sequence[int]
+    _start: Span
+    _samples: int
+    _period: int
 
     def result(self) -> Mapping[int, PowerLog]:
         """Wait until the logs are full and read them, by channel.

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lightrig.instruments.clock import Clock, Event, Span
@@ -245,6 +246,7 @@ class Pipeline:
             self.trace.received(self.framing.show(message), data)
 
 
+@dataclass(eq=False)
 class PipelinedReply:
     """The reply to a command that was submitted to a `Pipeline`.
 
@@ -253,19 +255,11 @@ class PipelinedReply:
         sent: stamps before and after it was written.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        command: str,
-        sent: Span,
-        expected: "_ExpectedReply",
-        drop: Callable[[], None],
-    ) -> None:
-        self.command = command
-        self.sent = sent
-        self._pipeline = pipeline
-        self._expected = expected
-        self._drop = drop
+    _pipeline: Pipeline
+    command: str
+    sent: Span
+    _expected: "_ExpectedReply"
+    _drop: Callable[[], None]
 
     def result(self, timeout: int = QUERY_TIMEOUT) -> Answer:
         """Wait for the reply, at most `timeout` ns; raises what `QuerySession.query` raises."""

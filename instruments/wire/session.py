@@ -20,7 +20,7 @@ An instrument that answers a query with the reply to another is not noticed here
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock, Span
@@ -381,6 +381,7 @@ class QuerySession:
         return *variants[0], False
 
 
+@dataclass(eq=False)
 class PendingReply:
     """The reply to a query that was submitted.
 
@@ -390,15 +391,12 @@ class PendingReply:
         outcome: the reply or the error, once one of them is known.
     """
 
-    def __init__(
-        self, session: QuerySession, data: bytes, timeout: int, shown: str, sent: Span
-    ) -> None:
-        self._session = session
-        self.data = data
-        self.timeout = timeout
-        self.shown = shown
-        self.sent = sent
-        self.outcome: Answer | InstrumentError | None = None
+    _session: QuerySession
+    data: bytes
+    timeout: int
+    shown: str
+    sent: Span
+    outcome: Answer | InstrumentError | None = field(default=None, init=False)
 
     def result(self) -> Answer:
         """Wait for the reply; it may have come any time before. Raises what `query` raises."""

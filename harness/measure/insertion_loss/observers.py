@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from lightrig.harness.bench import Bench
@@ -67,6 +68,7 @@ class Channels:
         return Seen(dbm, reading.window)
 
 
+@dataclass(eq=False)
 class Modules:
     """Power readings of transceivers, averaged over their lanes.
 
@@ -75,12 +77,9 @@ class Modules:
 
     _REFRESH = 1_000_000_000  # modules measure a few times a second at best
 
-    def __init__(
-        self, bench: Bench, sends: Mapping[int, Port], receives: Mapping[int, Port]
-    ) -> None:
-        self._bench = bench
-        self._sends = sends
-        self._receives = receives
+    _bench: Bench
+    _sends: Mapping[int, Port]
+    _receives: Mapping[int, Port]
 
     def prepare(self) -> Callable[[], None]:
         """They always measure."""

@@ -181,6 +181,7 @@ class Commands:
         return self.start(command).result(timeout_ns)
 
 
+@dataclass(eq=False)
 class Started:
     """A program that was started.
 
@@ -188,19 +189,11 @@ class Started:
         asked: stamps before and after its start.
     """
 
-    def __init__(
-        self,
-        commands: Commands,
-        text: str,
-        asked: Span,
-        channel: LineChannel,
-        output: "_Output",
-    ) -> None:
-        self.asked = asked
-        self._commands = commands
-        self._text = text
-        self._channel = channel
-        self._output = output
+    _commands: Commands
+    _text: str
+    asked: Span
+    _channel: LineChannel
+    _output: "_Output"
 
     def result(self, timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
         """Wait for its end; raises what `Commands.run` raises, but for a missing program."""

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lightrig.instruments.clock import Clock
@@ -154,19 +155,12 @@ class GlooRunner(RankPrograms):
         return self._traffic(alive, size, answers)
 
 
+@dataclass(eq=False)
 class GlooTraffic(RankTraffic):
     """Collectives that run until stopped or abandoned; see `AbandonableTraffic`."""
 
-    def __init__(
-        self,
-        runner: GlooRunner,
-        ranks: tuple[str, ...],
-        size: int,
-        pending: Mapping[str, ProgramRequest],
-    ) -> None:
-        super().__init__(runner, ranks, size, pending)
-        self._gloo = runner
+    _runner: GlooRunner
 
     def abandon(self) -> Traffic:
         """Abandon them; see `AbandonableTraffic`."""
-        return self._gloo.collect_alive(self._ranks, self._size, self._pending)
+        return self._runner.collect_alive(self._ranks, self._size, self._pending)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lightrig.instruments.clock import Clock, Span
@@ -263,20 +264,14 @@ def rank_shares(what: Exchange) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+@dataclass(eq=False)
 class RankTraffic:
     """Collectives that run until stopped; see `RunningTraffic`."""
 
-    def __init__(
-        self,
-        runner: RankPrograms,
-        ranks: tuple[str, ...],
-        size: int,
-        pending: Mapping[str, ProgramRequest],
-    ) -> None:
-        self._runner = runner
-        self._ranks = ranks
-        self._size = size
-        self._pending = pending
+    _runner: RankPrograms
+    _ranks: tuple[str, ...]
+    _size: int
+    _pending: Mapping[str, ProgramRequest]
 
     def stop(self) -> Traffic:
         """Stop them; see `RunningTraffic`."""

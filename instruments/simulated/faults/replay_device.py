@@ -240,25 +240,17 @@ def exchanges(pieces: Iterable[Piece], language: _Language) -> list[Exchanged]:
     return found
 
 
+@dataclass(eq=False)
 class ReplaySession:
     """Device end of one client's session with a recorded instrument."""
 
-    def __init__(
-        self,
-        connection: DeviceConnection,
-        clock: Clock,
-        owner: str,
-        language: _Language,
-        known: _Known,
-        on_unknown: Callable[[bytes], None],
-    ) -> None:
-        self._connection = connection
-        self._clock = clock
-        self._owner = owner
-        self._language = language
-        self._known = known
-        self._on_unknown = on_unknown
-        self._buffer = b""
+    _connection: DeviceConnection
+    _clock: Clock
+    _owner: str
+    _language: _Language
+    _known: _Known
+    _on_unknown: Callable[[bytes], None]
+    _buffer: bytes = field(default=b"", init=False)
 
     def received(self, data: bytes) -> None:
         """Take bytes, and reply to every query that they complete."""

@@ -1,6 +1,7 @@
 """Faults that begin and end while a simulated world runs."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from lightrig.instruments.clock import Clock
@@ -12,6 +13,7 @@ from lightrig.testbeds.fault_plan import FaultPlanError, RunningFault
 End = Callable[[], None]
 
 
+@dataclass(eq=False)
 class RunningFaults:
     """Injects faults into a world, by kind.
 
@@ -22,17 +24,10 @@ class RunningFaults:
         restart: makes a switch forget its circuits.
     """
 
-    def __init__(
-        self,
-        world: World,
-        clock: Clock,
-        injectors: Mapping[str, FaultInjector],
-        restart: Callable[[str], None],
-    ) -> None:
-        self._world = world
-        self._clock = clock
-        self._injectors = injectors
-        self._restart = restart
+    _world: World
+    _clock: Clock
+    _injectors: Mapping[str, FaultInjector]
+    _restart: Callable[[str], None]
 
     def begin(self, fault: RunningFault) -> End:
         """Begin a fault; calling the result ends it, once or several times."""

@@ -6,6 +6,7 @@ has an error with the standard deviation of `simulation.references`.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from lightrig.instruments.simulated.world.light import LightField
 from lightrig.instruments.simulated.world.optics import Matrix
@@ -13,6 +14,7 @@ from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.testbeds import Port
 
 
+@dataclass(eq=False)
 class ReferenceBook:
     """References of a world's switches; the same for one seed in whatever order.
 
@@ -23,19 +25,11 @@ class ReferenceBook:
         lost_since: excess loss of fibers since then, in dB, by the port that they end at.
     """
 
-    def __init__(
-        self,
-        matrices: Mapping[str, Matrix],
-        light: LightField,
-        chance: Chance,
-        uncertainty_db: float,
-        lost_since: Mapping[Port, float],
-    ) -> None:
-        self.uncertainty_db = uncertainty_db
-        self._matrices = matrices
-        self._light = light
-        self._chance = chance
-        self._lost_since = lost_since
+    _matrices: Mapping[str, Matrix]
+    _light: LightField
+    _chance: Chance
+    uncertainty_db: float
+    _lost_since: Mapping[Port, float]
 
     def launch(self, switch: str, ingress: int) -> float | None:
         """Return the power in dBm measured at the end of an ingress port's fiber; None if dark.

@@ -1,6 +1,7 @@
 """All-to-alls and failovers in a region, as a test takes and records them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy.typing as npt
 
@@ -30,6 +31,7 @@ from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.testbeds import Plan
 
 
+@dataclass(eq=False)
 class RegionTraffic:
     """Measurements of one test under all-to-alls.
 
@@ -43,18 +45,11 @@ class RegionTraffic:
         record: takes the rows.
     """
 
-    def __init__(
-        self,
-        region: Exchanges,
-        fabric: Fabric,
-        links: LinkObservation,
-        record: Callable[[Iterable[Row]], None],
-    ) -> None:
-        self._region = region
-        self._fabric = fabric
-        self._links = links
-        self._record = record
-        self._events = 0
+    _region: Exchanges
+    _fabric: Fabric
+    _links: LinkObservation
+    _record: Callable[[Iterable[Row]], None]
+    _events: int = field(default=0, init=False)
 
     def apply(self, plan: Plan) -> None:
         """Apply `plan`, wait for its carriers and route packets over it; see `bring_in`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import networkx as nx
 
@@ -28,19 +29,14 @@ def reported_graph(fabric: Fabric) -> nx.MultiGraph:
     return graph
 
 
+@dataclass(eq=False)
 class PhaseChanges:
     """Changes of all X-rails from one logical dimension to another, recorded."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        reconfigure: Callable[[Plan], Reconfiguration],
-        record: Callable[[Iterable[Row]], None],
-    ) -> None:
-        self._fabric = fabric
-        self._reconfigure = reconfigure
-        self._record = record
-        self._events = 0
+    _fabric: Fabric
+    _reconfigure: Callable[[Plan], Reconfiguration]
+    _record: Callable[[Iterable[Row]], None]
+    _events: int = field(default=0, init=False)
 
     def change(self, plan: Plan) -> Reconfiguration:
         """Apply `plan`, which changes X-switches only, and record how long its links take.

@@ -51,6 +51,7 @@ class RailExchange:
         return [bits / (time * 1e-9 * rate) for time in self.measurement.times_ns]
 
 
+@dataclass(eq=False)
 class RailTraffic:
     """Exchanges of one test over the rails, applied, run and recorded.
 
@@ -58,17 +59,10 @@ class RailTraffic:
     that the ranks need.
     """
 
-    def __init__(
-        self,
-        rails: Rails,
-        fabric: Fabric,
-        links: LinkObservation,
-        record: Callable[[Iterable[Row]], None],
-    ) -> None:
-        self.rails = rails
-        self._fabric = fabric
-        self._links = links
-        self._record = record
+    rails: Rails
+    _fabric: Fabric
+    _links: LinkObservation
+    _record: Callable[[Iterable[Row]], None]
 
     def apply(self, plan: Plan) -> None:
         """Set `plan`, wait for its carriers and lead packets by rail; see `Rails.apply`."""
