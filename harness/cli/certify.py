@@ -1,7 +1,7 @@
 """`lightrig certify FILE SWITCH`: requirements of optical switches, tried on one of them."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -21,7 +21,7 @@ from lightrig.harness.cli.common import (
     load_testbed,
 )
 from lightrig.harness.cli.doctor import is_on_terminal
-from lightrig.harness.cli.lab import interruptible, lab, restored
+from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
 from lightrig.testbeds import Testbed
 
 _SECONDS_PER_MOVE = 5
@@ -31,10 +31,6 @@ Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="An optical switch
 Profile = Annotated[str, typer.Option(help="Profile of required clauses; by default the model's.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Move circuits without a question.")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the sheet is written.")]
-Instruments = Annotated[
-    Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of simulated instruments.")]
 
 
 def certify(

@@ -3,7 +3,9 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
+
+import typer
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
@@ -13,6 +15,11 @@ from lightrig.testbeds import LightrigError
 INTERRUPTED = 130
 
 T = TypeVar("T")
+
+Instruments = Annotated[
+    Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of simulated instruments.")]
 
 
 def lab(action: Callable[[], T]) -> T:

@@ -19,7 +19,7 @@ from lightrig.harness.cli.common import (
     load_testbed,
     print_json,
 )
-from lightrig.harness.cli.lab import interruptible, lab, restored
+from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
 from lightrig.harness.system_registry import (
     RESULTS,
     Printed,
@@ -55,10 +55,6 @@ Results = Annotated[
         show_default=False,
     ),
 ]
-Instruments = Annotated[
-    Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of simulated instruments.")]
 
 
 def train(

@@ -55,7 +55,22 @@ class Comparison(Protocol):
         """
 
 
-class Means:
+class _Level:
+    """A score that falls by as much as the samples do; see `Comparison`."""
+
+    _tonight: float
+
+    def tonight(self, shift: float) -> float:
+        return self._tonight - shift
+
+    def shift_to(self, score: float) -> float:
+        return self._tonight - score
+
+    def growth(self, usual: float, score: float) -> float:
+        return score - usual
+
+
+class Means(_Level):
     """The mean of each night.
 
     A single outlier moves a mean, and earlier nights without outliers do not show that scatter;
@@ -78,20 +93,8 @@ class Means:
         # In the samples' own unit, since a logarithm would make strays look small.
         return (Yardstick(error * (self._tonight - expected) / (mean - usual), n - 1),)
 
-    def tonight(self, shift: float) -> float:
-        """See `Comparison`."""
-        return self._tonight - shift
 
-    def shift_to(self, score: float) -> float:
-        """See `Comparison`."""
-        return self._tonight - score
-
-    def growth(self, usual: float, score: float) -> float:
-        """See `Comparison`."""
-        return score - usual
-
-
-class Midmeans:
+class Midmeans(_Level):
     """The mean of the middle half of each night's samples.
 
     Unlike a mean rank it has no bound, so that a change is found however far nights lie apart,
@@ -112,18 +115,6 @@ class Midmeans:
     def tonight_yardsticks(self, expected: float) -> Sequence[Yardstick]:
         """See `Comparison`."""
         return ()
-
-    def tonight(self, shift: float) -> float:
-        """See `Comparison`."""
-        return self._tonight - shift
-
-    def shift_to(self, score: float) -> float:
-        """See `Comparison`."""
-        return self._tonight - score
-
-    def growth(self, usual: float, score: float) -> float:
-        """See `Comparison`."""
-        return score - usual
 
 
 class Ranks:
