@@ -16,10 +16,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lightrig.harness.statistics import DriftRule, correct, judge_nights
 from lightrig.harness.statistics.binomial import clopper_pearson
-from lightrig.harness.statistics.corrections import least_error
+from lightrig.harness.statistics.confirmation import judge_nights
+from lightrig.harness.statistics.corrections import correct, least_error
 from lightrig.harness.statistics.departures import find_departures
+from lightrig.harness.statistics.drift import DriftRule
 from lightrig.testbeds import format_share
 
 COMPARED, SAMPLES, BEFORE, JUDGED = 57, 60, 10, 20

@@ -15,14 +15,6 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from benchmarks import error_rates_of_limits, error_rates_of_series
-from lightrig.harness.statistics import (
-    DriftRule,
-    holm,
-    judge_deviations,
-    judge_drift,
-    judge_quantile,
-    quantile,
-)
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.bit_errors import (
     anytime_interval,
@@ -30,12 +22,16 @@ from lightrig.harness.statistics.bit_errors import (
     error_ratio,
     judge_error_ratio,
 )
-from lightrig.harness.statistics.corrections import benjamini_hochberg
+from lightrig.harness.statistics.closure import judge_deviations
+from lightrig.harness.statistics.corrections import benjamini_hochberg, holm
+from lightrig.harness.statistics.drift import DriftRule, judge_drift
 from lightrig.harness.statistics.latency_bandwidth import latency_bandwidth
 from lightrig.harness.statistics.loss_matrix import slope
+from lightrig.harness.statistics.quantiles import quantile
 from lightrig.harness.statistics.sensitivity import Sensitivity, sensitivity
 from lightrig.harness.statistics.sequential import SequentialTest
 from lightrig.harness.statistics.uncertainty import Component, combine, pooled
+from lightrig.harness.statistics.verdicts import judge_quantile
 
 PAGE = Path(__file__).parents[1] / "docs" / "error-rates.md"
 HEAD = """# Error rates

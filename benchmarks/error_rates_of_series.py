@@ -11,17 +11,10 @@ from typing import TypeAlias
 import numpy as np
 from scipy import special
 
-from lightrig.harness.statistics import (
-    DriftRule,
-    benjamini_hochberg,
-    find_changes,
-    holm,
-    judge_drift,
-    judge_maximum,
-    trend,
-)
-from lightrig.harness.statistics.corrections import least_error
+from lightrig.harness.statistics.changes import find_changes, trend
+from lightrig.harness.statistics.corrections import benjamini_hochberg, holm, least_error
 from lightrig.harness.statistics.departures import find_departures
+from lightrig.harness.statistics.drift import DriftRule, judge_drift
 from lightrig.harness.statistics.frame_loss import (
     Code,
     frame_loss_of_bit_errors,
@@ -30,6 +23,7 @@ from lightrig.harness.statistics.frame_loss import (
 from lightrig.harness.statistics.latency_bandwidth import LatencyBandwidth, latency_bandwidth
 from lightrig.harness.statistics.loss_matrix import outliers, slope, take_apart
 from lightrig.harness.statistics.uncertainty import Component, combine, margin, pooled
+from lightrig.harness.statistics.verdicts import judge_maximum
 
 Row: TypeAlias = tuple[str, str, float, int, int]
 COMPARED = 57

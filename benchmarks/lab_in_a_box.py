@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lightrig.harness.quantities import quantity_of
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Results
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")

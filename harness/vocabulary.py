@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.instrument import Instrument
 from lightrig.instruments.core.models import kind_of, models, options_of

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.quantities import Quantity, declare
+from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.registry import declare
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     Attenuator,

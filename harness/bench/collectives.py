@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from lightrig.flows import Collective
+from lightrig.flows.bandwidth import Collective
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.nccl import NcclOverCircuits
 from lightrig.harness.bench.nccl import obstacle as nccl_obstacle

@@ -4,14 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from lightrig.flows import (
-    Collective,
-    NoRouteError,
-    Router,
-    fabric_links,
-    joined_servers,
-    network_of,
-)
+from lightrig.flows.bandwidth import Collective
+from lightrig.flows.of_testbed import fabric_links, joined_servers, network_of
+from lightrig.flows.routing import NoRouteError, Router
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.planning.rings import BrokenRingError, ring_order
 from lightrig.instruments.servers.host.linux import LinuxServer

@@ -19,7 +19,7 @@ from lightrig.harness.claims.verdicts import (
     verdict_text,
 )
 from lightrig.harness.record import Results
-from lightrig.harness.statistics import NotEnough
+from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.testbeds import LightrigError
 
 _NIGHTS = """

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from pydantic import Field
 
 from lightrig.harness.claims.computed import computed_by
-from lightrig.harness.quantities import find
+from lightrig.harness.quantities.registry import find
 from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds.base import Part
 from lightrig.testbeds.findings import Findings

@@ -10,7 +10,7 @@ import scipy
 
 from lightrig.harness.claims.published import Basis, Figure, Statistic
 from lightrig.harness.report.units import shown, span
-from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.testbeds import format_share
 
 CONFIDENCE = 0.95

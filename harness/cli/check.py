@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, echo, give_up, print_json
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, Testbed, TestbedError, json_schema, load
 from lightrig.testbeds.baselines import baselines_path, load_baselines

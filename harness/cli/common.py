@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from lightrig.harness.cli import completion
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.testbeds import Plan, Testbed, TestbedError, load
 from lightrig.testbeds.escaping import escape_control
 

@@ -25,7 +25,8 @@ from lightrig.testbeds import LightrigError, format_duration
 if TYPE_CHECKING:
     from lightrig.harness.record import RunFacts
     from lightrig.harness.record.comparison import Comparison
-    from lightrig.harness.statistics import DriftVerdict, NotEnough, Quantile
+    from lightrig.harness.statistics.drift import DriftVerdict
+    from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 
 T = TypeVar("T")
 
@@ -198,7 +199,7 @@ def _compared(found: "Comparison") -> object:
 
 def _beside(found: "Comparison") -> tuple[str, ...]:
     from lightrig.harness.report.units import shown, span
-    from lightrig.harness.statistics import NotEnough
+    from lightrig.harness.statistics.quantiles import NotEnough
 
     def median(of: "Quantile | NotEnough") -> str:
         if isinstance(of, NotEnough) or of.lower is None:

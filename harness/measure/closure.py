@@ -6,9 +6,10 @@ fails: the harness, not the device, has measured wrong.
 
 from collections.abc import Iterable, Iterator
 
-from lightrig.harness.quantities import declarations, quantity_of
+from lightrig.harness.quantities import declarations
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import ClosureVerdict
+from lightrig.harness.statistics.closure import ClosureVerdict
 
 
 def closure_row(

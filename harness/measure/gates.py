@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from lightrig.harness.statistics import Outcome, Verdict, judge
 from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
     anytime_interval,
@@ -14,7 +13,9 @@ from lightrig.harness.statistics.bit_errors import (
     error_ratio,
 )
 from lightrig.harness.statistics.bursts import GateErrors, judge_gates
+from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.sequential import Decision, SequentialTest
+from lightrig.harness.statistics.verdicts import Outcome, Verdict
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorCounter
 from lightrig.testbeds import LightrigError, Limit, format_duration

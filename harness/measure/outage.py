@@ -10,7 +10,7 @@ from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import OUTAGES, Reconfiguration, true_outages
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import judge_bounds
+from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.testbeds import Plan
 

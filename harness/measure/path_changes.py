@@ -18,7 +18,7 @@ from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.reconfiguration import IncompleteError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_bounds
+from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     LightSource,

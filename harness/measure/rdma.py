@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lightrig.flows import link_rate_bps
+from lightrig.flows.of_testbed import link_rate_bps
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row

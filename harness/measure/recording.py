@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.gates import Counted, judge_counts
-from lightrig.harness.quantities import (
-    Reduction,
+from lightrig.harness.quantities.declarations import LOOK
+from lightrig.harness.quantities.quantity import Reduction
+from lightrig.harness.quantities.registry import (
     UnknownQuantityError,
     all_quantities,
     current_name,
     quantity,
     quantity_of,
 )
-from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.record import COUNTERS, Row, Scalar
-from lightrig.harness.statistics import Verdict, judge
+from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.sample_plans import SamplePlan
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import LightrigError, Limit
 from lightrig.testbeds.findings import did_you_mean
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lightrig.flows import bus_bandwidth
+from lightrig.flows.bandwidth import bus_bandwidth
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.recording import Recording

@@ -17,7 +17,7 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.loss_windows import LossWindow
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_bounds
+from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.core.stages import (

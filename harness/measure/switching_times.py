@@ -21,7 +21,7 @@ from lightrig.harness.measure.path_changes import Module, lit, modules_on
 from lightrig.harness.measure.reconfiguration import IncompleteError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_bounds
+from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import PowerLog, SimultaneousLogs
 from lightrig.testbeds import Plan

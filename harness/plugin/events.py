@@ -16,7 +16,7 @@ from lightrig.harness.plugin.keys import ENDED, TESTBEDS
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.quantities import Figure, Quantities
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import Verdict
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.testbeds import Limit
 from lightrig.testbeds.escaping import escape_control

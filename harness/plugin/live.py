@@ -11,7 +11,7 @@ import pytest
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.quantities import Quantities, in_a_line
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import Verdict
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Limit, format_duration
 from lightrig.testbeds.escaping import escape_control

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from lightrig.harness.bench import Bench
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.run import Run
-from lightrig.harness.statistics import Verdict
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
 
 Observer: TypeAlias = Callable[[str, bool, Sequence[Row]], None]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lightrig.harness.quantities import Reduction, all_quantities, quantity_of
+from lightrig.harness.quantities.quantity import Reduction
+from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.record import Row
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.units import shown
-from lightrig.harness.statistics import Quantile, quantile
+from lightrig.harness.statistics.quantiles import Quantile, quantile
 
 _MOST = 4
 _REDUCE: Mapping[Reduction, Callable[[float, float], float]] = {

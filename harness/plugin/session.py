@@ -35,7 +35,7 @@ from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.plugin.workers import MainProcess, is_worker
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record import RecordError, store_quantities
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable

@@ -13,7 +13,7 @@ import pytest
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.record.journal_reading import open_part
 from lightrig.harness.run import context_of
-from lightrig.harness.statistics import Verdict
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
 
 if TYPE_CHECKING:

@@ -15,14 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lightrig.harness.quantities import names_in_files, quantity_of
+from lightrig.harness.quantities.registry import names_in_files, quantity_of
 from lightrig.harness.record.results import Results
 from lightrig.harness.record.row import COUNTERS, QuestionError
 from lightrig.harness.record.run_folder import RunFacts
 from lightrig.harness.record.tidy_frames import COLUMNS
-from lightrig.harness.statistics import NotEnough, Quantile, judge_nights, quantile
+from lightrig.harness.statistics.confirmation import judge_nights
 from lightrig.harness.statistics.corrections import correct, least_error
 from lightrig.harness.statistics.drift import DriftVerdict, comparable
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.harness.statistics.samples import SampleError, Samples
 from lightrig.testbeds.baselines import Baselines, Rule, baselines_path, load_baselines
 

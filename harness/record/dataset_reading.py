@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
-from lightrig.harness.quantities import aliases
+from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record.dataset import COLUMNS, PARTITIONS
 from lightrig.harness.record.row import RecordError
 

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lightrig.harness.quantities import aliases
+from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record.journal import (
     READABLE,
     SCHEMA,

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset
 
-from lightrig.harness.quantities import current_name
+from lightrig.harness.quantities.registry import current_name
 from lightrig.harness.record.dataset_reading import (
     is_one_of,
     named,

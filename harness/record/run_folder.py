@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args, overload
 
-from lightrig.harness.quantities import (
+from lightrig.harness.quantities.registry import names_in_files
+from lightrig.harness.quantities.stored import (
     StoredQuantitiesError,
     declare_from,
-    names_in_files,
     stored_quantities,
 )
 from lightrig.harness.record.digests import checked_digests, with_digest, without_digest

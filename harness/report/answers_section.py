@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lightrig.harness.quantities import quantity_of
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.markup import SIGNS, bounded_value, extreme_value, median_value
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value
-from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.testbeds import Limit
 
 _MEDIAN = 0.5

@@ -30,7 +30,6 @@ from lightrig.harness.report.sections import (
     verdict_column,
 )
 from lightrig.harness.report.units import Value, plain, shown, span
-from lightrig.harness.statistics import Verdict
 from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
     ErrorRatioVerdict,
@@ -39,6 +38,7 @@ from lightrig.harness.statistics.bit_errors import (
 )
 from lightrig.harness.statistics.bursts import GateErrors, judge_gates
 from lightrig.harness.statistics.sensitivity import Sensitivity
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
 
 _OVER_POWER, _SENSITIVITY, _VOID = "bit_error_ratio.over_power", "sensitivity", "bit_errors.void"

@@ -10,9 +10,11 @@ import numpy as np
 from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
-from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
 from lightrig.harness.statistics.independence import effective_samples
+from lightrig.harness.statistics.limits import judge
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.harness.statistics.sample_plans import Look, SamplePlan
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
 
 CONFIDENCE = 0.95

@@ -18,7 +18,7 @@ from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, 
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.units import ENDLESS, round_steps, scale, shown
-from lightrig.harness.statistics import Quantile, quantile
+from lightrig.harness.statistics.quantiles import Quantile, quantile
 from lightrig.testbeds import Limit
 
 _LEVELS = 24

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.quantities import Reduction, quantity_of
+from lightrig.harness.quantities.quantity import Reduction
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import COUNTERS, Context, RecordError, RunRecord, Scalar
 from lightrig.harness.record.row_batches import RowBatch
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.harness.quantities import declarations, quantity_of
+from lightrig.harness.quantities import declarations
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import TestFrame
 from lightrig.harness.report.markup import bounded_value, median_value, share_value
@@ -23,8 +24,8 @@ from lightrig.harness.report.sections import (
     of_quantities,
 )
 from lightrig.harness.report.units import Value, shown
-from lightrig.harness.statistics import NotEnough, Quantile, quantile
 from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.testbeds import format_share
 
 # ------------------------------------------------------------------------------- closure

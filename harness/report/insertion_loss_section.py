@@ -36,8 +36,8 @@ from lightrig.harness.report.sections import (
     sentence,
 )
 from lightrig.harness.report.units import Value, shown, span
-from lightrig.harness.statistics import quantile
 from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics.quantiles import quantile
 from lightrig.harness.statistics.uncertainty import rounded
 
 LOSSES = ("insertion_loss", "insertion_loss.relative")

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.units import Value, shown, span
-from lightrig.harness.statistics import NotEnough, Quantile
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.testbeds import format_share
 
 _SIMULATED = '<span class="lr-sim">simulated</span>'

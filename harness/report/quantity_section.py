@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from lightrig.harness.quantities import find, quantity_of
+from lightrig.harness.quantities.registry import find, quantity_of
 from lightrig.harness.record import COUNTERS
 from lightrig.harness.report.drawing import Numbers
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
@@ -42,7 +42,7 @@ from lightrig.harness.report.sections import (
     test_column,
     verdict_column,
 )
-from lightrig.harness.statistics import Quantile, quantile
+from lightrig.harness.statistics.quantiles import Quantile, quantile
 
 _UNSPECIFIED = "Other quantities"
 _LEAST_POINTS, _LEAST_SAMPLES, _MOST_LINES = 3, 10, 6

@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 import scipy
 
-from lightrig.harness.quantities import Quantity, declarations, quantity_of
+from lightrig.harness.quantities import declarations
+from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, from_zero
 from lightrig.harness.report.estimates import Estimate, estimate, estimates_of
 from lightrig.harness.report.figures import Distribution, distribution_plot
@@ -32,7 +34,7 @@ from lightrig.harness.report.sections import (
     verdict_column,
 )
 from lightrig.harness.report.units import shown
-from lightrig.harness.statistics import NotEnough, Quantile
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.instruments.core.stages import STAGES
 from lightrig.testbeds import format_duration
 

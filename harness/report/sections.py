@@ -18,13 +18,14 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from markupsafe import Markup
 
-from lightrig.harness.quantities import all_quantities, in_section
+from lightrig.harness.quantities.registry import all_quantities, in_section
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
 from lightrig.harness.report.markup import SIGNS, without_marks
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value
-from lightrig.harness.statistics import NotEnough, Verdict
+from lightrig.harness.statistics.quantiles import NotEnough
+from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from lightrig.harness.quantities import quantity_of
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.answers_section import Answer, answers
 from lightrig.harness.report.bit_error_section import BIT_ERRORS

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from lightrig.harness.quantities import declarations, quantity
+from lightrig.harness.quantities import declarations
+from lightrig.harness.quantities.registry import quantity
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, even
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.frames import Series, TestbedFrame, TestFrame
@@ -25,7 +26,8 @@ from lightrig.harness.report.sections import (
     of_quantities,
 )
 from lightrig.harness.report.units import Value, shown, span
-from lightrig.harness.statistics import Quantile, Verdict, quantile
+from lightrig.harness.statistics.quantiles import Quantile, quantile
+from lightrig.harness.statistics.verdicts import Verdict
 
 _BANDWIDTH, _UTILIZATION = "collective.bus_bandwidth", "collective.utilization"
 _LATENCY = "collective.latency"

@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from lightrig.harness.quantities import optical, quantity
+from lightrig.harness.quantities import optical
+from lightrig.harness.quantities.registry import quantity
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.figures import Distribution, Line, curve, distribution_plot
 from lightrig.harness.report.frames import TestFrame

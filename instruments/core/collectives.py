@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lightrig.flows import Collective
+from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import AbandonableTraffic

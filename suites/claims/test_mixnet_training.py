@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.statistics import NotEnough
+from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
 from lightrig.instruments.servers.traffic.training import Script

@@ -127,7 +127,7 @@ KINDS = (
 
 
 def main() -> bool:
-    """Print the table; return whether no card was without a fault and each fault had one at last."""
+    """Print the table; return whether no card was false and each fault had one at last."""
     context = multiprocessing.get_context("fork")
     print(
         f"{SEEDS} seeds, {BEFORE} nights before the fault; rank of the card on nights 1 to {AFTER}"

@@ -9,7 +9,7 @@ import pytest
 from lightrig.harness.claims.checking import check_claims
 from lightrig.harness.claims.computed import computed_by
 from lightrig.harness.claims.published import load_published, published_files
-from lightrig.harness.quantities import all_quantities
+from lightrig.harness.quantities.registry import all_quantities
 from lightrig.harness.record import Results
 
 ROOT = Path(__file__).parents[2]

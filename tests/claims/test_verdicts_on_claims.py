@@ -16,7 +16,7 @@ from lightrig.harness.claims.verdicts import (
     tolerance_of,
     verdict_text,
 )
-from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
 ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")
 WITHIN_100 = Figure("within 100 ms", -math.inf, 100e6, "ns")

@@ -217,7 +217,8 @@ def test_compare_shows_changes(run, lab):
 def test_compare_exits_1_if_one_of_several_quantities_has_changed(run, lab, monkeypatch):
     from lightrig.harness.record import comparison
     from lightrig.harness.record.comparison import Case, Comparison
-    from lightrig.harness.statistics import DriftVerdict, NotEnough
+    from lightrig.harness.statistics.drift import DriftVerdict
+    from lightrig.harness.statistics.quantiles import NotEnough
 
     def compared(outcome, quantity):
         case = Case("opus", "test_x", quantity, "ns", "{}", True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.flows import RanksError
+from lightrig.flows.of_testbed import RanksError
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.nccl import NcclOverCircuits
 from lightrig.harness.measure.collectives.sweep import (

@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 
-from lightrig.flows import (
-    Costs,
-    Router,
-    bus_bandwidth,
-    duration,
-    network_of,
-    rank_vertices,
-    schedule_of,
-)
+from lightrig.flows.bandwidth import bus_bandwidth
+from lightrig.flows.collectives import schedule_of
+from lightrig.flows.of_testbed import network_of, rank_vertices
+from lightrig.flows.routing import Router
+from lightrig.flows.steps import Costs, duration
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.bench.collectives import without_collective, without_traffic
 from lightrig.harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError, obstacle

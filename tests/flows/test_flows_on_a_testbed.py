@@ -4,23 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.flows import (
-    Flow,
+from lightrig.flows.bandwidth import bus_bandwidth
+from lightrig.flows.collectives import schedule_of
+from lightrig.flows.of_testbed import (
     Inside,
-    NoRouteError,
     RanksError,
-    Router,
-    bus_bandwidth,
-    duration,
     fabric_links,
     joined_servers,
     network_of,
     rank_vertices,
-    schedule_of,
     slowest_rate_bps,
-    step_duration,
     unjoined,
 )
+from lightrig.flows.routing import NoRouteError, Router
+from lightrig.flows.steps import Flow, duration, step_duration
 from lightrig.testbeds import Plan, Testbed, UnknownNameError, load
 
 INSIDE = Inside(memory_bps=1e15, nic_latency_ns=0, switch_latency_ns=0, fiber_latency_ns=0)

@@ -7,22 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from lightrig.flows import (
-    Costs,
-    Edge,
-    Flow,
-    Network,
-    NetworkError,
-    NoRouteError,
-    Router,
-    Step,
-    duration,
-    finish_times,
-    joined,
-    loads,
-    step_duration,
-)
+from lightrig.flows.network import Edge, Network, NetworkError, joined
+from lightrig.flows.routing import NoRouteError, Router
 from lightrig.flows.sharing import Crossings, max_min
+from lightrig.flows.steps import Costs, Flow, Step, duration, finish_times, loads, step_duration
 
 EXAMPLES = settings(max_examples=25)
 CLOSE = 1e-6

@@ -4,18 +4,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from lightrig.flows import (
-    Edge,
-    Flow,
-    Network,
-    Router,
-    ScheduleError,
-    duration,
-    joined,
-    loads,
-    unequal_all_to_all,
-)
-from lightrig.flows.collectives import direct_all_to_all
+from lightrig.flows.collectives import ScheduleError, direct_all_to_all, unequal_all_to_all
+from lightrig.flows.network import Edge, Network, joined
+from lightrig.flows.routing import Router
+from lightrig.flows.steps import Flow, duration, loads
 from lightrig.suites.claims import closed_forms as formula
 from lightrig.suites.claims.closed_forms import full_mesh_pairs
 

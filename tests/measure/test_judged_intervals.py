@@ -8,7 +8,7 @@ from lightrig.harness.measure.recording import (
     Recording,
 )
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import judge
+from lightrig.harness.statistics.limits import judge
 from lightrig.testbeds import LimitError, parse_limit
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lightrig.harness.measure.recording import LimitExceededError, Recording
-from lightrig.harness.quantities import UnknownQuantityError
+from lightrig.harness.quantities.registry import UnknownQuantityError
 from lightrig.harness.record import Row
 from lightrig.testbeds import parse_limit
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from lightrig.harness.quantities import (
-    Quantity,
-    QuantityDeclarationError,
+from lightrig.harness.quantities.quantity import Quantity, QuantityDeclarationError
+from lightrig.harness.quantities.registry import (
     UnknownQuantityError,
     all_quantities,
     current_name,

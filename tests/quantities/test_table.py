@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.harness.quantities import Quantity, QuantityDeclarationError
+from lightrig.harness.quantities.quantity import Quantity, QuantityDeclarationError
 from lightrig.harness.quantities.table import table
 from lightrig.testbeds.baselines import Rule
 

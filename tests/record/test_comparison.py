@@ -5,7 +5,7 @@ from record.recorded import MS, begin, context, description, record
 
 from lightrig.harness.record import QuestionError, Results, Row, settle, store_descriptions
 from lightrig.harness.record.comparison import compare
-from lightrig.harness.statistics import NotEnough
+from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.testbeds import TestbedError
 
 

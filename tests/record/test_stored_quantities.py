@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from lightrig.harness.quantities import Quantity, declare, find, quantity, quantity_of, registry
+from lightrig.harness.quantities import registry
+from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.registry import declare, find, quantity, quantity_of
 from lightrig.harness.record import RecordError, Results, load_quantities, store_quantities
 from lightrig.harness.record.run_folder import QUANTITIES
 from lightrig.testbeds.baselines import Guard, Rule

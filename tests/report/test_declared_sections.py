@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 from report_runs import context
 
-from lightrig.harness.quantities import Quantity, declarations, declare, optical, registry
+from lightrig.harness.quantities import declarations, optical, registry
+from lightrig.harness.quantities.quantity import Quantity
+from lightrig.harness.quantities.registry import declare
 from lightrig.harness.record import Row
 from lightrig.harness.systems.infinitehbd.quantities import BYPASS
 from lightrig.harness.systems.opus.quantities import RAILS

@@ -11,7 +11,7 @@ import pytest
 from program_host import Here
 from real_time import until
 
-from lightrig.flows import Collective
+from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError, Exchange
 from lightrig.instruments.servers.host.linux import LinuxServer

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from program_host import Here
 
-from lightrig.flows import Collective
+from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.collectives import (
     CollectiveCall,

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics import DriftVerdict, judge_drift
 from lightrig.harness.statistics.bit_errors import error_ratio
+from lightrig.harness.statistics.drift import DriftVerdict, judge_drift
 from lightrig.testbeds.baselines import baselines_path, load_baselines
 
 HOME = Path(__file__).parents[2] / "testbeds"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lightrig.harness.statistics import SampleError
 from lightrig.harness.statistics.bit_errors import judge_error_ratio
 from lightrig.harness.statistics.bursts import (
     GateErrors,
@@ -15,6 +14,7 @@ from lightrig.harness.statistics.bursts import (
     judge_gates,
     pooled,
 )
+from lightrig.harness.statistics.samples import SampleError
 
 BITS = 7 * 10**12
 LIMIT = 1e-12

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lightrig.harness.statistics import find_changes, trend
+from lightrig.harness.statistics.changes import find_changes, trend
 from lightrig.harness.statistics.levels import Level, Scale
 from lightrig.harness.statistics.steps import find_steps
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import SampleError, find_changes, gaps, trend
-from lightrig.harness.statistics.changes import Gap
+from lightrig.harness.statistics.changes import Gap, find_changes, gaps, trend
+from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.steps import FEWEST
 
 SCATTER = 0.03

@@ -5,14 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics import (
-    Closure,
-    SampleError,
-    closure,
-    judge_bounds,
-    judge_deviations,
-)
 from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics.closure import Closure, closure, judge_bounds, judge_deviations
+from lightrig.harness.statistics.samples import SampleError
 
 
 def test_ends_are_inside_and_widths_are_averaged():

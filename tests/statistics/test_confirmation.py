@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.alarms import KINDS, alarms, first_mornings
-from lightrig.harness.statistics import DriftRule, judge_nights
+from lightrig.harness.statistics.confirmation import judge_nights
 from lightrig.harness.statistics.departures import find_departures
+from lightrig.harness.statistics.drift import DriftRule
 
 RULE = DriftRule(nights=10).in_unit("ns")
 FACTORS = {

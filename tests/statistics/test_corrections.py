@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import DriftVerdict, benjamini_hochberg, correct, holm
+from lightrig.harness.statistics.corrections import benjamini_hochberg, correct, holm
+from lightrig.harness.statistics.drift import DriftVerdict
 
 P = st.lists(st.floats(0, 1), max_size=20)
 ERROR = st.sampled_from([0.01, 0.05, 0.2])

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import DriftRule, DriftVerdict, SampleError, correct, judge_drift
 from lightrig.harness.statistics.comparisons import Midmeans
-from lightrig.harness.statistics.corrections import least_error
+from lightrig.harness.statistics.corrections import correct, least_error
+from lightrig.harness.statistics.drift import DriftRule, DriftVerdict, judge_drift
 from lightrig.harness.statistics.nights import expect
+from lightrig.harness.statistics.samples import SampleError
 from lightrig.testbeds.baselines import Guard, RuleError
 
 RANK, INTERVAL = DriftRule(), DriftRule(test="interval")

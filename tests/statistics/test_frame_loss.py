@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics import SampleError
 from lightrig.harness.statistics.frame_loss import (
     Code,
     frame_loss_of_bit_errors,
     frame_loss_of_histogram,
 )
+from lightrig.harness.statistics.samples import SampleError
 
 KP4 = Code(544, 15)
 KP4_INTERLEAVED = Code(544, 15, interleaved=2)

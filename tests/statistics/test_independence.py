@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy
 
-from lightrig.harness.statistics import NotEnough, quantile
 from lightrig.harness.statistics.independence import effective_samples, runs_p, serial_p
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
 
 def following(random, n, rho):

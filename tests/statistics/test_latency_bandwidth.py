@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lightrig.harness.statistics import SampleError
 from lightrig.harness.statistics.latency_bandwidth import (
     LatencyBandwidth,
     NoLine,
     latency_bandwidth,
 )
+from lightrig.harness.statistics.samples import SampleError
 
 SIZES = 2.0 ** np.arange(3, 31, 2)
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import judge
-from lightrig.harness.statistics.limits import samples_needed
+from lightrig.harness.statistics.limits import judge, samples_needed
 from lightrig.testbeds import parse_limit
 
 P99 = parse_limit("outage", {"p99": "70 ns", "warn": "60 ns", "confidence": "95 %"})

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import NotEnough, Quantile, SampleError, quantile, samples_needed
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile, samples_needed
+from lightrig.harness.statistics.samples import SampleError
 
 SHARES = st.floats(0.01, 0.99)
 CONFIDENCES = st.floats(0.5, 0.999)

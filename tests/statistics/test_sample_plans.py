@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lightrig.harness.statistics import judge
-from lightrig.harness.statistics.limits import sample_plan, samples_needed
+from lightrig.harness.statistics.limits import judge, sample_plan, samples_needed
 from lightrig.harness.statistics.sample_plans import Look, two_stage_plan
 from lightrig.testbeds import parse_limit
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics import SampleError, judge_maximum, judge_quantile
 from lightrig.harness.statistics.binomial import clopper_pearson
+from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.statistics.verdicts import judge_maximum, judge_quantile
 
 LIMIT = 100
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightrig import testbeds
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.testbeds import TestbedError, load
 from lightrig.testbeds.baselines import (
     Guard,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.testbeds import TestbedError, load
 
 HERE = Path(__file__).parent

@@ -20,8 +20,7 @@ from lightrig.harness.measure.gates import (
 )
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_bounds
-from lightrig.harness.statistics.closure import CLOSURE_ERROR
+from lightrig.harness.statistics.closure import CLOSURE_ERROR, judge_bounds
 from lightrig.harness.statistics.sequential import SequentialTest
 from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
 from lightrig.testbeds import Limit, format_duration

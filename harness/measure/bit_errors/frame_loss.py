@@ -11,8 +11,7 @@ from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.gates import NothingCountedError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import judge_bounds
-from lightrig.harness.statistics.closure import CLOSURE_ERROR
+from lightrig.harness.statistics.closure import CLOSURE_ERROR, judge_bounds
 from lightrig.harness.statistics.frame_loss import (
     Code,
     FrameLoss,

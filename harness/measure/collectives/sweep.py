@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.flows import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
+from lightrig.flows.bandwidth import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.collectives.topology import Topology
 from lightrig.harness.measure.collectives.topology import topology as topology_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lightrig.flows import fabric_links, slowest_rate_bps
+from lightrig.flows.of_testbed import fabric_links, slowest_rate_bps
 from lightrig.harness.record.row import Scalar
 from lightrig.testbeds import Plan, Testbed
 

@@ -18,7 +18,7 @@ from lightrig.harness.measure.insertion_loss.observers import Modules, has_modul
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_deviations
+from lightrig.harness.statistics.closure import judge_deviations
 from lightrig.harness.statistics.uncertainty import Budget, Component, combine, pooled
 from lightrig.testbeds import Plan
 from lightrig.testbeds.light_paths import LightPath, light_paths

@@ -14,7 +14,7 @@ from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure
 from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_deviations
+from lightrig.harness.statistics.closure import judge_deviations
 from lightrig.harness.statistics.uncertainty import Component, combine, en_number, pooled
 from lightrig.instruments.core.capabilities import ClimateChamber, FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError

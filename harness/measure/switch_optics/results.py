@@ -8,7 +8,7 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import judge_deviations
+from lightrig.harness.statistics.closure import judge_deviations
 from lightrig.harness.statistics.uncertainty import Component
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from lightrig.harness.quantities import aliases
+from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record import COUNTERS
 
 Numbers: TypeAlias = npt.NDArray[Any]

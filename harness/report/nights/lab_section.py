@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from lightrig.harness.quantities import quantity_of
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.overview import Board, Quantity

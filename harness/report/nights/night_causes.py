@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lightrig.harness.quantities import quantity_of
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.causes import Cause, Components, Evidence, find_causes
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.overview import Board

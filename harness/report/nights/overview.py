@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lightrig.harness.quantities import all_quantities, quantity_of
+from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.report.frames import natural
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
 from lightrig.harness.report.nights.series import History, Lab, Series

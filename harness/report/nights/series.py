@@ -20,7 +20,7 @@ from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import label_of
 from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, Cells, Numbers, cells_of
 from lightrig.harness.report.nights.source import Source
-from lightrig.harness.statistics import NotEnough, quantile, samples_needed
+from lightrig.harness.statistics.quantiles import NotEnough, quantile, samples_needed
 
 MEDIAN_NEEDS = samples_needed(0.5, CONFIDENCE)
 """With fewer samples a median has no interval."""

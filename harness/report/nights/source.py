@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset
 
-from lightrig.harness.quantities import names_in_files
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.dataset_reading import check_complete, open_dataset, present_names
 from lightrig.harness.record.journal import check_header

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from lightrig.flows import Collective
+from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.collectives import (
     DEFAULT_TIMEOUT,

@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lightrig.flows import Collective, NoRouteError, RanksError
+from lightrig.flows.bandwidth import Collective
+from lightrig.flows.of_testbed import RanksError
+from lightrig.flows.routing import NoRouteError
 from lightrig.instruments.simulated.hosts import nccl_tests_format as nccl
 from lightrig.instruments.simulated.hosts.host_launchers import Launch
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome

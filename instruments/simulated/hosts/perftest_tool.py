@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lightrig.flows import NoRouteError
+from lightrig.flows.routing import NoRouteError
 from lightrig.instruments.simulated.hosts.host_launchers import Launch
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.simulated.world.traffic import VERBS, FabricTraffic, Listener

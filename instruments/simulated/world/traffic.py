@@ -5,18 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from lightrig.flows import (
-    INSIDE,
-    Collective,
-    Costs,
-    Flow,
-    Router,
-    Step,
-    duration,
-    network_of,
-    rank_vertices,
-    schedule_of,
-)
+from lightrig.flows.bandwidth import Collective
+from lightrig.flows.collectives import schedule_of
+from lightrig.flows.of_testbed import INSIDE, network_of, rank_vertices
+from lightrig.flows.routing import Router
+from lightrig.flows.steps import Costs, Flow, Step, duration
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.protocols.ssh_server import PendingOutcome, ProgramOutcome
 from lightrig.instruments.simulated.world.links import NicLinks

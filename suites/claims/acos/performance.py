@@ -12,7 +12,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.flows import Flow, Network, Router, duplex, loads
+from lightrig.flows.network import Network, duplex
+from lightrig.flows.routing import Router
+from lightrig.flows.steps import Flow, loads
 from lightrig.harness.systems.acos.planning.expanders import Edge
 from lightrig.harness.systems.acos.planning.optics import Ints
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import NotEnough, Quantile, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.harness.systems.mixnet.runtime.training import (
     TrainedExperts,
     TrainingExchange,

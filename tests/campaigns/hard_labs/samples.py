@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.harness.statistics import NotEnough, judge_quantile, quantile
 from lightrig.harness.statistics.independence import effective_samples
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
+from lightrig.harness.statistics.verdicts import judge_quantile
 from tests.campaigns.hard_labs.found import Found, Lab
 
 POLL_MS = 0.2

@@ -9,7 +9,7 @@ from planted_nights import CASE, FIRST, Grown, write_nights_of
 
 from lightrig.harness.record import Context, Journal, RecordError, Row, write_dataset
 from lightrig.harness.report.nights import write_nights
-from lightrig.harness.statistics import NotEnough, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
 
 def measured(root, *rows, night="2026-03-14", run="r1", simulated=True, testbed="bench", **held):

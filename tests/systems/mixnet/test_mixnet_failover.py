@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.statistics import NotEnough
+from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.measurements import failover
 from lightrig.harness.systems.mixnet.measurements.exchanges import (
     Exchanged,

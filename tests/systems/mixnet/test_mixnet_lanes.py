@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig import testbeds
-from lightrig.flows import fabric_links
+from lightrig.flows.of_testbed import fabric_links
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
 from lightrig.harness.systems.mixnet.planning.demand import DemandError, pair_demand
 from lightrig.harness.systems.mixnet.planning.diagnosis import diagnose

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from lightrig.flows import fabric_links
+from lightrig.flows.of_testbed import fabric_links
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics import NotEnough, Quantile, quantile
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges

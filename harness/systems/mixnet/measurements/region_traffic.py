@@ -9,7 +9,7 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.record import Row
-from lightrig.harness.statistics import NotEnough
+from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.measurements.exchanges import (
     Exchanged,
     Speedup,

@@ -11,16 +11,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.flows import (
-    FREE,
-    Costs,
-    Router,
-    duration,
-    explicit_route,
-    fabric_links,
-    network_of,
-    unequal_all_to_all,
-)
+from lightrig.flows.collectives import unequal_all_to_all
+from lightrig.flows.of_testbed import explicit_route, fabric_links, network_of
+from lightrig.flows.routing import Router
+from lightrig.flows.steps import FREE, Costs, duration
 from lightrig.harness.planning.routes import LaneHop, LaneRoutes
 from lightrig.harness.systems.mixnet.planning.demand import DemandError
 from lightrig.harness.systems.mixnet.planning.region import Region

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy.typing as npt
 
-from lightrig.flows import Costs, fabric_links
+from lightrig.flows.of_testbed import fabric_links
+from lightrig.flows.steps import Costs
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.collectives import NoCollectivesError
 from lightrig.harness.bench.lanes import Lanes
