@@ -117,3 +117,6 @@ _ANSWERS = {
     "silent port": _silent_port,
     "batch in part": _batch_in_part,
 }
+
+INTRODUCED = [name for name in DEFECTS if name in {*_ANSWERS, "early acknowledgement"}]
+"""Defects that a simulated switch can be given so far."""
