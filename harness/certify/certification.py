@@ -1,50 +1,73 @@
 """Certification of one switch: clauses in order, each from the circuits that were found."""
 
+import functools
+from collections.abc import Callable
+
 from lightrig.harness.bench import Fabric
-from lightrig.harness.bench.restoring import NotRestoredError
-from lightrig.harness.certify.clauses import CLAUSES, Outcome, Subject
+from lightrig.harness.certify.clauses import CLAUSES
 from lightrig.harness.certify.requirements import Profile, Requirement, requirements
+from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Trial, listed
 from lightrig.instruments.core.errors import CANNOT, DeniedError, NotDoneError
 from lightrig.testbeds import LightrigError
-
-PERMITTED = frozenset({"harmless"})
-"""Classes of clauses that are run."""
 
 
 class Certification:
     """The outcomes of clauses on the switch `name`, each tried once, after those it depends on.
 
+    Args:
+        renew: returns a fabric as at the beginning, whose instruments are simulated in this
+            process: a clause's values then do not depend on which were tried before.
+        known: outcomes by number from an earlier process.
+        begin: called with the number of a clause before it is tried.
+
     Attributes:
         not_restored: why the switch is not as it was found; empty where it is.
     """
 
-    def __init__(self, fabric: Fabric, name: str, profile: Profile) -> None:
-        self.subject = Subject(fabric, name, profile)
+    def __init__(
+        self,
+        fabric: Fabric,
+        name: str,
+        profile: Profile,
+        trial: Trial = Trial(),  # noqa: B008 -- frozen
+        *,
+        renew: Callable[[], Fabric] | None = None,
+        known: dict[str, Outcome] | None = None,
+        begin: Callable[[str], None] = lambda number: None,
+    ) -> None:
+        self.subject = Subject(fabric, name, profile, trial)
         self.not_restored = ""
-        self._outcomes: dict[str, Outcome] = {}
-        self._known = {each.number: each for each in requirements().requirements}
+        self._renew = renew
+        self._begin = begin
+        self._outcomes = dict(known or {})
+        self._requirements = {each.number: each for each in requirements().requirements}
 
     def outcome(self, number: str) -> Outcome:
         """Return the outcome of a clause; it is tried where it was not yet."""
         if number not in self._outcomes:
-            self._outcomes[number] = self._try(self._known[number])
+            self._outcomes[number] = self._try(self._requirements[number])
         return self._outcomes[number]
 
     def _try(self, requirement: Requirement) -> Outcome:
         for number in requirement.depends_on:
             if self.outcome(number).verdict != "pass":
                 return Outcome("not tested", f"depends on {number}, which did not pass")
-        if requirement.effect not in PERMITTED:
-            return Outcome("not tested", f"not permitted: {requirement.effect}")
-        if requirement.code is None:
-            return Outcome("not tested", "no method yet")
         if self.not_restored:
             return Outcome("not tested", "the switch is not as it was found")
-        fabric = self.subject.fabric
+        if requirement.effect != "harmless" and (why := self._forbidden(requirement.effect)):
+            return Outcome("not tested", f"not permitted: {why}")
+        self._begin(requirement.number)
+        subject = self.subject
+        if self._renew is not None:
+            fabric = self._renew()
+            subject = self.subject = Subject(fabric, subject.name, subject.profile, subject.trial)
         try:
-            fabric.restore()  # what an earlier test of a session has left
-            fabric.save_initial_state()
-            return CLAUSES[requirement.code](self.subject, requirement)
+            subject.fabric.restore()  # what an earlier test of a session has left
+            subject.fabric.save_initial_state()
+            subject.note_strange()
+            return CLAUSES[requirement.code](subject, requirement)
+        except DecidedError as decided:
+            return decided.outcome
         except (DeniedError, NotDoneError) as error:
             reason = _reason(error)
             unable = isinstance(error, DeniedError) and error.code == CANNOT
@@ -52,10 +75,32 @@ class Certification:
         except LightrigError as error:
             return Outcome("inconclusive", _reason(error))
         finally:
-            try:
-                fabric.restore()
-            except NotRestoredError as error:
-                self.not_restored = str(error)
+            for step in (subject.remove_strange, subject.fabric.restore):
+                try:
+                    step()
+                except LightrigError as error:
+                    self.not_restored = self.not_restored or str(error)
+
+    def _forbidden(self, effect: str) -> str:
+        """Return why clauses that can disturb others are not run; empty where they are."""
+        if effect not in self.subject.trial.permitted:
+            return f"{effect} (--allow {effect})"
+        bench = self.subject.fabric.bench
+        if self.subject.name in bench.external and bench.lease is None:
+            return f"{effect}, and the switch is not leased"
+        return self._others
+
+    @functools.cached_property
+    def _others(self) -> str:
+        """The circuits of others on the switch, as the reason not to interrupt it."""
+        subject = self.subject
+        ingress, egress = subject.fabric.testbed.cabling.cabled_ports(subject.name)
+        others = {
+            c
+            for c in subject.switch.circuits()
+            if not (c.ingress in ingress and c.egress in egress)
+        }
+        return f"{listed(others)} of others would be interrupted" if others else ""
 
 
 def _reason(error: LightrigError) -> str:

@@ -20,7 +20,7 @@ class Requirement(_Strict):
 
     number: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
     title: str
-    code: str | None = None
+    code: str
     text: str
     source: str
     method: str
@@ -35,13 +35,15 @@ class Profile(_Strict):
     """Numbers of the requirements that a kind of switch has to meet, and of further ones.
 
     models: those that have this profile by default. partial_batches: whether a refused batch may
-    leave its valid circuits made.
+    leave its valid circuits made. settling_ms, repeatability_db: limits; None for none.
     """
 
     models: tuple[str, ...] = ()
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     partial_batches: bool = False
+    settling_ms: float | None = None
+    repeatability_db: float | None = None
 
 
 class Requirements(_Strict):

@@ -3,18 +3,24 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from lightrig.harness.bench import Fabric
+from lightrig.harness.bench import Bench
 from lightrig.harness.certify.certification import Certification
-from lightrig.harness.certify.clauses import Outcome, Verdict
 from lightrig.harness.certify.requirements import Requirement, requirements
+from lightrig.harness.certify.subject import Outcome, Verdict
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.templates import render_page
 from lightrig.instruments.clock import wall_time
+from lightrig.testbeds import LightrigError
+from lightrig.testbeds.json_text import from_json
+
+
+class SheetError(LightrigError):
+    """A file that is no sheet, or not as it was signed."""
 
 
 class _Part(BaseModel):
@@ -27,6 +33,14 @@ class Instrument(_Part):
     name: str
     identity: str
     simulated: bool
+
+
+class Ports(_Part):
+    """The cabled ports that were used, and how many the testbed has: fewer where sampled."""
+
+    ingress: tuple[int, ...]
+    egress: tuple[int, ...]
+    cabled: tuple[int, int]
 
 
 class ClauseResult(_Part):
@@ -42,9 +56,28 @@ class ClauseResult(_Part):
     n: int
     simulated: bool
 
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome alone."""
+        return Outcome(self.verdict, self.reason, self.value, self.interval, self.unit, self.n)
+
+
+class Signature(_Part):
+    """Signature of all else in a sheet; public key and value in hexadecimal digits."""
+
+    algorithm: Literal["Ed25519"] = "Ed25519"
+    key: str
+    value: str
+
 
 class Sheet(_Part):
-    """The sheet. `not_restored`: why the switch is not as found; empty where it is."""
+    """The sheet.
+
+    Attributes:
+        allowed: classes of clauses that were run.
+        interrupted: clauses that were begun, ended with their process, and were begun again.
+        not_restored: why the switch is not as found; empty where it is.
+    """
 
     format: Literal["lightrig certification sheet 1"] = "lightrig certification sheet 1"
     made: str
@@ -52,9 +85,13 @@ class Sheet(_Part):
     switch: str
     profile: str
     seed: int
+    allowed: tuple[str, ...]
+    ports: Ports
     instruments: tuple[Instrument, ...]
     clauses: tuple[ClauseResult, ...]
+    interrupted: tuple[str, ...]
     not_restored: str
+    signature: Signature | None = None
 
     @property
     def meets_profile(self) -> bool:
@@ -62,10 +99,23 @@ class Sheet(_Part):
         met = {"pass", "not applicable"}
         return all(each.verdict in met for each in self.clauses if each.required)
 
+    def document(self) -> dict[str, Any]:
+        """Return the sheet as values of JSON."""
+        return self.model_dump(mode="json", by_alias=True)
+
     def text(self) -> str:
-        """Return the sheet as JSON."""
-        document = self.model_dump(mode="json", by_alias=True)
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        """Return the sheet as JSON for people: the only form that is read back."""
+        return json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n"
+
+    def signed_bytes(self) -> bytes:
+        """Return what is signed: all but the signature, keys sorted, without blanks, in UTF-8.
+
+        Numbers are as Python writes them, the shortest that are read back the same.
+        """
+        document = self.document()
+        del document["signature"]
+        options: dict[str, Any] = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
+        return json.dumps(document, ensure_ascii=False, **options).encode()
 
     def page(self) -> str:
         """Return the sheet as a page."""
@@ -86,44 +136,66 @@ class Sheet(_Part):
         return paths
 
 
+def read_sheet(path: Path) -> Sheet:
+    """Return the sheet in a file; raises `SheetError` where the file is not exactly one."""
+    try:
+        data = path.read_bytes()
+        sheet = Sheet.model_validate(from_json(data), strict=False)
+    except OSError as error:
+        raise SheetError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise SheetError(f"{path} is no sheet: {str(error).splitlines()[0]}") from error
+    if sheet.text().encode() != data:
+        raise SheetError(f"{path} is not as it was written: form or numbers have been changed")
+    return sheet
+
+
 def certify(
-    fabric: Fabric,
-    name: str,
+    certification: Certification,
+    bench: Bench,
     profile: str,
-    seed: int,
-    progress: Callable[[Requirement, Outcome], None] = lambda requirement, outcome: None,
+    *,
+    interrupted: tuple[str, ...] = (),
+    progress: Callable[[ClauseResult], None] = lambda result: None,
 ) -> Sheet:
-    """Try all clauses of a profile on the switch `name`; `progress` is called after each."""
-    bench = fabric.bench
+    """Try all clauses of a profile; `progress` is called after each."""
+    subject = certification.subject
+    trial, name = subject.trial, subject.name
     wanted = requirements().profiles[profile]
-    certification = Certification(fabric, name, wanted)
     results = []
     for each in requirements().of(wanted):
         outcome = certification.outcome(each.number)
-        progress(each, outcome)
-        results.append(
-            ClauseResult(
-                requirement=each,
-                required=each.number in wanted.required,
-                verdict=outcome.verdict,
-                reason=outcome.reason,
-                value=outcome.value,
-                interval=outcome.interval,
-                unit=outcome.unit,
-                n=outcome.n,
-                simulated=name in bench.simulated,
-            )
+        result = ClauseResult(
+            requirement=each,
+            required=each.number in wanted.required,
+            verdict=outcome.verdict,
+            reason=outcome.reason,
+            value=outcome.value,
+            interval=outcome.interval,
+            unit=outcome.unit,
+            n=outcome.n,
+            simulated=name in bench.simulated,
         )
+        results.append(result)
+        progress(result)
+    ingress, egress = bench.testbed.cabling.cabled_ports(name)
     return Sheet(
         made=f"{wall_time():%F %T} UTC",
         testbed=bench.testbed.name,
         switch=name,
         profile=profile,
-        seed=seed,
+        seed=trial.seed,
+        allowed=tuple(sorted(trial.permitted)),
+        ports=Ports(
+            ingress=tuple(subject.ingress),
+            egress=tuple(subject.egress),
+            cabled=(len(ingress), len(egress)),
+        ),
         instruments=tuple(
             Instrument(name=each, identity=str(stated), simulated=each in bench.simulated)
             for each, stated in bench.identities.items()
         ),
         clauses=tuple(results),
+        interrupted=interrupted,
         not_restored=certification.not_restored,
     )

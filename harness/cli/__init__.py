@@ -59,6 +59,7 @@ COMMANDS = {
         "Test a switch against requirements; write a sheet of verdicts.",
         "testbeds/mine.yaml ocs --instruments simulated",
     ),
+    "sheet": Command("Verify and compare certification sheets.", ""),
     "replay": Command("Serve the replies of a recorded trace on loopback.", "traces/ocs.jsonl"),
     "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
     "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),

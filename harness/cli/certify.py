@@ -1,15 +1,22 @@
 """`lightrig certify FILE SWITCH`: requirements of optical switches, tried on one of them."""
 
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from lightrig.harness.bench import bind
-from lightrig.harness.certify.certification import PERMITTED
-from lightrig.harness.certify.clauses import Outcome
-from lightrig.harness.certify.requirements import Requirement, requirements
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.certify.certification import Certification
+from lightrig.harness.certify.progress import Configuration, Progress
+from lightrig.harness.certify.requirements import requirements
+from lightrig.harness.certify.sheet import ClauseResult, Sheet, SheetError
 from lightrig.harness.certify.sheet import certify as run_clauses
+from lightrig.harness.certify.subject import Trial
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     LAB_ERROR,
@@ -22,13 +29,45 @@ from lightrig.harness.cli.common import (
 )
 from lightrig.harness.cli.doctor import is_on_terminal
 from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.instruments.core.capabilities import OpticalSwitch
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.registry import open_instrument
 from lightrig.testbeds import Testbed
+from lightrig.testbeds.credentials import CredentialError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+class Class(StrEnum):
+    """A class of clauses that is not run by default."""
+
+    INTERRUPTING = "interrupting"
+    DESTRUCTIVE = "destructive"
+
+
+QUICK_PORTS = 8
+"""Number of cabled ports of each side that `--quick` uses."""
 
 _SECONDS_PER_MOVE = 5
 """Rough duration of a change with its readings."""
 
 Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="An optical switch of the file.")]
 Profile = Annotated[str, typer.Option(help="Profile of required clauses; by default the model's.")]
+Allow = Annotated[
+    list[Class] | None,
+    typer.Option(help="Run clauses of this class as well; may be given twice."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help=f"Use {QUICK_PORTS} ports a side, drawn.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where a killed run ended.")]
+Operator = Annotated[bool, typer.Option("--operator", help="Ask you to do what no driver can.")]
+Wires = Annotated[
+    list[str] | None,
+    typer.Option("--wire", metavar="ADDRESS", help="A further wire of the switch; repeat it."),
+]
+Key = Annotated[
+    str, typer.Option(metavar="PLACE", help="Private key that signs: file:PATH or keyring:NAME.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Move circuits without a question.")]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the sheet is written.")]
 
@@ -37,6 +76,12 @@ def certify(
     file: File,
     switch: Switch,
     profile: Profile = "",
+    allow: Allow = None,
+    quick: Quick = False,
+    resume: Resume = False,
+    operator: Operator = False,
+    wire: Wires = None,
+    key: Key = "",
     yes: Yes = False,
     out: Out = Path("sheets"),
     instruments: Instruments = "auto",
@@ -45,35 +90,168 @@ def certify(
 ) -> None:
     """Test an optical switch against its requirements, and write a sheet of verdicts.
 
-    Only the testbed's ports are used, and only harmless clauses run; all is restored. Exit 0 where
-    each required clause has passed or is not applicable, 1 where one has not, 2 for bad input, 3
-    for trouble in the lab, 6 where the switch is not as found.
+    Only the testbed's ports are used, and only harmless clauses run unless others are allowed; all
+    is restored. Exit 0 where each required clause has passed or is not applicable, 1 where one has
+    not, 2 for bad input, 3 for trouble in the lab, 6 where the switch is not as found.
     """
     testbed = load_testbed(file)
     wanted = _profile(testbed, switch, profile)
-    _announce(testbed, switch, wanted)
+    signing = _key(key)
+    permitted = frozenset[str]({"harmless", *(allow or ())})
+    ports = QUICK_PORTS if quick else None
+    _announce(testbed, switch, wanted, permitted, ports)
+    if operator and not is_on_terminal():
+        give_up("nothing was done: --operator needs a terminal", BAD_INPUT)
     if instruments != "simulated" and not yes:
         if not is_on_terminal():
             give_up("nothing was done: without a terminal, --yes allows the moves", BAD_INPUT)
         typer.confirm("Traffic over these ports stops meanwhile. Go on?", abort=True, err=True)
+    trial = Trial(seed, ports, permitted, _ask if operator else None)
+    path = out / f"{switch}.progress.json"
 
-    def progress(requirement: Requirement, outcome: Outcome) -> None:
-        name = f"{requirement.number} {requirement.title}"
-        echo(f"{name:<45} {outcome.verdict}: {outcome.reason}", err=as_json)
+    def show(result: ClauseResult) -> None:
+        name = f"{result.requirement.number} {result.requirement.title}"
+        echo(f"{name:<45} {result.verdict}: {result.reason}", err=as_json)
 
-    with interruptible("the switch is restored, no sheet is written"):
-        bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig certify {switch}"))
-        with restored(bench) as fabric:
-            sheet = lab(lambda: run_clauses(fabric, switch, wanted, seed, progress))
-            try:
-                written = sheet.write(out)
-            except OSError as error:
-                give_up(f"{out}: {error.strerror}", LAB_ERROR)
-            echo("written " + " and ".join(map(str, written)), err=as_json)
+    def bound() -> Bench:
+        return lab(lambda: bind(testbed, instruments, seed, f"lightrig certify {switch}"))
+
+    with interruptible("the switch is restored; --resume goes on"), ExitStack() as benches:
+        bench = bound()
+        fabric = benches.enter_context(restored(bench))
+        trial = replace(trial, wires=lab(lambda: _open_wires(bench, switch, wire or [])))
+        for each in trial.wires.values():
+            benches.callback(each.close)
+        of = _of(bench, switch, wanted, trial, file)
+        progress = _begin(path, of, fabric, switch, resume=resume)
+
+        def renew() -> Fabric:
+            benches.close()
+            return benches.enter_context(restored(bound()))
+
+        def begin(number: str) -> None:
+            progress.begun = number
+            _write(progress, path)
+
+        def end(result: ClauseResult) -> None:
+            number = result.requirement.number
+            if number not in {each.requirement.number for each in progress.results}:
+                progress.begun = ""
+                progress.results.append(result)
+                _write(progress, path)
+            show(result)
+
+        certification = Certification(
+            fabric,
+            switch,
+            requirements().profiles[wanted],
+            trial,
+            renew=renew if bench.in_process and not trial.wires else None,
+            known={each.requirement.number: each.outcome for each in progress.results},
+            begin=begin,
+        )
+        sheet = lab(
+            lambda: run_clauses(
+                certification,
+                bench,
+                wanted,
+                interrupted=tuple(progress.interrupted),
+                progress=end,
+            )
+        )
+        sheet = _signed(sheet, signing)
+        try:
+            written = sheet.write(out)
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            give_up(f"{out}: {error.strerror}", LAB_ERROR)
+        echo("written " + " and ".join(map(str, written)), err=as_json)
     if as_json:
         echo(sheet.text(), nl=False)
     if not sheet.meets_profile:
         raise typer.Exit(NO)
+
+
+def _ask(text: str) -> None:
+    typer.prompt(f"{text} [Enter]", default="", show_default=False, err=True)
+
+
+def _key(place: str) -> "Ed25519PrivateKey | None":
+    """Return the key to sign with, before anything is done; None for none."""
+    if not place:
+        return None
+    from lightrig.harness.certify.signing import private_key  # noqa: PLC0415 - only for signing
+
+    try:
+        return private_key(place)
+    except CredentialError as error:
+        give_up(f"--key {error}", BAD_INPUT)
+
+
+def _signed(sheet: Sheet, key: "Ed25519PrivateKey | None") -> Sheet:
+    if key is None:
+        return sheet
+    from lightrig.harness.certify.signing import sign  # noqa: PLC0415 - as above
+
+    return sign(sheet, key)
+
+
+def _open_wires(bench: Bench, switch: str, addresses: list[str]) -> Mapping[str, OpticalSwitch]:
+    """Return a driver of the switch over each further wire, with the login of the first."""
+    spec = bench.testbed.switches[switch]
+    first: Endpoint | None = getattr(bench.switches[switch], "endpoint", None)
+    found: dict[str, OpticalSwitch] = {}
+    for address in addresses:
+        endpoint = Endpoint.parse(address, first.login if first else None)
+        opened = open_instrument(
+            spec, replace(endpoint, known_hosts=bench.testbed.known_hosts), bench.clock
+        )
+        found[address] = cast(OpticalSwitch, opened)
+    return found
+
+
+def _of(bench: Bench, switch: str, profile: str, trial: Trial, file: Path) -> Mapping[str, str]:
+    """Return what a resumed run must have in common with the one that was killed."""
+    return {
+        "switch": f"{switch}: {bench.identities[switch]}",
+        "testbed file": sha256(file.read_bytes()).hexdigest(),
+        "profile": profile,
+        "seed": str(trial.seed),
+        "ports": str(trial.ports or "all"),
+        "classes": ", ".join(sorted(trial.permitted)),
+        "wires": ", ".join(trial.wires),
+        "requirements": sha256(requirements().model_dump_json().encode()).hexdigest(),
+    }
+
+
+def _begin(
+    path: Path, of: Mapping[str, str], fabric: Fabric, switch: str, *, resume: bool
+) -> Progress:
+    """Return what has been done so far; all that a killed run has changed is restored first."""
+    driver = fabric.bench.switches[switch]
+    if resume:
+        try:
+            left = Progress.resumed(path, of)
+        except SheetError as error:
+            give_up(str(error), BAD_INPUT)
+        if left is not None:
+            lab(fabric.save_initial_state)  # that of the killed run, where it has left one
+            lab(fabric.restore)
+            lab(lambda: left.found.give_back(driver))
+            return left
+        echo(f"{path}: nothing to resume, begins anew", err=True)
+    ingress, egress = fabric.testbed.cabling.cabled_ports(switch)
+    ports = sorted({*ingress, *egress})
+    progress = Progress(of=of, found=lab(lambda: Configuration.of(driver, ports)))
+    _write(progress, path)
+    return progress
+
+
+def _write(progress: Progress, path: Path) -> None:
+    try:
+        progress.write(path)
+    except OSError as error:
+        give_up(f"{path}: {error.strerror}", LAB_ERROR)
 
 
 def _profile(testbed: Testbed, switch: str, profile: str) -> str:
@@ -90,19 +268,22 @@ def _profile(testbed: Testbed, switch: str, profile: str) -> str:
     return name
 
 
-def _announce(testbed: Testbed, switch: str, profile: str) -> None:
+def _announce(
+    testbed: Testbed, switch: str, profile: str, permitted: frozenset[str], most: int | None
+) -> None:
     """Print what will be tried, and how often each port is moved."""
-    ingress, egress = testbed.cabling.cabled_ports(switch)
-    tried = requirements().of(requirements().profiles[profile])
-    moves = 0
+    cabled = [len(side) for side in testbed.cabling.cabled_ports(switch)]
+    used = [min(count, most or count) for count in cabled]
+    sampled = "" if used == cabled else f", of {cabled[0]} and {cabled[1]}, drawn"
     echo(
-        f"{switch}: profile {profile}, {len(ingress)} ingress and {len(egress)} egress ports",
+        f"{switch}: profile {profile}, {used[0]} ingress and {used[1]} egress ports{sampled}",
         err=True,
     )
-    for each in tried:
-        permitted = each.effect in PERMITTED
-        moves += each.moves if permitted else 0
-        note = "" if permitted else ", not permitted"
+    moves = 0
+    for each in requirements().of(requirements().profiles[profile]):
+        may_run = each.effect in permitted
+        moves += each.moves if may_run else 0
+        note = "" if may_run else ", not permitted"
         echo(f"  {each.number} {each.title} ({each.effect}{note})", err=True)
     echo(
         f"Each port is moved at most {moves} times; about {moves * _SECONDS_PER_MOVE} s. "

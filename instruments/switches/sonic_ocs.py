@@ -1,6 +1,8 @@
 """SONiC on an optical circuit switch, through its command line over SSH."""
 
+import contextlib
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ from lightrig.instruments.core.capabilities import FactoryLoss, Identity, Operat
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import (
     DeniedError,
+    DisconnectedError,
     GarbledError,
     InstrumentError,
     NotDoneError,
@@ -26,6 +29,8 @@ _HLD = "SONiC OCS High Level Design, revision 0.5"
 _CONFIG = ("show", "ocs", "cross-connect", "config")
 _STATUS = ("show", "ocs", "cross-connect", "status")
 _FACTORY_LOSS = ("show", "ocs", "factory-insertion-loss")
+_PORTS = ("show", "ocs", "port", "config")
+_PORTS_HEAD = ("id", "label", "state")
 _CONFIG_HEAD = ("id", "a_side", "b_side")
 _STATUS_HEAD = (*_CONFIG_HEAD, "a_side_status", "b_side_status")
 _FACTORY_LOSS_HEAD = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
@@ -36,6 +41,8 @@ _SUCCESS = re.compile(
     re.IGNORECASE,
 )
 """A line of success; one that says more than commands and ids ("1 of 2 not succeeded") is none."""
+_PORT_ID = re.compile(rf"{_PORT}([AB])")
+_OVERRIDES = {"normal": True, "force_blocked": False}
 _DONE = frozenset({"tuned", "connected"})
 # Not `blocked`: a port that has just been given a cross-connect may report it still.
 _BROKEN = frozenset({"failed", "powered-off", "powered_off"})
@@ -72,6 +79,9 @@ class SonicOcs(Instrument):
         WireFact("every success prints `succeeded`", "sonic-mgmt, tests of ocs cross-connect"),
         WireFact("stale entries: added, then deleted", "sonic-mgmt, module ocs_cross_connect"),
         WireFact("state `tuned`; table of factory insertion loss", _HLD),
+        WireFact("`config ocs port label`, table of port configuration", _HLD),
+        WireFact("`config save -y`, `reboot`, `warm-reboot`", "sonic-utilities, Command Reference"),
+        WireFact("how a label is removed; an empty one is set"),
         WireFact("states `connected`, `failed`", "SONiC OCS developer guide, 2026-08"),
         WireFact("`config ocs port state`, port mapping, tables of both databases", _HLD),
         WireFact("whether `config save` is needed to keep a circuit over a restart"),
@@ -145,6 +155,43 @@ class SonicOcs(Instrument):
             for row in self._table(_FACTORY_LOSS, _FACTORY_LOSS_HEAD)
         }
 
+    def labels(self) -> Mapping[int, str]:
+        """Return the label of each port."""
+        return {port: label for port, label, _ in self._port_table()}
+
+    def set_label(self, port: int, text: str) -> None:
+        """Label a port; the empty text removes its label."""
+        self._run_config("ocs", "port", "label", self._port_id(port), text)
+
+    def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
+        """Return whether the override of each of `ports` is `normal`, not `force_blocked`."""
+        found = {}
+        for port, _, state in self._port_table():
+            if state not in _OVERRIDES:
+                raise self.garbled(" ".join(_PORTS), state, "override of a port")
+            found[port] = _OVERRIDES[state]
+        return {port: found[port] for port in ports}
+
+    def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
+        """Override `ports` with `normal`, or with `force_blocked`, one command each."""
+        override = next(each for each, passes in _OVERRIDES.items() if passes == is_open)
+        for port in ports:
+            self._run_config("ocs", "port", "state", self._port_id(port), override)
+
+    def save_configuration(self) -> None:
+        """Save the configuration: `config save -y`."""
+        self._run_config("save", "-y")
+
+    def restart(self, *, warm: bool) -> None:
+        """Begin `reboot` or `warm-reboot`, which ends the connection."""
+        command = [*shlex.split(self.become), "warm-reboot" if warm else "reboot"]
+        with contextlib.suppress(DisconnectedError):
+            result = self._connected().run(command, _COMMANDS)
+            if result.status:
+                errors = result.stderr.splitlines()
+                raise self._failed_command(" ".join(command), result, errors)
+        self.close()
+
     def wire(self) -> list[str]:
         """Return the last commands and their outcomes."""
         return self._commands.trace.tail(40) if self._commands is not None else []
@@ -215,7 +262,38 @@ class SonicOcs(Instrument):
     def _config(self, verb: str, *rest: str) -> str:
         return f"{self.become} config ocs cross-connect {verb} {' '.join(rest)}".strip()
 
+    def _run_config(self, *what: str) -> None:
+        command = [*shlex.split(self.become), "config", *what]
+        result = self._connected().run(command, _COMMANDS)
+        if result.status or "error" in result.stdout.lower():
+            raise self._failed_command(shlex.join(command), result, result.stdout.splitlines())
+
     # -------------------------------------------------------------------------- tables
+
+    def _port_table(self) -> list[tuple[int, str, str]]:
+        """Return number, label and override of each port.
+
+        A label may be empty, or have blanks: the columns are those of the rule below the head.
+        """
+        text = self._show(*_PORTS)
+        head, rule, *rows = [line for line in text.splitlines() if line.strip()] or ["", ""]
+        spans = [match.span() for match in re.finditer("-+", rule)]
+        if head.split() != list(_PORTS_HEAD) or len(spans) != len(_PORTS_HEAD):
+            raise self.garbled(" ".join(_PORTS), text, "table of ports")
+        table = []
+        for row in rows:
+            port, label, state = (row[begin:end].strip() for begin, end in spans)
+            match = _PORT_ID.fullmatch(port.upper())
+            if match is None:
+                raise self.garbled(" ".join(_PORTS), row, "row of this table")
+            number = self._number_of(match[1], match[2], port)
+            table.append((number + (self.ports if match[3] == "B" else 0), label, state))
+        return table
+
+    def _port_id(self, port: int) -> str:
+        if port > self.ports:
+            return f"{self._port(port - self.ports)}B"
+        return f"{self._port(port)}A"
 
     def _configured(self) -> frozenset[Circuit]:
         return frozenset(self._circuit(row[0]) for row in self._table(_CONFIG, _CONFIG_HEAD))

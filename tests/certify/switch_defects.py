@@ -9,7 +9,14 @@ import pytest
 import yaml
 
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
-from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
+from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
+from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
+from lightrig.instruments.simulated.protocols.tl1_device import (
+    Tl1Denial,
+    Tl1Reply,
+    Tl1Request,
+    Tl1ServerSession,
+)
 from lightrig.testbeds import Circuit
 
 DEFECTS: dict[str, dict[str, Any]] = yaml.safe_load(
@@ -49,23 +56,41 @@ def lab(*, rerouting: bool = True, acknowledge_ms: int = 40, settle_ms: int = 24
 Execute = Callable[[Tl1Request], Tl1Reply]
 
 
+def sonic_lab() -> str:
+    """Return the lab with a switch that runs SONiC."""
+    return (
+        lab()
+        .replace("model: polatis, address: tl1://", "model: sonic-ocs, address: ssh://")
+        .replace(", options: {rerouting: true}", "")
+    )
+
+
 def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
     """Give simulated switches a defect; return the file of the lab with them."""
     if defect == "early acknowledgement":
         return lab(acknowledge_ms=20, settle_ms=80)
+    if defect == "slow settling":
+        return lab(acknowledge_ms=280, settle_ms=250)
+    if defect == "loose mirrors":
+        return lab().replace("sd: 0.2 dB}", "sd: 0.2 dB, repeatability: 0.4 dB}")
+    if DEFECTS[defect].get("lab") == "sonic":
+        _SONIC[defect](patch)
+        return sonic_lab()
     answer = _ANSWERS[defect]
     execute = SimulatedPolatis.execute
-    memory: list[Tl1Reply] = []
+    memory: list[Any] = []
 
     def with_defect(device: SimulatedPolatis, request: Tl1Request) -> Tl1Reply:
         return answer(device, request, lambda each: execute(device, each), memory)
 
     patch.setattr(SimulatedPolatis, "execute", with_defect)
-    return lab()
+    if defect == "no answer beyond the limit":
+        _limit_sessions(patch, 6)
+    return lab(rerouting=defect != "refused and removed")
 
 
 def _changing_serial(
-    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Tl1Reply]
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     reply = execute(request)
     if request.verb != "RTRV-INV":
@@ -75,7 +100,7 @@ def _changing_serial(
 
 
 def _late_list(
-    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Tl1Reply]
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     if request.verb == "ENT-PATCH":
         made = sorted(device._box.matrix.egress_of.items())
@@ -84,7 +109,7 @@ def _late_list(
 
 
 def _silent_port(
-    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Tl1Reply]
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     pairs = _pairs(request)
     known = [pair for pair in pairs if set(pair) <= set(device._box.ports)]
@@ -94,7 +119,7 @@ def _silent_port(
 
 
 def _batch_in_part(
-    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Tl1Reply]
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     pairs = _pairs(request)
     good = [set(pair) <= set(device._box.ports) for pair in pairs]
@@ -111,12 +136,309 @@ def _pairs(request: Tl1Request) -> list[Circuit]:
     return [Circuit(*pair) for pair in zip(*sides, strict=True)]
 
 
+def _label_of_a_neighbour(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    reply = execute(request)
+    if request.verb == "ED-PORT-LABEL":
+        device._box.label(int(request.aid) + 1, device._box.labels[int(request.aid)])
+    return reply
+
+
+def _refused_and_removed(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    try:
+        return execute(request)
+    except Tl1Denial as denial:
+        if denial.code == "SRCN":
+            ports = {port for pair in _pairs(request) for port in pair}
+            device._box.disconnect(sorted(ports))
+        raise
+
+
+def _stale_view(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    memory[:] = memory or [{}]
+    views: dict[int, list[str]] = memory[0]
+    client = id(request.session)
+    reply = execute(request)
+    if client not in views or request.verb in {"ACT-USER", "ENT-PATCH", "DLT-PATCH", "INIT-SYS"}:
+        made = sorted(device._box.matrix.egress_of.items())
+        views[client] = [f"{ingress},{egress}" for ingress, egress in made]
+    return Tl1Reply(views[client]) if request.verb == "RTRV-PATCH" else reply
+
+
+def _light_after_removal(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    memory[:] = memory or [set()]
+    hidden: set[int] = memory[0]
+    if request.verb == "DLT-PATCH":
+        hidden.update(int(port) for port in request.aid.split("&"))
+        return Tl1Reply((), 40_000_000)
+    taken = {pair.ingress for pair in _pairs(request)}
+    taken |= {device._box.matrix.ingress_of.get(pair.egress, 0) for pair in _pairs(request)}
+    reply = execute(request)
+    hidden -= taken  # a port that is taken for a new circuit leaves the hidden one
+    if request.verb != "RTRV-PATCH":
+        return reply
+    return Tl1Reply([line for line in reply.lines if int(line.partition(",")[0]) not in hidden])
+
+
+def _two_circuits_at_a_port(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    for pair in _pairs(request):
+        before = device._box.matrix.egress_of.get(pair.ingress)
+        if before not in (None, pair.egress):
+            memory.append(f"{pair.ingress},{before}")
+    reply = execute(request)
+    return Tl1Reply([*reply.lines, *memory]) if request.verb == "RTRV-PATCH" else reply
+
+
+def _edit_without_effect(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    return Tl1Reply((), 40_000_000) if request.verb == "ENT-PATCH" else execute(request)
+
+
+def _failed_batch_made(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    pairs = _pairs(request)
+    good = [pair for pair in pairs if set(pair) <= set(device._box.ports)]
+    if good and len(good) < len(pairs) and len(pairs) > 1:
+        device._box.connect(good)
+        raise Tl1Denial("IDNV", "Invalid OXC port")
+    return execute(request)
+
+
+def _error_as_success(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    pairs = _pairs(request)
+    if any(len({pair[side] for pair in pairs}) < len(pairs) for side in (0, 1)):
+        return Tl1Reply()
+    return execute(request)
+
+
+def _absent_port_listed(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    pairs = _pairs(request)
+    bad = [pair for pair in pairs if not set(pair) <= set(device._box.ports)]
+    if bad:
+        memory.extend(f"{ingress},{egress}" for ingress, egress in bad)
+        good = [pair for pair in pairs if pair not in bad]
+        return Tl1Reply((), device._box.connect(good) if good else 0, device._box.acknowledge)
+    if request.verb == "DLT-PATCH":
+        memory.clear()
+    reply = execute(request)
+    return Tl1Reply([*reply.lines, *memory]) if request.verb == "RTRV-PATCH" else reply
+
+
+def _light_at_a_blocked_port(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    memory[:] = memory or [set()]
+    if request.verb in {"OPR-PORT-SHUTTER", "RLS-PORT-SHUTTER"}:
+        ports = set(map(int, request.aid.split("&")))
+        memory[0] = memory[0] | ports if request.verb.startswith("OPR") else memory[0] - ports
+        return Tl1Reply()
+    if request.verb == "RTRV-PORT-SHUTTER":
+        ports = map(int, request.aid.split("&"))
+        return Tl1Reply([f"{p}:{'CLOSED' if p in memory[0] else 'OPEN'}" for p in ports])
+    return execute(request)
+
+
+def _clamped_port(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    pairs, box = _pairs(request), device._box
+    if all(set(pair) <= set(box.ports) for pair in pairs):
+        return execute(request)
+    greatest = box.ingress_ports[-1], box.egress_ports[-1]
+    known = [Circuit(min(pair[0], greatest[0]), min(pair[1], greatest[1])) for pair in pairs]
+    return Tl1Reply((), box.connect(known), box.acknowledge)
+
+
+def _last_of_two(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    pairs, box = _pairs(request), device._box
+    kept: list[Circuit] = []
+    for pair in pairs if all(set(pair) <= set(box.ports) for pair in pairs) else ():
+        kept = [each for each in kept if each[0] != pair[0] and each[1] != pair[1]] + [pair]
+    if kept and len(kept) < len(pairs):
+        return Tl1Reply((), box.connect(kept), box.acknowledge)
+    return execute(request)
+
+
+def _removal_takes_all(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    matrix = device._box.matrix
+    if request.verb == "DLT-PATCH":
+        ports = set(map(int, request.aid.split("&")))
+        if not ports <= {*matrix.egress_of, *matrix.ingress_of}:
+            return Tl1Reply((), device._box.disconnect(list(matrix.egress_of)))
+    return execute(request)
+
+
+def _half_of_a_lost_change(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    pairs, box = _pairs(request), device._box
+    if len(pairs) < 3 or not all(set(pair) <= set(box.ports) for pair in pairs):
+        return execute(request)
+    if any(len({pair[side] for pair in pairs}) < len(pairs) for side in (0, 1)):
+        return execute(request)
+    box.connect(pairs[: len(pairs) // 2])
+
+    def go_on() -> None:
+        if request.session.user is not None:
+            box.connect(pairs[len(pairs) // 2 :])
+
+    box.clock.schedule(box.clock.now() + 7_000_000, f"{box.name}!second half", go_on)
+    return Tl1Reply((), 60_000_000, box.acknowledge)
+
+
+def _login_clears(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    reply = execute(request)
+    if request.verb == "ACT-USER":
+        memory.append(request.session)
+        if len(memory) > 2:  # the driver has two of its own
+            device._box.disconnect(list(device._box.matrix.egress_of))
+    return reply
+
+
+def _block_takes_the_circuit(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    if request.verb == "OPR-PORT-SHUTTER":
+        device._box.disconnect(map(int, request.aid.split("&")))
+    return execute(request)
+
+
+def _bright_neighbours(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    reply = execute(request)
+    if request.verb != "RTRV-PORT-POWER":
+        return reply
+    powers = dict(line.split(":") for line in reply.lines)
+    weakest = min((float(dbm) for dbm in powers.values() if float(dbm) > -40), default=-60.0)
+    shown = {port: max(float(dbm), weakest - 15) for port, dbm in powers.items()}
+    return Tl1Reply([f"{port}:{dbm:.2f}" for port, dbm in shown.items()])
+
+
+def _transposed_size(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    reply = execute(request)
+    turned = [re.sub(r"SIZE=(\d+)x(\d+)", r"SIZE=\2x\1", line) for line in reply.lines]
+    return Tl1Reply(turned) if request.verb == "RTRV-EQPT" else reply
+
+
+def _reset_leaves_a_circuit(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    if request.verb != "INIT-SYS":
+        return execute(request)
+    made = sorted(device._box.matrix.egress_of)
+    return Tl1Reply((), device._box.disconnect(made[1:]))
+
+
+def _as_ever(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    return execute(request)
+
+
+def _limit_sessions(patch: pytest.MonkeyPatch, most: int) -> None:
+    """Leave TL1 clients beyond `most` at a time without an answer."""
+    received, closed = Tl1ServerSession.received, Tl1ServerSession.closed
+    served: list[Tl1ServerSession] = []
+
+    def receive(session: Tl1ServerSession, data: bytes) -> None:
+        if session not in served and len(served) < most:
+            served.append(session)
+        if session in served:
+            received(session, data)
+
+    def close(session: Tl1ServerSession) -> None:
+        if session in served:
+            served.remove(session)
+        closed(session)
+
+    patch.setattr(Tl1ServerSession, "received", receive)
+    patch.setattr(Tl1ServerSession, "closed", close)
+
+
+def _restored_in_part(patch: pytest.MonkeyPatch) -> None:
+    restart = SimulatedSonicOcs._restart
+
+    def restart_in_part(device: SimulatedSonicOcs) -> None:
+        circuits, labels, blocked = device._saved
+        device._saved = set(sorted(circuits)[::2]), labels, blocked
+        restart(device)
+
+    patch.setattr(SimulatedSonicOcs, "_restart", restart_in_part)
+
+
+def _lost_in_a_warm_restart(patch: pytest.MonkeyPatch) -> None:
+    carry_out = SimulatedSonicOcs._carry_out
+
+    def carry_out_and_lose(device: SimulatedSonicOcs, tokens: list[str]) -> ProgramOutcome:
+        if tokens == ["warm-reboot"]:
+            device._remove(set(device._tuned_at))
+        return carry_out(device, tokens)
+
+    patch.setattr(SimulatedSonicOcs, "_carry_out", carry_out_and_lose)
+
+
+def _settings_missed(patch: pytest.MonkeyPatch) -> None:
+    restart = SimulatedSonicOcs._restart
+
+    def restart_without_labels(device: SimulatedSonicOcs) -> None:
+        restart(device)
+        device._labels.clear()
+
+    patch.setattr(SimulatedSonicOcs, "_restart", restart_without_labels)
+
+
+_SONIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "restored in part": _restored_in_part,
+    "lost in a warm restart": _lost_in_a_warm_restart,
+    "settings missed after a restart": _settings_missed,
+}
 _ANSWERS = {
     "changing serial": _changing_serial,
     "late list": _late_list,
     "silent port": _silent_port,
     "batch in part": _batch_in_part,
+    "label of a neighbour": _label_of_a_neighbour,
+    "refused and removed": _refused_and_removed,
+    "stale view": _stale_view,
+    "light after removal": _light_after_removal,
+    "two circuits at a port": _two_circuits_at_a_port,
+    "edit without effect": _edit_without_effect,
+    "failed batch made": _failed_batch_made,
+    "no answer beyond the limit": _as_ever,
+    "error as success": _error_as_success,
+    "absent port listed": _absent_port_listed,
+    "light at a blocked port": _light_at_a_blocked_port,
+    "clamped port": _clamped_port,
+    "last of two": _last_of_two,
+    "removal takes all": _removal_takes_all,
+    "half of a lost change": _half_of_a_lost_change,
+    "login clears": _login_clears,
+    "block takes the circuit": _block_takes_the_circuit,
+    "bright neighbours": _bright_neighbours,
+    "transposed size": _transposed_size,
+    "reset leaves a circuit": _reset_leaves_a_circuit,
 }
-
-INTRODUCED = [name for name in DEFECTS if name in {*_ANSWERS, "early acknowledgement"}]
-"""Defects that a simulated switch can be given so far."""

@@ -60,10 +60,18 @@ from lightrig.instruments.core.capabilities.servers import (
     Settled,
     Stage,
 )
+from lightrig.instruments.core.capabilities.switches import (
+    BlocksPorts,
+    HasPortLabels,
+    Resettable,
+    Restartable,
+    SavesConfiguration,
+)
 
 __all__ = [
     "Attenuator",
     "BitErrorTester",
+    "BlocksPorts",
     "ClimateChamber",
     "Datagram",
     "Diagnostic",
@@ -80,6 +88,7 @@ __all__ = [
     "HasFecHistograms",
     "HasModuleDiagnostics",
     "HasNic",
+    "HasPortLabels",
     "HasSettings",
     "HistogramCounter",
     "Identified",
@@ -102,7 +111,10 @@ __all__ = [
     "PowerMonitor",
     "PowerReading",
     "Preloading",
+    "Resettable",
+    "Restartable",
     "Restorable",
+    "SavesConfiguration",
     "Server",
     "SetsLight",
     "Settled",

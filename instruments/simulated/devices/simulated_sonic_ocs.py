@@ -27,7 +27,7 @@ FACTORY_ACCURACY_DB = 0.1
 _SPAN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?")
 _ID = re.compile(r"(\d+)A-(\d+)B")
 _SAVED = "Running command: /usr/local/bin/sonic-cfggen -d --print-data > /etc/sonic/config_db.json"
-_PROGRAMS = ("config", "reboot", "show", "sonic-db-cli")
+_PROGRAMS = ("config", "reboot", "show", "sonic-db-cli", "warm-reboot")
 _PORT_HEAD = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")
 _STATUS_HEAD = ("id", "a_side", "b_side", "a_side_status", "b_side_status")
 _OVERRIDES = ("normal", "force_blocked")
@@ -141,8 +141,9 @@ class SimulatedSonicOcs:
             case ["config", "reload", "-y"]:
                 self._restart()
                 return _printed("")
-            case ["reboot"]:
-                self._restart()
+            case ["reboot" | "warm-reboot" as program]:
+                if program == "reboot":
+                    self._restart()
                 return ProgramOutcome("", took=PROCESSING, hangs_up=True)
             case ["sonic-db-cli", database, operation, *arguments]:
                 return self._database(database, operation.upper(), arguments)

@@ -1,7 +1,7 @@
 """HUBER+SUHNER Polatis switches, over any of their five wires."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identity, Operation, PowerReading
@@ -14,6 +14,9 @@ from lightrig.instruments.switches.polatis.session import (
     garbled,
 )
 from lightrig.testbeds import Circuit
+
+if TYPE_CHECKING:  # each wire is loaded where it is used
+    from lightrig.instruments.switches.polatis.tl1 import PolatisTl1
 
 
 class Polatis(Instrument):
@@ -166,6 +169,23 @@ class Polatis(Instrument):
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Open the shutters of `ports`, or close them, which enables or disables the ports."""
         self._commands.set_shutters(ports, is_open=is_open)
+
+    def labels(self) -> Mapping[int, str]:
+        """Return the label of each port; over TL1 alone."""
+        return self._tl1("labels").labels()
+
+    def set_label(self, port: int, text: str) -> None:
+        """Label a port; the empty text removes its label. Over TL1 alone."""
+        self._tl1("labels").set_label(port, text)
+
+    def reset_configuration(self) -> None:
+        """Remove all circuits and open all shutters; over TL1 alone."""
+        self._tl1("a reset").reset_configuration()
+
+    def _tl1(self, what: str) -> "PolatisTl1":
+        if self.endpoint.scheme != "tl1":
+            raise self.refused(f"{what}: this driver has no command over {self.endpoint.scheme}")
+        return cast("PolatisTl1", self._commands)
 
     def attenuation(self, egress: int) -> float:
         """Return the attenuation set at `egress`, in dB from the input of its circuit.

@@ -171,6 +171,22 @@ class PolatisTl1(ReroutingSession):
         """Open or close shutters: operating one closes it, releasing it opens it."""
         self._command("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", _list(ports))
 
+    def labels(self) -> Mapping[int, str]:
+        """Return the label of each port."""
+        return dict(self._by_port("RTRV-PORT-LABEL", (), "label"))
+
+    def set_label(self, port: int, text: str) -> None:
+        """Label a port, or remove its label; the text is quoted as Telcordia GR-831 has it."""
+        if text:
+            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+            self._command("ED-PORT-LABEL", str(port), "", "", f'LABEL="{quoted}"')
+        else:
+            self._command("DLT-PORT-LABEL", str(port))
+
+    def reset_configuration(self) -> None:
+        """Reset the switch (`INIT-SYS` 1, which the vendor's tests use to enable all ports)."""
+        self._command("INIT-SYS", "SYSTEM", "", "1")
+
     def attenuation_kind(self) -> str | None:
         """Return the kind of attenuation that the switch states, such as `RELATIVE`."""
         reply = self._command("RTRV-EQPT", "ATTEN", "", "", "PARAMETER=CONFIG")

@@ -1,0 +1,203 @@
+"""Clauses on what a switch reports, accepts and refuses."""
+
+from collections.abc import Callable, Collection
+
+from lightrig.harness.certify.requirements import Requirement
+from lightrig.harness.certify.subject import Outcome, Subject, listed
+from lightrig.instruments.core.capabilities import HasPortLabels
+from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.testbeds import Circuit
+
+_REPEATS = 5
+
+
+def identity(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask for identity and size several times."""
+    spec = subject.fabric.testbed.switches[subject.name]
+    described = (spec.ingress_count, spec.egress_count)
+    first = subject.fabric.bench.identities[subject.name]
+    for _ in range(_REPEATS):
+        stated, size = subject.switch.identity(), subject.size
+        fields = (stated.manufacturer, stated.model, stated.serial, stated.firmware)
+        if not all(fields) or stated != first:
+            return Outcome("fail", f"stated {stated}, before {first}")
+        if size is not None and size != described:
+            return Outcome("fail", f"states {size[0]}x{size[1]} ports, described {described}")
+    ports = "ports as described" if subject.size else "it has no query for its ports"
+    return Outcome("pass", f"{first}; {ports}", n=_REPEATS)
+
+
+def port_model(subject: Subject, requirement: Requirement) -> Outcome:
+    """Make three settings and compare what is reported."""
+    settings = subject.settings()
+    for setting in settings:
+        subject.apply(setting)
+        for made in (subject.switch.circuits(), subject.switch.circuits()):
+            ours = subject.ours(made)
+            if ours != frozenset(setting):
+                return Outcome("fail", f"reports {listed(ours)}, not {listed(setting)}")
+            ports = [("in", c.ingress) for c in made] + [("out", c.egress) for c in made]
+            if len(ports) != len(set(ports)):
+                return Outcome("fail", f"a port is in two circuits of {listed(made)}")
+    return Outcome("pass", "reported as asked, no port in two circuits", n=len(settings))
+
+
+def labels(subject: Subject, requirement: Requirement) -> Outcome:
+    """Label each cabled port and compare all labels after each."""
+    switch = subject.switch
+    if not isinstance(switch, HasPortLabels):
+        return Outcome("not tested", "the driver has no labels of ports")
+    ports = [*subject.ingress, *subject.egress]
+    found = switch.labels()
+    expected = dict(found)
+    try:
+        for port in ports:
+            expected[port] = f"lightrig {port}"
+            switch.set_label(port, expected[port])
+            for other, label in switch.labels().items():
+                if label != expected[other]:
+                    stated = f"port {other} is labelled {label!r}, not {expected[other]!r}"
+                    return Outcome("fail", f"with a label for port {port}, {stated}")
+    finally:
+        for port, label in switch.labels().items():
+            if label != found[port]:
+                switch.set_label(port, found[port])
+    if switch.labels() != found:
+        return Outcome("fail", "labels that were found cannot be given back")
+    return Outcome("pass", "each label is its port's alone", n=len(ports))
+
+
+def wires(subject: Subject, requirement: Requirement) -> Outcome:
+    """Make settings over the testbed's wire and read them back over the others."""
+    further = subject.trial.wires
+    if not further:
+        return Outcome("not tested", "no further wire is named (--wire ADDRESS)")
+    serial, size = subject.fabric.bench.identities[subject.name].serial, subject.size
+    for address, wire in further.items():
+        stated = wire.identity().serial
+        if stated != serial:
+            return Outcome("fail", f"serial number {stated!r} over {address}, not {serial!r}")
+        query: Callable[[], tuple[int, int]] | None = getattr(wire, "size", None)
+        ports = size if query is None or size is None else query()
+        if ports != size:
+            return Outcome("fail", f"{ports} ports over {address}, not {size}")
+    settings = subject.settings()
+    for setting in settings:
+        subject.apply(setting)
+        expected = subject.switch.circuits()
+        for address, wire in further.items():
+            if (made := wire.circuits()) != expected:
+                stated = f"{listed(made)} over {address}, not {listed(expected)}"
+                return Outcome("fail", f"reports {stated}")
+    known = f"{len(further)} further: {', '.join(further)}"
+    return Outcome("pass", f"all wires agree, {known}", n=len(settings) * len(further))
+
+
+def refusals(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask for circuits at ports that do not exist, and at one in use."""
+    (one, near), (two, far) = subject.pairs_of(2)[:2]
+    present, absent = Circuit(one, near), subject.absent()
+    for bad in (Circuit(absent, far), Circuit(two, absent)):
+        subject.apply([present])
+        before = subject.switch.circuits()
+        denied = subject.attempt([bad])
+        if (
+            found := _judge(_at_absent(bad), denied, subject.switch.circuits(), [before])
+        ) is not None:
+            return found
+    subject.apply([present])
+    before, wanted = subject.switch.circuits(), Circuit(one, far)
+    denied, after = subject.attempt([wanted]), subject.switch.circuits()
+    expected = before if denied else before - {present} | {wanted}
+    if after != expected:
+        answer = f"denied ({denied.code})" if denied else "acknowledged"
+        return Outcome("fail", f"{wanted} was {answer}, and leaves {listed(after)}")
+    used = f"refused ({denied.code})" if denied else "moved"
+    return Outcome("pass", f"ports that do not exist are refused, a port in use is {used}", n=3)
+
+
+def batch(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask for a batch with a bad circuit in its middle."""
+    pairs = subject.pairs_of(3)[:5]
+    middle = len(pairs) // 2
+    valid = [*pairs[:middle], *pairs[middle + 1 :]]
+    bad = Circuit(pairs[middle].ingress, subject.absent())
+    subject.apply([])
+    before = subject.switch.circuits()
+    allowed = [before, before | set(valid)] if subject.profile.partial_batches else [before]
+    denied = subject.attempt([*pairs[:middle], bad, *pairs[middle + 1 :]])
+    after = subject.switch.circuits()
+    if (found := _judge(_at_absent(bad), denied, after, allowed)) is not None:
+        return found
+    left = "unchanged" if after == before else "with all valid circuits made"
+    return Outcome("pass", f"refused, the circuits {left}", n=1)
+
+
+def port_twice(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask for batches in which a port is twice."""
+    first, second, third = subject.pairs_of(3)[:3]
+    for side, bad in (
+        ("ingress", Circuit(second.ingress, third.egress)),
+        ("egress", Circuit(third.ingress, second.egress)),
+    ):
+        subject.apply([])
+        before = subject.switch.circuits()
+        denied = subject.attempt([first, second, bad])
+        after = subject.switch.circuits()
+        what = f"{listed([first, second, bad])}, with an {side} port twice,"
+        if (found := _judge(what, denied, after, [before])) is not None:
+            return found
+    return Outcome("pass", "a port twice in a batch is refused, on either side", n=2)
+
+
+def absent_removal(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask for the removal of a circuit that does not exist."""
+    pairs = subject.pairs_of(3)
+    subject.apply(pairs[2:])
+    before = subject.switch.circuits()
+    denied = subject.attempt([], [pairs[0]])
+    if denied is not None and denied.code == CANNOT:
+        return Outcome("not tested", f"the driver sends no such request: {denied.text}")
+    after = subject.switch.circuits()
+    if after != before:
+        stated = f"{listed(after)}, not {listed(before)}"
+        return Outcome("fail", f"the removal of {pairs[0]}, which was not made, leaves {stated}")
+    word = "acknowledged without effect" if denied is None else f"refused ({denied.code})"
+    return Outcome("pass", f"the removal of a circuit that was not made is {word}", n=1)
+
+
+def exchange(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask for two circuits that take each other's egress ports."""
+    one, two, other = subject.pairs_of(3)[:3]
+    subject.apply([one, two, other])
+    before = subject.switch.circuits()
+    wanted = [Circuit(one.ingress, two.egress), Circuit(two.ingress, one.egress)]
+    denied = subject.attempt([*wanted, other])
+    if denied is not None and denied.code == CANNOT:
+        return Outcome("not tested", f"the driver sends no such request: {denied.text}")
+    after = subject.switch.circuits()
+    if after != (before if denied else before - {one, two} | set(wanted)):
+        answer = f"denied ({denied.code})" if denied else "acknowledged"
+        return Outcome("fail", f"{listed(wanted)} were {answer}, and leave {listed(after)}")
+    word = f"refused whole ({denied.code})" if denied else "made whole"
+    return Outcome("pass", f"an exchange of two circuits is {word}", n=1)
+
+
+def _at_absent(bad: Circuit) -> str:
+    return f"{bad}, whose port does not exist,"
+
+
+def _judge(
+    what: str,
+    denied: DeniedError | None,
+    after: frozenset[Circuit],
+    allowed: Collection[frozenset[Circuit]],
+) -> Outcome | None:
+    """Return why the request `what` was not refused as it has to be, if so."""
+    if denied is None:
+        return Outcome("fail", f"{what} is acknowledged")
+    if denied.code == CANNOT:
+        return Outcome("not tested", f"the driver sends no such request: {denied.text}")
+    if after not in allowed:
+        return Outcome("fail", f"{what} is denied ({denied.code}), and leaves {listed(after)}")
+    return None

@@ -1,0 +1,385 @@
+"""Clauses on light: reports and words against it, its times, its losses."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from lightrig.harness.certify.requirements import Requirement
+from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Verdict, listed
+from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.measure.insertion_loss.matrix import lit, measure_losses
+from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
+from lightrig.harness.measure.insertion_loss.rows import factory_rows
+from lightrig.harness.measure.insertion_loss.settings import cyclic_shifts
+from lightrig.instruments.core.capabilities import BlocksPorts, FactoryCalibrated
+from lightrig.testbeds import Circuit
+
+SETTLED_DB = 0.5
+"""Distance from the final power within which a circuit is done (SAI's proposal for OCS)."""
+
+APART_DB = 30.0
+"""Least distance of an egress without a circuit from the weakest with one."""
+
+_FINAL_READINGS, _FINAL_NS = 8, 500_000_000
+_BLOCKED_PORTS = 3
+_TIMED, _SHORTEST_WATCH = 5, 300_000_000
+_MAKINGS = 6
+
+
+def acknowledged_light(subject: Subject, requirement: Requirement) -> Outcome:
+    """Compare light right after acknowledgements with the final light."""
+    chain = subject.chain()
+    ports, leaving = _ports(subject, chain)
+    most = min(len(ports), len(leaving))
+    first: list[tuple[Circuit, float]] = []
+    final: list[list[float]] = []
+    subject.apply([])
+    with lit(chain):
+        for count in sorted({1, min(2, most), max(most // 2, 1), most}):
+            for shift in (0, 1) if count == most else (0,):
+                made = [Circuit(ports[i], leaving[(i + shift) % count]) for i in range(count)]
+                new = _observe(subject, chain, made)
+                first += [(circuit, powers[0]) for circuit, powers in new.items()]
+                final += [powers[1:] for powers in new.values()]
+                if count < most:
+                    subject.apply([])
+    return _judge_light(first, np.array(final), requirement.risk)
+
+
+def _observe(
+    subject: Subject, chain: Chain, made: Collection[Circuit]
+) -> Mapping[Circuit, list[float]]:
+    """Make circuits; return of each new one the first power after the acknowledgement, then more.
+
+    An average ends at its reading, so the first is taken one averaging window after the word.
+    """
+    clock = subject.fabric.bench.clock
+    window = max(observer.read().window for observer in chain.observers)
+    change = subject.fabric.prepare(subject.plan(made), check_budget=False)
+    change.begin()
+    clock.sleep(max(change.acknowledged().latest + window - clock.now(), 0))
+    readings = [read(chain)]
+    change.verify()
+    for _ in range(_FINAL_READINGS):
+        clock.sleep(max(window, _FINAL_NS) if len(readings) == 1 else window)
+        readings.append(read(chain))
+    return {c: [each[c.egress] for each in readings] for c in change.changes[subject.name].add}
+
+
+def reported_light(subject: Subject, requirement: Requirement) -> Outcome:
+    """Compare the circuits that are reported with the light of all egress ports."""
+    chain = subject.chain()
+    ingress, egress = _ports(subject, chain)
+    shifts = cyclic_shifts(ingress, egress)
+    settings = [shifts[0], shifts[1 % len(shifts)], shifts[0][::2], ()]
+    seen: list[tuple[frozenset[Circuit], dict[int, float]]] = []
+    with lit(chain):
+        for setting in settings:
+            subject.apply(setting)
+            subject.sleep(_FINAL_NS)
+            reported = subject.ours(subject.switch.circuits())
+            seen.append((reported, levels_of(subject, chain)))
+    bright = {c.ingress for made, dbm in seen for c in made if dbm[c.egress] > DARK_DBM}
+    if not bright:
+        return Outcome("not tested", "no light enters at the cabled ports")
+    weakest, brightest = math.inf, DARK_DBM
+    for made, dbm in seen:
+        of = {c.egress: c for c in made}
+        for port in egress:
+            circuit = of.get(port)
+            if circuit is None:
+                brightest = max(brightest, dbm[port])
+            elif circuit.ingress in bright:
+                if dbm[port] <= DARK_DBM:
+                    return Outcome("fail", f"{circuit} is reported and stays dark")
+                weakest = min(weakest, dbm[port])
+    floor = "" if brightest > DARK_DBM else "; the dark ones show no light"
+    value = weakest - brightest
+    failed = brightest > DARK_DBM and value < APART_DB
+    reason = f"least distance of ports without a circuit from those with one{floor}"
+    return Outcome("fail" if failed else "pass", reason, value, None, "dB", len(seen))
+
+
+def forced_block(subject: Subject, requirement: Requirement) -> Outcome:
+    """Block egress ports one after the other, and free them."""
+    switch = subject.switch
+    if not isinstance(switch, BlocksPorts):
+        return Outcome("not tested", "the driver has no block of ports")
+    made = subject.pairs_of(1)
+    subject.apply(made)
+    before = switch.circuits()
+    ports = [c.egress for c in made]
+    blocked_before = [port for port, passes in switch.shutters(ports).items() if not passes]
+    tried = [port for port in ports if port not in blocked_before][:_BLOCKED_PORTS]
+    try:
+        chain: Chain | None = subject.chain()
+        note = "states and light"
+    except DecidedError as unseen:
+        chain, note = None, f"states alone: {unseen.outcome.reason}"
+    try:
+        if chain is None:
+            found = next(filter(None, (_block(subject, switch, p, before) for p in tried)), None)
+        else:
+            with lit(chain):
+                subject.sleep(_FINAL_NS)
+                found = _block_in_light(subject, switch, chain, tried, before)
+    finally:
+        switch.set_shutters(tried, is_open=True)
+    return found or Outcome("pass", f"blocked and freed, {note}", n=len(tried))
+
+
+def _block_in_light(
+    subject: Subject,
+    switch: BlocksPorts,
+    chain: Chain,
+    tried: Collection[int],
+    before: frozenset[Circuit],
+) -> Outcome | None:
+    watched = [port for port in subject.egress if port in chain.egress]
+    for port in tried:
+        levels = levels_of(subject, chain)
+        if (found := _block(subject, switch, port, before)) is not None:
+            return found
+        blocked = levels_of(subject, chain)
+        if levels[port] > DARK_DBM and blocked[port] > max(DARK_DBM, levels[port] - APART_DB):
+            return Outcome("fail", f"blocked egress {port} passes {blocked[port]:.1f} dBm")
+        switch.set_shutters([port], is_open=True)
+        subject.sleep(_FINAL_NS)
+        freed = levels_of(subject, chain)
+        for other in watched:
+            for now in (freed,) if other == port else (blocked, freed):
+                if levels[other] > DARK_DBM and abs(now[other] - levels[other]) > SETTLED_DB:
+                    change = f"{levels[other]:.2f} to {now[other]:.2f} dBm"
+                    return Outcome("fail", f"egress {other} goes from {change} with {port}'s block")
+    return None
+
+
+def _block(
+    subject: Subject, switch: BlocksPorts, port: int, before: frozenset[Circuit]
+) -> Outcome | None:
+    """Block a port; return the failure where it is not reported so, or a circuit changes."""
+    switch.set_shutters([port], is_open=False)
+    subject.sleep(_FINAL_NS)
+    if switch.shutters([port])[port]:
+        return Outcome("fail", f"egress {port} is blocked, and not reported so")
+    made = subject.switch.circuits()
+    if made != before:
+        return Outcome("fail", f"a block of {port} leaves {listed(made)}, not {listed(before)}")
+    return None
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Bounds in ms from the command, by stage."""
+
+    dark: list[tuple[float, float]]
+    first_light: list[tuple[float, float]]
+    settled: list[tuple[float, float]]
+
+
+def settling(subject: Subject, requirement: Requirement) -> Outcome:
+    """Time the light of changes of 1, N/2 and N circuits."""
+    chain = subject.chain()
+    ingress, egress = _ports(subject, chain)
+    most = min(len(ingress), len(egress))
+    found: dict[int, _Times] = {}
+    with lit(chain):
+        for count in sorted({1, max(most // 2, 1), most}):
+            times = found[count] = _Times([], [], [])
+            straight = [Circuit(ingress[i], egress[i]) for i in range(most)]
+            moved = [Circuit(ingress[i], egress[(i + 1) % count]) for i in range(count)]
+            turned = [*moved, *straight[count:]] if count > 1 else straight[1:]
+            subject.apply(turned)
+            subject.sleep(_FINAL_NS)
+            for index in range(_TIMED):
+                _time(subject, chain, (straight, turned)[index % 2], times)
+    settled = [each for times in found.values() for each in times.settled]
+    if not settled:
+        return Outcome("not tested", "no light enters at the cabled ports")
+    worst = max(settled, key=lambda each: each[1])
+    limit = subject.profile.settling_ms
+    verdict: Verdict = "inconclusive"
+    if limit is None:
+        verdict = "not applicable"
+    elif worst[1] <= limit:
+        verdict = "pass"
+    elif max(low for low, _ in settled) > limit:
+        verdict = "fail"
+    stated = "; ".join(_described(count, times) for count, times in found.items())
+    if not math.isfinite(worst[1]):
+        never = f"not settled {worst[0]:.0f} ms after the command; {stated}"
+        return Outcome("fail", never, worst[0], None, "ms", len(settled))
+    word = "no limit in this profile" if limit is None else f"limit {limit:g} ms"
+    return Outcome(verdict, f"{word}; {stated}", worst[1], worst, "ms", len(settled))
+
+
+def _time(subject: Subject, chain: Chain, setting: Collection[Circuit], times: _Times) -> None:
+    """Make a setting and add the times of its light."""
+    clock = subject.fabric.bench.clock
+    change = subject.fabric.prepare(subject.plan(setting), check_budget=False)
+    window = max(observer.read().window for observer in chain.observers)
+    before = read(chain)
+    length = max(_SHORTEST_WATCH, round(2e6 * (subject.profile.settling_ms or 0)))
+    sent = change.begin()
+    readings: list[tuple[int, int, dict[int, float]]] = []
+    while not readings or clock.now() < sent.latest + length:
+        clock.sleep(window // 4)
+        asked = clock.now()
+        seen = read(chain)
+        readings.append((asked - window, clock.now(), seen))
+    change.acknowledged()
+    change.verify()
+    final = levels_of(subject, chain)
+
+    def bounds(index: int) -> tuple[float, float]:
+        """Return when reading `index` came to be, in ms: after the one before it had begun."""
+        low = readings[index - 1][0] if index else sent.earliest
+        return max(low - sent.latest, 0) / 1e6, (readings[index][1] - sent.earliest) / 1e6
+
+    here = change.changes[subject.name]
+    for circuit in here.add:
+        port = circuit.egress
+        if final[port] <= DARK_DBM:
+            continue
+        off = [i for i, r in enumerate(readings) if abs(r[2][port] - final[port]) > SETTLED_DB]
+        if not off:
+            times.settled.append(bounds(0))
+            continue
+        settled = min(off[-1] + 1, len(readings) - 1)
+        low, high = bounds(settled)
+        times.settled.append((low, math.inf if off[-1] == len(readings) - 1 else high))
+        dark = [i for i, r in enumerate(readings) if r[2][port] <= DARK_DBM]
+        if dark and dark[-1] + 1 < len(readings):
+            times.first_light.append(bounds(dark[-1] + 1))
+        if dark and before[port] > DARK_DBM:
+            times.dark.append(bounds(dark[0]))
+
+
+def _described(count: int, times: _Times) -> str:
+    parts = [
+        f"{name} at most {max(high for _, high in found):.0f} ms"
+        for name, found in (
+            ("dark", times.dark),
+            ("first light", times.first_light),
+            ("settled", times.settled),
+        )
+        if found
+    ]
+    return f"{count} circuit{'s' if count > 1 else ''}: {', '.join(parts) or 'no light'}"
+
+
+def repeatability(subject: Subject, requirement: Requirement) -> Outcome:
+    """Make two settings in turn and compare the levels of each circuit."""
+    chain = subject.chain()
+    ingress, egress = _ports(subject, chain)
+    settings = cyclic_shifts(ingress, egress)[:2]
+    if len(settings) < 2:
+        return Outcome("not applicable", "no two settings of the cabled ports")
+    window = max(observer.read().window for observer in chain.observers)
+    made: dict[Circuit, list[list[float]]] = {}
+    with lit(chain):
+        for _ in range(_MAKINGS):
+            for setting in settings:
+                subject.apply(setting)
+                subject.sleep(_FINAL_NS)
+                seen = []
+                for _ in range(_FINAL_READINGS):
+                    subject.sleep(window)
+                    seen.append(read(chain))
+                for circuit in setting:
+                    levels = [each[circuit.egress] for each in seen]
+                    made.setdefault(circuit, []).append(levels)
+    readings = np.array([each for each in made.values() if np.mean(each) > DARK_DBM])
+    if not len(readings):
+        return Outcome("not tested", "no light enters at the cabled ports")
+    noise = float(readings.var(axis=2, ddof=1).mean()) / _FINAL_READINGS
+    between = float(readings.mean(axis=2).var(axis=1, ddof=1).mean())
+    degrees = len(readings) * (_MAKINGS - 1)
+    ends = [
+        degrees * between / float(stats.chi2.ppf(share, degrees))
+        for share in (1 - requirement.risk / 2, requirement.risk / 2)
+    ]
+    low, high = (math.sqrt(max(each - noise, 0.0)) for each in ends)
+    value = math.sqrt(max(between - noise, 0.0))
+    limit = subject.profile.repeatability_db
+    verdict: Verdict = "inconclusive"
+    if limit is None:
+        verdict = "not applicable"
+    elif high <= limit:
+        verdict = "pass"
+    elif low > limit:
+        verdict = "fail"
+    word = "no limit in this profile" if limit is None else f"limit {limit:g} dB"
+    reason = f"standard deviation over {_MAKINGS} makings of {len(readings)} circuits; {word}"
+    return Outcome(verdict, reason, value, (low, high), "dB", readings.shape[0] * _MAKINGS)
+
+
+def factory_losses(subject: Subject, requirement: Requirement) -> Outcome:
+    """Measure all losses and compare them with those that the switch states."""
+    if not isinstance(subject.switch, FactoryCalibrated):
+        return Outcome("not tested", "the switch states no factory losses")
+    chain = subject.chain()
+    numbers = [
+        row.value
+        for row in factory_rows(measure_losses(subject.fabric, chain), subject.fabric.bench, {})
+    ]
+    if not numbers:
+        return Outcome("not tested", "no loss against a reference at the factory's wavelength")
+    limit = float(stats.norm.ppf(1 - requirement.risk / (2 * len(numbers)))) / 2
+    worst = max(numbers)
+    reason = f"greatest En number; with {len(numbers)} circuits up to {limit:.2f} is chance"
+    return Outcome("pass" if worst <= limit else "fail", reason, worst, None, "1", len(numbers))
+
+
+def levels_of(subject: Subject, chain: Chain, readings: int = _FINAL_READINGS) -> dict[int, float]:
+    """Return the mean of readings of each egress port, in dBm, a window apart."""
+    window = max(observer.read().window for observer in chain.observers)
+    seen = []
+    for _ in range(readings):
+        subject.sleep(window)
+        seen.append(read(chain))
+    return {port: float(np.mean([each[port] for each in seen])) for port in chain.egress}
+
+
+def read(chain: Chain) -> dict[int, float]:
+    """Return one reading of all ports of a chain, in dBm."""
+    return {port: dbm for each in chain.observers for port, dbm in each.read().dbm.items()}
+
+
+def _ports(subject: Subject, chain: Chain) -> tuple[list[int], list[int]]:
+    """Return the ports of the trial whose light is read; raises `DecidedError` for none."""
+    ingress = [each for each in subject.ingress if each in chain.ingress]
+    egress = [each for each in subject.egress if each in chain.egress]
+    if not ingress or not egress:
+        raise DecidedError(Outcome("not tested", "no light is read at the ports of this trial"))
+    return ingress, egress
+
+
+def _judge_light(first: list[tuple[Circuit, float]], final: Any, risk: float) -> Outcome:
+    """Judge first readings against `final`, of shape (circuit, reading)."""
+    levels = final.mean(axis=1) if len(first) else np.array([])
+    lit_ports = {c.ingress for (c, _), level in zip(first, levels, strict=True) if level > DARK_DBM}
+    if not lit_ports:
+        return Outcome("not tested", "no light enters at the cabled ports")
+    judged = [i for i, (circuit, _) in enumerate(first) if circuit.ingress in lit_ports]
+    for i in judged:
+        if levels[i] <= DARK_DBM:
+            return Outcome("fail", f"{first[i][0]} was acknowledged and stays dark")
+    n, m = len(judged), final.shape[1]
+    spread = math.sqrt(float(final[judged].var(axis=1, ddof=1).mean()))
+    factor = float(stats.t.ppf(1 - risk / (2 * n), n * (m - 1)))
+    uncertainty = factor * spread * math.sqrt(1 + 1 / m)
+    worst = max(judged, key=lambda i: abs(first[i][1] - levels[i]))
+    value = abs(first[worst][1] - float(levels[worst]))
+    interval = (max(value - uncertainty, 0.0), value + uncertainty)
+    verdict: Verdict = "inconclusive"
+    if interval[1] <= SETTLED_DB:
+        verdict = "pass"
+    elif interval[0] > SETTLED_DB:
+        verdict = "fail"
+    reason = f"greatest distance from the final power, of {first[worst][0]}"
+    return Outcome(verdict, reason, value, interval, "dB", n)

@@ -1,0 +1,94 @@
+"""A certification in progress on disk: what is left of it after a kill, for `--resume`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from lightrig.harness.certify.sheet import ClauseResult, SheetError
+from lightrig.harness.record.places import appearing
+from lightrig.instruments.core.capabilities import BlocksPorts, HasPortLabels, OpticalSwitch
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.testbeds.json_text import from_json
+
+
+class Configuration(BaseModel):
+    """Labels and open ports of a switch as found; circuits are saved by the fabric."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    labels: Mapping[int, str] = {}
+    open: Mapping[int, bool] = {}
+
+    @classmethod
+    def of(cls, switch: OpticalSwitch, ports: list[int]) -> "Configuration":
+        """Read it, as far as the driver can."""
+        labels: Mapping[int, str] = {}
+        is_open: Mapping[int, bool] = {}
+        try:
+            labels = switch.labels() if isinstance(switch, HasPortLabels) else {}
+            is_open = switch.shutters(ports) if isinstance(switch, BlocksPorts) else {}
+        except DeniedError:  # not over this wire, or not on this unit
+            pass
+        return cls(labels={p: labels[p] for p in ports if p in labels}, open=dict(is_open))
+
+    def give_back(self, switch: OpticalSwitch) -> None:
+        """Set what differs from it; raises `InstrumentError`."""
+        present = Configuration.of(switch, sorted({*self.labels, *self.open}))
+        for port, label in self.labels.items():
+            if present.labels.get(port) != label and isinstance(switch, HasPortLabels):
+                switch.set_label(port, label)
+        for port, is_open in self.open.items():
+            if present.open.get(port) != is_open and isinstance(switch, BlocksPorts):
+                switch.set_shutters([port], is_open=is_open)
+
+
+class Progress(BaseModel):
+    """What has been done.
+
+    Attributes:
+        of: what is certified, and how; a resumed process must be of the same.
+        found: the configuration before the first clause.
+        results: of the clauses that have ended.
+        begun: the clause that was begun last and has not ended; empty for none.
+        interrupted: clauses that were begun and whose process has ended.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["lightrig certification in progress 1"] = "lightrig certification in progress 1"
+    of: Mapping[str, str]
+    found: Configuration
+    results: list[ClauseResult] = []
+    begun: str = ""
+    interrupted: list[str] = []
+
+    @classmethod
+    def resumed(cls, path: Path, of: Mapping[str, str]) -> "Progress | None":
+        """Return what an earlier process has left at `path`; None for nothing.
+
+        Raises `SheetError` where it is of something else, or cannot be read.
+        """
+        try:
+            left = cls.model_validate(from_json(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SheetError(f"{path}: {error.strerror}") from error
+        except ValueError as error:
+            raise SheetError(f"{path} is no progress: {str(error).splitlines()[0]}") from error
+        if differing := [key for key in of if left.of.get(key) != of[key]]:
+            stated = ", ".join(f"{k} {left.of.get(k)!r}, now {of[k]!r}" for k in differing)
+            raise SheetError(f"{path} is of another certification: {stated}")
+        if left.begun:
+            left.interrupted.append(left.begun)
+            left.begun = ""
+        return left
+
+    def write(self, path: Path) -> None:
+        """Write it whole or not at all; raises `OSError`."""
+        with appearing(path) as draft:
+            document = self.model_dump(mode="json", by_alias=True)
+            draft.write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -1,0 +1,146 @@
+"""Clauses on restarts, saved configurations and resets: run where they are allowed alone."""
+
+from collections.abc import Callable
+
+from lightrig.harness.certify.light_clauses import levels_of
+from lightrig.harness.certify.requirements import Requirement
+from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, listed
+from lightrig.harness.measure.insertion_loss.matrix import lit
+from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
+from lightrig.instruments.core.capabilities import (
+    HasPortLabels,
+    Resettable,
+    Restartable,
+    SavesConfiguration,
+)
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.testbeds import Circuit
+
+LONGEST_RESTART = 900_000_000_000
+"""Time within which a switch has to answer again, in ns."""
+
+_RETRY = 1_000_000_000
+
+
+def warm_restart(subject: Subject, requirement: Requirement) -> Outcome:
+    """Restart warm with all circuits made; compare circuits, and light where it is seen."""
+    restart = _restart(subject, warm=True)
+    subject.apply(subject.pairs_of(1))
+    before = subject.switch.circuits()
+    subject.note(before, before)
+    try:
+        chain = subject.chain()
+    except DecidedError as unseen:
+        took, note = restart(None), f"; {unseen.outcome.reason}"
+    else:
+        with lit(chain):
+            levels = levels_of(subject, chain)
+            by_monitors = chain.method == "monitors"
+            dark: set[int] = set()
+
+            def watch() -> None:
+                seen = levels_of(subject, chain, readings=1)
+                dark.update(p for p, dbm in seen.items() if dbm <= DARK_DBM < levels[p])
+
+            took = restart(None if by_monitors else watch)
+            watch()
+        if dark:
+            return Outcome("fail", f"the light of egress ports {sorted(dark)} was gone")
+        note = "; light is there afterwards" if by_monitors else "; light at each reading"
+    if (after := subject.switch.circuits()) != before:
+        return Outcome("fail", f"{listed(after)} after a warm restart, before {listed(before)}")
+    reason = f"circuits stay, it answers again within {took:.1f} s{note}"
+    return Outcome("pass", reason, took, None, "s", 1)
+
+
+def cold_restart(subject: Subject, requirement: Requirement) -> Outcome:
+    """Save one configuration, change it without saving, restart."""
+    switch = subject.switch
+    restart = _restart(subject, warm=False)
+    if not isinstance(switch, SavesConfiguration):
+        return Outcome("not tested", "the driver has no command that saves the configuration")
+    pairs = subject.pairs_of(2)
+    turned = [*pairs[1:], pairs[0]]
+    unsaved = [Circuit(a.ingress, b.egress) for a, b in zip(pairs, turned, strict=True)]
+    labelled = subject.egress[0]
+    before = switch.labels()[labelled] if isinstance(switch, HasPortLabels) else ""
+
+    def label(text: str) -> None:
+        if isinstance(switch, HasPortLabels):
+            switch.set_label(labelled, text)
+
+    def state() -> tuple[frozenset[Circuit], str]:
+        text = switch.labels()[labelled] if isinstance(switch, HasPortLabels) else ""
+        return switch.circuits(), text
+
+    try:
+        subject.apply(pairs)
+        label("lightrig saved")
+        saved = state()
+        switch.save_configuration()
+        subject.apply(unsaved)
+        label("lightrig unsaved")
+        changed = state()
+        subject.note(unsaved, pairs)
+        took = restart(None)
+        found = state()
+    finally:
+        # What is stored must not be this clause's, whatever has happened.
+        subject.fabric.restore()
+        label(before)
+        switch.save_configuration()
+    if found not in (saved, changed):
+        stated = f"{listed(found[0])}, label {found[1]!r}; saved were {listed(saved[0])}"
+        return Outcome("fail", f"after a cold restart: {stated}, label {saved[1]!r}")
+    which = "what was saved is back" if found == saved else "it saves by itself: all is back"
+    return Outcome("pass", f"{which}, it answers within {took:.1f} s", took, None, "s", 1)
+
+
+def reset(subject: Subject, requirement: Requirement) -> Outcome:
+    """Reset with all circuits made."""
+    switch = subject.switch
+    if not isinstance(switch, Resettable):
+        return Outcome("not tested", "the driver has no command that resets the configuration")
+    subject.apply(subject.pairs_of(1))
+    subject.note(subject.pairs, [])
+    switch.reset_configuration()
+    if left := switch.circuits():
+        return Outcome("fail", f"a reset leaves {listed(left)}")
+    return Outcome("pass", f"no circuit is left of {len(subject.pairs)}", n=1)
+
+
+def _restart(subject: Subject, *, warm: bool) -> Callable[[Callable[[], None] | None], float]:
+    """Return what restarts the switch and waits until it answers again, in s.
+
+    It calls what it is given meanwhile, about once a second. Raises `DecidedError` where neither
+    the driver nor an operator restarts it.
+    """
+    switch, clock = subject.switch, subject.fabric.bench.clock
+    kind = "warm" if warm else "cold"
+    ask = subject.trial.ask
+    if not isinstance(switch, Restartable) and ask is None:
+        reason = f"the driver has no {kind} restart, and there is no operator (--operator)"
+        raise DecidedError(Outcome("not tested", reason))
+
+    def restart(watch: Callable[[], None] | None) -> float:
+        began = clock.now()
+        if isinstance(switch, Restartable):
+            switch.restart(warm=warm)
+        else:
+            assert ask is not None
+            ask(f"Restart {subject.name} ({kind}), and go on once it has begun to.")
+            switch.close()
+        while True:
+            try:
+                switch.identity()
+            except InstrumentError as error:
+                if clock.now() - began > LONGEST_RESTART:
+                    stated = f"no answer {LONGEST_RESTART / 1e9:.0f} s after a restart: {error}"
+                    raise DecidedError(Outcome("fail", stated)) from error
+            else:
+                return (clock.now() - began) / 1e9
+            if watch is not None:
+                watch()
+            clock.sleep(_RETRY)
+
+    return restart

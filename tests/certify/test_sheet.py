@@ -1,0 +1,205 @@
+"""Sheets: signed, verified, refused once changed, compared."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from typer.testing import CliRunner, Result
+
+from lightrig.harness.certify.requirements import requirements
+from lightrig.harness.certify.sheet import ClauseResult, Instrument, Ports, Sheet
+from lightrig.harness.certify.signing import private_key, sign
+from lightrig.harness.cli.app import application
+from lightrig.testbeds.credentials import CredentialError
+
+ACKNOWLEDGED = next(each for each in requirements().requirements if each.number == "3.1")
+
+
+def made(
+    *, verdict: str = "pass", value: float | None = 0.2, half: float = 0.05, simulated: bool = True
+) -> Sheet:
+    """Return a sheet with one clause."""
+    interval = None if value is None else (value - half, value + half)
+    result = ClauseResult.model_validate(
+        {
+            "requirement": ACKNOWLEDGED,
+            "required": True,
+            "verdict": verdict,
+            "reason": "größter Abstand",
+            "value": value,
+            "interval": interval,
+            "unit": "dB",
+            "n": 13,
+            "simulated": simulated,
+        }
+    )
+    return Sheet(
+        made="2026-11-25 12:00:00 UTC",
+        testbed="certified",
+        switch="ocs",
+        profile="polatis",
+        seed=1,
+        allowed=("harmless",),
+        ports=Ports(ingress=(2, 3), egress=(10, 11), cabled=(6, 5)),
+        instruments=(Instrument(name="ocs", identity="Polatis, serial 1", simulated=simulated),),
+        clauses=(result,),
+        interrupted=(),
+        not_restored="",
+    )
+
+
+def save(sheet: Sheet, folder: Path, name: str = "ocs.json") -> Path:
+    path = folder / name
+    path.write_text(sheet.text(), encoding="utf-8")
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(application("sheet"), ["sheet", *map(str, arguments)])
+
+
+@pytest.fixture(params=["pem", "openssh"])
+def keys(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+    """A key pair in two files; that of OpenSSH is made by its own program where there is one."""
+    private, public = tmp_path / "lab", tmp_path / "lab.pub"
+    key = Ed25519PrivateKey.generate()
+    pem = request.param == "pem"
+    form = PrivateFormat.PKCS8 if pem else PrivateFormat.OpenSSH
+    private.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
+    encoding = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if not pem:
+        encoding = (Encoding.OpenSSH, PublicFormat.OpenSSH)
+    public.write_bytes(key.public_key().public_bytes(*encoding))
+    private.chmod(0o600)
+    return private, public
+
+
+def test_a_signed_sheet_is_verified_by_its_key_alone(
+    tmp_path: Path, keys: tuple[Path, Path]
+) -> None:
+    private, public = keys
+    sheet = save(sign(made(), private_key(f"file:{private}")), tmp_path)
+    done = run("verify", sheet, "--key", public)
+    assert done.exit_code == 0, done.output
+    assert "1 of them on a simulated switch" in done.stdout
+    other = tmp_path / "other.pub"
+    stranger = Ed25519PrivateKey.generate().public_key()
+    other.write_bytes(stranger.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    refused = run("verify", sheet, "--key", other)
+    assert (refused.exit_code, "another key has signed it" in refused.stderr) == (1, True)
+    unsigned = run("verify", save(made(), tmp_path, "unsigned.json"), "--key", public)
+    assert (unsigned.exit_code, "not signed" in unsigned.stderr) == (1, True)
+
+
+def test_openssl_verifies_what_was_signed(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    """Another implementation checks the signature over bytes formed by the documented rule."""
+    sheet = sign(made(), private_key(f"file:{keys[0]}"))
+    document = json.loads(sheet.text())
+    signature = document.pop("signature")
+    signed = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    (tmp_path / "signed").write_text(signed, encoding="utf-8")
+    (tmp_path / "value").write_bytes(bytes.fromhex(signature["value"]))
+    raw = bytes.fromhex(signature["key"])
+    der = bytes.fromhex("302a300506032b6570032100") + raw  # RFC 8410
+    (tmp_path / "key.der").write_bytes(der)
+    command = "openssl pkeyutl -verify -rawin -pubin -keyform DER -inkey key.der"
+    arguments = [*command.split(), "-sigfile", "value", "-in", "signed"]
+    try:
+        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_flipped_byte_is_refused(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    private, public = keys
+    text = sign(made(), private_key(f"file:{private}")).text().encode()
+    path = tmp_path / "flipped.json"
+    for at in range(0, len(text), max(len(text) // 40, 1)):
+        changed = bytearray(text)
+        changed[at] ^= 1 << at % 7
+        path.write_bytes(changed)
+        done = run("verify", path, "--key", public)
+        assert (done.exit_code, "NOT verified" in done.stderr) == (1, True), (at, done.output)
+
+
+def test_what_was_simulated_is_signed(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    private, public = keys
+    sheet = sign(made(), private_key(f"file:{private}"))
+    forged = made(simulated=False).model_copy(update={"signature": sheet.signature})
+    done = run("verify", save(forged, tmp_path), "--key", public)
+    assert (done.exit_code, "changed after it was signed" in done.stderr) == (1, True)
+
+
+def test_keys_are_read_from_private_files_and_keyrings_alone(
+    tmp_path: Path, keys: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, public = keys
+    text = private.read_text()
+    stored = {("lightrig", "lab"): text}
+    module = types.ModuleType("keyring")
+    module.get_password = lambda service, name: stored.get((service, name))  # type: ignore[attr-defined]
+    module.errors = types.SimpleNamespace(KeyringError=RuntimeError)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    sheet = save(sign(made(), private_key("keyring:lab")), tmp_path)
+    assert run("verify", sheet, "--key", public).exit_code == 0
+    with pytest.raises(CredentialError, match="no password other"):
+        private_key("keyring:other")
+    os.chmod(private, 0o644)
+    with pytest.raises(CredentialError, match="other accounts can use"):
+        private_key(f"file:{private}")
+    rsa = generate_private_key(65537, 2048)
+    private.write_bytes(rsa.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    private.chmod(0o600)
+    with pytest.raises(CredentialError, match="not of Ed25519"):
+        private_key(f"file:{private}")
+    private.write_text("secret")
+    with pytest.raises(CredentialError, match="no private key") as caught:
+        private_key(f"file:{private}")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differs"),
+    [
+        # Half widths of 0.03 and 0.04: by chance up to 0.05.
+        (made(value=0.2, half=0.03), made(value=0.24, half=0.04), False),
+        (made(value=0.2, half=0.03), made(value=0.26, half=0.04), True),
+        (made(value=0.26, half=0.04), made(value=0.2, half=0.03), True),
+        (made(), made(verdict="fail"), True),
+        (made(value=None), made(value=None), False),
+    ],
+)
+def test_a_comparison_names_what_differs_beyond_chance(
+    tmp_path: Path, before: Sheet, after: Sheet, differs: bool
+) -> None:
+    paths = save(before, tmp_path, "before.json"), save(after, tmp_path, "after.json")
+    done = run("compare", *paths)
+    assert done.exit_code == differs, done.output
+    assert ("3.1 The acknowledgement against light" in done.stdout) == differs
+    assert len(json.loads(run("compare", *paths, "--json").stdout)) == differs
+
+
+def test_a_sheet_with_a_clause_less_differs(tmp_path: Path) -> None:
+    fewer = made().model_copy(update={"clauses": ()})
+    done = run("compare", save(made(), tmp_path, "a.json"), save(fewer, tmp_path, "b.json"))
+    assert (done.exit_code, "not in the sheet" in done.stdout) == (1, True)
+
+
+def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "no.json"
+    path.write_text("{}")
+    done = run("compare", path, path)
+    assert (done.exit_code, f"{path} is no sheet" in done.stderr) == (2, True)
