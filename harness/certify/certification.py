@@ -88,19 +88,19 @@ class Certification:
         bench = self.subject.fabric.bench
         if self.subject.name in bench.external and bench.lease is None:
             return f"{effect}, and the switch is not leased"
-        return self._others
+        return self._foreign
 
     @functools.cached_property
-    def _others(self) -> str:
+    def _foreign(self) -> str:
         """The circuits of others on the switch, as the reason not to interrupt it."""
         subject = self.subject
         ingress, egress = subject.fabric.testbed.cabling.cabled_ports(subject.name)
-        others = {
+        foreign = {
             c
             for c in subject.switch.circuits()
             if not (c.ingress in ingress and c.egress in egress)
         }
-        return f"{listed(others)} of others would be interrupted" if others else ""
+        return f"{listed(foreign)} of others would be interrupted" if foreign else ""
 
 
 def _reason(error: LightrigError) -> str:

@@ -42,8 +42,8 @@ def lost_connection(subject: Subject, requirement: Requirement) -> Outcome:
         if found not in (present, made) and not partial:
             stated = f"{listed(found)}, neither those before nor those wanted"
             return Outcome("fail", f"a connection lost after {after_ms} ms leaves {stated}")
-        words = {present: "unchanged", made: "changed"}
-        states.append(f"{after_ms} ms {words.get(found, 'changed in part')}")
+        states_by_circuits = {present: "unchanged", made: "changed"}
+        states.append(f"{after_ms} ms {states_by_circuits.get(found, 'changed in part')}")
     return Outcome("pass", "lost after " + ", ".join(states), n=len(states))
 
 

@@ -54,9 +54,9 @@ def labels(subject: Subject, requirement: Requirement) -> Outcome:
         for port in ports:
             expected[port] = f"lightrig {port}"
             switch.set_label(port, expected[port])
-            for other, label in switch.labels().items():
-                if label != expected[other]:
-                    stated = f"port {other} is labelled {label!r}, not {expected[other]!r}"
+            for labelled, label in switch.labels().items():
+                if label != expected[labelled]:
+                    stated = f"port {labelled} is labelled {label!r}, not {expected[labelled]!r}"
                     return Outcome("fail", f"with a label for port {port}, {stated}")
     finally:
         for port, label in switch.labels().items():
@@ -168,11 +168,11 @@ def absent_removal(subject: Subject, requirement: Requirement) -> Outcome:
 
 def exchange(subject: Subject, requirement: Requirement) -> Outcome:
     """Ask for two circuits that take each other's egress ports."""
-    one, two, other = subject.pairs_of(3)[:3]
-    subject.apply([one, two, other])
+    one, two, third = subject.pairs_of(3)[:3]
+    subject.apply([one, two, third])
     before = subject.switch.circuits()
     wanted = [Circuit(one.ingress, two.egress), Circuit(two.ingress, one.egress)]
-    denied = subject.attempt([*wanted, other])
+    denied = subject.attempt([*wanted, third])
     if denied is not None and denied.code == CANNOT:
         return Outcome("not tested", f"the driver sends no such request: {denied.text}")
     after = subject.switch.circuits()

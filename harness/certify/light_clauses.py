@@ -150,11 +150,11 @@ def _block_in_light(
         switch.set_shutters([port], is_open=True)
         subject.sleep(_FINAL_NS)
         freed = levels_of(subject, chain)
-        for other in watched:
-            for now in (freed,) if other == port else (blocked, freed):
-                if levels[other] > DARK_DBM and abs(now[other] - levels[other]) > SETTLED_DB:
-                    change = f"{levels[other]:.2f} to {now[other]:.2f} dBm"
-                    return Outcome("fail", f"egress {other} goes from {change} with {port}'s block")
+        for seen in watched:
+            for now in (freed,) if seen == port else (blocked, freed):
+                if levels[seen] > DARK_DBM and abs(now[seen] - levels[seen]) > SETTLED_DB:
+                    change = f"{levels[seen]:.2f} to {now[seen]:.2f} dBm"
+                    return Outcome("fail", f"egress {seen} goes from {change} with {port}'s block")
     return None
 
 

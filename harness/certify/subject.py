@@ -105,8 +105,8 @@ class Subject:
     def pairs_of(self, least: int) -> list[Circuit]:
         """Return `pairs`; raises `DecidedError` where there are fewer than `least`."""
         if len(self.pairs) < least:
-            words = ("no", "one", "two", "three")
-            few = f"fewer than {words[least] if least < len(words) else least} cabled ports"
+            numerals = ("no", "one", "two", "three")
+            few = f"fewer than {numerals[least] if least < len(numerals) else least} cabled ports"
             raise DecidedError(Outcome("not applicable", f"{few} on a side"))
         return self.pairs
 
