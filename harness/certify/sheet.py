@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.certify.certification import Certification
@@ -66,8 +66,8 @@ class Signature(_Part):
     """Signature of all else in a sheet; public key and value in hexadecimal digits."""
 
     algorithm: Literal["Ed25519"] = "Ed25519"
-    key: str
-    value: str
+    key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    value: Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
 class Sheet(_Part):
