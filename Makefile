@@ -24,7 +24,7 @@ FUZZ_SECONDS ?= 900
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night test test-named test-long test-asserted claims clients test-clients \
-        object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
+        public-sources object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
         suites-training test-container everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
 
@@ -73,6 +73,10 @@ $(CLIENTS)/.ready: tests/public_clients/requirements.txt
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	    --requirement tests/public_clients/requirements-without-dependencies.txt
 	touch $@
+
+# Programs by others into the folder that LIGHTRIG_PUBLIC_SOURCES names, where it can be reached.
+public-sources: $(READY)
+	$(BIN)/python tests/public_sources.py "$${LIGHTRIG_PUBLIC_SOURCES:?names no folder}" $(PUBLIC_BASE)
 
 test-clients: $(READY) clients
 	$(BIN)/python -m pytest tests/public_clients -m long $(SKIPS)

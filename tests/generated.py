@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from labs_page import closure_page
+from public_sources import PROGRAMS, share_done
 
 from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.quantities import declarations
@@ -102,7 +103,34 @@ def dialects_page(page: str) -> str:
         ]
         head = " | ".join(("wire", "form", "units differ in", "source", *operations))
         text += f"## `{model}`\n\n{_table(head, rows)}\n"
-    return text.rstrip("\n") + "\n"
+    return f"{text}## Programs by others\n\n{_programs()}"
+
+
+def _programs() -> str:
+    rows: list[tuple[object, ...]] = []
+    for entry in PROGRAMS:
+        source = entry["source"]
+        commit = source.get("commit", "")[:7]
+        known = source.get("repository") or source.get("package")
+        where = f"{known}, {source['path']}" if known else source["title"]
+        dialect = ", ".join(f"`{name}: {form}`" for name, form in entry.get("dialect", {}).items())
+        reasons = [
+            f"{each['does']}: {each.get('outside') or 'not simulated: ' + each['left']}"
+            for each in entry["operations"]
+            if each.keys() & {"outside", "left"}
+        ]
+        rows.append(
+            (
+                entry["program"],
+                f"{where}, {commit}" if commit else where,
+                f"`{entry['model']}`, {entry['wire']}",
+                dialect,
+                entry["before"],
+                f"{share_done(entry)}, {entry['checked']}",
+                "; ".join(reasons),
+            )
+        )
+    return _table("program | source | device | dialect | before | now | left, and why", rows)
 
 
 # -------------------------------------------------------------------------------- quantities

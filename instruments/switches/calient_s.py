@@ -15,7 +15,7 @@ from lightrig.instruments.wire.pipelined import Pending
 from lightrig.instruments.wire.tl1 import Reply, Tl1Session
 from lightrig.testbeds import Circuit
 
-_CLIENT = "QualiSystems/cloudshell-L1-calient"
+_CLIENT = "QualiSystems/cloudshell-L1-calient, 1a77864"
 _NONE_DBM = -60.0
 _WINDOW = 100_000_000
 _MEANINGS = {
@@ -59,7 +59,10 @@ class CalientS(Instrument):
         WireFact("TCP port 3082 without a prompt", "manual of Lawo VSM"),
         WireFact("TCP port 3083 with the prompt `agent>`; state it in `address:`", _CLIENT),
         WireFact("ENT-CRS, ACT-CRS, RTRV-CRS, RTRV-PORT-SUM, RTRV-NE", f"{_CLIENT}, recorded"),
-        WireFact("CANC-CRS and DLT-CRS by the name of the connection", f"{_CLIENT}, ba2f7b1"),
+        WireFact(
+            "CANC-CRS and DLT-CRS by the name of the connection",
+            "QualiSystems/cloudshell-L1-calient, ba2f7b1",
+        ),
         WireFact("bulk set-up within 200 ms", "Calient S320 Hardware User Guide, page 44"),
         WireFact("eight ports to a slot and eight slots to a shelf (options)"),
         WireFact("pages of a long reply that end with `>`, as in Telcordia GR-831"),

@@ -1,6 +1,8 @@
 """Every operation of the driver is right in every dialect; pairwise, and all products as `long`."""
 
 import json
+import os
+import termios
 import urllib.error
 import urllib.request
 
@@ -125,3 +127,17 @@ def test_an_error_names_the_revision_of_the_module(virtual, monkeypatch):
     switch = virtual(scheme="netconf", revision="2017-08-04").driver()
     with pytest.raises(GarbledError, match="of optical-switch: 2017-08-04"):
         switch.shutters([3])
+
+
+def test_the_serial_line_is_38400_8n1(virtual):
+    """As serial_optical_control.sh of 2026 sets it; the settings are those of the terminal."""
+    rig = virtual(scheme="serial")
+    assert rig.driver().size() == (16, 16)
+    line = os.open(rig.service.resource, os.O_RDWR | os.O_NOCTTY)
+    try:
+        _, _, control, _, speed_in, speed_out, _ = termios.tcgetattr(line)
+    finally:
+        os.close(line)
+    assert (speed_in, speed_out) == (termios.B38400, termios.B38400)
+    assert control & termios.CSIZE == termios.CS8
+    assert not control & (termios.PARENB | termios.CSTOPB | termios.CRTSCTS)

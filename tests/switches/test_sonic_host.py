@@ -2,7 +2,7 @@
 
 Sources of the expectations: SONiC OCS High Level Design, revision 0.5, sections 6.1 and 9; the
 programs that the tests run. sonic-mgmt's own Ansible module `ocs_cross_connect` runs unchanged
-where the environment variable OCS_CROSS_CONNECT names the file.
+where `make public-sources` has fetched it (tests/public_sources.py).
 """
 
 import ast
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from public_sources import fetched
 
 from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
@@ -160,9 +161,9 @@ def test_a_restart_keeps_what_was_saved_and_loses_the_rest(run: Run) -> None:
 
 
 def module() -> Path:
-    path = Path(os.environ.get("OCS_CROSS_CONNECT", ""))
-    if not path.is_file():
-        pytest.skip("needs a public program: OCS_CROSS_CONNECT names no file")
+    path = fetched("sonic-net/sonic-mgmt", "ansible/library/ocs_cross_connect.py")
+    if path is None:
+        pytest.skip("needs a public program: make public-sources fetches ocs_cross_connect")
     return path
 
 

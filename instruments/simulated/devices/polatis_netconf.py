@@ -39,6 +39,7 @@ from lightrig.instruments.simulated.protocols.netconf_session import (
 )
 
 _OLDER = "2015-09-14"
+_CONFIGURED = {"port-id", "port-label", "port-state", "peer-port"}
 _OPENFLOW = RpcError(
     "operation-not-supported", "OpenFlow is not supported", path="/system-config/openflow"
 )
@@ -191,16 +192,27 @@ class PolatisNetconf:
         return RpcReply((), done.after, done.then)
 
     def _set_port_states(self, ports: Element) -> RpcReply:
-        """Set the shutters by the container of ports; nothing else of its ports is changed here."""
+        """Set shutters, labels and peers by the container of ports, and nothing else."""
         states: dict[str, list[int]] = {"PC_ENABLED": [], "PC_DISABLED": []}
+        named = []
         for entry in ports.iterchildren("*"):
             leaves = {local(leaf): leaf for leaf in entry.iterchildren("*")}
-            if leaves.keys() != {"port-id", "port-state"}:
-                raise RpcError("unknown-element", "only the port-state of a port is changed")
+            if not {"port-id", "port-state"} <= leaves.keys() <= _CONFIGURED:
+                raise RpcError(
+                    "unknown-element", "only state, label and peer of a port are changed"
+                )
             state = (leaves["port-state"].text or "").strip()
             if state not in states:
                 raise RpcError("invalid-value", f"{state!r} is no state of a port")
-            states[state].append(_port(leaves["port-id"]))
+            port = _port(leaves["port-id"])
+            states[state].append(port)
+            names = {
+                known: (leaves[leaf].text or "").strip()
+                for leaf, known in (("port-label", "label"), ("peer-port", "peer-port"))
+                if leaf in leaves
+            }
+            named.append(Edit("port-config", "merge", port, names))
+        self._tree.edit(named)
         done = self._tree.set_port_states(states["PC_ENABLED"], states["PC_DISABLED"])
         return RpcReply((), done.after, done.then)
 

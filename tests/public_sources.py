@@ -1,0 +1,67 @@
+"""Programs by others: `make public-sources` fetches those whose repository and commit are known.
+
+`python tests/public_sources.py FOLDER [BASE]` puts each file of tests/public_clients/programs.yaml
+at FOLDER/OWNER/NAME/PATH, from BASE/OWNER/NAME. Tests find them by LIGHTRIG_PUBLIC_SOURCES, which
+names that folder. They are programs of others: nothing of them is part of Lightrig.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FILE = Path(__file__).parent / "public_clients" / "programs.yaml"
+VARIABLE = "LIGHTRIG_PUBLIC_SOURCES"
+PROGRAMS: list[dict[str, Any]] = yaml.safe_load(FILE.read_text())
+
+
+def share_done(entry: dict[str, Any]) -> str:
+    """Return what a program does of its job: whole, part or none."""
+    left = sum(not operation.keys() & {"exchange", "test"} for operation in entry["operations"])
+    return "whole" if not left else "part" if left < len(entry["operations"]) else "none"
+
+
+def fetched(repository: str, path: str) -> Path | None:
+    """Return the fetched file, None where `make public-sources` has not fetched it."""
+    folder = os.environ.get(VARIABLE)
+    file = Path(folder, repository, path) if folder else None
+    return file if file and file.is_file() else None
+
+
+def fetch(folder: Path, base: str) -> int:
+    """Fetch every program's file into `folder`; return how many could not be had."""
+    missing = 0
+    for entry in PROGRAMS:
+        source = entry["source"]
+        if "repository" not in source:
+            continue
+        repository, path, commit = source["repository"], source["path"], source["commit"]
+        with tempfile.TemporaryDirectory() as clone:
+            git = ["git", "-C", clone]
+            one = ["--quiet", "--depth=1", "--filter=blob:none"]
+            try:
+                subprocess.run([*git, "init", "--quiet", "--bare"], check=True)
+                subprocess.run(
+                    [*git, "remote", "add", "origin", f"{base}/{repository}"], check=True
+                )
+                subprocess.run([*git, "fetch", *one, "origin", commit], check=True)
+                content = subprocess.run(
+                    [*git, "show", f"{commit}:{path}"], check=True, stdout=subprocess.PIPE
+                ).stdout
+            except subprocess.CalledProcessError as error:
+                print(f"{repository}: {path} at {commit} could not be fetched: {error}")
+                missing += 1
+                continue
+        file = folder / repository / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        print(file)
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(fetch(Path(sys.argv[1]), *(sys.argv[2:] or ["https://github.com"])) > 0)
