@@ -20,7 +20,7 @@ from rich.table import Table
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.served_lab import ServedLab
-from lightrig.harness.cli.terminal import out, print_folded, print_table
+from lightrig.harness.cli.terminal import err, out, print_folded, print_table
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.credentials import CredentialError, look_up
 from lightrig.testbeds.readdressing import readdressed
@@ -79,6 +79,8 @@ def serve(
             give_up(f"{file}: none of its instruments has a wire", BAD_INPUT)
         if write is not None:
             _write(file, write, served, stated)
+        for line in served.lacking:
+            err.print(f"lacking here: {line}", soft_wrap=True)
         if as_json:
             _print_line(served)
         else:

@@ -1,5 +1,6 @@
 """The laboratory that `lightrig serve` offers: simulated instruments and servers, in real time."""
 
+import shutil
 from collections.abc import Callable, Mapping
 
 from lightrig.harness.bench.bench import close_newest_first
@@ -23,6 +24,7 @@ class ServedLab:
     Attributes:
         services: address and credentials by name, on the wire that the file names.
         further_wires: the same for the other wires of a switch.
+        lacking: what this machine lacks, and what the lab cannot do without it, one a line.
 
     Raises:
         OSError: a port is taken.
@@ -62,12 +64,18 @@ class ServedLab:
     ) -> None:
         clock = SystemClock()
         self._closers.append(clock.close)
+        obstacle = shell_obstacle()
+        self.lacking = []
         namespaces = [s for s in testbed.servers.values() if s.is_local_namespace]
         pids: dict[str, int] = {}
         links = None
         if namespaces:
             sshd_program()  # before anything is made
             pids, links = kernel_lab(testbed, namespaces, self._closers)
+            if shutil.which("ethtool") is None:
+                self.lacking.append("ethtool: ports of namespaces cannot be examined")
+        if obstacle and len(namespaces) < len(testbed.servers):
+            self.lacking.append(f"simulated servers have no shell: {obstacle}")
         self._world = world = SimulatedLab(
             testbed,
             clock,
@@ -76,7 +84,7 @@ class ServedLab:
             first_port=first_port,
             logins=logins,
             stated_identities=True,
-            with_shells=shell_obstacle() is None,
+            with_shells=obstacle is None,
         )
         self._closers.append(world.close)
         self.services = dict(world.services)

@@ -16,7 +16,7 @@ _MOST_PPM = 200.0
 def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
     """Tools, clock, and the link and transceiver of every NIC port."""
     ports = [port for nic in spec.nics.values() for port in nic.ports]
-    missing = _tools(server, any(port.rdma for port in ports), findings)
+    missing = _tools(server, spec, any(port.rdma for port in ports), findings)
     _clock(server, clock, findings)
     if "ethtool" in missing:
         findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
@@ -28,7 +28,7 @@ def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings
             _port(server, str(port.port), port.netdev, findings)
 
 
-def _tools(server: LinuxServer, rdma: bool, findings: Findings) -> set[str]:
+def _tools(server: LinuxServer, spec: ServerSpec, rdma: bool, findings: Findings) -> set[str]:
     missing = set()
     for tool in ("ethtool", "ip", *(("rdma", "mlxlink") if rdma else ())):
         try:
@@ -36,7 +36,9 @@ def _tools(server: LinuxServer, rdma: bool, findings: Findings) -> set[str]:
         except ToolMissingError:
             missing.add(tool)
             package = PACKAGES.get(tool, tool)
-            findings.wrong(server.name, "tools", f"has no program {tool}", f"install {package}")
+            # The programs of a namespace are those of the machine that it is on: none of its own.
+            grade = findings.note if spec.is_namespace else findings.wrong
+            grade(server.name, "tools", f"has no program {tool}", f"install {package}")
         except LightrigError as error:
             findings.note(server.name, "tools", str(error).splitlines()[0])
     if not missing:

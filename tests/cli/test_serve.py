@@ -288,3 +288,19 @@ def test_nothing_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ended = CliRunner().invoke(application(), ["serve", str(empty), "--port", "0"])
     assert ended.exit_code == 2
     assert "none of its instruments has a wire" in ended.stderr
+
+
+def test_what_this_machine_lacks_is_said(rack: Path, tmp_path: Path) -> None:
+    """Without util-linux, or without root, simulated servers have no shell."""
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    pipe = subprocess.PIPE
+    command = ["lightrig", "serve", rack, "--port", "0", "--json"]
+    with preloaded.Process(command, env=environment, stdout=pipe, stderr=pipe) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert json.loads(process.stdout.readline())
+            said = process.stderr.readline()
+        finally:
+            process.kill()
+    assert said.startswith("lacking here: simulated servers have no shell: ")

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
 from lightrig.harness.doctor import Findings, examine
+from lightrig.harness.doctor.servers import _tools
+from lightrig.instruments.servers.host.commands import ToolMissingError
 from lightrig.testbeds import load
 
 LAB = """
@@ -175,3 +178,36 @@ def test_a_lab_that_does_not_answer_ends_with_status_3(
     result = CliRunner().invoke(application(), ["doctor", str(lab(tmp_path)), "--json"])
     assert result.exit_code == 3
     assert {f["check"] for f in json.loads(result.stdout) if f["grade"] == "wrong"} == {"contact"}
+
+
+@pytest.mark.parametrize(
+    ("address", "grade"), [("netns://a", "note"), ("ssh://a.invalid", "wrong")]
+)
+def test_a_tool_that_a_namespace_lacks_is_a_note(tmp_path: Path, address: str, grade: str) -> None:
+    """A namespace has the programs of its machine: nothing is wrong with the lab."""
+    path = tmp_path / "box.yaml"
+    path.write_text(
+        "name: box\nswitches: {ocs: {model: polatis, address: 'tl1://o.invalid', size: 4x4}}\n"
+        f"servers: {{a: {{address: '{address}', nics: {{nic0: {{netdev: f0, rate: 100G}}}}}}}}\n"
+    )
+
+    class WithoutEthtool:
+        name = "a"
+
+        @property
+        def commands(self) -> Self:
+            return self
+
+        def run(self, argv: list[str]) -> None:
+            if argv[0] == "ethtool":
+                raise ToolMissingError("a", "ethtool", "ethtool --version")
+
+    findings = Findings()
+    server: Any = WithoutEthtool()
+    assert _tools(server, load(path).servers["a"], rdma=False, findings=findings) == {"ethtool"}
+    (found,) = findings.found
+    assert (found.grade, found.text, found.fix) == (
+        grade,
+        "has no program ethtool",
+        "install the package ethtool",
+    )
