@@ -1,15 +1,17 @@
-"""`lightrig orchestrate SYSTEM FILE`: a system's control plane as a service, one JSON a line."""
+"""`lightrig orchestrate SYSTEM FILE`: a system's control plane as a service over HTTP."""
 
 import contextlib
 import json
 import signal
 import socket
-import socketserver
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
+import httpx
 import typer
 
 from lightrig.harness.bench.binding import state_folder
@@ -29,9 +31,8 @@ from lightrig.harness.cli.lab import lab
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SwitchSessions
 from lightrig.harness.system_registry import System, installed_systems
-from lightrig.instruments.loopback_peers import is_trusted
-from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 HOST = "127.0.0.1"
 FIRST_PORT = 17900
@@ -76,97 +77,88 @@ def _command(system: System) -> Any:
         ask: Ask = None,
         as_json: AsJson = False,
     ) -> None:
-        if ask is not None:
-            _ask(port, ask)
-            return
         testbed = load_testbed(file)
+        name = f"orchestrate-{file_name(str(Path(testbed.path).absolute()))}.json"
+        state = state or state_folder(testbed) / name
+        if ask is not None:
+            _ask(port, state, ask)
+            return
+        serving = _http_api()
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
-        running = lab(lambda: _orchestrator(system, testbed, state))
+        layout = lab(lambda: system.load("orchestrator")(testbed))
+        running = lab(lambda: Orchestrator(testbed, layout, SwitchSessions(testbed), state))
         with contextlib.closing(running):
             lab(running.start)
-            loop = threading.Thread(target=running.run, args=(over, period), daemon=True)
-            loop.start()
+            token = lab(lambda: serving.read_token(_token(state), make=True))
             try:
-                served = _Server((HOST, port), running)
+                listening = socket.create_server((HOST, port))
             except OSError as error:
                 give_up(f"port {port}: {error.strerror}; try another --port", BAD_INPUT)
-            with served:
-                threading.Thread(target=served.serve_forever, daemon=True).start()
-                address = f"{HOST}:{served.server_address[1]}"
+            with contextlib.closing(serving.HttpServer(running, listening, token)):
+                loop = threading.Thread(target=running.run, args=(over, period), daemon=True)
+                loop.start()
+                address = f"{HOST}:{listening.getsockname()[1]}"
                 if as_json:
-                    sys.stdout.write(json.dumps({"address": address}) + "\n")
+                    document = {"address": address, "token": str(_token(state))}
+                    sys.stdout.write(json.dumps(document) + "\n")
                 else:
-                    sys.stdout.write(f"{file}: requests at {address}; Ctrl-C ends it\n")
+                    sys.stdout.write(
+                        f"{file}: http://{address}, token in {_token(state)}; Ctrl-C ends it\n"
+                    )
                 sys.stdout.flush()
-                while not over.wait(_LOOK_AGAIN_S):
+                while not over.wait(_LOOK_AGAIN_S) and running.alive:
                     pass
-                served.shutdown()
+            over.set()
+            loop.join()
+        if not running.alive:
+            give_up("the service ended by an error of its own; its state is on disk", LAB_ERROR)
 
     command.__doc__ = (
         f"Place jobs and drive the switches of {system.title}, until Ctrl-C.\n\n"
-        "    Requests come over TCP on loopback, one JSON object a line, and each is answered with "
-        "one: the status, or an `error`. They are taken from this account and root alone. The "
-        "service may be killed at any time: started again, it brings the switches to what was "
-        "wanted. Exit 0, or 1 where a request was refused, 2 for an invalid file, 3 if the service "
-        "or a switch did not answer."
+        "    Requests come over HTTP on loopback, with the token of a file that this account and "
+        "root can read: docs/how-to/orchestrate.md. The service may be killed at any time: started "
+        "again, it brings the switches to what was wanted. Exit 0, or 1 where a request was "
+        "refused, 2 for an invalid file, 3 if the service did not answer or another one drives the "
+        "switches."
     )
     return command
 
 
-def _orchestrator(system: System, testbed: Testbed, state: Path | None) -> Orchestrator:
-    """Return the orchestrator of a testbed on hardware, with its file of state."""
-    layout = system.load("orchestrator")(testbed)
-    if state is None:
-        name = f"orchestrate-{file_name(str(Path(testbed.path).absolute()))}.json"
-        state = state_folder(testbed) / name
-    return Orchestrator(testbed, layout, SwitchSessions(testbed), state)
+def _http_api() -> ModuleType:
+    """Return the API's module, which an extra installs."""
+    try:
+        return import_module("lightrig.harness.orchestration.http_api")
+    except ModuleNotFoundError as error:
+        give_up(f"{error}: pip install 'lightrig[api]'", BAD_INPUT)
 
 
-def _ask(port: int, text: str) -> None:
+def _ask(port: int, state: Path, text: str) -> None:
     """Send one request to the service at `port` and print its answer."""
     try:
         request = json.dumps(from_json(text))
     except ValueError as error:
         give_up(f"{text!r} is no JSON: {error}", BAD_INPUT)
     try:
-        with socket.create_connection((HOST, port), timeout=_TIMEOUT_S) as opened:
-            opened.sendall(request.encode() + b"\n")
-            answer = from_json(opened.makefile("rb").readline())
-    except (OSError, ValueError) as error:
+        token = read_private(_token(state), group=False).decode("ascii", "replace").strip()
+        answered = httpx.post(
+            f"http://{HOST}:{port}/v1/requests",
+            content=request,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+        )
+        answer = answered.json()
+    except (httpx.HTTPError, ValueError, PrivateFileError) as error:
         give_up(f"{HOST}:{port}: {error}; does `lightrig orchestrate` run there?", LAB_ERROR)
     print_json(answer)
-    if "error" in answer:
+    if answered.is_error:
         raise typer.Exit(NO)
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    """Answers requests to one orchestrator, a thread for each connection."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], running: Orchestrator) -> None:
-        super().__init__(address, _Connection)
-        self.running = running
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    server: _Server
-
-    def handle(self) -> None:
-        """Answer each line until the other end closes."""
-        if not is_trusted(self.connection):
-            refusal = {"error": "requests are taken from this service's own account and from root"}
-            self.wfile.write(json.dumps(refusal).encode() + b"\n")
-            return
-        for line in self.rfile:
-            try:
-                answer: object = self.server.running.request(from_json(line))
-            except (LightrigError, ValueError, AttributeError, TypeError) as error:
-                answer = {"error": str(error)}
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+def _token(state: Path) -> Path:
+    return state.with_suffix(".token")
 
 
 orchestrate = _group()

@@ -52,7 +52,7 @@ class Health:
         for name in misses:
             part = self._probes.setdefault(name, _Probes())
             part.misses, part.hits = part.misses + 1, 0
-        before, self.doubt = self.doubt, self._doubt(misses.keys())
+        before, self.doubt = self.doubt, self._doubt(misses)
         if before and not self.doubt:
             # A cause that ends lets its parts answer one after the other: each gets its probes.
             for name in misses:
@@ -65,14 +65,15 @@ class Health:
                 part.needed = min(max(HITS, 2 * part.needed), _MOST_HITS)
                 self.failed[name] = misses[name]
 
-    def _doubt(self, silent: Collection[str]) -> str | None:
+    def _doubt(self, misses: Mapping[str, str]) -> str | None:
         """Return why no silent part is taken for a failed one: all of a cause are silent."""
         for cause, parts in self.causes.items():
             # Parts that failed before are no sign of it; a last one is not either.
             left = parts - self.failed.keys()
-            if len(left) > 1 and left <= set(silent):
+            if len(left) > 1 and left <= misses.keys():
+                first = min(left)
                 return (
                     f"all {len(left)} of {cause} fell silent at once, so the fault is taken to be "
-                    "there; nothing is placed anew until one answers"
+                    f"there; nothing is placed anew until one answers ({first}: {misses[first]})"
                 )
         return None

@@ -57,14 +57,15 @@ class Orchestrator:
     def __init__(self, testbed: Testbed, layout: Layout, switches: Switches, state: Path) -> None:
         self.testbed, self.layout = testbed, layout
         self._switches, self._state = switches, state
-        self._lock, self._changed = threading.RLock(), threading.Condition()
+        self._lock = threading.RLock()
         self.wanted = self._load()
         self._present: dict[str, frozenset[Circuit]] = {}
         self._refused: dict[str, str] = {}
         self._missing: frozenset[str] = frozenset()
         self._orders = 0
         self._ready: frozenset[str] = frozenset()
-        self._lights = _lights(testbed)
+        self._lights, self._loops = _lights(testbed), _loops(testbed)
+        self._by_circuit: set[str] = set()
         self._node_of = {
             switch: node for switch in testbed.optical_switches for node in layout.cut_off([switch])
         }
@@ -72,6 +73,7 @@ class Orchestrator:
         self._health = Health(self._causes(), dict(self.wanted.silent))
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
+        self.alive = True
         self._status: dict[str, Any] = {}
         self._publish()
 
@@ -98,11 +100,9 @@ class Orchestrator:
                 self._order()
         return self.status()
 
-    def status(self, after: int = -1, wait_s: float = 0.0) -> Mapping[str, Any]:
-        """Return the status, once its epoch exceeds `after` or `wait_s` seconds are over."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._status["epoch"] > after, timeout=wait_s)
-            return self._status
+    def status(self) -> Mapping[str, Any]:
+        """Return the status; a new one is another object."""
+        return self._status
 
     def plan(self, request: Mapping[str, Any]) -> Plan:
         """Note what a request wants, and return the circuits of the switches that have others.
@@ -159,8 +159,11 @@ class Orchestrator:
 
     def run(self, over: threading.Event, period_s: float) -> None:
         """Step at a period until `over` is set."""
-        while not over.wait(period_s):
-            self.step()
+        try:
+            while not over.wait(period_s):
+                self.step()
+        finally:
+            self.alive = False
 
     def step(self) -> list[LightrigError]:
         """Probe all switches once and act on what was seen; return what went wrong on the way."""
@@ -187,6 +190,10 @@ class Orchestrator:
             if not job.reserved:
                 for name, circuits in self._circuits_of(job).items():
                     wanted[name] = wanted.get(name, frozenset()) | circuits
+        for name in self._by_circuit:
+            for node, loop in self._loops[name].items():
+                if node in self.wanted.dark:  # whose light is seen by this alone when it is back
+                    wanted[name] = wanted.get(name, frozenset()) | {loop}
         return {
             name: wanted[name] if name in wanted else self.layout.idle(name)
             for name in self.testbed.optical_switches
@@ -198,12 +205,13 @@ class Orchestrator:
         dark: defaultdict[str, list[str]] = defaultdict(list)
         lit = set()
         for switch, reading in read.items():
-            if reading.dark is not None:
-                for port, node in self._lights[switch].items():
-                    if port in reading.dark:
-                        dark[node].append(f"{switch} port {port}")
-                    else:
-                        lit.add(node)
+            for port, node in self._lights[switch].items():
+                if port in reading.dark:
+                    dark[node].append(f"{switch} port {port}")
+                elif port in reading.lit:
+                    lit.add(node)
+                elif reading.dark or reading.lit:
+                    self._by_circuit.add(switch)
         misses = {
             node: f"no light at {len(ports)} ports, such as {ports[0]}"
             for node, ports in dark.items()
@@ -349,7 +357,7 @@ class Orchestrator:
             self.wanted.noting(*events, *(f"job {name}: circuits are not set" for name in undone))
         )
         self._ready = ready
-        status = {
+        self._status = {
             "epoch": self.wanted.epoch,
             "settled": not late and self._missing <= failed and not self._refused,
             "doubt": self._health.doubt or self._light.doubt,
@@ -365,9 +373,6 @@ class Orchestrator:
                 for job in self.wanted.jobs
             },
         }
-        with self._changed:
-            self._status = status
-            self._changed.notify_all()
 
     def _causes(self) -> dict[str, frozenset[str]]:
         """Return the switches by what they have in common: all of them, and each host."""
@@ -388,6 +393,18 @@ def _lights(testbed: Testbed) -> dict[str, dict[int, str]]:
     for fiber in testbed.fibers:
         if fiber.sink.owner in found and fiber.source.owner in testbed.servers:
             found[fiber.sink.owner][int(fiber.sink.name)] = fiber.source.owner
+    return found
+
+
+def _loops(testbed: Testbed) -> dict[str, dict[str, Circuit]]:
+    """Return by switch and node a circuit from a port of the node to itself."""
+    found: dict[str, dict[str, Circuit]] = {name: {} for name in testbed.optical_switches}
+    for name, nodes in _lights(testbed).items():
+        for fiber in testbed.fibers:
+            if fiber.source.owner == name:
+                for port, node in nodes.items():
+                    if node == fiber.sink.owner:
+                        found[name].setdefault(node, Circuit(port, int(fiber.source.name)))
     return found
 
 

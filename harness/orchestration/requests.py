@@ -89,6 +89,13 @@ def _adapter(shape: type[Shape]) -> TypeAdapter[Any]:
     return TypeAdapter(Annotated[kinds, Field(discriminator="do")])
 
 
+def request_schema(shape: type[Shape]) -> dict[str, Any]:
+    """Return the JSON Schema of the requests, whose `$defs` are those of an OpenAPI document."""
+    template = "#/components/schemas/{model}"
+    schema: dict[str, Any] = _adapter(shape).json_schema(ref_template=template)
+    return schema
+
+
 def parsed(request: Mapping[str, Any], shape: type[Shape]) -> Request:
     """Return the request that a JSON object states; raises `OrchestrationError`."""
     try:

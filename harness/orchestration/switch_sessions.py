@@ -13,6 +13,7 @@ from typing import Protocol
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.measure.light import NO_LIGHT_DBM
 from lightrig.instruments.core.capabilities import PowerMonitor
+from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
 
 ANSWER_TIMEOUT_S = 2.0
@@ -27,11 +28,12 @@ class Reading:
 
     Attributes:
         circuits: on the ports that the testbed cables.
-        dark: ingress ports of nodes without light; None for a switch that does not monitor it.
+        lit, dark: ingress ports with and without light, of those that the switch monitors.
     """
 
     circuits: frozenset[Circuit]
-    dark: frozenset[int] | None = None
+    lit: frozenset[int] = frozenset()
+    dark: frozenset[int] = frozenset()
 
 
 Outcomes = Mapping[str, Reading | LightrigError]
@@ -60,10 +62,14 @@ class FabricSwitches:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
+        self._unmonitored: set[str] = set()
 
     def probe(self, names: Collection[str]) -> Outcomes:
         """See `Switches`."""
-        tasks = (partial(_attempt, partial(_read, name, self._fabric)) for name in names)
+        tasks = (
+            partial(_attempt, partial(_read, name, self._fabric, self._unmonitored))
+            for name in names
+        )
         return dict(zip(names, self._fabric.bench.clock.parallel(*tasks), strict=True))
 
     def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
@@ -86,13 +92,15 @@ class SwitchSessions:
         self._locks = {name: threading.Lock() for name in testbed.optical_switches}
         self._running: dict[str, Future[Reading | LightrigError]] = {}
         threads = min(2 * len(self._locks), _MOST_THREADS)
+        self._unmonitored: set[str] = set()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
 
     def probe(self, names: Collection[str]) -> Outcomes:
         """See `Switches`; a switch that is silent still is not asked a second time meanwhile."""
+        read = partial(_read, unmonitored=self._unmonitored)
         for name in names:
             if name not in self._running:
-                self._running[name] = self._pool.submit(self._attempt, name, _read)
+                self._running[name] = self._pool.submit(self._attempt, name, read)
         wait([self._running[name] for name in names], timeout=ANSWER_TIMEOUT_S)
         found: dict[str, Reading | LightrigError] = {}
         for name in names:
@@ -142,14 +150,25 @@ def _attempt(action: Callable[[], Reading]) -> Reading | LightrigError:
         return error
 
 
-def _read(name: str, fabric: Fabric) -> Reading:
+def _read(name: str, fabric: Fabric, unmonitored: set[str]) -> Reading:
+    """Read a switch; `unmonitored` keeps what it has denied, so that this is asked once."""
     switch = fabric.bench.switches[name]
     ingress, egress = fabric.testbed.cabling.cabled_ports(name)
     ours = frozenset(c for c in switch.circuits() if c.ingress in ingress and c.egress in egress)
     if not isinstance(switch, PowerMonitor):
         return Reading(ours)
-    dbm = switch.power(sorted(ingress)).dbm
-    return Reading(ours, frozenset(port for port, power in dbm.items() if power < NO_LIGHT_DBM))
+    # Many switches have monitors at their egress ports alone: these show light through circuits.
+    by_egress = {circuit.egress: circuit.ingress for circuit in ours}
+    for side, ports in (("ingress", {port: port for port in ingress}), ("egress", by_egress)):
+        if ports and f"{name} {side}" not in unmonitored:
+            try:
+                dbm = switch.power(sorted(ports)).dbm
+            except DeniedError:
+                unmonitored.add(f"{name} {side}")
+                continue
+            lit = frozenset(ports[port] for port in dbm if dbm[port] >= NO_LIGHT_DBM)
+            return Reading(ours, lit, frozenset(ports.values()) - lit)
+    return Reading(ours)
 
 
 def _apply(name: str, fabric: Fabric, circuits: frozenset[Circuit]) -> Reading:

@@ -27,7 +27,7 @@ from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.simulated.lab import SimulatedLab
-from lightrig.testbeds import Circuit, Plan, load
+from lightrig.testbeds import Circuit, Plan, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
 from tests.campaigns.switchroom import joined
 
@@ -48,9 +48,12 @@ class KilledError(Exception):
 
 
 @contextmanager
-def served(root: Path) -> Iterator[tuple[SimulatedLab, Path]]:
-    """Serve five nodes to other processes; yields their world and their testbed's file."""
-    (root / "five.yaml").write_text(render(NODES))
+def served(root: Path, text: str | None = None) -> Iterator[tuple[SimulatedLab, Path]]:
+    """Serve the switches of a testbed, by default of five nodes, to other processes.
+
+    Yields their world and the testbed's file with their addresses.
+    """
+    (root / "five.yaml").write_text(text or render(NODES))
     clock = SystemClock()
     world = SimulatedLab(load(root / "five.yaml"), clock, 1)
     names = load(root / "five.yaml").optical_switches
@@ -59,7 +62,7 @@ def served(root: Path) -> Iterator[tuple[SimulatedLab, Path]]:
         ["tests.campaigns.orchestrations"]
     )
     os.environ["LIGHTRIG_STATE"] = str(root / "state")
-    os.environ["LIGHTRIG_SERVED"] = ":".join(world.services["trx0-node0"].login)
+    os.environ["LIGHTRIG_SERVED"] = ":".join(world.services[next(iter(names))].login)
     file, known = root / "served.yaml", root / "known_hosts"
     known.touch()
     file.write_text(
@@ -130,14 +133,18 @@ def run(file: Path, state: Path, requests: Sequence[Request], limit: int = 0) ->
     return status
 
 
-def astray(world: SimulatedLab, file: Path, status: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong by the light: what each node of a group sees, and what others see."""
-    testbed = load(file)
-    held = {
+def present(world: SimulatedLab, testbed: Testbed) -> dict[str, frozenset[Circuit]]:
+    """Return the circuits that the served switches have."""
+    return {
         name: frozenset(Circuit(*pair) for pair in world._matrices[name].egress_of.items())
         for name in testbed.optical_switches
     }
-    light = joined(testbed, held)
+
+
+def astray(world: SimulatedLab, file: Path, status: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong by the light: what each node of a group sees, and what others see."""
+    testbed = load(file)
+    light = joined(testbed, present(world, testbed))
     wanted: dict[str, set[str]] = {node: set() for node in testbed.servers}
     for job in status["jobs"].values():
         for group in filter(None, job["groups"]):

@@ -33,6 +33,7 @@ class Case(Protocol):
     """A system whose orchestrator is tried."""
 
     name: str
+    monitors: str
 
     def testbed(self, root: Path) -> Testbed:
         """Return the fabric, which is written to `root`."""
@@ -63,7 +64,7 @@ def node_of(room: Switchroom) -> dict[str, list[str]]:
 class Row:
     """InfiniteHBD: eleven nodes, two hops."""
 
-    name = "infinitehbd"
+    name, monitors = "infinitehbd", "none"
     NODES, REACH = 11, 2
 
     def testbed(self, root: Path) -> Testbed:
@@ -117,7 +118,7 @@ class Row:
 class Grid:
     """RailX: four columns, three rows, three rails."""
 
-    name = "railx"
+    name, monitors = "railx", "egress"
     COLUMNS, ROWS, RAILS = 4, 3, 3
 
     def testbed(self, root: Path) -> Testbed:
@@ -227,7 +228,7 @@ class Sequence:
 
     def __init__(self, case: Case, seed: int, root: Path, testbed: Testbed) -> None:
         self.case, self.dice = case, random.Random(f"{case.name} {seed}")
-        self.room = Switchroom(testbed, monitored=case.name != "infinitehbd")
+        self.room = Switchroom(testbed, case.monitors if seed % 2 else "ingress")
         self.state = root / f"{case.name}-{seed}.json"
         self.layout = installed_systems()[case.name].load("orchestrator")(testbed)
         self.service = self.started()

@@ -19,13 +19,14 @@ class Switchroom:
     """The switches of a testbed: which answer, which see light, and what they were told.
 
     Attributes:
+        monitors: the ports that see light, "ingress", "egress" or "none".
         silent: switches that do not answer. unlit: nodes without light.
         commands: every circuit that was removed or added, since it was last emptied.
         kill_after: circuits that are changed until the process ends; None: it goes on.
     """
 
-    def __init__(self, testbed: Testbed, monitored: bool = False) -> None:
-        self.testbed, self.monitored = testbed, monitored
+    def __init__(self, testbed: Testbed, monitors: str = "none") -> None:
+        self.testbed, self.monitors = testbed, monitors
         self.circuits: dict[str, frozenset[Circuit]] = dict.fromkeys(
             testbed.optical_switches, frozenset()
         )
@@ -39,7 +40,7 @@ class Switchroom:
         return {
             name: LightrigError(f"{name} did not answer\nwithin 1 s")
             if name in self.silent
-            else Reading(self.circuits[name], self._dark(name) if self.monitored else None)
+            else self._read(name)
             for name in names
         }
 
@@ -62,12 +63,19 @@ class Switchroom:
     def close(self) -> None:
         pass
 
-    def _dark(self, switch: str) -> frozenset[int]:
-        return frozenset(
-            int(fiber.sink.name)
+    def _read(self, switch: str) -> Reading:
+        circuits = self.circuits[switch]
+        ports = {
+            int(fiber.sink.name): fiber.source.owner not in self.unlit
             for fiber in self.testbed.fibers
-            if fiber.sink.owner == switch and fiber.source.owner in self.unlit
-        )
+            if fiber.sink.owner == switch
+        }
+        if self.monitors == "egress":  # they see what enters by a circuit alone
+            ports = {c.ingress: ports[c.ingress] for c in circuits}
+        elif self.monitors == "none":
+            ports = {}
+        lit = frozenset(port for port, is_lit in ports.items() if is_lit)
+        return Reading(circuits, lit, frozenset(ports) - lit)
 
 
 def beams(testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]) -> set[tuple[Port, Port]]:

@@ -232,14 +232,6 @@ def test_a_killed_service_continues_from_its_journal(start, room, kill_after: in
     assert room.commands == []
 
 
-def test_the_status_waits_for_a_later_epoch(start) -> None:
-    service = start()
-    submit(service, "a", 2)
-    epoch = service.status()["epoch"]
-    assert service.status(after=epoch, wait_s=0.01)["epoch"] == epoch
-    assert service.status(after=epoch - 1, wait_s=60)["epoch"] == epoch
-
-
 SHAPE = {"size": 2}
 TREE = {"per_tor": 2, "per_domain": 4}
 

@@ -25,9 +25,11 @@ from tests.campaigns.switchroom import Switchroom, joined
 ROOT = Path(__file__).parents[3]
 
 
-def started(file: Path, tmp_path: Path) -> tuple[Orchestrator, Switchroom]:
+def started(
+    file: Path, tmp_path: Path, monitors: str = "ingress"
+) -> tuple[Orchestrator, Switchroom]:
     testbed = load(file)
-    room = Switchroom(testbed, monitored=True)
+    room = Switchroom(testbed, monitors)
     running = Orchestrator(testbed, GridLayout(testbed), room, tmp_path / "s.json")
     running.start()
     return running, room
@@ -75,6 +77,22 @@ def test_a_node_without_light_is_left_out_and_taken_in_again(five) -> None:
     for _ in range(3):
         running.step()
     assert len(running.status()["jobs"]["all"]["groups"][0]["nodes"]) == 5
+
+
+def test_light_is_seen_at_egress_ports_too_and_a_loop_shows_that_it_is_back(tmp_path: Path) -> None:
+    running, room = started(ROOT / "testbeds" / "railx5.yaml", tmp_path, "egress")
+    submit(running, "all", 0, 0)
+    room.unlit = {"node2-0"}
+    for _ in range(5):
+        running.step()
+    assert len(running.status()["jobs"]["all"]["groups"][0]["nodes"]) == 4
+    assert joined(room.testbed, room.circuits)["node2-0"] == set()
+    room.unlit = set()
+    for _ in range(4):
+        running.step()
+    status = running.status()
+    assert len(status["jobs"]["all"]["groups"][0]["nodes"]) == 5
+    assert (status["faulty"], status["settled"]) == ({}, True)
 
 
 def test_a_dead_switch_costs_one_rail_and_no_other_circuit(five) -> None:

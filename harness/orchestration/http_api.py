@@ -1,0 +1,213 @@
+"""Requests to an orchestrator over HTTP, with a token: an application of FastAPI."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import fastapi
+import uvicorn
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.concurrency import run_in_threadpool
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lightrig.harness.orchestration.jobs import OrchestrationError
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.requests import request_schema
+from lightrig.testbeds import LightrigError
+from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.private_files import read_private
+
+_LONGEST_BODY = 1 << 20
+"""Bytes of a request."""
+
+_FIRST_REQUEST_S = 10.0
+"""Time that a new connection has for its first request."""
+
+_LONGEST_WAIT_S = 60.0
+_LOOK_AGAIN_S = 0.05
+_SHUTDOWN_S = 5
+
+_Endpoint = Callable[..., Awaitable[fastapi.Response]]
+
+
+class _BodyTooLongError(LightrigError):
+    pass
+
+
+def read_token(file: Path, *, make: bool = False) -> str:
+    """Return the token in a file of mode 0600; make: write a new one where there is no file.
+
+    Raises `PrivateFileError` for a file that is absent, or that other accounts can use.
+    """
+    if make and not file.exists():
+        made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(made, "w") as opened:
+            opened.write(secrets.token_urlsafe(32) + "\n")
+    return read_private(file, group=False).decode("ascii", "replace").strip()
+
+
+def application(running: Orchestrator, token: str) -> fastapi.FastAPI:
+    """Return the API of an orchestrator; all but `/healthz` asks for `Bearer TOKEN`."""
+    app = fastapi.FastAPI(title="Lightrig orchestrator", version="1", redoc_url=None, docs_url=None)
+    schema = request_schema(running.layout.shape)
+    parts = schema.pop("$defs")
+    body = {"content": {"application/json": {"schema": schema}}}
+
+    async def request(request: fastapi.Request) -> fastapi.Response:
+        """Carry out a request, and return the status afterwards."""
+        document = from_json(await _body(request))
+        return JSONResponse(await run_in_threadpool(running.request, document))
+
+    async def status(after: int = -1, wait: float = 0.0) -> fastapi.Response:
+        """Return the status: at once, or once its epoch exceeds `after` within `wait` seconds."""
+        await _waited(lambda: running.status()["epoch"] > after, wait)
+        return JSONResponse(running.status())
+
+    async def job(name: str, after: int = -1, wait: float = 0.0) -> fastapi.Response:
+        """Return a job, and the ranks of its groups in order with their links between NIC ports.
+
+        At once, or when its circuits are set and its epoch exceeds `after` within `wait` seconds.
+        """
+        rings = await run_in_threadpool(running.links, name)
+
+        def changed() -> bool:
+            found = running.status()["jobs"].get(name, {"epoch": after + 1, "ready": True})
+            return bool(found["ready"] and found["epoch"] > after)
+
+        if await _waited(changed, wait):
+            rings = await run_in_threadpool(running.links, name)
+        return JSONResponse({"job": name, **running.status()["jobs"][name], "rings": rings})
+
+    async def history(after: int = -1) -> fastapi.Response:
+        """Return the events since the epoch `after`, oldest first."""
+        events = running.wanted.history
+        return JSONResponse([event for event in events if event["epoch"] > after])
+
+    async def metrics() -> fastapi.Response:
+        """Return numbers in the text format of Prometheus."""
+        return PlainTextResponse(_metrics(running.status()))
+
+    async def healthz() -> fastapi.Response:
+        """Return whether the service probes its switches; needs no token."""
+        return JSONResponse({"alive": running.alive}, 200 if running.alive else 503)
+
+    async def guarded(request: fastapi.Request, call: _Endpoint) -> fastapi.Response:
+        sent = request.headers.get("authorization", "")
+        expected = f"Bearer {token}"
+        if request.url.path != "/healthz" and not hmac.compare_digest(
+            sent.encode("latin-1"), expected.encode()
+        ):
+            return _error(401, "expected the header Authorization: Bearer TOKEN of the token file")
+        return await call(request)
+
+    app.add_api_route(
+        "/v1/requests", request, methods=["POST"], openapi_extra={"requestBody": body}
+    )
+    app.add_api_route("/v1/status", status)
+    app.add_api_route("/v1/jobs/{name}", job)
+    app.add_api_route("/v1/history", history)
+    app.add_api_route("/metrics", metrics)
+    app.add_api_route("/healthz", healthz)
+    app.middleware("http")(guarded)
+
+    async def refused(_: fastapi.Request, error: Exception) -> fastapi.Response:
+        known = isinstance(error, OrchestrationError) and str(error).startswith("found no job")
+        code = 404 if known else 413 if isinstance(error, _BodyTooLongError) else 400
+        return _error(code, str(error))
+
+    for kind in (LightrigError, ValueError):
+        app.add_exception_handler(kind, refused)
+    document = app.openapi()  # is kept for `/openapi.json`
+    document["components"].setdefault("schemas", {}).update(parts)
+    return app
+
+
+class HttpServer:
+    """Serves an orchestrator at a bound socket, in a thread of its own, until `close`."""
+
+    def __init__(self, running: Orchestrator, listening: socket.socket, token: str) -> None:
+        config = uvicorn.Config(
+            application(running, token),
+            http=_Connection,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([listening],), daemon=True, name="http"
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed where its first request does not come in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expiry = self.loop.call_later(_FIRST_REQUEST_S, self._expire)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expiry.cancel()
+        super().connection_lost(exc)
+
+    def _expire(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
+async def _waited(condition: Callable[[], bool], wait_s: float) -> bool:
+    """Wait for a condition; return whether it came to hold within `wait_s` seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(min(wait_s, _LONGEST_WAIT_S)):
+            while not condition():
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            return True
+    return False
+
+
+async def _body(request: fastapi.Request) -> bytes:
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _LONGEST_BODY:
+            raise _BodyTooLongError(f"found a body of more than {_LONGEST_BODY} bytes")
+    return content
+
+
+def _error(code: int, text: str) -> fastapi.Response:
+    return JSONResponse({"error": text}, code)
+
+
+def _metrics(status: Mapping[str, Any]) -> str:
+    jobs = status["jobs"].values()
+    values = {
+        "epoch": ("counter", status["epoch"]),
+        "settled": ("gauge", int(status["settled"])),
+        "in_doubt": ("gauge", int(status["doubt"] is not None)),
+        "faulty_nodes": ("gauge", len(status["faulty"])),
+        "silent_switches": ("gauge", len(status["silent"])),
+        "drained_nodes": ("gauge", len(status["drained"])),
+        "jobs": ("gauge", len(jobs)),
+        "jobs_ready": ("gauge", sum(job["ready"] for job in jobs)),
+        "groups_missing": ("gauge", sum(job["missing"] for job in jobs)),
+    }
+    return "".join(
+        f"# TYPE lightrig_orchestrate_{name} {kind}\nlightrig_orchestrate_{name} {value}\n"
+        for name, (kind, value) in values.items()
+    )

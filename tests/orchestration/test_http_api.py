@@ -1,0 +1,192 @@
+"""The API of an orchestrator over HTTP: tokens, requests, watching, bad input, many connections."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from lightrig.harness.cli.app import application
+from lightrig.harness.orchestration import http_api
+from lightrig.harness.orchestration.http_api import HttpServer, read_token
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.systems.railx.generator import render
+from lightrig.harness.systems.railx.runtime.layout import GridLayout
+from lightrig.testbeds import load
+from lightrig.testbeds.private_files import PrivateFileError
+from tests.campaigns.switchroom import Switchroom
+
+SUBMIT = {"do": "submit", "job": "a", "shape": {"columns": 2, "rows": 2}}
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Orchestrator:
+    (tmp_path / "grid.yaml").write_text(render(4, 3))
+    testbed = load(tmp_path / "grid.yaml")
+    service = Orchestrator(
+        testbed, GridLayout(testbed), Switchroom(testbed, "ingress"), tmp_path / "s.json"
+    )
+    service.start()
+    return service
+
+
+@pytest.fixture
+def port(running: Orchestrator, tmp_path: Path) -> Iterator[int]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(running, listening, read_token(tmp_path / "s.token", make=True))
+    yield listening.getsockname()[1]
+    server.close()
+
+
+@pytest.fixture
+def client(port: int, tmp_path: Path) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {read_token(tmp_path / 's.token')}"}
+    with httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
+    ) as made:
+        yield made
+
+
+def test_a_job_is_placed_and_its_ranks_have_nodes_and_links(client: httpx.Client) -> None:
+    answer = client.post("/v1/requests", json=SUBMIT)
+    assert answer.status_code == 200
+    assert answer.json()["jobs"]["a"]["ready"]
+    job = client.get("/v1/jobs/a").json()
+    ((ring,), epoch) = job["rings"], job["epoch"]
+    assert [rank["node"] for rank in ring["ranks"]] == [
+        "node0-0", "node1-0", "node0-1", "node1-1",
+    ]  # fmt: skip
+    # Of two nodes an all-to-all has two links a pair: each rail's plus to the other's minus port.
+    assert {"port": "x0.p0", "to": "node1-0.x0.p1"} in ring["ranks"][0]["links"]
+    assert {"port": "y0.p0", "to": "node0-1.y0.p1"} in ring["ranks"][0]["links"]
+    events = client.get("/v1/history").json()
+    assert [event["event"].split(":")[0] for event in events] == [
+        "job a is submitted", "job a", "job a",
+    ]  # fmt: skip
+    assert client.get("/v1/history", params={"after": epoch}).json() == events[-1:]
+
+
+def test_a_launcher_waits_for_the_next_form_of_its_job(client, running) -> None:
+    client.post("/v1/requests", json=SUBMIT)
+    job = client.get("/v1/jobs/a", params={"wait": 30}).json()
+    watch = {"after": job["epoch"], "wait": 30}
+    failed = {"do": "failed", "nodes": ["node0-0"]}
+    threading.Timer(0.3, running.request, [failed]).start()
+    again = client.get("/v1/jobs/a", params=watch).json()
+    assert again["epoch"] > job["epoch"]
+    assert [rank["node"] for rank in again["rings"][0]["ranks"]] == [
+        "node2-0", "node1-0", "node2-1", "node1-1",
+    ]  # fmt: skip
+
+
+def test_a_watcher_is_answered_at_the_next_epoch(client, running) -> None:
+    epoch = client.get("/v1/status").json()["epoch"]
+    assert client.get("/v1/status", params={"after": epoch, "wait": 0.1}).json()["epoch"] == epoch
+    threading.Timer(0.3, running.request, [SUBMIT]).start()
+    found = client.get("/v1/status", params={"after": epoch, "wait": 30}).json()
+    assert found["epoch"] > epoch
+    assert "a" in found["jobs"]
+
+
+def test_metrics_and_health(client, port: int, running) -> None:
+    client.post("/v1/requests", json={"do": "failed", "nodes": ["node0-0"]})
+    lines = client.get("/metrics").text.splitlines()
+    assert "# TYPE lightrig_orchestrate_faulty_nodes gauge" in lines
+    assert "lightrig_orchestrate_faulty_nodes 1" in lines
+    url = f"http://127.0.0.1:{port}/healthz"
+    assert httpx.get(url, trust_env=False).json() == {"alive": True}
+    running.alive = False
+    assert httpx.get(url, trust_env=False).status_code == 503
+
+
+def test_the_document_of_the_api_has_the_shape_of_jobs(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    assert schemas["GridShape"]["properties"]["columns"]["minimum"] == 0
+    body = document["paths"]["/v1/requests"]["post"]["requestBody"]
+    references = json.dumps(body).split("#/components/schemas/")[1:]
+    assert references
+    assert {each.partition('"')[0] for each in references} <= schemas.keys()
+
+
+@pytest.mark.parametrize("sent", [{}, {"Authorization": "Bearer"}, {"Authorization": "Bearer x"}])
+@pytest.mark.parametrize("path", ["/v1/status", "/metrics", "/openapi.json", "/v1/jobs/a"])
+def test_without_the_token_nothing_is_answered(port: int, path: str, sent) -> None:
+    found = httpx.get(f"http://127.0.0.1:{port}{path}", headers=sent, trust_env=False)
+    assert (found.status_code, "token file" in found.json()["error"]) == (401, True)
+
+
+def test_without_the_token_nothing_is_changed(port: int, running) -> None:
+    found = httpx.post(f"http://127.0.0.1:{port}/v1/requests", json=SUBMIT, trust_env=False)
+    assert found.status_code == 401
+    assert running.status()["jobs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "message"),
+    [
+        (b"{", 400, "Expecting"),
+        (b"[]", 400, "request"),
+        (b"\xff", 400, "decode"),
+        (b'{"do": "submit", "job": "a", "shape": {"columns": 1e999, "rows": 1}}', 400, "columns"),
+        (b'{"do": "withdraw", "job": "b"}', 404, "found no job b"),
+        (b"[" * 100_000, 400, "nested too deeply"),
+        (b" " * 50_000_000, 413, "more than 1048576 bytes"),
+    ],
+    ids=["half", "list", "bytes", "infinite", "unknown", "deep", "50 MB"],
+)
+def test_a_bad_body_is_answered_and_changes_nothing(
+    client, running, content, code, message
+) -> None:
+    before = running.status()
+    found = client.post("/v1/requests", content=content)
+    assert (found.status_code, message in found.json()["error"]) == (code, True)
+    assert running.status() is before
+    assert client.get("/v1/jobs/b").status_code == 404
+
+
+def test_idle_connections_are_closed_and_stop_no_other(
+    client, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 1.0)
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+    assert client.get("/v1/status").status_code == 200
+    for each in idle:
+        each.settimeout(30)
+        assert each.recv(1) == b""
+        each.close()
+
+
+def test_a_token_file_is_of_this_account_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a.token"
+    token = read_token(file, make=True)
+    assert len(token) > 40
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert read_token(file, make=True) == token
+    os.chmod(file, 0o640)
+    with pytest.raises(PrivateFileError, match="chmod 600"):
+        read_token(file)
+
+
+def test_a_request_from_the_command_line(port: int, tmp_path: Path) -> None:
+    def ask(text: str):
+        arguments = ["orchestrate", "railx", str(tmp_path / "grid.yaml"), "--port", str(port)]
+        arguments += ["--state", str(tmp_path / "s.json"), "--ask", text]
+        return CliRunner().invoke(application("orchestrate"), arguments)
+
+    done = ask(json.dumps(SUBMIT))
+    assert (done.exit_code, json.loads(done.stdout)["jobs"]["a"]["ready"]) == (0, True)
+    refused = ask('{"do": "withdraw", "job": "b"}')
+    assert (refused.exit_code, "found no job b" in refused.stdout) == (1, True)
+    assert ask("{").exit_code == 2
+    (tmp_path / "s.token").unlink()
+    absent = ask('{"do": "status"}')
+    assert (absent.exit_code, "does `lightrig orchestrate` run there?" in absent.stderr) == (
+        3,
+        True,
+    )

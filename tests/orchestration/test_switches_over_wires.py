@@ -1,0 +1,57 @@
+"""An orchestrator of RailX on served switches: light that goes and returns, over their wires."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import SwitchSessions
+from lightrig.harness.systems.railx.generator import render
+from lightrig.harness.systems.railx.runtime.layout import GridLayout
+from lightrig.testbeds import load
+from tests.campaigns.orchestrations import present, served
+from tests.campaigns.switchroom import joined
+
+
+def until(service: Orchestrator, condition: Callable[[], bool]) -> None:
+    """Step until a condition holds; 40 steps are more than the hysteresis needs."""
+    for _ in range(40):
+        threading.Event().wait(0.05)  # longer than a switch is dark while it changes
+        service.step()
+        if condition():
+            return
+    raise AssertionError(service.status())
+
+
+def test_a_node_whose_light_goes_is_left_out_until_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LIGHTRIG_STATE", "LIGHTRIG_SERVED"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+    with served(tmp_path, render(5, 1, mesh=2, ports=1)) as (world, file):
+        testbed = load(file)
+        service = Orchestrator(
+            testbed, GridLayout(testbed), SwitchSessions(testbed), tmp_path / "s.json"
+        )
+        try:
+            service.start()
+            shape = {"columns": 0, "rows": 0, "topology": "torus"}
+            service.request({"do": "submit", "job": "ring", "shape": shape})
+            until(service, lambda: service.status()["jobs"]["ring"]["ready"])
+            assert joined(testbed, present(world, testbed))["node1-0"] == {"node0-0", "node2-0"}
+
+            power_on = world.power_off("node2-0")
+            until(service, lambda: "node2-0" in service.status()["faulty"])
+            assert "no light at" in service.status()["faulty"]["node2-0"]
+            (group,) = service.status()["jobs"]["ring"]["groups"]
+            assert group["nodes"] == ["node0-0", "node1-0", "node3-0", "node4-0"]
+            assert joined(testbed, present(world, testbed))["node1-0"] == {"node0-0", "node3-0"}
+
+            power_on()
+            until(service, lambda: not service.status()["faulty"])
+            assert len(service.status()["jobs"]["ring"]["groups"][0]["nodes"]) == 5
+            assert joined(testbed, present(world, testbed))["node1-0"] == {"node0-0", "node2-0"}
+        finally:
+            service.close()
