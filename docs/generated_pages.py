@@ -203,7 +203,7 @@ def _python() -> str:
             if inspect.isclass(member):
                 parts += _class(member, 3)
             elif inspect.isfunction(member):
-                parts += (f"### {name}\n\n", _fenced(_signed(name, member), "python"))
+                parts += (f"### {name}\n\n", _described(_signed(name, member)))
             else:
                 parts += (f"### {name}\n\n", _fenced(f"{name} = {member!r}", "python"))
     parts.append("## Capabilities\n\nWhat measurements ask of an instrument (`Protocol`s).\n\n")
@@ -225,14 +225,14 @@ def _class(described: type, level: int = 2) -> Iterator[str]:
         text = _signed(described.__name__, described)
     if declared := _declared(described, taken):
         text += "\n\n" + "\n".join(declared)
-    yield _fenced(text, "python")
+    yield _described(text)
     for name, member in inspect.getmembers(described):
         if name.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
             continue
         if inspect.isfunction(member):
-            yield _fenced(_signed(name, member), "python")
+            yield _described(_signed(name, member))
         else:
-            yield _fenced(f"{name}  # attribute\n\n{inspect.getdoc(member) or ''}", "python")
+            yield _described(f"{name}  # attribute\n\n{inspect.getdoc(member) or ''}")
 
 
 def _declared(described: type, taken: set[str]) -> list[str]:
@@ -289,6 +289,16 @@ def _signed(name: str, member: Any) -> str:
             shown = head + shown[shown.rindex(")") + 1 :]
         name = shown
     return f"{name}\n\n{inspect.getdoc(member) or ''}"
+
+
+def _described(text: str) -> str:
+    """Return a signature as code and the docstring behind it as text, its lists as they are."""
+    signature, *paragraphs = text.strip().split("\n\n")
+    shown = [_fenced(signature, "python")]
+    for paragraph in paragraphs:
+        plain = "\n    " not in paragraph and not re.match(r"\w+(, \w+)*: ", paragraph)
+        shown.append(f"{paragraph}\n\n" if plain else _fenced(paragraph))
+    return "".join(shown)
 
 
 def _short(annotations: str) -> str:

@@ -8,12 +8,8 @@ Fixtures of pytest give the rest. docs/public-modules.md has a complete example.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.recording import Recording
 from lightrig.harness.quantities.quantity import Quantity
 from lightrig.harness.quantities.registry import declare
-from lightrig.harness.record import Row
-from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     Attenuator,
@@ -32,8 +28,11 @@ from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Port, Testbed,
 from lightrig.testbeds.baselines import Rule
 
 if TYPE_CHECKING:
-    from lightrig.harness.record import Results
+    from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.record import Results, Row
     from lightrig.harness.report.plots import bit_error_curve, latency, loss_matrix
+    from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
 __all__ = [
     "Attenuator",
@@ -71,12 +70,18 @@ __all__ = [
 ]
 
 _LOADED_AT_FIRST_USE = {
+    "Bench": "lightrig.harness.bench",
+    "Fabric": "lightrig.harness.bench",
+    "NotEnough": "lightrig.harness.statistics.quantiles",
+    "Recording": "lightrig.harness.measure.recording",
     "Results": "lightrig.harness.record",
+    "Row": "lightrig.harness.record",
     "bit_error_curve": "lightrig.harness.report.plots",
     "latency": "lightrig.harness.report.plots",
     "loss_matrix": "lightrig.harness.report.plots",
+    "quantile": "lightrig.harness.statistics.quantiles",
 }
-"""Names that load large parts, pandas, DuckDB and matplotlib, by module."""
+"""Names that load large parts, NumPy, SciPy, pandas, DuckDB and matplotlib, by module."""
 
 
 def __getattr__(name: str) -> Any:

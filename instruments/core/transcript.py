@@ -6,7 +6,6 @@ more of the description, as it became known.
 
 import base64
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,9 @@ VERSION = 1
 Kind = Literal[">", "<", "!", "open", "end"]
 """To the instrument, from it, a note of the wire layer; the session was opened, or it ended."""
 
-_PLAIN = re.compile(rb"[\t\r\n -~]*")
+_PLAIN = bytes((*b"\t\r\n", *range(0x20, 0x7F)))
+"""Bytes that a recording writes as text."""
+_ESCAPED = ((b"\\", rb"\\"), (b'"', rb"\""), (b"\t", rb"\t"), (b"\n", rb"\n"), (b"\r", rb"\r"))
 
 
 class TranscriptError(LightrigError):
@@ -45,12 +46,20 @@ class Piece:
     kind: Kind
     data: bytes
 
-    def line(self) -> str:
-        """Return the line of a file."""
-        head = {"at": self.at, "session": self.session, "kind": self.kind}
-        if _PLAIN.fullmatch(self.data):
-            return json.dumps(head | {"text": self.data.decode()})
-        return json.dumps(head | {"base64": base64.b64encode(self.data).decode()})
+    def line(self) -> bytes:
+        """Return the line of a file, with its line feed."""
+        head = b'{"at": %d, "session": %d, "kind": "%b", ' % (
+            self.at,
+            self.session,
+            self.kind.encode(),
+        )
+        if self.data.translate(None, _PLAIN):
+            return b'%b"base64": "%b"}\n' % (head, base64.b64encode(self.data))
+        # As `json.dumps` writes it, which takes thirty times as long for an answer of 100 kB.
+        text = self.data
+        for character, escaped in _ESCAPED:
+            text = text.replace(character, escaped)
+        return b'%b"text": "%b"}\n' % (head, text)
 
 
 @dataclass(frozen=True, slots=True)

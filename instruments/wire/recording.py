@@ -7,8 +7,8 @@ before the first query, and no driver has to know of it.
 import re
 import threading
 from collections import defaultdict
+from io import FileIO
 from pathlib import Path
-from typing import TextIO
 from weakref import WeakKeyDictionary
 
 from lightrig.instruments.clock import Clock, wall_time
@@ -27,12 +27,12 @@ class Recorder:
         self._clock = clock
         self._folder = folder
         self._lock = threading.Lock()
-        self._files: dict[str, TextIO] = {}
+        self._files: dict[str, FileIO] = {}
         self._sessions: defaultdict[str, int] = defaultdict(int)
 
     def describe(self, instrument: str, **about: str) -> None:
         """Record facts about an instrument: its `model`, `identity`, `wire`."""
-        self._write(instrument, about_line(about))
+        self._write(instrument, f"{about_line(about)}\n".encode())
 
     def session(self, instrument: str) -> int:
         """Return the number of a new session with an instrument."""
@@ -52,21 +52,22 @@ class Recorder:
             for file in self._files.values():
                 file.close()
 
-    def _write(self, instrument: str, line: str) -> None:
+    def _write(self, instrument: str, line: bytes) -> None:
         with self._lock:
             file = self._files.get(instrument)
             if file is None:
                 file = self._files[instrument] = self._create(instrument)
             if not file.closed:
-                file.write(line + "\n")
+                while line:  # a full disk takes a part before it refuses the rest
+                    line = line[file.write(line) :]
 
-    def _create(self, instrument: str) -> TextIO:
+    def _create(self, instrument: str) -> FileIO:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^\w.-]", "_", instrument)
         number, path = 1, self._folder / f"{name}.jsonl"
         while True:
             try:
-                file = path.open("x", buffering=1)
+                file = path.open("xb", buffering=0)
                 break
             except FileExistsError:
                 number += 1
@@ -76,7 +77,7 @@ class Recorder:
             "when": f"{wall_time():%Y-%m-%dT%H:%M:%SZ}",
             "clock": "virtual" if self._clock.virtual else "system",
         }
-        file.write(first_line(about) + "\n")
+        file.write(f"{first_line(about)}\n".encode())
         return file
 
 

@@ -223,3 +223,12 @@ def test_start_up_loads_no_library_that_the_command_does_not_use(command, absent
     )
     loaded = ended.stdout.splitlines()[-1].split()
     assert not set(absent) & set(loaded)
+
+
+def test_a_declaration_of_a_quantity_loads_no_bench():
+    # Each `lightrig check` reads the quantities of all installed systems.
+    program = "import sys\nfrom lightrig.api import Quantity, declare\nprint(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"numpy", "scipy", "pandas", "duckdb", "networkx"} & set(ended.stdout.split())

@@ -32,7 +32,7 @@ def trace(tmp_path):
         Piece(2 * MS, 1, "<", b"-3.25\n"),
     ]
     about = {"instrument": "meter", "model": "some-meter", "when": "2026-01-05T01:30:00Z"}
-    lines = [first_line(about), *(piece.line() for piece in pieces)]
+    lines = [first_line(about), *(piece.line().decode().rstrip() for piece in pieces)]
     path.write_text("".join(line + "\n" for line in lines))
     return path
 

@@ -1,5 +1,7 @@
 """A transcript is read as it was written, and what is none is told with its line."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ def path(tmp_path_factory):
 
 @given(st.lists(pieces, max_size=8))
 def test_a_written_transcript_is_read(path, found):
-    lines = [first_line(ABOUT), *(piece.line() for piece in found)]
+    lines = [first_line(ABOUT), *(piece.line().decode().rstrip("\n") for piece in found)]
     lines.insert(len(lines) // 2 + 1, about_line({"model": "polatis"}))
     path.write_text("".join(line + "\n" for line in lines))
     made = read(path)
@@ -39,13 +41,20 @@ def test_a_written_transcript_is_read(path, found):
 
 
 def test_text_is_readable_and_binary_data_is_not_lost(path):
-    text = Piece(1, 1, "<", b'\r\n\n   "33:-3.25"\r\n;').line()
+    text = Piece(1, 1, "<", b'\r\n\n   "33:-3.25"\r\n;').line().decode()
     assert r'"text": "\r\n\n   \"33:-3.25\"\r\n;"' in text
-    assert '"base64": "/wA="' in Piece(1, 1, "<", b"\xff\0").line()
+    assert b'"base64": "/wA="' in Piece(1, 1, "<", b"\xff\0").line()
+
+
+@given(st.text(st.sampled_from('\\"\t\r\n /~1'), max_size=12))
+def test_text_is_written_as_json_writes_it(text):
+    written = Piece(3, 2, ">", text.encode()).line()
+    expected = json.dumps({"at": 3, "session": 2, "kind": ">", "text": text})
+    assert written == expected.encode() + b"\n"
 
 
 def test_a_last_line_that_was_cut_short_is_passed_over(path):
-    whole = [first_line(ABOUT), Piece(1, 1, ">", b"*IDN?\n").line()]
+    whole = [first_line(ABOUT), Piece(1, 1, ">", b"*IDN?\n").line().decode().rstrip()]
     path.write_text("\n".join(whole) + '\n{"at": 17, "sess')
     assert len(read(path).pieces) == 1
 
