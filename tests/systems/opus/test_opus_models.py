@@ -14,8 +14,8 @@ from lightrig.harness.claims.checking import check_claims
 from lightrig.harness.claims.published import PUBLISHED, load_published
 from lightrig.harness.record import Results
 from lightrig.harness.statistics.samples import SampleError
+from lightrig.harness.systems.opus.measurements.training import exposed
 from lightrig.harness.systems.opus.planning.operations import OpusError
-from lightrig.harness.systems.opus.planning.step_time import Flow, exposed, window
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.suites.claims.opus.claims import COMPUTED, step_seconds
 from lightrig.suites.claims.opus.costs import GB200, H200, advantage, packet_switch_ports
@@ -40,14 +40,6 @@ def step_time(native: int, reconfiguration: int, windows: list[int], *, ahead: b
     if ahead:
         return native + sum(exposed(reconfiguration, window) for window in windows)
     return native + reconfiguration * len(windows)
-
-
-def test_a_window_lasts_from_the_last_end_to_the_first_start() -> None:
-    before = [Flow({0: 0, 1: 10}, 50), Flow({0: 5}, 70)]
-    after = [Flow({0: 90, 1: 120}, 200), Flow({0: 95, 1: 100}, 200)]
-    assert window(before, after) == 100 - 70
-    with pytest.raises(OpusError, match="between two phases"):
-        window(before, [])
 
 
 @given(st.integers(0, 2000), st.lists(st.integers(-50, 2000), max_size=8))

@@ -6,12 +6,12 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from systems.railx.railx_five_cycles import search_five_cycles
 
 from lightrig.harness.systems.railx.planning.hamiltonian import (
     DecompositionError,
     decomposition,
     even_decomposition,
-    search_five_cycles,
     successors,
     undirected_cycles,
     verify,

@@ -14,7 +14,6 @@ from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Operation
 from lightrig.harness.systems.opus.planning.run_events import Confirmed, Ended, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
-from lightrig.harness.systems.opus.planning.step_time import exposed
 from lightrig.harness.systems.opus.runtime.rails import Wait
 from lightrig.harness.systems.opus.runtime.training import Trained, TrainingJob
 from lightrig.instruments.clock import Span
@@ -33,6 +32,11 @@ class Loss:
     step: int
     value: float
     at: Span
+
+
+def exposed(reconfiguration: int, window: int) -> int:
+    """Return the part of a reconfiguration that its window does not hide, in ns (Opus §4.2)."""
+    return max(0, reconfiguration - max(0, window))
 
 
 def losses(trained: Trained) -> list[Loss]:

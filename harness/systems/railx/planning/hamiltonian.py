@@ -7,16 +7,15 @@ the minus port of its successor; for each ordered pair exactly one rail does so.
 Odd n: the paper's construction (appendix A.1), with its extra vertex, printed "2m+1", as 2m.
 Even n: the paper cites Tillson (1980) and gives no construction. Here Walecki's zigzags give
 n/2 - 1 undirected cycles and leave a perfect matching; the cycles are used in both directions,
-except two. These two and the matching, in both directions, are a digraph of degree five, which
-`search_five_cycles` splits into five directed Hamiltonian cycles. Its results for even n to 64 are
-package data; whatever the source, a decomposition is verified before it is returned.
+except two. These two and the matching, in both directions, are a digraph of degree five, which a
+search (tests/systems/railx/railx_five_cycles.py) splits into five directed Hamiltonian cycles. Its
+results for even n to 64 are package data; whatever the source, a decomposition is verified before
+it is returned.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import random
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -24,7 +23,6 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.systems.railx.planning.compiling import compiled
 from lightrig.harness.systems.railx.planning.physical import RailxError
 
 Rings = npt.NDArray[np.int64]
@@ -32,11 +30,6 @@ Rings = npt.NDArray[np.int64]
 
 LARGEST_EVEN = 64
 _DATA = "five_cycles.json"
-_FACTORS = 5
-_RESTART = 60_000
-_COMPILED_FROM = 24
-_HEAT = 0.5
-"""Of the annealing; a constant that found all even n to 64, where 0.3 and 0.8 found few."""
 
 
 class DecompositionError(RailxError):
@@ -66,8 +59,7 @@ def decomposition(nodes: int) -> Rings:
         rings = even_decomposition(nodes, _stored()[str(nodes)])
     else:
         raise DecompositionError(
-            f"even numbers of nodes are solved to {LARGEST_EVEN}, found {nodes}; "
-            "search_five_cycles may find a larger one"
+            f"even numbers of nodes are solved to {LARGEST_EVEN}, found {nodes}; use one node less"
         )
     verify(rings)
     rings.setflags(write=False)
@@ -124,27 +116,6 @@ def verify(rings: Rings) -> None:
         raise DecompositionError(f"nodes {a} and {b} are joined {met[a, b]} times, expected once")
 
 
-def search_five_cycles(nodes: int, seed: int = 1, steps: int = 2_000_000) -> list[list[int]]:
-    """Find the five cycles that `even_decomposition` needs, for even n from 8.
-
-    Simulated annealing on five permutations that partition the digraph: an exchange of the arcs
-    of one alternating component keeps both permutations, and the number of cycles is to fall to
-    one each. The product of the permutations' signs is invariant under such exchanges, so each
-    start is drawn anew until it is that of five Hamiltonian cycles. Raises `DecompositionError`
-    after `steps` exchanges.
-    """
-    if nodes % 2 or nodes < 8:
-        raise DecompositionError(f"found {nodes} nodes, expected an even number from 8")
-    draw = random.Random(seed)  # noqa: S311 (no secret is drawn)
-    # Compiling takes longer than a small search.
-    anneal = compiled(_anneal) if nodes > _COMPILED_FROM else _anneal
-    for _ in range(max(1, steps // _RESTART)):
-        factors = np.array(_start(nodes, draw))
-        if anneal(factors, draw.randrange(1, 2147483647), _RESTART, _HEAT):
-            return [_cycle(factor) for factor in factors.tolist()]
-    raise DecompositionError(f"{nodes} nodes: nothing found in {steps:,} exchanges, seed {seed}")
-
-
 @cache
 def _stored() -> dict[str, list[list[int]]]:
     text = files(__package__).joinpath(_DATA).read_text(encoding="utf-8")
@@ -167,127 +138,3 @@ def _mates(nodes: int) -> npt.NDArray[np.int64]:
     mates = np.append((circle - 1 - np.arange(circle)) % circle, half - 1)
     mates[half - 1] = circle
     return mates
-
-
-def _start(nodes: int, draw: random.Random) -> list[list[int]]:
-    """Draw five permutations that partition the digraph and have five cycles' sign."""
-    two = _zigzags(nodes)[:2]
-    both = successors(np.vstack([two, two[:, ::-1]]))
-    factors = [_mates(nodes).tolist(), *both.tolist()]
-    while True:
-        for _ in range(4 * _FACTORS):
-            _redraw(factors, draw)
-        if sum(nodes - _cycles(factor) for factor in factors) % 2:
-            return factors
-
-
-def _redraw(factors: list[list[int]], draw: random.Random) -> None:
-    """Partition the arcs of three random factors into three others by random matchings."""
-    chosen = draw.sample(range(_FACTORS), 3)
-    options = [[factors[k][node] for k in chosen] for node in range(len(factors[0]))]
-    for k in chosen:
-        factors[k] = _random_factor(options, draw)
-        for node, sink in enumerate(factors[k]):
-            options[node].remove(sink)
-
-
-def _random_factor(options: list[list[int]], draw: random.Random) -> list[int]:
-    source = [-1] * len(options)
-
-    def augment(node: int, seen: set[int]) -> bool:
-        for sink in options[node]:
-            if sink not in seen:
-                seen.add(sink)
-                if source[sink] < 0 or augment(source[sink], seen):
-                    source[sink] = node
-                    return True
-        return False
-
-    order = list(range(len(options)))
-    draw.shuffle(order)
-    for node in order:
-        draw.shuffle(options[node])
-        augment(node, set())
-    factor = [0] * len(options)
-    for sink, node in enumerate(source):
-        factor[node] = sink
-    return factor
-
-
-def _anneal(factors: npt.NDArray[np.int64], seed: int, steps: int, heat: float) -> bool:
-    """Exchange components until each factor is one cycle; whether that was reached.
-
-    Plain loops with a generator of their own (Lehmer's, multiplier 48271), so that a compiled
-    search draws the same numbers.
-    """
-    count, nodes = factors.shape
-    cycles, trial = np.zeros(count, np.int64), np.zeros(2, np.int64)
-    seen, source = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
-    component = np.zeros(nodes, np.int64)
-    mark = 0
-    for k in range(count):
-        mark += 1
-        for node in range(nodes):
-            here = node
-            cycles[k] += seen[here] != mark
-            while seen[here] != mark:
-                seen[here] = mark
-                here = factors[k, here]
-    state = seed
-    for _ in range(steps):
-        if cycles.sum() == count:
-            return True
-        state = state * 48271 % 2147483647
-        a = state % count
-        while cycles[a] == 1:
-            a = (a + 1) % count
-        state = state * 48271 % 2147483647
-        b = (a + 1 + state % (count - 1)) % count
-        state = state * 48271 % 2147483647
-        start = state % nodes
-        for node in range(nodes):
-            source[factors[a, node]] = node
-        size, here = 0, start
-        while size == 0 or here != start:
-            component[size] = here
-            size += 1
-            here = source[factors[b, here]]
-        for index in range(size):
-            node = component[index]
-            factors[a, node], factors[b, node] = factors[b, node], factors[a, node]
-        for index in range(2):
-            k = a if index == 0 else b
-            mark += 1
-            trial[index] = 0
-            for node in range(nodes):
-                here = node
-                trial[index] += seen[here] != mark
-                while seen[here] != mark:
-                    seen[here] = mark
-                    here = factors[k, here]
-        more = trial[0] + trial[1] - cycles[a] - cycles[b]
-        state = state * 48271 % 2147483647
-        if more <= 0 or state / 2147483647 < math.exp(-more / heat):
-            cycles[a], cycles[b] = trial[0], trial[1]
-        else:
-            for index in range(size):
-                node = component[index]
-                factors[a, node], factors[b, node] = factors[b, node], factors[a, node]
-    return bool(cycles.sum() == count)
-
-
-def _cycles(factor: list[int]) -> int:
-    seen, count = bytearray(len(factor)), 0
-    for node in range(len(factor)):
-        count += not seen[node]
-        while not seen[node]:
-            seen[node] = 1
-            node = factor[node]  # noqa: PLW2901
-    return count
-
-
-def _cycle(factor: list[int]) -> list[int]:
-    ring = [0]
-    while factor[ring[-1]]:
-        ring.append(factor[ring[-1]])
-    return ring
