@@ -19,6 +19,7 @@ from labs_page import closure_page
 from public_sources import PROGRAMS, share_done
 
 from lightrig.harness.certify.requirements import requirements
+from lightrig.harness.certify.sheet import sheet_schema
 from lightrig.harness.quantities import declarations
 from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.models import models, shipped_drivers
@@ -221,6 +222,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "docs/dialects.md": dialects_page,
     "docs/how-to/certify.md": certify_page,
     "docs/quantities.md": quantities_page,
+    "harness/certify/sheet.schema.json": partial(_schema, sheet_schema),
     "tests/structure/public_modules.txt": public_modules,
     "testbeds/schema.json": partial(_schema, json_schema),
     "testbeds/baselines.schema.json": partial(_schema, baselines_schema),

@@ -136,6 +136,11 @@ class Sheet(_Part):
         return paths
 
 
+def sheet_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a sheet, which `sheet.schema.json` holds."""
+    return Sheet.model_json_schema(by_alias=True, mode="serialization")
+
+
 def read_sheet(path: Path) -> Sheet:
     """Return the sheet in a file; raises `SheetError` where the file is not exactly one."""
     try:

@@ -33,8 +33,12 @@ def test_a_healthy_switch_has_a_sheet_whose_lines_are_marked(tmp_path: Path) -> 
     assert numbers == "1.1 1.2 1.3 2.1 2.2 2.3 2.4 2.5 2.6 2.7 3.1 3.2 3.3 5.1 5.2"
     page = (tmp_path / "ocs.html").read_text()
     cards = page.split('<section class="lr-card">')[1:]
-    # A card for each clause, one of instruments, one of the signature.
-    assert len(cards) == len(sheet.clauses) + 2
+    # A card of all clauses, one for each, one of instruments, one of the signature.
+    assert len(cards) == len(sheet.clauses) + 3
+    rows = cards[0].split("<tr>")[2:]
+    assert len(rows) == len(sheet.clauses)
+    assert all('<span class="lr-sim">simulated</span>' in row for row in rows)
+    assert "6 ingress and 5 egress, of 6 and 5 that are cabled" in page
     assert all('<span class="lr-sim">simulated</span>' in each for each in cards[:-1])
     assert not re.search(r'(?:src|href)="|@import|url\(', page)
 
