@@ -99,12 +99,34 @@ class Controlled(Stated):
     identity: Identity = Identity()
 
 
+@dataclass(frozen=True, slots=True)
+class CheckStandard(Stated):
+    """Circuit that is measured before, during and after the losses of its switch.
+
+    `circuit` is a fixed fiber between two ports of the switch, None for all circuits of the first
+    setting. Losses are void where its own has shifted by more than `limit_db` for certain.
+    """
+
+    circuit: Annotated[
+        str | None,
+        Field(
+            pattern=r"^\d{1,6}>\d{1,6}$",
+            examples=["1>33"],
+            description="Left out, all circuits of the first setting of the loss matrix",
+        ),
+    ] = None
+    limit_db: Annotated[
+        Decibels, Field(description="Shift beyond which the losses are void; chosen")
+    ] = 0.1
+
+
 @dataclass(frozen=True, kw_only=True)
 class OpticalLimits(Stated):
     """Limits of an optical circuit switch.
 
     `switching_max_dbm` is the greatest power at an ingress while its circuit changes, None for any.
     `monitor_latency_ns` is by how much a reading of its monitors may be late, averaging aside.
+    `monitor_max_dbm` is the greatest power that its monitors show, None for unknown.
     """
 
     loss_max_db: Annotated[float | None, _max_of(LossPart), Field(alias="loss")] = None
@@ -122,6 +144,11 @@ class OpticalLimits(Stated):
             description="Greatest delay of a monitor's reading behind the light, averaging aside"
         ),
     ] = 0
+    monitor_max_dbm: Annotated[
+        PowerLevel | None,
+        Field(description="Greatest power that a monitor shows, the end of its range"),
+    ] = None
+    check_standard: CheckStandard = CheckStandard()
 
 
 @dataclass(frozen=True, kw_only=True)

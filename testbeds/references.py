@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -29,6 +29,9 @@ SAME_NM = 5.0
 
 METER_DB = 0.06
 """Default standard uncertainty of a meter's calibration (k = 1), assumed: 2.5 % for k = 2."""
+
+_CIRCUIT = r"^[A-Za-z][A-Za-z0-9_-]* \d{1,6}>\d{1,6}$"
+"""Switch and circuit."""
 
 _WHERE = {"launch": "what is launched at", "offset": "what is shown too much at"}
 
@@ -73,6 +76,9 @@ class ReferenceSet:
     base: source and channel that the offsets were taken with and against. A loss from that source
         or to that channel has the error of one connection, any other that of three.
     calibrations: of `instruments`, in their order; empty where none is stated.
+    checks: loss in dB of the check standard's circuits by these references when they were taken, by
+        switch and circuit ("ocs 1>33").
+    wavelength_db: by how much a loss differs with the wavelength, within `SAME_NM`.
     """
 
     name: str
@@ -91,6 +97,8 @@ class ReferenceSet:
     offsets: Mapping[Port, float] | None = None
     base: tuple[Port, Port] | None = None
     calibrations: tuple[Calibration, ...] = ()
+    checks: Mapping[str, float] = field(default_factory=dict)
+    wavelength_db: float = 0.0
 
     def values(self, kind: Kind) -> Mapping[Port, float]:
         """Return its launches in dBm, or its offsets in dB."""
@@ -196,6 +204,9 @@ class UncertaintyPart(Part):
     drift: Decibels | None = Field(None, description="Of each value, for each day since")
     linearity: Decibels | None = Field(None, description="Of the meter, between two powers")
     polarization: Decibels | None = Field(None, description="Of a loss, with the polarization")
+    wavelength: Decibels | None = Field(
+        None, description=f"Of a loss, with the wavelength, within {SAME_NM:g} nm"
+    )
 
 
 class ReferenceSetPart(Part):
@@ -220,6 +231,11 @@ class ReferenceSetPart(Part):
     )
     offsets: dict[str, Offset] = Field(
         default_factory=dict, description="By monitored port or meter channel: shown less real"
+    )
+    checks: dict[Annotated[str, Field(pattern=_CIRCUIT)], Decibels] = Field(
+        default_factory=dict,
+        description="Loss of the check standard's circuits by these references, when taken",
+        examples=[{"ocs 1>33": "1.43 dB"}],
     )
 
 
@@ -294,6 +310,8 @@ def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
         {_port(port): parse_db(text) for port, text in part.offsets.items()},
         (_port(part.base[0]), _port(part.base[1])) if part.base else None,
         tuple(_calibration(each) for each in part.instruments),
+        part.checks,
+        stated.wavelength or 0.0,
     )
 
 
@@ -328,6 +346,7 @@ def references_yaml(references: References) -> str:
             "drift": each.drift_db,
             "linearity": each.linearity_db,
             "polarization": each.polarization_db,
+            "wavelength": each.wavelength_db,
         }
         parts_text = ", ".join(
             f"{key}: {db:.4g} dB" for key, db in parts.items() if db or key in ("each", "common")
@@ -336,6 +355,7 @@ def references_yaml(references: References) -> str:
         for title, values, unit in (
             ("launches", each.launches, "dBm"),
             ("offsets", each.offsets, "dB"),
+            ("checks", each.checks, "dB"),
         ):
             if values:
                 lines.append(f"    {title}:")

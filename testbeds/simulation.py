@@ -339,6 +339,12 @@ class SimulatedReferences(Stated):
     """The person who takes references in a simulated lab."""
 
     uncertainty_db: Annotated[Decibels, Field(description="Standard deviation of each value taken")]
+    polarization_db: Annotated[
+        Decibels, Field(description="Standard uncertainty stated for the light's polarization")
+    ] = 0.0
+    wavelength_db: Annotated[
+        Decibels, Field(description="Standard uncertainty stated for the light's wavelength")
+    ] = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,12 @@ insertion_loss.factory_en  1 lower test=interval minimum=5 direction=up
     En number of a loss against the factory value that the switch stores
 path_loss  least=0 dB lower test=interval minimum=5 direction=up
     optical power lost from transceiver to transceiver, through all switches
+check_standard.shift  dB none test=interval minimum=1 effect=difference hidden
+    change of the loss of the check standard since the references were taken, median of its circuits
+check_standard.loss  dB none test=interval minimum=1 effect=difference hidden
+    loss of one circuit of the check standard, before, during or after a loss matrix
+check_standard.power  dBm none unjudged hidden
+    power that enters one circuit of the check standard, by the observer there
 loss.remade  dB none unjudged hidden
     loss of one making of a circuit, less the mean of its makings
 loss.fault  dB lower unjudged hidden
@@ -35,6 +41,8 @@ loss.budget.linearity  dB lower unjudged hidden
     standard uncertainty: linearity of the power meter
 loss.budget.polarization  dB lower unjudged hidden
     standard uncertainty: polarization dependence of the power meter
+loss.budget.wavelength  dB lower unjudged hidden
+    standard uncertainty: wavelength of the light, beside that of the references
 loss.budget.meter_calibration  dB lower unjudged hidden
     standard uncertainty: calibration of the power meter
 loss.budget.source  dB lower unjudged hidden

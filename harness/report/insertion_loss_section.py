@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightrig.harness.measure.insertion_loss.rows import NOT_INCLUDED
 from lightrig.harness.quantities import optical
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.figures import Distribution, distribution_plot, heat_map
@@ -42,9 +43,9 @@ from lightrig.harness.statistics.uncertainty import rounded
 
 LOSSES = ("insertion_loss", "insertion_loss.relative")
 _REPEATABILITY = "insertion_loss.repeatability"
+_SHIFT = "check_standard.shift"
 _FAULT, _REMADE, _CLOSURE = "loss.fault", "loss.remade", "loss.closure"
 _BUDGET = "loss.budget."
-_POLARIZATION = "loss.budget.polarization"
 _COMBINED = "loss.budget.combined"
 _WORST = 6
 _LEAST_SAMPLES, _DRAWN_ELSEWHERE = 5, 10
@@ -85,12 +86,47 @@ def _entries(quantity: str) -> Callable[[SectionData], Iterator[_Entry]]:
 
 
 def _measured(data: SectionData) -> list[TestFrame]:
-    """Return the tests that measured a loss."""
-    names = [name for name in LOSSES if name in data.estimates]
+    """Return the tests that measured a loss, void ones included."""
+    names = [_SHIFT, *(name for name in LOSSES if name in data.estimates)]
     return [test for test in data.frame.tests if any(name in test.series for name in names)]
 
 
 # --------------------------------------------------------------------------------- faults
+
+
+# ------------------------------------------------------------------------ check standards
+
+
+def _limit(one: _Entry) -> float:
+    return float(one.series.conditions["limit_db"][one.at])
+
+
+def _shift(one: _Entry) -> Cell:
+    value, low, high = one.bounds
+    interval = f"95 % interval {span(low, high, 'dB', shown(value, 'dB'))}"
+    return Value(shown(value, "dB"), (interval, "simulated" if one.test.simulated else ""))
+
+
+def _void(one: _Entry) -> Cell:
+    _, low, high = one.bounds
+    void = max(low, -high) > _limit(one)
+    return Check(not void, "losses void" if void else "within")
+
+
+_CHECK_STANDARD = Table(
+    "Check standard",
+    (
+        Column[_Entry]("switch, when", lambda one: Styled(one.subject, "strong")),
+        Column[_Entry]("shift of its loss", _shift),
+        Column[_Entry]("limit", lambda one: shown(_limit(one), "dB")),
+        Column[_Entry]("verdict", _void),
+        Column[_Entry]("test", lambda one: one.test),
+    ),
+    rows=_entries(_SHIFT),
+    about="Median change of circuits that are measured before, during and after all others, from "
+    "their losses when the references were taken, or before the others. Beyond the limit "
+    "for certain, a meter has shifted, and no losses are recorded.",
+)
 
 
 def _fault_size(one: _Entry) -> Cell:
@@ -294,8 +330,9 @@ def _budget_lines(data: SectionData) -> Iterator[_BudgetLine]:
                     yield _BudgetLine(_Entry(combined.test, series, at), name, at)
                     break
         yield _BudgetLine(combined, _COMBINED, combined.at)
-        if _POLARIZATION not in names and "modules" not in combined.subject:
-            yield _BudgetLine(combined, _POLARIZATION, None)
+        for lacking in (f"{_BUDGET}{name}" for name in NOT_INCLUDED):
+            if lacking not in names and "modules" not in combined.subject:
+                yield _BudgetLine(combined, lacking, None)
 
 
 def _stated(line: _BudgetLine, name: str) -> float | None:
@@ -409,6 +446,7 @@ _UNCERTAINTY: tuple[Part, ...] = (
 
 def _parts() -> Iterator[Part]:
     yield _FAULTS
+    yield _CHECK_STANDARD
     for quantity in LOSSES:
         yield from quantity_parts(quantity)
         yield Figures(partial(_by_temperature, quantity))
@@ -421,7 +459,8 @@ INSERTION_LOSS = Section(
     optical.INSERTION_LOSS,
     estimates=of_quantities(*LOSSES, _REPEATABILITY),
     shows=lambda name: (
-        name in {*LOSSES, _REPEATABILITY, _FAULT, _REMADE} or name.startswith(_BUDGET)
+        name in {*LOSSES, _REPEATABILITY, _FAULT, _REMADE}
+        or name.startswith((_BUDGET, "check_standard."))
     ),
     parts=tuple(_parts()),
 )

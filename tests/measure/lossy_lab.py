@@ -16,7 +16,7 @@ POLATIS = """
 name: lossy
 switches:
   ocs: {{model: polatis, address: tl1://ocs.invalid, size: {size}x{size},
-        options: {{rerouting: true, monitors: {monitors}}}}}
+        options: {{rerouting: true, monitors: {monitors}}}{switch}}}
 servers:
   server[0-1]:
     address: ssh://bench@{{name}}.invalid
@@ -80,6 +80,7 @@ def polatis(
     settle: str = "24 ms",
     instruments: str = "",
     uncertainty: str = "0.04 dB",
+    switch: str = "",
 ) -> Iterator[Bench]:
     """As many ingress and egress ports as two servers with `ports` NIC ports each need."""
     text = POLATIS.format(
@@ -90,6 +91,7 @@ def polatis(
         last=ports - 1,
         settle=settle,
         instruments=instruments,
+        switch=switch,
         uncertainty=uncertainty,
     )
     with _bound(folder / "lossy.yaml", text, seed) as bench:

@@ -7,6 +7,7 @@ from lossy_lab import measured, polatis
 from lightrig.harness.measure.insertion_loss.faults import find_faults, misread
 from lightrig.harness.measure.insertion_loss.rows import inside
 from lightrig.harness.statistics.loss_matrix import outliers
+from lightrig.testbeds import Circuit
 
 
 def named(bench):
@@ -111,6 +112,28 @@ def test_losses_of_saturated_monitors_are_omitted_and_no_others(tmp_path):
         c for c, loss in remaining.losses.items() if abs(loss.value - before.losses[c].value) > 0.12
     ]
     assert far == []
+
+
+def test_a_stated_range_names_a_single_saturated_reading(tmp_path):
+    """A few readings at one ingress were stronger than what monitors can show from now on."""
+    with polatis(tmp_path) as bench:
+        before = measured(bench)
+    most = round(float(np.sort(before.entered[np.isfinite(before.entered)])[-2:].mean()), 2)
+    with polatis(tmp_path, switch=f", monitor_max: {most} dBm") as bench:
+        matrix = bench.world._matrices["ocs"]
+        readings = matrix.readings
+        matrix.readings = lambda *ports: [min(dbm, most) for dbm in readings(*ports)]
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        reached = {
+            Circuit(*circuit)
+            for circuit, loss in losses.losses.items()
+            for number, at in enumerate(losses.times)
+            if at == loss.at and (losses.entered[number, :, circuit[0] - 1] >= most).any()
+        }
+    assert [(fault.kind, fault.subject) for fault in faults] == [("saturated monitor", "ocs")]
+    assert 1 <= len(reached) <= 3
+    assert misread(losses, faults) == reached
 
 
 def test_a_dark_port_is_named_and_all_losses_besides_are_measured(tmp_path):

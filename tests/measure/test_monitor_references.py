@@ -71,6 +71,19 @@ def test_offsets_and_launches_are_as_they_are_in_truth(tmp_path):
         assert bench.switches["ocs"].circuits() == frozenset()
 
 
+def test_losses_of_the_check_standard_are_those_of_the_first_setting(tmp_path):
+    """Without errors of connectors the loss by the new references is the true one."""
+    with polatis(tmp_path, instruments=METER, uncertainty="0 dB") as bench:
+        found = taken(bench, Person(bench, error_db=0.0), connector_db=0.0)
+        true = {f"ocs {n}>{n + 8}": bench.world.loss("ocs", Circuit(n, n + 8)) for n in range(1, 9)}
+    assert found.checks.keys() == true.keys()
+    wrong = [found.checks[name] - true[name] for name in true]
+    assert 0 < max(map(abs, wrong)) < 0.12  # noise, and 0.02 dB from making to making
+    stated = ", check_standard: {circuit: 3>14}"
+    with polatis(tmp_path, instruments=METER, switch=stated) as bench:
+        assert taken(bench, Person(bench)).checks.keys() == {"ocs 3>14"}
+
+
 def test_losses_against_them_hold_the_truth(tmp_path):
     held = []
     for seed in range(4):

@@ -45,6 +45,19 @@ def test_one_section_shows_all_about_losses(show):
     assert re.search(r"60 of 64 \(95 % interval \d", text)
 
 
+def test_the_check_standard_has_its_shift_limit_and_verdict_where_no_loss_is_recorded(show):
+    shifts = [
+        row("ocs", "check_standard.shift", db, 0.02, phase=phase, limit_db=0.1, void=db < -0.12)
+        for phase, db in (("before", -0.05), ("after", -0.21))
+    ]
+    text = " ".join(show((context(), [*BESIDE[:1], *shifts])).text.split())
+    assert re.search(
+        r"ocs, before -0\.05 dB \(95 % interval -0\.07 … -0\.03.*?0\.1 dB ✓ within", text
+    )
+    assert re.search(r"ocs, after -0\.21 dB \(95 % interval -0\.23 … -0\.19.*?losses void", text)
+    assert "ocs.3 dirty connector" in text
+
+
 def test_the_worst_port_comes_first(show):
     text = show((context(), grid())).text
     worst = text.partition("Worst ports of insertion loss")[2]
@@ -108,9 +121,10 @@ def test_a_budget_states_type_distribution_degrees_and_factor(show):
     assert "± 0.071 dB" in text
     assert "k = 2.30" in text
     assert "polarization not included" in text
+    assert "wavelength not included" in text
 
 
 def test_a_stated_polarization_is_a_component(show):
-    kinds = ("polarization", "combined")
+    kinds = ("polarization", "wavelength", "combined")
     parts = [row("ocs", f"loss.budget.{name}", 0.03, method="meter") for name in kinds]
     assert "not included" not in show((context(), [*grid(), *parts])).text

@@ -166,3 +166,25 @@ references:
     path.write_text(references_yaml(References((found,))))
     (again,) = load_references(path).sets
     assert again.calibrations == found.calibrations
+
+
+def test_checks_and_wavelength_are_read_and_written_again(read):
+    text = """
+references:
+  one:
+    taken: 2026-11-20
+    expires: 2026-12-20
+    wavelength: 1310 nm
+    instruments: [{model: N7745A, serial: "1"}]
+    uncertainty: {each: 0.03 dB, wavelength: 0.015 dB}
+    offsets: {ocs.33: 0.12 dB}
+    checks: {ocs 1>33: 1.43 dB, ocs 2>34: 1.28 dB}
+"""
+    found = read(text)
+    assert found.sets[0].checks == {"ocs 1>33": 1.43, "ocs 2>34": 1.28}
+    assert found.sets[0].wavelength_db == 0.015
+    again = read(references_yaml(found))
+    assert again.sets[0].checks == found.sets[0].checks
+    assert again.sets[0].wavelength_db == 0.015
+    with pytest.raises(TestbedError, match="ocs 1-33"):
+        read(text.replace("ocs 1>33", "ocs 1-33"))

@@ -81,6 +81,7 @@ class Chain:
         entering: power in dBm that should enter at ingress ports that are read as well.
         paired: by ingress and egress, the planes of references that were taken with one meter,
             where they are not those in `planes`, or better known together than each by itself.
+        most_dbm: greatest power that the switch's monitors show, where the testbed states it.
     """
 
     switch: str
@@ -94,6 +95,7 @@ class Chain:
     sources: tuple[tuple[LightSource, int], ...] = ()
     entering: Mapping[int, tuple[float, Plane]] = field(default_factory=dict)
     paired: Mapping[tuple[int, int], tuple[Plane, Plane]] = field(default_factory=dict)
+    most_dbm: float | None = None
 
     def ends(self, ingress: int, egress: int) -> tuple[Plane, Plane]:
         """Planes of the two ports of a circuit, their references of one meter if possible."""
@@ -166,6 +168,7 @@ class _Builder:
                 {n: Port(self._name, str(n)) for n in launched},
                 *(launched, planes, {n: Port(self._name, str(n)) for n in egress}, wavelength),
             ),
+            self._bench.testbed.switches[self._name].monitor_max_dbm,
         )
 
     # -------------------------------------------------------------------------- meter
@@ -335,6 +338,7 @@ def shared_components(
     parts = [
         Component("linearity", max((each.linearity_db for each in sets), default=0.0)),
         Component("polarization", max((each.polarization_db for each in sets), default=0.0)),
+        Component("wavelength", max((each.wavelength_db for each in sets), default=0.0)),
     ]
     if entering is None or leaving is None or not entering.shares_meter(leaving):
         parts += [Component("meter calibration", each.common_db) for each in sets]

@@ -1,13 +1,16 @@
 """Diagnosis of loss faults: connector, fiber, laser, monitor, or circuit."""
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from lightrig.harness.measure.insertion_loss.chains import Chain, shared_components
-from lightrig.harness.measure.insertion_loss.matrix import Losses
+from lightrig.harness.measure.insertion_loss.check_standards import Shift, sentence, shifts
+from lightrig.harness.measure.insertion_loss.matrix import FIRST_READINGS, Losses
 from lightrig.harness.measure.insertion_loss.readings import Numbers
 from lightrig.harness.statistics.loss_matrix import (
     at_ceiling,
@@ -27,6 +30,7 @@ FaultKind: TypeAlias = Literal[
     "drifting laser",
     "stuck monitor",
     "saturated monitor",
+    "shifted meter",
     "no light",
 ]
 
@@ -35,6 +39,9 @@ WORTH_DB = 0.3
 
 DRIFT_DB = 0.1
 """By how much a laser must have moved while all circuits were measured."""
+
+_RESOLUTION_DB = 0.005
+"""Rounding of a reading at the end of a range: half of 0.01 dB."""
 
 _ERROR = 0.01
 """Rate of false alarms of each kind of search, for all switches of a testbed together."""
@@ -73,9 +80,11 @@ def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[
     """
     search = _Search(losses, testbed, _ERROR / switches)
     saturated = list(search.saturated_monitors())
+    stuck = list(search.stuck_monitors())
     return [
         *saturated,
-        *search.stuck_monitors(),
+        *stuck,
+        *search.shifted_meters(stuck),
         *search.drifting_lasers(),
         *search.bent_fibers(),
         *search.without_light(),
@@ -84,28 +93,73 @@ def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[
 
 
 def misread(losses: Losses, faults: Iterable[Fault]) -> set[Circuit]:
-    """Return the circuits whose losses say nothing: their monitor is stuck, or was saturated."""
+    """Return the circuits whose losses say nothing: their monitor is stuck, or was saturated.
+
+    All of them, where the check standard shows that a meter has shifted.
+    """
+    faults = list(faults)
+    if any(fault.kind == "shifted meter" for fault in faults):
+        return {*losses.losses}
     stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
     return {c for c in losses.losses if {f"{losses.chain.switch}.{port}" for port in c} & stuck} | {
         circuit for _, circuits in saturated(losses) for circuit in circuits
     }
 
 
+def check_shifts(losses: Losses, faults: Iterable[Fault]) -> list[Shift]:
+    """Return the shifts of the check standard, circuits whose monitors are misread left out."""
+    if not losses.checks:
+        return []
+    stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
+    name, ceilings = losses.chain.switch, _ceilings(losses)
+    misread = {
+        circuit
+        for circuit in losses.checks[0].losses
+        if {f"{name}.{port}" for port in circuit} & stuck
+        or any(one.reached_by(circuit, 0) for one in ceilings)
+    }
+    # The first of them is the mean of the fewest readings.
+    noise = replace(losses.noise, standard=losses.noise.standard / math.sqrt(FIRST_READINGS))
+    return list(shifts(losses.chain, losses.checks, noise, losses.repeatability, beside=misread))
+
+
+class _Ceiling(NamedTuple):
+    """Greatest power in dBm that monitors of one side show, and which (setting, port) reached it.
+
+    side: place of the port in a circuit.
+    """
+
+    dbm: float
+    reached: npt.NDArray[np.bool_]
+    ports: tuple[int, ...]
+    side: int
+
+    def reached_by(self, circuit: Circuit, setting: int) -> bool:
+        return bool(self.reached[setting, self.ports.index(circuit[self.side])])
+
+
+def _ceilings(losses: Losses) -> list[_Ceiling]:
+    """Return the ends of the monitors' ranges that readings reached: as stated, or as seen."""
+    chain, found = losses.chain, []
+    for side, (ports, readings) in enumerate(
+        ((chain.ingress, losses.entered), (chain.egress, losses.left))
+    ):
+        most = chain.most_dbm
+        reached = np.any(readings >= (math.inf if most is None else most - _RESOLUTION_DB), axis=1)
+        if most is not None and reached.any():
+            found.append(_Ceiling(most, reached, ports, side))
+        elif (ceiling := at_ceiling(readings)) is not None:
+            found.append(_Ceiling(*ceiling, ports, side))
+    return found
+
+
 def saturated(losses: Losses) -> list[tuple[float, set[Circuit]]]:
     """Return the greatest power in dBm that monitors show, and the circuits that reached it."""
-    found = []
     when = {at: number for number, at in enumerate(losses.times)}
-    sides = (losses.chain.ingress, losses.entered), (losses.chain.egress, losses.left)
-    for side, (ports, readings) in enumerate(sides):
-        if (ceiling := at_ceiling(readings)) is not None:
-            dbm, reached = ceiling
-            circuits = {
-                circuit
-                for circuit, loss in losses.losses.items()
-                if reached[when[loss.at], ports.index(circuit[side])]
-            }
-            found.append((dbm, circuits))
-    return found
+    return [
+        (one.dbm, {c for c, loss in losses.losses.items() if one.reached_by(c, when[loss.at])})
+        for one in _ceilings(losses)
+    ]
 
 
 class _Search:
@@ -145,6 +199,16 @@ class _Search:
                 f"{chain.switch}.{port}",
                 "it reads the same whatever light it gets; losses of this port say nothing",
             )
+
+    def shifted_meters(self, faults: Iterable[Fault]) -> Iterator[Fault]:
+        """Meters whose check standard is beyond the limit: the first time that it was."""
+        limit = self._testbed.switches[self._chain.switch].check_standard.limit_db
+        for shift in check_shifts(self._losses, faults):
+            if shift.exceeds(limit):
+                ends = shift.value, shift.value - shift.half, shift.value + shift.half
+                about = sentence(self._chain, shift, limit)
+                yield Fault("shifted meter", self._chain.switch, *ends, about)
+                return
 
     def drifting_lasers(self) -> Iterator[Fault]:
         """Lasers whose light becomes less, or more, from setting to setting."""

@@ -1,7 +1,6 @@
 """Losses of all circuits of one switch, in as few settings as it has ports."""
 
 import contextlib
-import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +10,13 @@ import numpy as np
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.power_budget import KnownLoss
 from lightrig.harness.measure.insertion_loss.chains import Chain, Method, shared_components
+from lightrig.harness.measure.insertion_loss.check_standards import CheckReading, Phase
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
 from lightrig.harness.measure.insertion_loss.settings import (
     Setting,
     beside,
+    check_circuits,
+    checked_first,
     cyclic_shifts,
     one_by_one,
 )
@@ -72,6 +74,7 @@ class Losses:
         times: when each setting was read, in ns on the bench's clock.
         entered, left: every reading in dBm, of shape (setting, reading, port); NaN where
             nobody looked, or saw no light.
+        checks: readings of the check standard, in the order of their times.
     """
 
     chain: Chain
@@ -86,6 +89,7 @@ class Losses:
     times: tuple[int, ...]
     entered: Numbers
     left: Numbers
+    checks: tuple[CheckReading, ...] = ()
 
     def without(self, circuits: Collection[Circuit]) -> "Losses":
         """Return the losses without those of `circuits`, which are unknown."""
@@ -161,17 +165,28 @@ class _Measurement:
         noise = self._noise([(settings[0], series[0])])
         self._readings.noise_db = noise.standard
         most = readings_needed(noise.standard, target_db, most=MOST_READINGS)
-        for setting in settings[1:]:
+        checks = [self._check("before", settings[0], series[0])]
+        again: list[tuple[Setting, Numbers]] = []
+        times = self._readings.times[-1:]
+        turns = [settings[n % 2] for n in range(2 * remade)] if len(settings) > 1 else []
+        for number, setting in enumerate(settings[1:], 1):
+            if turns and len(settings) > 2 and number == (len(settings) + 1) // 2:
+                # One of the makings that tell the repeatability, made here: the check standard.
+                again += self._again([turns.pop(0)], most)
+                checks.append(self._check("during", *again[-1]))
             self._apply(setting)
             series.append(self._readings.read(setting, most))
+            times.append(self._readings.times[-1])
         made = list(zip(settings, series, strict=True))
-        again = self._again(settings[:2], remade if len(settings) > 1 else 0, most)
+        again += self._again(turns, most)
+        if settings[0] in turns:
+            checks.append(self._check("after", *again[-2], ago=1))
         noise = self._noise([*made, *again])
         makings = self._makings([*made[:2], *again]) if again else {}
         repeatability = _repeatability(makings, noise, most)
         losses: dict[Circuit, Loss] = {}
         dark: list[Circuit] = []
-        for (setting, each), at in zip(made, self._readings.times, strict=False):
+        for (setting, each), at in zip(made, times, strict=True):
             for circuit in setting:
                 loss = self._loss(circuit, each, at, noise, repeatability)
                 if loss is None:
@@ -187,7 +202,7 @@ class _Measurement:
         entered, left = np.split(whole, [len(self._chain.ingress)], axis=2)
         return Losses(
             *(self._chain, losses, tuple(dark), len(settings), len(again), most, noise),
-            *(repeatability, makings, tuple(self._readings.times[: len(settings)]), entered, left),
+            *(repeatability, makings, tuple(times), entered, left, tuple(checks)),
         )
 
     # ------------------------------------------------------------------------ settings
@@ -195,17 +210,37 @@ class _Measurement:
     def _begin(self) -> list[Setting]:
         """The settings, the first of which is made."""
         chain = self._chain
-        settings = cyclic_shifts(chain.ingress, chain.egress)
+        switch = self._fabric.testbed.switches[chain.switch]
+        settings = checked_first(cyclic_shifts(chain.ingress, chain.egress), switch)
         try:
             self._apply(settings[0])
         except DeniedError as error:
             if error.code != CANNOT:
                 raise
-            settings = one_by_one(self._planned())
+            settings = checked_first(one_by_one(self._planned()), switch)
             if not settings:
                 raise
             self._apply(settings[0])
         return settings
+
+    def _check(
+        self, phase: Phase, setting: Setting, samples: Numbers, *, ago: int = 0
+    ) -> CheckReading:
+        """Evaluate samples of the first setting, read `ago` settings ago, as check standard."""
+        used = check_circuits(setting, self._fabric.testbed.switches[self._chain.switch])
+        lit = [circuit for circuit in used if self._readings.lit(circuit, samples)]
+        entering = {}
+        for ingress, _ in lit:
+            shown = float(samples[:, self._chain.ingress.index(ingress)].mean())
+            if math.isfinite(shown):
+                entering[ingress] = shown - self._chain.planes[ingress].correction_db
+        losses = {circuit: self._corrected(circuit, samples) for circuit in lit}
+        return CheckReading(phase, self._readings.times[-1 - ago], losses, entering)
+
+    def _corrected(self, circuit: Circuit, samples: Numbers) -> float:
+        planes = self._chain.ends(*circuit)
+        value = float(self._readings.lost(circuit, samples).mean())
+        return value + planes[1].correction_db - planes[0].correction_db
 
     def _planned(self) -> set[Circuit]:
         """The circuits of the testbed's plans that can be measured."""
@@ -223,11 +258,9 @@ class _Measurement:
         plan = Plan(f"losses of {name}", {name: beside(setting, self._established)})
         self._fabric.apply(plan, check_budget=False)  # light without a receiver is measured too
 
-    def _again(
-        self, settings: Sequence[Setting], remade: int, count: int
-    ) -> list[tuple[Setting, Numbers]]:
+    def _again(self, settings: Sequence[Setting], count: int) -> list[tuple[Setting, Numbers]]:
         again = []
-        for setting in itertools.chain.from_iterable([settings] * remade):
+        for setting in settings:
             self._apply(setting)
             again.append((setting, self._readings.read(setting, count)))
         return again
@@ -276,8 +309,7 @@ class _Measurement:
         if not self._readings.lit(circuit, samples):
             return None
         planes = self._chain.ends(*circuit)
-        value = float(self._readings.lost(circuit, samples).mean())
-        value += planes[1].correction_db - planes[0].correction_db
+        value = self._corrected(circuit, samples)
         mean = Component("noise", noise.standard / math.sqrt(len(samples)), noise.degrees)
         parts = [mean, *([repeatability] if repeatability else [])]
         relative = self._chain.relative(*circuit)

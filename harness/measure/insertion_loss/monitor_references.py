@@ -19,11 +19,17 @@ from lightrig.harness.measure.insertion_loss.references import (
     expiry,
     read_meter,
 )
-from lightrig.harness.measure.insertion_loss.settings import Setting, beside, cyclic_shifts
+from lightrig.harness.measure.insertion_loss.settings import (
+    Setting,
+    beside,
+    check_circuits,
+    checked_first,
+    cyclic_shifts,
+)
 from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import PowerMeter
-from lightrig.testbeds import Plan, Port
+from lightrig.testbeds import Circuit, Plan, Port
 from lightrig.testbeds.references import METER_DB, ReferenceSet
 
 _ATTEMPTS = 3
@@ -96,6 +102,7 @@ def take_monitor_references(
         common_db=meter_db,
         launches=taking.launches,
         offsets=taking.offsets,
+        checks=taking.checks,
     )
 
 
@@ -103,6 +110,7 @@ class _Taking:
     def __init__(self, fabric: Fabric, chain: Chain, instrument: PowerMeter, meter: Port) -> None:
         self.launches: dict[Port, float] = {}
         self.offsets: dict[Port, float] = {}
+        self.checks: dict[str, float] = {}
         self.noisy: list[list[float]] = []
         self._fabric = fabric
         self._chain = chain
@@ -114,7 +122,10 @@ class _Taking:
 
     def run(self, hands: Hands) -> None:
         """Every port once, in as few settings as bring light to all that can have some."""
-        for setting in cyclic_shifts(self._chain.ingress, self._chain.egress):
+        switch = self._fabric.testbed.switches[self._chain.switch]
+        settings = cyclic_shifts(self._chain.ingress, self._chain.egress)
+        settings = checked_first(settings, switch)
+        for setting in settings:
             if self._egress_ports() <= self.offsets.keys():
                 return
             self._apply(setting)
@@ -124,6 +135,21 @@ class _Taking:
                     shown = {port: samples[:, self._column[port]] for port in circuit}
                     self._take_ingress(circuit.ingress, shown[circuit.ingress], hands)
                     self._take_egress(circuit.egress, shown[circuit.egress], hands)
+                    if setting is settings[0] and circuit in check_circuits(setting, switch):
+                        self._check(circuit, samples)
+
+    def _check(self, circuit: Circuit, samples: Numbers) -> None:
+        """Note the loss of a circuit of the check standard, by these references."""
+        ingress, egress = (Port(self._chain.switch, str(port)) for port in circuit)
+        leaving = float(samples[:, self._column[circuit.egress]].mean()) - self.offsets[egress]
+        entering = float(samples[:, self._column[circuit.ingress]].mean())
+        if ingress in self.offsets:
+            entering -= self.offsets[ingress]
+        elif ingress in self.launches:
+            entering = self.launches[ingress]
+        else:
+            return
+        self.checks[f"{self._chain.switch} {circuit}"] = entering - leaving
 
     def _take_ingress(self, number: int, shown: Numbers, hands: Hands) -> None:
         port = Port(self._chain.switch, str(number))

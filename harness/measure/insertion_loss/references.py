@@ -14,6 +14,7 @@ from typing import TypeAlias
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.insertion_loss.chains import SOURCE_NM, monitored_ports
 from lightrig.harness.measure.insertion_loss.observers import prepare_meter
+from lightrig.harness.measure.insertion_loss.settings import checked_first, cyclic_shifts
 from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import LightSource, PowerMeter, Restorable
@@ -68,6 +69,7 @@ def simulated_references(bench: Bench) -> References:
     book = world.references
     launches: dict[Port, float] = {}
     offsets: dict[Port, float] = {}
+    checks: dict[str, float] = {}
     for name in sorted(bench.switches):
         ingress, egress = testbed.cabling.cabled_ports(name)
         monitored = monitored_ports(bench.switches[name], ingress | egress)
@@ -75,6 +77,12 @@ def simulated_references(bench: Bench) -> References:
         for n in sorted(ingress):
             if (dbm := book.launch(name, n)) is not None:
                 launches[Port(name, str(n))] = dbm
+        leaving = sorted(egress & monitored)
+        settings = cyclic_shifts(sorted(ingress), leaving) if ingress and leaving else []
+        settings = checked_first(settings, testbed.switches[name])
+        for circuit in (c for setting in settings[:1] for c in setting):
+            observed = circuit.ingress in monitored
+            checks[f"{name} {circuit}"] = book.check(name, circuit, observed=observed)
     today = wall_time().date()
     serials = tuple(f"{one.model}, serial {one.serial}" for one in bench.identities.values())
     found = [
@@ -82,6 +90,9 @@ def simulated_references(bench: Bench) -> References:
             *(f"by-hand-{nm:g}", today, expiry(today), nm, serials, book.uncertainty_db),
             launches=launches,
             offsets=offsets,
+            checks=checks,
+            polarization_db=testbed.simulation.references.polarization_db,
+            wavelength_db=testbed.simulation.references.wavelength_db,
         )
         for nm in sorted({SOURCE_NM, *(t.wavelength_nm for t in testbed.transceivers.values())})
         if launches or offsets

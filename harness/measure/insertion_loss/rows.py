@@ -9,7 +9,13 @@ import scipy
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.insertion_loss.chains import chains
-from lightrig.harness.measure.insertion_loss.faults import Fault, find_faults, misread
+from lightrig.harness.measure.insertion_loss.check_standards import check_rows
+from lightrig.harness.measure.insertion_loss.faults import (
+    Fault,
+    check_shifts,
+    find_faults,
+    misread,
+)
 from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
 from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.recording import Recording
@@ -22,6 +28,9 @@ from lightrig.testbeds import Circuit, Port
 from lightrig.testbeds.references import SAME_NM, Calibration, ReferenceSet
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
+NOT_INCLUDED = ("polarization", "wavelength")
+"""Properties of light that a loss depends on, in its budget only where references state it."""
+
 _C_NM_THZ = 299_792.458
 """Speed of light: wavelength in nm times frequency in THz."""
 
@@ -117,12 +126,15 @@ def not_included(losses: Losses) -> str | None:
     """Return a sentence on what the budget of the losses lacks; None where it lacks nothing."""
     absolute = [loss for loss in losses.losses.values() if loss.relative is None]
     names = {part.name for loss in absolute for part in loss.budget.components}
-    if not absolute or "polarization" in names or losses.chain.method == "modules":
+    lacking = [name for name in NOT_INCLUDED if name not in names]
+    if not absolute or not lacking or losses.chain.method == "modules":
         return None
+    stated = ", ".join(f"{name}: ..." for name in lacking)
     return (
-        f"insertion loss of {losses.chain.switch}: polarization not included; a loss by another "
-        "state of polarization may lie outside its interval; state `uncertainty: {polarization: "
-        "...}` of the references"
+        f"insertion loss of {losses.chain.switch}: "
+        f"{', '.join(f'{name} not included' for name in lacking)}; a loss by light of another "
+        f"{' or '.join(lacking)} may lie outside its interval; state `uncertainty: {{{stated}}}` "
+        "of the references"
     )
 
 
@@ -251,6 +263,13 @@ def all_rows(
         *repeatability_rows(losses, conditions),
         *budget_rows(losses, conditions),
         *fault_rows(losses, faults, conditions),
+        *check_rows(
+            losses.chain.switch,
+            losses.checks,
+            check_shifts(losses, faults),
+            bench.testbed.switches[losses.chain.switch].check_standard.limit_db,
+            conditions,
+        ),
         *factory_rows(losses, bench, conditions),
         *closure_rows(losses, bench),
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from lightrig.testbeds import Circuit
+from lightrig.testbeds import Circuit, LightrigError, SwitchSpec
 
 Setting: TypeAlias = tuple[Circuit, ...]
 """Circuits that are made at once; no two share a port."""
@@ -21,6 +21,31 @@ def cyclic_shifts(ingress: Sequence[int], egress: Sequence[int]) -> list[Setting
     ]
     forward = few is ingress
     return [tuple(Circuit(*(p if forward else p[::-1])) for p in each) for each in pairs]
+
+
+class CheckStandardError(LightrigError):
+    """Raised where the stated check standard is not among the circuits that can be measured."""
+
+
+def checked_first(settings: Sequence[Setting], switch: SwitchSpec) -> list[Setting]:
+    """Return the settings, that of the circuit which the switch's check standard states first.
+
+    Raises `CheckStandardError` where none has it.
+    """
+    stated = switch.check_standard.circuit
+    first = [each for each in settings if stated and Circuit.parse(stated) in each]
+    if stated and settings and not first:
+        raise CheckStandardError(
+            f"{switch.name}: check standard {stated}: found no such circuit between ports that are "
+            "observed, expected one of those whose loss is measured"
+        )
+    return [*first, *(each for each in settings if each not in first)]
+
+
+def check_circuits(setting: Setting, switch: SwitchSpec) -> Setting:
+    """Return the circuits of the check standard in its setting: that which is stated, or all."""
+    stated = switch.check_standard.circuit
+    return setting if stated is None else (Circuit.parse(stated),)
 
 
 def one_by_one(circuits: Iterable[Circuit]) -> list[Setting]:

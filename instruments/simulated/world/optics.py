@@ -9,7 +9,7 @@ from lightrig.instruments.clock import Clock, Scheduled, Span
 from lightrig.instruments.simulated.world.ambient import Ambient
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightTrace, Stokes
-from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.simulated.world.randomness import Chance, Stream
 from lightrig.instruments.simulated.world.switching_edges import (
     SUDDEN_FALL,
     SUDDEN_RISE,
@@ -183,6 +183,13 @@ class Matrix:
         more = spread.per_kelvin_db * by_kelvin * warmer
         more += spread.per_nm_db * by_nm * self._detuning(circuit.ingress)
         return max(self._losses[circuit] + more, _LEAST_LOSS_DB)
+
+    def sound_loss(self, circuit: Circuit, draws: Stream) -> float:
+        """Return the loss of a circuit without faults, made and read once more, in dB."""
+        spread, noise = self._truth_of.loss, self._truth_of.monitor.noise_db
+        found = self.loss(circuit) - sum(self._faults.losses.get(port, 0.0) for port in circuit)
+        found += spread.repeatability_db * draws.normal() + noise * draws.normal() / 2
+        return found + spread.polarization_db / 2 * math.erf(draws.normal() / math.sqrt(2))
 
     def losses(self, circuits: Sequence[Circuit]) -> list[float]:
         """Return the `loss` of each of many circuits, drawn together."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lightrig.instruments.simulated.world.light import LightField
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.testbeds import Port
+from lightrig.testbeds import Circuit, Port
 
 
 @dataclass(eq=False)
@@ -47,6 +47,20 @@ class ReferenceBook:
         """Return the measured error of a port's monitor, in dB."""
         found = self._matrices[switch].offset(port)
         return found + self._error(f"{switch}.{port}/monitor reference")
+
+    def check(self, switch: str, circuit: Circuit, *, observed: bool) -> float:
+        """Return the loss of a circuit by these references, in dB, before any fault of its ports.
+
+        observed: whether what enters was read by a monitor, and not taken from its launch.
+        """
+        draws = self._chance.stream(f"{switch} {circuit}/check")
+        found = self._matrices[switch].sound_loss(circuit, draws)
+        ingress, egress = (f"{switch}.{port}/monitor reference" for port in circuit)
+        if not observed:
+            return (
+                found + self._error(f"{switch}.{circuit[0]}/launch reference") + self._error(egress)
+            )
+        return found - self._error(ingress) + self._error(egress)
 
     def plugged(self, source: Port, sink: Port) -> float:
         """Return the connector loss of the fiber at `source` when plugged into `sink`.

@@ -37,11 +37,16 @@ class Lab(ABC):
 
 @dataclass
 class Found:
-    """Results of one seed of a lab."""
+    """Results of one seed of a lab.
+
+    Attributes:
+        to_be_named: whether the lab's fault showed in any reading, and must be reported.
+    """
 
     cells: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     verdicts: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     sentences: list[str] = field(default_factory=list)
+    to_be_named: bool = True
 
     UNDECIDED: ClassVar[str] = "not enough data"
 
@@ -87,7 +92,7 @@ class Found:
         return {
             "cells": self.cells,
             "verdicts": self.verdicts,
-            "named": self.names(lab.named) if lab.named else None,
+            "named": self.names(lab.named) if lab.named and self.to_be_named else None,
         }
 
     def _cell(self, quantity: str) -> dict[str, Any]:

@@ -170,11 +170,18 @@ def previous_readings(bench: Bench) -> None:
     matrix.readings = previous
 
 
-def saturated_monitors(bench: Bench, most_dbm: float) -> None:
-    """Limit the readings of the switch's monitors to `most_dbm`."""
-    matrix = _matrix(bench)
+def saturated_monitors(bench: Bench, most_dbm: float) -> Callable[[], bool]:
+    """Limit the readings of the switch's monitors; the result says whether any was limited."""
+    matrix, limited = _matrix(bench), list[float]()
     readings = matrix.readings
-    matrix.readings = lambda *ports: [min(dbm, most_dbm) for dbm in readings(*ports)]
+
+    def limit(*ports: Any) -> list[float]:
+        found = readings(*ports)
+        limited.extend(dbm for dbm in found if dbm > most_dbm)
+        return [min(dbm, most_dbm) for dbm in found]
+
+    matrix.readings = limit
+    return lambda: bool(limited)
 
 
 # ------------------------------------------------------------------------------- light and links

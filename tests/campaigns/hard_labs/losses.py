@@ -50,29 +50,33 @@ class Losses(Lab):
 
     Attributes:
         simulation: what differs from the ideal lab's.
-        inject: changes the world once references were taken.
+        switch: what the testbed states of its switch, beside its model.
+        inject: changes the world once references were taken; may return a function that says
+            afterwards whether the fault showed in any reading.
     """
 
     simulation: Mapping[str, Any] = field(default_factory=dict)
-    inject: Callable[[Bench, random.Random], None] = lambda bench, draws: None
+    switch: Mapping[str, Any] = field(default_factory=dict)
+    inject: Callable[[Bench, random.Random], Callable[[], bool] | None] = lambda bench, draws: None
 
     def measure(self, seed: int, found: Found) -> None:
         """Measure the losses, and compare each with that of the world."""
         draws = random.Random(f"labs {seed}")
-        description = described(merged(IDEAL, self.simulation), ports=4)
+        description = described(merged(IDEAL, self.simulation), self.switch, ports=4)
         with warnings.catch_warnings(record=True), bound(description, seed) as bench:
             world = bench.world
             assert world is not None
             (chain,) = chains(bench, references_of(bench))
             circuits = {(a, b) for a in chain.ingress for b in chain.egress}
             truths = {c: world.loss("ocs", c) for c in map(Circuit._make, circuits)}
-            self.inject(bench, draws)
+            showed = self.inject(bench, draws)
             try:
                 losses = measure_losses(Fabric(bench), chain)
             except LightrigError as error:
                 found.sentences.append(f"{type(error).__name__}: {error}")
                 found.declines("insertion_loss", len(circuits))
                 return
+            found.to_be_named = showed is None or showed()
             faults = find_faults(losses, bench.testbed)
             found.sentences += [f"{fault.kind} at {fault.subject}: {fault}" for fault in faults]
             losses = losses.without(misread(losses, faults))

@@ -11,6 +11,6 @@ def _inject(bench, draws):
 
 LAB = Losses(
     inject=_inject,
-    excused={"insertion_loss": "nothing was measured again since"},
-    named="check standard",
+    declined=("insertion_loss",),
+    named="check standard: .*the monitors at egress ports show 0.[12][0-9]* dB more",
 )

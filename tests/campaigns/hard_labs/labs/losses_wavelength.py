@@ -3,10 +3,17 @@
 from tests.campaigns.hard_labs.losses import Losses
 
 
-def _inject(bench, draws):
+def inject(bench, draws):
     beside = {}
     matrix = bench.world._matrices["ocs"]
     matrix._detuning = lambda ingress: beside.setdefault(ingress, draws.gauss(0, 6))
 
 
-LAB = Losses(simulation={"switches": {"ocs": {"loss": {"per_nm": "0.005 dB"}}}}, inject=_inject)
+SIMULATION = {"switches": {"ocs": {"loss": {"per_nm": "0.005 dB"}}}}
+
+LAB = Losses(
+    simulation=SIMULATION,
+    inject=inject,
+    excused={"insertion_loss": "the light's wavelength is not known"},
+    named="wavelength not included",
+)

@@ -1,0 +1,216 @@
+"""Check standards: fixed circuits measured before, during and after the losses of their switch.
+
+What they lost when the references were taken, or before the first of the others, is the center line
+of a control chart (NIST/SEMATECH e-Handbook of Statistical Methods, 2.1.2 and 2.2). A shift beyond
+the testbed's limit is one of a meter, or of the light, and in every loss of the switch.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics.uncertainty import Component, combine
+from lightrig.testbeds import Circuit, format_db
+
+Phase: TypeAlias = Literal["before", "during", "after"]
+
+_NORMAL_MAD = 1.4826
+"""Standard deviation over median absolute deviation, of a normal distribution."""
+
+_MEDIAN = math.sqrt(math.pi / 2)
+"""Standard error of a median over that of a mean, of many normal samples."""
+
+_LEAST_SCATTER = 4
+"""Circuits from which on the scatter of their shifts is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReading:
+    """Check standard, measured once.
+
+    Attributes:
+        phase: relation to the other losses of the switch.
+        at: when, in ns on the bench's clock.
+        losses: corrected loss of each of its circuits, in dB.
+        entering: corrected power at each of its ingress ports that has an observer, in dBm.
+    """
+
+    phase: Phase
+    at: int
+    losses: Mapping[Circuit, float]
+    entering: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Median shift of the check standard's circuits.
+
+    Attributes:
+        reading: when it was shifted.
+        against: with what it was compared, in words.
+        value: change of the loss, in dB. half: half its 95 % interval.
+        entering: change of what enters by the observers there, in dB; None where nothing says.
+    """
+
+    reading: CheckReading
+    against: str
+    value: float
+    half: float
+    entering: float | None
+
+    def exceeds(self, limit_db: float) -> bool:
+        """Whether the shift is beyond the limit for certain."""
+        return abs(self.value) - self.half > limit_db
+
+
+def shifts(
+    chain: Chain,
+    readings: Sequence[CheckReading],
+    noise: Component,
+    repeatability: Component | None,
+    *,
+    beside: Collection[Circuit] = (),
+) -> Iterator[Shift]:
+    """Yield the shift of each reading from the references, or else from the first reading.
+
+    noise: of one reading's mean. repeatability: of one making. beside: circuits that are misread,
+    and left out. The median leaves a few dirty ports without effect; its interval is by the
+    scatter of the circuits, or by the budget of a difference where that is more.
+    """
+    first = readings[0]
+    center, levels, against = first.losses, first.entering, "before"
+    if standards := _standards(chain, first.losses):
+        center, against = standards, "references"
+        levels = {ingress: dbm for ingress, (dbm, _) in chain.entering.items()}
+    for reading in readings if standards else readings[1:]:
+        used = [c for c in reading.losses if c in center and c not in beside]
+        if not used:
+            continue
+        changes = np.array([reading.losses[c] - center[c] for c in used])
+        entering = [
+            reading.entering[c.ingress] - levels[c.ingress]
+            for c in used
+            if c.ingress in reading.entering and c.ingress in levels
+        ]
+        yield Shift(
+            reading,
+            against,
+            float(np.median(changes)),
+            _half(changes, chain if standards else None, used, noise, repeatability),
+            float(np.median(entering)) if entering else None,
+        )
+
+
+def _standards(chain: Chain, circuits: Collection[Circuit]) -> dict[Circuit, float]:
+    """Return the losses of circuits, in dB, that the references state of them."""
+    found: dict[Circuit, float] = {}
+    for circuit in circuits:
+        first, second = (plane.of for plane in chain.ends(*circuit))
+        if first is not None and first is second:
+            value = first.checks.get(f"{chain.switch} {circuit}")
+            found |= {} if value is None else {circuit: value}
+    return found
+
+
+def _half(
+    changes: npt.NDArray[np.float64],
+    referenced: Chain | None,
+    used: Sequence[Circuit],
+    noise: Component,
+    repeatability: Component | None,
+) -> float:
+    """Return half the 95 % interval of a median of changes."""
+    count = changes.size
+    share = (_MEDIAN if count > 2 else 1.0) / math.sqrt(count)
+    parts = [
+        Component(one.name, math.sqrt(2) * share * one.standard, one.degrees)
+        # Repeatability has a shift between makings in it: the scatter of many circuits has not.
+        for one in (noise, *([repeatability] if count < _LEAST_SCATTER else []))
+        if one is not None
+    ]
+    if referenced is not None:
+        drifts = [
+            part.standard**2
+            for circuit in used
+            for plane in referenced.ends(*circuit)
+            for part in plane.components
+            if part.name == "drift"
+        ]
+        parts.append(Component("drift", share * math.sqrt(math.fsum(drifts) / count)))
+    half = combine(parts).expanded
+    if count >= _LEAST_SCATTER:
+        scatter = _NORMAL_MAD * float(np.median(np.abs(changes - np.median(changes))))
+        half = max(half, combine([Component("scatter", share * scatter, count - 1)]).expanded)
+    return half
+
+
+def sentence(chain: Chain, shift: Shift, limit_db: float) -> str:
+    """Return which meter shifted by how much, and what follows."""
+    egress = "monitors at egress ports" if chain.method == "monitors" else _METERS[chain.method]
+    since = (
+        "when its references were taken"
+        if shift.against == "references"
+        else "before the first loss"
+    )
+    if shift.entering is None:
+        who = f"the {egress} show {_change(-shift.value)}, or so much more light enters,"
+    else:
+        leaving = shift.entering - shift.value
+        inside = abs(shift.entering) <= limit_db, abs(leaving) <= limit_db
+        who = {
+            (True, False): f"the {egress} show {_change(leaving)}",
+            (False, True): f"the monitors at ingress ports show {_change(shift.entering)}",
+        }.get(
+            inside,
+            f"the monitors at ingress ports show {_change(shift.entering)}, and the {egress} "
+            f"{_change(leaving)},",
+        )
+    return (
+        f"check standard: {shift.reading.phase} the losses {who} than {since}, beyond the limit of "
+        f"{format_db(limit_db)}; the losses of this switch are void: take the references again"
+    )
+
+
+_METERS = {"meter": "power meters", "modules": "receiving transceivers"}
+
+
+def _change(db: float) -> str:
+    return f"{format_db(abs(db))} {'more' if db > 0 else 'less'}"
+
+
+def check_rows(
+    switch: str,
+    readings: Sequence[CheckReading],
+    found: Sequence[Shift],
+    limit_db: float,
+    conditions: Mapping[str, Scalar],
+) -> Iterator[Row]:
+    """Rows of the control chart: each loss and each power of the check standard, and each shift."""
+    for one in readings:
+        stated = {**conditions, "phase": one.phase}
+        for circuit, db in one.losses.items():
+            yield Row(
+                f"{switch} {circuit}", "check_standard.loss", *(db,) * 3, "dB", one.at, stated
+            )
+        for ingress, dbm in one.entering.items():
+            name = f"{switch}.{ingress}"
+            yield Row(name, "check_standard.power", *(dbm,) * 3, "dBm", one.at, stated)
+    for shift in found:
+        ends = shift.value - shift.half, shift.value + shift.half
+        of_shift: dict[str, Scalar] = {
+            "phase": shift.reading.phase,
+            "against": shift.against,
+            "limit_db": limit_db,
+        }
+        of_shift["void"] = shift.exceeds(limit_db)
+        at = shift.reading.at
+        yield Row(
+            *(switch, "check_standard.shift", shift.value, *ends, "dB", at),
+            {**conditions, **of_shift},
+        )

@@ -1,0 +1,168 @@
+"""A meter that shifts after its references were taken, or during a loss matrix, voids losses."""
+
+import numpy as np
+import pytest
+from lossy_lab import measured, metered, polatis
+
+from lightrig.harness.measure.insertion_loss.chains import Chain, Plane
+from lightrig.harness.measure.insertion_loss.check_standards import CheckReading, shifts
+from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_faults, misread
+from lightrig.harness.measure.insertion_loss.references import references_of
+from lightrig.harness.measure.insertion_loss.rows import all_rows
+from lightrig.harness.measure.insertion_loss.settings import CheckStandardError
+from lightrig.harness.statistics.uncertainty import Component
+from lightrig.testbeds import Circuit
+from lightrig.testbeds.references import References
+
+
+def shift(bench, ports, db, since=0):
+    """Let the monitors of `ports` show `db` more from the moment `since` on."""
+    matrix = bench.world._matrices["ocs"]
+    offset = matrix.offset
+    matrix.offset = lambda port: (
+        offset(port) + (db if port in ports and bench.clock.now() >= since else 0.0)
+    )
+
+
+def of_kind(rows, quantity):
+    return [row for row in rows if row.quantity == quantity]
+
+
+@pytest.mark.parametrize(
+    ("ports", "side"),
+    [(range(9, 17), "monitors at egress ports"), (range(1, 9), "monitors at ingress ports")],
+)
+def test_shift_since_the_references_voids_all_losses(tmp_path, ports, side):
+    with polatis(tmp_path) as bench:
+        references = references_of(bench)
+        shift(bench, ports, 0.25)
+        losses = measured(bench, references)
+        faults = find_faults(losses, bench.testbed)
+        assert [(fault.kind, fault.subject) for fault in faults] == [("shifted meter", "ocs")]
+        rest = losses.without(misread(losses, faults))
+        rows = all_rows(rest, faults, bench, {})
+    assert f"before the losses the {side} show 0.2" in str(faults[0])
+    assert "more than when its references were taken, beyond the limit of 0.1 dB" in str(faults[0])
+    sign = -1 if side.endswith("egress ports") else 1
+    assert faults[0].lower <= sign * 0.25 <= faults[0].upper
+    assert rest.losses == {}
+    assert of_kind(rows, "insertion_loss") == []
+    found = of_kind(rows, "check_standard.shift")
+    assert [row.conditions["phase"] for row in found] == ["before", "during", "after"]
+    assert all(row.conditions["void"] and row.conditions["limit_db"] == 0.1 for row in found)
+    assert len(of_kind(rows, "check_standard.loss")) == 3 * 8
+    assert {row.unit for row in of_kind(rows, "check_standard.power")} == {"dBm"}
+
+
+def test_shift_during_the_losses_is_seen_without_references(tmp_path):
+    with polatis(tmp_path) as bench:
+        times = measured(bench, References()).times
+        begun = bench.clock.now()
+        shift(bench, range(9, 17), -0.3, since=begun + (times[-1] - times[0]) * 3 // 4)
+        losses = measured(bench, References())
+        (fault,) = find_faults(losses, bench.testbed)
+        assert misread(losses, [fault]) == set(losses.losses)
+        phases = [one.reading.phase for one in check_shifts(losses, [])]
+    assert phases == ["during", "after"]
+    assert "check standard: after the losses the monitors at egress ports show 0.3" in str(fault)
+    assert "less than before the first loss" in str(fault)
+    assert fault.lower <= 0.3 <= fault.upper
+
+
+def test_sound_meters_are_within_and_nothing_is_made_more_often(tmp_path):
+    with polatis(tmp_path) as bench:
+        losses = measured(bench)
+        assert find_faults(losses, bench.testbed) == []
+        found = check_shifts(losses, [])
+        assert not misread(losses, [])
+    assert [one.reading.phase for one in found] == ["before", "during", "after"]
+    assert losses.settings == 8
+    assert losses.remade == 6
+    assert losses.checks[0].at < losses.times[1] < losses.checks[1].at < losses.checks[2].at
+    assert losses.times[3] < losses.checks[1].at < losses.times[4]
+
+
+def test_a_dirty_connector_and_a_stuck_monitor_void_nothing_else(tmp_path):
+    planted = [
+        '{fault: dirty connector, at: [ocs, "3"], loss: 1.6 dB}',
+        '{fault: stuck monitor, at: [ocs, "12"]}',
+    ]
+    with polatis(tmp_path, *planted) as bench:
+        losses = measured(bench)
+        faults = find_faults(losses, bench.testbed)
+        found = check_shifts(losses, faults)
+    assert {fault.kind for fault in faults} == {"dirty connector", "stuck monitor"}
+    assert all(abs(one.value) < 0.1 for one in found)
+
+
+def test_a_stated_circuit_is_the_check_standard_with_its_limit(tmp_path):
+    stated = ", check_standard: {circuit: 2>13, limit: 0.4 dB}"
+    with polatis(tmp_path, switch=stated) as bench:
+        references = references_of(bench)
+        assert references.sets[0].checks.keys() >= {"ocs 2>13"}
+        shift(bench, range(9, 17), 0.25)
+        losses = measured(bench, references)
+        assert find_faults(losses, bench.testbed) == []
+        assert [list(one.losses) for one in losses.checks] == [[Circuit(2, 13)]] * 3
+        assert Circuit(2, 13) in list(losses.losses)[:8]
+        shift(bench, [13], 0.4)
+        (fault,) = find_faults(measured(bench, references), bench.testbed)
+    assert fault.kind == "shifted meter"
+    assert "beyond the limit of 0.4 dB" in str(fault)
+
+
+def test_a_check_standard_without_monitors_is_refused(tmp_path):
+    with (
+        polatis(tmp_path, ports=2, switch=", check_standard: {circuit: 2>3}") as bench,
+        pytest.raises(CheckStandardError, match="ocs: check standard 2>3: found no such circuit"),
+    ):
+        measured(bench)
+
+
+def test_a_meter_is_checked_within_a_run(tmp_path):
+    with metered(tmp_path) as bench:
+        losses = measured(bench)
+        found = check_shifts(losses, find_faults(losses, bench.testbed))
+    assert all(one.against == "before" for one in found)
+    assert all(abs(one.value) < 0.1 for one in found)
+
+
+def test_shift_is_the_median_with_the_interval_of_a_difference():
+    """By hand: changes of 0.1, 0.2, 0.3 dB; each has noise 0.03 and repeatability 0.04, twice.
+
+    The standard uncertainty of a change is 0.05 x 1.41421 = 0.0707107 dB, that of the median of
+    three 1.2533141 / 1.7320508 times as much: 0.0511663 dB; 1.959964 of them are 0.100284 dB.
+    """
+    planes = {n: Plane() for n in range(1, 7)}
+    chain = Chain("ocs", "monitors", (1, 2, 3), (4, 5, 6), (), {}, planes, 1310.0)
+    first = {Circuit(n, n + 3): float(n) for n in (1, 2, 3)}
+    then = {circuit: loss + loss / 10 for circuit, loss in first.items()}
+    readings = [
+        CheckReading("before", 0, first, {1: -1.0, 2: -1.0, 3: -1.0}),
+        CheckReading("after", 1, then, {1: -0.9, 2: -1.0, 3: -1.5}),
+    ]
+    parts = Component("noise", 0.03), Component("repeatability", 0.04)
+    (found,) = shifts(chain, readings, *parts)
+    assert found.value == pytest.approx(0.2)
+    assert found.half == pytest.approx(0.100284, abs=1e-6)
+    assert found.entering == pytest.approx(0.0)
+    assert found.exceeds(0.0997)
+    assert not found.exceeds(0.0998)
+    (rest,) = shifts(chain, readings, *parts, beside={Circuit(3, 6)})
+    assert rest.value == pytest.approx(0.15)
+
+
+def test_scatter_of_the_circuits_widens_the_interval():
+    """By hand: the median of 0, 0.1, 0.2, 0.3, 1 dB is 0.2, the median of its deviations 0.1 dB.
+
+    1.4826 x 0.1 dB / sqrt(5) x 1.2533141 = 0.0830999 dB; Student's t of 4 degrees is 2.776445.
+    """
+    changes = np.array([0.0, 0.1, 0.2, 0.3, 1.0])
+    circuits = [Circuit(n, n + 5) for n in range(1, 6)]
+    planes = {n: Plane() for n in range(1, 11)}
+    chain = Chain("ocs", "monitors", (), (), (), {}, planes, 1310.0)
+    before = CheckReading("before", 0, dict.fromkeys(circuits, 1.0), {})
+    after = CheckReading("after", 1, dict(zip(circuits, 1 + changes, strict=True)), {})
+    (found,) = shifts(chain, [before, after], Component("noise", 0.001), None)
+    assert found.half == pytest.approx(0.230722, abs=1e-5)
+    assert found.entering is None
