@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from lightrig.harness.quantities.declarations import LOOK
-from lightrig.harness.report.frames import TestbedFrame, TestFrame
+from lightrig.harness.report.frames import Numbers, Series, TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
+from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
+from lightrig.harness.statistics.clusters import clustered_samples
 from lightrig.harness.statistics.independence import effective_samples
-from lightrig.harness.statistics.limits import judge
-from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
+from lightrig.harness.statistics.quantiles import samples_needed
 from lightrig.harness.statistics.sample_plans import Look, SamplePlan
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
 
 CONFIDENCE = 0.95
 """Confidence of every interval and bound in the report."""
+
+
+_CIRCUIT = re.compile(r"(\S+ |)(\d+)>(\d+)(?:,|$)")
+"""Subject of a row of one circuit: its switch, ingress and egress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
     low, high, value = test.valued_samples(quantity)
     if limit is not None and limit.unit != series.unit:
         limit = None
-    effective = effective_samples(value) if (series.event >= 0).all() else None
+    half, most = (_effective(series, value, q) for q in (0.5, 0.99))
     return Estimate(
         test=test,
         quantity=quantity,
@@ -62,11 +68,25 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
         n=low.size,
         events=max(test.events, low.size),
         width=float(np.mean(high - low)),
-        median=quantile(low, high, 0.5, CONFIDENCE, points=value, effective=effective),
-        p99=quantile(low, high, 0.99, CONFIDENCE, "upper", value, effective),
+        median=quantile(low, high, 0.5, CONFIDENCE, points=value, effective=half),
+        p99=quantile(low, high, 0.99, CONFIDENCE, "upper", value, most),
         limit=limit,
         verdict=None if limit is None else _judge(limit, test, quantity),
     )
+
+
+def _effective(series: Series, values: Numbers, q: float) -> int | None:
+    """Return as how many independent samples events count, or circuits; None for other subjects."""
+    if (series.event >= 0).all():
+        return effective_samples(values, q)
+    circuits = [_CIRCUIT.match(subject) for subject in series.subject]
+    ports = [(f"{one[1]} {one[2]}", f"{one[1]} {one[3]}") for one in circuits if one]
+    if len(ports) < values.size:
+        return None
+    # An interval from the least sample to the greatest is the widest that there is.
+    least = samples_needed(q, CONFIDENCE, "two" if q == 0.5 else "upper")
+    ingress, egress = zip(*ports, strict=True)
+    return clustered_samples(values, ingress, egress, q, least=least)
 
 
 def estimates(frame: TestbedFrame, quantity: str, limit: Limit | None) -> Iterator[Estimate]:

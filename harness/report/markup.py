@@ -55,7 +55,7 @@ def median_value(
         value,
         (
             f"median of {found.n:,}",
-            f"samples follow each other: as {found.effective:,}" if found.effective else "",
+            f"as {found.effective:,} independent ones" if found.effective else "",
             f"{share} interval {span(found.lower, found.upper, unit, value)}",
             "simulated" if simulated else "",
         ),

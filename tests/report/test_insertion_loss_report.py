@@ -128,3 +128,15 @@ def test_a_stated_polarization_is_a_component(show):
     kinds = ("polarization", "wavelength", "combined")
     parts = [row("ocs", f"loss.budget.{name}", 0.03, method="meter") for name in kinds]
     assert "not included" not in show((context(), [*grid(), *parts])).text
+
+
+def test_circuits_that_share_ports_count_as_fewer_samples(show):
+    """Losses of 8 x 8 circuits by egress alone, the same from each ingress: as many as egresses."""
+    text = " ".join(show((context(), grid(extra=0.0))).text.split())
+    assert "median of 64; as 8 independent ones; 95 % interval 0.99 … 1.26" in text
+
+
+def test_circuits_with_ports_of_their_own_count_each(show):
+    apart = [row(f"ocs {a}>{a + 8}", "insertion_loss", 1.0 + a / 100) for a in range(1, 9)]
+    text = " ".join(show((context(), apart)).text.split())
+    assert "median of 8; 95 % interval" in text

@@ -1,0 +1,46 @@
+"""As how many independent samples those of circuits count, which share ports."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from lightrig.harness.statistics.samples import SampleError, as_samples
+
+_ROUNDING = 1e-9
+"""A whole number that rounding has made less than it is."""
+
+
+def clustered_samples(
+    values: npt.ArrayLike, first: npt.ArrayLike, second: npt.ArrayLike, q: float, *, least: int = 1
+) -> int:
+    """Return as how many independent samples these count for the quantile `q`.
+
+    The variance of the share below the sample quantile allows for samples of one cluster moving
+    together, in two ways that cross (A. C. Cameron, J. B. Gelbach, D. L. Miller, J. Bus. Econ.
+    Stat. 29 (2011) 238-249, eq. 2.11, each part times G / (G - 1) for its G clusters): as many
+    independent samples have the same variance. At most all, and no fewer than `least` of them.
+
+    first, second: cluster of each sample, such as ingress and egress port. A single cluster says
+    nothing of others, and is left out.
+
+    Raises `SampleError` for values or clusters that make no sense.
+    """
+    samples = as_samples("values", values)
+    groups = [np.unique(np.asarray(each), return_inverse=True)[1] for each in (first, second)]
+    if any(each.shape != samples.shape for each in groups):
+        raise SampleError("found clusters of another number than samples, expected one of each")
+    below = (samples <= np.quantile(samples, q)).astype(np.float64)
+    below -= below.mean()
+    alone = float(below @ below) * samples.size / max(samples.size - 1, 1)
+    together = -alone
+    for places in groups:
+        sums = np.bincount(places, below)
+        if sums.size > 1:
+            together += float(sums @ sums) * sums.size / (sums.size - 1)
+        else:
+            together += alone
+    if together <= alone:
+        return samples.size
+    count = math.floor(samples.size * alone / together + _ROUNDING)
+    return max(count, min(least, samples.size))
