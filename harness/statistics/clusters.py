@@ -11,6 +11,12 @@ _ROUNDING = 1e-9
 """A whole number that rounding has made less than it is."""
 
 
+def _variance(below: npt.NDArray[np.float64], clusters: npt.NDArray[np.int_]) -> float:
+    """Return the variance of a sum whose terms move together in clusters; 0 for one cluster."""
+    sums = np.bincount(np.unique(clusters, return_inverse=True)[1], below)
+    return float(sums @ sums) * sums.size / (sums.size - 1) if sums.size > 1 else 0.0
+
+
 def clustered_samples(
     values: npt.ArrayLike, first: npt.ArrayLike, second: npt.ArrayLike, q: float, *, least: int = 1
 ) -> int:
@@ -32,14 +38,9 @@ def clustered_samples(
         raise SampleError("found clusters of another number than samples, expected one of each")
     below = (samples <= np.quantile(samples, q)).astype(np.float64)
     below -= below.mean()
-    alone = float(below @ below) * samples.size / max(samples.size - 1, 1)
-    together = -alone
-    for places in groups:
-        sums = np.bincount(places, below)
-        if sums.size > 1:
-            together += float(sums @ sums) * sums.size / (sums.size - 1)
-        else:
-            together += alone
+    alone = _variance(below, np.arange(samples.size))
+    pairs = _variance(below, groups[0] * samples.size + groups[1])
+    together = sum(_variance(below, each) or pairs for each in groups) - pairs
     if together <= alone:
         return samples.size
     count = math.floor(samples.size * alone / together + _ROUNDING)

@@ -70,16 +70,15 @@ def test_late_monitors_do_not_make_an_acknowledgement_early() -> None:
     assert not found.names("acknowledged .* before its light")
 
 
-@pytest.mark.parametrize(("name", "least", "most"), [("ideal", 0, 0.2), ("shifted", 0.7, 1)])
-def test_losses_miss_the_truth_where_monitors_have_shifted(
-    name: str, least: float, most: float
-) -> None:
-    """0.2 dB are three of the standard uncertainties of 0.06 dB."""
+@pytest.mark.parametrize(("name", "stated"), [("ideal", 64), ("shifted", 0)])
+def test_no_loss_is_stated_where_monitors_have_shifted(name: str, stated: int) -> None:
     found = Found()
-    labs()[f"losses_{name}"].measure(2, found)
+    lab = labs()[f"losses_{name}"]
+    lab.measure(2, found)
     cell = found.cells["insertion_loss"]
-    assert (cell["n"], cell["declined"]) == (64, 0)
-    assert least <= cell["missed"] / 64 <= most
+    assert (cell["n"], cell["declined"]) == (stated, 64 - stated)
+    assert cell["missed"] <= 0.2 * stated
+    assert not lab.named or found.names(lab.named)
 
 
 @pytest.mark.parametrize(("settle", "named"), [("80 ms", True), ("20 ms", False)])

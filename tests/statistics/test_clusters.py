@@ -42,6 +42,16 @@ def test_by_hand():
     assert clustered_samples([1, 2, 6, 3, 5, 4], first, second, 0.5, least=5) == 5
 
 
+def test_samples_of_one_circuit_count_once():
+    """By hand: three circuits without a shared port, each measured twice.
+
+    Their sums are 2/3, 2/3 and -4/3: 3/2 x 8/3 = 4 by either side, and by circuits, so together 4;
+    alone 6/5 x (4/9 + 8/9) = 8/5: as many as 6 x 8 / 20 = 2.4.
+    """
+    first, second = [1, 1, 2, 2, 3, 3], [5, 5, 6, 6, 7, 7]
+    assert clustered_samples([1, 1, 2, 2, 3, 3], first, second, 0.5) == 2
+
+
 def test_a_single_cluster_is_left_out():
     """By hand: one ingress, two egress ports; sums 1 and -1: 2 (1 + 1) = 4 against 4/3 alone."""
     assert clustered_samples([1, 2, 3, 4], [1, 1, 1, 1], [5, 5, 6, 6], 0.5) == 1
