@@ -11,10 +11,10 @@ import numpy as np
 from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.report.frames import Numbers, Series, TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
-from lightrig.harness.statistics import NotEnough, Quantile, Verdict, judge, quantile
 from lightrig.harness.statistics.clusters import clustered_samples
 from lightrig.harness.statistics.independence import effective_samples
-from lightrig.harness.statistics.quantiles import samples_needed
+from lightrig.harness.statistics.limits import judge
+from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile, samples_needed
 from lightrig.harness.statistics.sample_plans import Look, SamplePlan
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
@@ -78,7 +78,7 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
 def _effective(series: Series, values: Numbers, q: float) -> int | None:
     """Return as how many independent samples events count, or circuits; None for other subjects."""
     if (series.event >= 0).all():
-        return effective_samples(values, q)
+        return effective_samples(values)
     circuits = [_CIRCUIT.match(subject) for subject in series.subject]
     ports = [(f"{one[1]} {one[2]}", f"{one[1]} {one[3]}") for one in circuits if one]
     if len(ports) < values.size:

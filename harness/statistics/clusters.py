@@ -12,9 +12,9 @@ _ROUNDING = 1e-9
 
 
 def _variance(below: npt.NDArray[np.float64], clusters: npt.NDArray[np.int_]) -> float:
-    """Return the variance of a sum whose terms move together in clusters; 0 for one cluster."""
+    """Return the variance of a sum whose terms move together in two clusters or more."""
     sums = np.bincount(np.unique(clusters, return_inverse=True)[1], below)
-    return float(sums @ sums) * sums.size / (sums.size - 1) if sums.size > 1 else 0.0
+    return float(sums @ sums) * sums.size / max(sums.size - 1, 1)
 
 
 def clustered_samples(
@@ -40,7 +40,9 @@ def clustered_samples(
     below -= below.mean()
     alone = _variance(below, np.arange(samples.size))
     pairs = _variance(below, groups[0] * samples.size + groups[1])
-    together = sum(_variance(below, each) or pairs for each in groups) - pairs
+    together = -pairs
+    for each in groups:
+        together += _variance(below, each) if np.ptp(each) else pairs
     if together <= alone:
         return samples.size
     count = math.floor(samples.size * alone / together + _ROUNDING)

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics import SampleError, quantile
 from lightrig.harness.statistics.clusters import clustered_samples
+from lightrig.harness.statistics.quantiles import quantile
+from lightrig.harness.statistics.samples import SampleError
 
 
 def losses(draws, rows, columns, of_rows, of_columns, of_cells):
