@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "restconf", "ssh", "serial", "visa", "simserv")
+CONTROL_SCHEMES = ("tl1", "scpi", "netconf", "restconf", "gnmi", "ssh", "serial", "visa", "simserv")
 """Schemes of addresses of switches and instruments."""
 SERVER_SCHEMES = ("ssh", "netns")
 """Schemes of addresses of servers; `netns` is a network namespace on this machine."""

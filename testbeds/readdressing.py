@@ -24,9 +24,11 @@ def readdressed(
     known_hosts: Path,
     target: Path,
     keep_login: Collection[str] = (),
+    certificates: Path | None = None,
 ) -> str:
     """Return the text of the valid file at `path`, adapted for a file at `target`.
 
+    `certificates` is a file of trusted certificates for those that are reached over gNMI.
     Instruments in `addresses` get their address there, with the credential `login`
     ("env:LAB_LOGIN") and without an expected identity: they are other specimens, which no other
     host shares. Those in `keep_login` keep the credential that the file names. Ranges of names are
@@ -40,6 +42,9 @@ def readdressed(
         parts = document.get(section)
         if parts:
             document[section] = _readdressed(parts, addresses, login, keep_login)
+            for part in document[section].values():
+                if certificates is not None and str(part.get("address")).startswith("gnmi://"):
+                    part.setdefault("options", {})["certificates"] = str(certificates.resolve())
     for plan in (document.get("plans") or {}).values():
         if isinstance(plan, dict) and "file" in plan:
             plan["file"] = os.path.relpath(path.parent / plan["file"], target.parent)

@@ -14,7 +14,15 @@ from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec
 
-_PORTS = {"tl1": 3082, "ssh": 22, "netconf": 830, "restconf": 80, "scpi": 5025, "simserv": 2049}
+_PORTS = {
+    "tl1": 3082,
+    "ssh": 22,
+    "netconf": 830,
+    "restconf": 80,
+    "gnmi": 8080,
+    "scpi": 5025,
+    "simserv": 2049,
+}
 """Usual ports, so that an address with and one without its port are the same."""
 
 _NO_SERIAL = frozenset(("", "0", "unknown", "n/a", "none"))

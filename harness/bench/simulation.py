@@ -42,14 +42,6 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> SimulatedLab | 
     assembly.closers.append(world.close)
     folder = tempfile.TemporaryDirectory(prefix="lightrig-")
     assembly.closers.append(folder.cleanup)
-    # A file for each service: a client reads, and checks, all host keys of its file.
-    known_hosts = {
-        name: Path(folder.name) / f"known_hosts{number}"
-        for number, (name, service) in enumerate(world.services.items())
-        if service.known_hosts
-    }
-    for name, file in known_hosts.items():
-        file.write_text(f"{world.services[name].known_hosts}\n")
     clocks: Clocks = {}
     for name in names:
         spec = spec_of(testbed, name)
@@ -57,7 +49,7 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> SimulatedLab | 
             assert isinstance(spec, ServerSpec)
             assembly.add(name, open_namespace(spec, pids[name], clock, clocks))
             continue
-        endpoint = endpoint_of(world.services[name], known_hosts.get(name))
+        endpoint = endpoint_of(world.services[name], Path(folder.name))
         if isinstance(spec, ServerSpec):
             assembly.add(name, open_server(spec, endpoint, clock, clocks))
         else:
@@ -90,13 +82,25 @@ def kernel_lab(
     return pids, links
 
 
-def endpoint_of(service: Service, known_hosts: Path | None) -> Endpoint:
-    """Return the endpoint of a simulated device."""
+def endpoint_of(service: Service, folder: Path) -> Endpoint:
+    """Return the endpoint of a simulated device; what it has to show is written in `folder`.
+
+    A file for each service: a client reads, and checks, all host keys of its file.
+    """
+
+    def written(name: str, text: str) -> Path | None:
+        if not text:
+            return None
+        file = folder / f"{name}{service.port}"
+        file.write_text(f"{text}\n")
+        return file
+
     return Endpoint(
         service.scheme,
         service.host,
         service.port or None,
         service.login,
-        known_hosts=known_hosts,
+        known_hosts=written("known_hosts", service.known_hosts),
+        certificates=written("certificates", service.certificate),
         resource=service.resource,
     )

@@ -43,6 +43,8 @@ def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
             row = {"name": peer.name, "address": service.address, **recording.about}
             if service.known_hosts:
                 row |= {"login": ":".join(LOGIN), "known_hosts": service.known_hosts}
+            if service.certificate:
+                row |= {"login": ":".join(LOGIN), "certificate": service.certificate}
             sys.stdout.write(json.dumps([row]) + "\n")
             sys.stdout.flush()
         else:
@@ -51,6 +53,9 @@ def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
             if service.known_hosts:
                 out.print(f"login {':'.join(LOGIN)}, known_hosts:")
                 out.print(service.known_hosts, soft_wrap=True)
+            if service.certificate:
+                out.print(f"login {':'.join(LOGIN)}, certificate:")
+                out.print(service.certificate, soft_wrap=True)
             out.print(f"{service.address}, in real time; Ctrl-C ends it")
         over.wait()
     except LightrigError as error:

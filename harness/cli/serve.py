@@ -109,6 +109,7 @@ def _stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
 
 def _write(file: Path, target: Path, served: ServedLab, stated: Collection[str]) -> None:
     known_hosts = target.with_name(f"{target.stem}.known_hosts")
+    certificates = target.with_name(f"{target.stem}.certificates")
     addresses = {name: service.address for name, service in served.services.items()}
     text = readdressed(
         file,
@@ -117,10 +118,13 @@ def _write(file: Path, target: Path, served: ServedLab, stated: Collection[str])
         known_hosts=known_hosts,
         target=target,
         keep_login=stated,
+        certificates=certificates,
     )
     try:
         every = [*served.services.values(), *itertools.chain(*served.further_wires.values())]
         known_hosts.write_text("".join(f"{s.known_hosts}\n" for s in every if s.known_hosts))
+        if shown := "".join(service.certificate for service in every):
+            certificates.write_text(shown)
         target.write_text(text)
     except OSError as error:
         give_up(f"{error.filename}: {error.strerror}", BAD_INPUT)
@@ -134,8 +138,13 @@ def _print_line(served: ServedLab) -> None:
             "user": service.login[0],
             "password": service.login[1],
             "known_hosts": service.known_hosts,
+            "certificate": service.certificate,
             "further_wires": [
-                {"address": further.address, "known_hosts": further.known_hosts}
+                {
+                    "address": further.address,
+                    "known_hosts": further.known_hosts,
+                    "certificate": further.certificate,
+                }
                 for further in served.further_wires.get(name, ())
             ],
         }

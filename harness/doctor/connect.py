@@ -141,9 +141,7 @@ def _simulated_endpoints(
     closers.append(world.close)
     folder = tempfile.TemporaryDirectory(prefix="lightrig-")
     closers.append(folder.cleanup)
-    known_hosts = Path(folder.name) / "known_hosts"
-    known_hosts.write_text("".join(f"{s.known_hosts}\n" for s in world.services.values()))
-    return world, lambda name: endpoint_of(world.services[name], known_hosts)
+    return world, lambda name: endpoint_of(world.services[name], Path(folder.name))
 
 
 def _hardware_endpoints(testbed: Testbed) -> Callable[[str], Endpoint]:

@@ -24,6 +24,7 @@ class Endpoint:
         login: user and password, or None.
         user: the user that an address names.
         known_hosts: file of SSH host keys; None for the user's default file.
+        certificates: file of trusted certificates; None for those that the system trusts.
         resource: of serial:// the device's path, of visa:// the VISA resource name.
     """
 
@@ -33,6 +34,7 @@ class Endpoint:
     login: tuple[str, str] | None = None
     user: str | None = None
     known_hosts: Path | None = None
+    certificates: Path | None = None
     resource: str = ""
 
     @classmethod

@@ -7,6 +7,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TypeGuard
 
 from lightrig.instruments.clock import Clock, Span
@@ -23,7 +24,7 @@ from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.namespaces.fiber_plant import Delay, FiberPlant
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
-from lightrig.instruments.simulated.protocols.listeners import Service, serve
+from lightrig.instruments.simulated.protocols.listeners import Service, offered, serve
 from lightrig.instruments.simulated.protocols.ssh_server import SshServer, unknown_host_key
 from lightrig.instruments.simulated.registry import (
     DeviceContext,
@@ -49,8 +50,14 @@ _KERNEL_FOLLOWS = 5.0
 """Time in which the kernel has switched its links, however busy, in s."""
 
 
+def _clients(spec: Spec) -> Path | None:
+    """Return the file of certificates by which clients of `spec` are verified."""
+    stated = spec.options.get("clients")
+    return Path(str(stated)).expanduser() if stated else None
+
+
 _LAST_PORT = 65535
-_SIDE_BY_SIDE = ("tl1", "scpi", "netconf", "restconf")
+_SIDE_BY_SIDE = ("tl1", "scpi", "netconf", "restconf", "ssh", "gnmi")
 """Wires that one switch offers at once."""
 
 
@@ -155,20 +162,12 @@ class SimulatedLab(World):
         ports = (n if first_port and n <= _LAST_PORT else 0 for n in itertools.count(first_port))
         return {
             name: [
-                serve(
-                    name,
-                    device,
-                    scheme,
-                    self._server,
-                    self._login_of(name),
-                    next(ports),
-                    faults=self._injectors[name],
-                )
+                self._serve(self._testbed.switches[name], device, scheme, next(ports))
                 for scheme in _SIDE_BY_SIDE
-                if scheme in device.wires() and scheme != served
+                if scheme in offered(device) and scheme != served
             ]
             for name, (device, served) in self._devices.items()
-            if served in _SIDE_BY_SIDE
+            if served in _SIDE_BY_SIDE and name in self._testbed.switches
         }
 
     def _instrument(self, spec: Spec) -> Service:
@@ -191,16 +190,23 @@ class SimulatedLab(World):
         self._lab_faults.fill_error_queue(spec.name, device.wires().get("scpi"))
         if context.matrix is not None and (stale := self._lab_faults.stale(spec.name)):
             context.matrix.connect(stale)
+        self._wire_faults_of(spec.name)
+        return self._serve(spec, device, scheme, next(self._ports), resource)
+
+    def _serve(
+        self, spec: Spec, device: SimulatedDevice, scheme: str, port: int, resource: str = ""
+    ) -> Service:
         return serve(
             spec.name,
             device,
             scheme,
             self._server,
             self._login_of(spec.name),
-            next(self._ports),
+            port,
             resource=resource,
-            faults=self._wire_faults_of(spec.name),
+            faults=self._injectors[spec.name],
             shell=self._shell(spec.name, device) if self._has_shell(device) else None,
+            clients=_clients(spec),
         )
 
     def _has_shell(self, device: SimulatedDevice) -> TypeGuard[ShellTools]:

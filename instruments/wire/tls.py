@@ -3,6 +3,7 @@
 import socket
 import ssl
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from lightrig.instruments.core.errors import UnreachableError
@@ -77,14 +78,22 @@ def encrypt(
     host: str,
     trusted: Path | None,
     timeout: float,
+    *,
+    protocols: Sequence[str] = (),
+    certificate: Path | None = None,
 ) -> TlsSocket:
     """Start TLS on `connection`, within `timeout` s, and verify that its certificate is `host`'s.
 
-    `trusted` is a file of certificates; None for those that the system trusts. Raises
+    `trusted` is a file of certificates; None for those that the system trusts. `protocols` are
+    offered by ALPN; `certificate` is a file with the client's own and its key. Raises
     `UnreachableError`.
     """
     try:
         context = ssl.create_default_context(cafile=str(trusted) if trusted else None)
+        if protocols:
+            context.set_alpn_protocols(protocols)
+        if certificate is not None:
+            context.load_cert_chain(certificate)
         encrypted = TlsSocket(connection, host, context, timeout)
         encrypted.settimeout(None)
         return encrypted
@@ -94,7 +103,7 @@ def encrypt(
         cause: OSError = error
     except OSError as error:
         problem = f"began no TLS: {error}"
-        advice = "does it speak plain HTTP there, is the file of certificates right?"
+        advice = "does it speak without TLS there, is the file of certificates right?"
         cause = error
     connection.close()
     raise UnreachableError(instrument, problem, details=[("try", advice)]) from cause

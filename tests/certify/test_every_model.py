@@ -23,6 +23,7 @@ CASES = [
     ("calient-s", "tl1://ocs.invalid", "8x8", MATRIX + SEEN),
     ("dicon-gp600", "scpi://ocs.invalid", "8x8", MATRIX + UNSEEN),
     ("sonic-ocs", "ssh://ocs.invalid", "8x8", MATRIX + UNSEEN),
+    ("sonic-ocs", "gnmi://ocs.invalid", "8x8", MATRIX + UNSEEN),
     ("ocstrx", SERIAL, "2x6", MODULES + UNSEEN),
     ("sercalo", SERIAL, "1x4", ONE_INPUT + UNSEEN),
     ("dicon-mems", SERIAL, "1x8", ONE_INPUT + UNSEEN),

@@ -94,8 +94,9 @@ def test_one_line_names_every_instrument(served: Served) -> None:
     assert [each["name"] for each in served.said] == NAMES
     assert [each["address"].partition("://")[0] for each in served.said] == SCHEMES
     for place, each in enumerate(served.said):
-        keys = ["name", "address", "user", "password", "known_hosts", "further_wires"]
-        assert list(each) == keys
+        keys = ["name", "address", "user", "password", "known_hosts", "certificate"]
+        assert list(each) == [*keys, "further_wires"]
+        assert each["certificate"] == ""
         assert each["user"]
         assert each["password"]
         own = f"127.0.0.1:{served.first_port + place}"

@@ -34,8 +34,15 @@ LONGEST = 400_000_000_000
 _results: dict[Case, dict[WireFault, str]] = {}
 
 
+def _needs_extra(case: Case) -> None:
+    if case.scheme == "gnmi":
+        pytest.importorskip("pygnmi", reason="the extra gnmi is not installed")
+        pytest.importorskip("h2", reason="the extra gnmi is not installed")
+
+
 @pytest.fixture(scope="module")
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    _needs_extra(request.param)
     with pytest.MonkeyPatch.context() as patch:
         made = Rig(request.param, tmp_path_factory.mktemp("one"), patch)
     yield made
@@ -131,6 +138,7 @@ RECORDINGS = sorted(FOLDER.glob("*/*.jsonl"))
 def test_a_replayed_recording_gives_the_recorded_results(path: Path, tmp_path: Path) -> None:
     about = read(path).about
     case = next(each for each in CASES if (each.model, each.scheme) == (about["model"], path.stem))
+    _needs_extra(case)
     unknown: list[bytes] = []
     with replayed(path, case, tmp_path, unknown.append) as (instrument, clock):
         assert str(instrument.identity()) == about["identity"]

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from driver_cases import NAME, Case, Rig, cases
 
+from lightrig.harness.bench.simulation import endpoint_of
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.registry import driver
 from lightrig.instruments.core.transcript import read
 from lightrig.instruments.simulated.faults.replay_device import REPLAYED, ReplayDevice
@@ -98,16 +98,7 @@ def replayed(
     server = DeviceServer(clock)
     peer = ReplayDevice(read(path), clock, unknown)
     service = serve(peer.name, peer, peer.scheme, server, LOGIN, resource=peer.resource)
-    known_hosts = folder / "known_hosts"
-    known_hosts.write_text(service.known_hosts + "\n")
-    endpoint = Endpoint(
-        service.scheme,
-        service.host,
-        service.port or None,
-        LOGIN,
-        known_hosts=known_hosts,
-        resource=service.resource,
-    )
+    endpoint = endpoint_of(service, folder)
     spec = testbed.switches.get(NAME) or testbed.instruments[NAME]
     instrument = driver(case.model).open(spec, endpoint, clock)
     try:

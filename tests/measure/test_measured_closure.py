@@ -77,6 +77,7 @@ SWITCHES: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "polatis, RESTCONF, put": ("polatis", "restconf://ocs.invalid", "collection: put", MATRIX),
     "calient-s": ("calient-s", "tl1://ocs.invalid", "", MATRIX),
     "sonic-ocs": ("sonic-ocs", "ssh://ocs.invalid", "", MATRIX),
+    "sonic-ocs, gNMI": ("sonic-ocs", "gnmi://ocs.invalid", "", MATRIX),
     "dicon-gp600": ("dicon-gp600", "scpi://ocs.invalid", "", MATRIX),
     "thorlabs-osw": ("thorlabs-osw", "serial:///dev/ttyUSB0", "", selector(2, less=2)),
     "osw-ascii": ("osw-ascii", "serial:///dev/ttyUSB0", "", selector(4, less=5)),
@@ -126,7 +127,9 @@ def test_acknowledgements_of_every_switch_hold_the_truth(
     assert list(unclosed(rig.rows)) == []
 
 
-@pytest.mark.parametrize("switch", ["polatis, NETCONF", "polatis, RESTCONF", "sonic-ocs"])
+@pytest.mark.parametrize(
+    "switch", ["polatis, NETCONF", "polatis, RESTCONF", "sonic-ocs", "sonic-ocs, gNMI"]
+)
 def test_the_time_of_a_command_has_a_width_on_every_wire(
     simulated: Callable[..., Bench], switch: str
 ) -> None:

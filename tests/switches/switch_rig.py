@@ -24,6 +24,7 @@ from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.switches.calient_s import CalientS
 from lightrig.instruments.switches.polatis import Polatis
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
+from lightrig.instruments.switches.sonic_ocs.gnmi import SonicGnmi
 from lightrig.testbeds import (
     Delay,
     Identity,
@@ -66,6 +67,7 @@ class Rig:
     peer: Any
     service: Service
     known_hosts: Path
+    certificates: Path | None
     sessions: list[Tl1ServerSession]
     drivers: list[Any]
     model: str = "polatis"
@@ -86,9 +88,11 @@ class Rig:
             self.port,
             login,
             known_hosts=self.known_hosts,
+            certificates=self.certificates,
             resource=self.service.resource,
         )
-        made = MODELS[self.model][1]("ocs", endpoint, self.clock, **options)
+        make = SonicGnmi if self.service.scheme == "gnmi" else MODELS[self.model][1]
+        made = make("ocs", endpoint, self.clock, **options)
         self.drivers.append(made)
         return made
 
@@ -159,10 +163,22 @@ def simulated_switch(
     service = serve(name, peer, scheme, server, LOGIN)
     drivers: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
-        known_hosts = Path(folder) / "known_hosts"
+        known_hosts, certificates = Path(folder) / "known_hosts", Path(folder) / "certificates"
         known_hosts.write_text(f"{service.known_hosts}\n")
+        certificates.write_text(service.certificate)
         try:
-            yield Rig(clock, matrix, truth, peer, service, known_hosts, sessions, drivers, model)
+            yield Rig(
+                clock,
+                matrix,
+                truth,
+                peer,
+                service,
+                known_hosts,
+                certificates if service.certificate else None,
+                sessions,
+                drivers,
+                model,
+            )
         finally:
             for driver in drivers:
                 driver.close()

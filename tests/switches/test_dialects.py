@@ -5,6 +5,7 @@ import os
 import termios
 import urllib.error
 import urllib.request
+from importlib.util import find_spec
 
 import pytest
 from dialect_matrix import OPERATIONS, outcome, pairwise, products
@@ -20,8 +21,17 @@ WIRES = sorted({(model, each.wire) for model, known in DIALECTS.items() for each
 
 
 def _cases(combinations):
+    missing = [find_spec(name) for name in ("pygnmi", "h2")].count(None)
+    reason = "the extra gnmi is not installed"
+    needs = {"gnmi": (pytest.mark.skipif(missing > 0, reason=reason),)}
     return [
-        pytest.param(model, wire, forms, id="-".join((model, wire, *forms.values())))
+        pytest.param(
+            model,
+            wire,
+            forms,
+            id="-".join((model, wire, *forms.values())),
+            marks=needs.get(wire, ()),
+        )
         for model, wire in WIRES
         for forms in combinations(model, wire)
     ]

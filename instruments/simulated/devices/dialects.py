@@ -169,6 +169,15 @@ _SONIC = (
             "always": "sonic-mgmt, module ocs_cross_connect: each command",
         },
     ),
+    Dialect(
+        "state_tables",
+        "gnmi",
+        "names of the tables of STATE_DB",
+        {
+            "hld": "SONiC OCS High Level Design, revision 0.5",
+            "kvm": "image ocs-kvm of 2026-07: OCS_PORT_TABLE, OCS_CROSS_CONNECT_TABLE",
+        },
+    ),
 )
 
 DIALECTS = {"polatis": _POLATIS, "calient-s": _CALIENT, "sonic-ocs": _SONIC}

@@ -1,35 +1,35 @@
-"""Simulated SONiC on an optical circuit switch, over SSH.
+"""Simulated SONiC on an optical circuit switch, over SSH; over gNMI where its extra is installed.
 
-A cross-connect aA-bB connects side A of port a to side B of port b. Configuration and hardware
-have a table each: an entry that only the hardware has cannot be deleted before it is added
-again. Written from the SONiC OCS High Level Design, revision 0.5, sections 6.1 and 9 (syntax,
-modes, tables, databases) and the expectations of the tests of sonic-mgmt (`cross-connect
-succeeded`, `does not exist`, ids in lower case, the help text). Guessed: the time of a command, the
-texts of all further failures, their exit status, and the elements of a physical path.
+A cross-connect aA-bB connects side A of port a to side B of port b. Written from the SONiC OCS High
+Level Design, revision 0.5, sections 6.1 and 9 (syntax, modes, tables, databases) and the
+expectations of the tests of sonic-mgmt (`cross-connect succeeded`, `does not exist`, ids in lower
+case, the help text). Guessed: the time of a command, the texts of all further failures, and their
+exit status.
 """
 
+import importlib.util
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from lightrig.instruments.simulated.devices.dialects import forms
+from lightrig.instruments.simulated.devices.sonic_switch import (
+    OVERRIDES,
+    PORT_HEAD,
+    STATUS_HEAD,
+    ConfigError,
+    SonicSwitch,
+)
 from lightrig.instruments.simulated.protocols.device_server import SessionFactory
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
 from lightrig.instruments.simulated.registry import DeviceContext
-from lightrig.testbeds import Circuit, SwitchSpec
+from lightrig.testbeds import Circuit
 
 PROCESSING = 300_000_000
 """Time of one command of the CLI, in ns."""
 
-FACTORY_ACCURACY_DB = 0.1
-"""Accuracy of a factory insertion loss, ± dB (the example of the High Level Design)."""
-
 _SPAN = re.compile(r"(\d+)A(?:\.\.(\d+)A)?-(\d+)B(?:\.\.(\d+)B)?")
 _SAVED = "Running command: /usr/local/bin/sonic-cfggen -d --print-data > /etc/sonic/config_db.json"
 _PROGRAMS = ("config", "reboot", "show", "sonic-db-cli", "warm-reboot")
-_PORT_HEAD = ("id", "connector_type", "connector_pin", "target_simplex_port_id", "status")
-_STATUS_HEAD = ("id", "a_side", "b_side", "a_side_status", "b_side_status")
-_OVERRIDES = ("normal", "force_blocked")
 _MODES = ("safe", "update", "overwrite")
 _HELP = """\
 Usage: config ocs cross-connect add [OPTIONS] <cross_connects> [safe|update|overwrite]
@@ -37,47 +37,30 @@ Usage: config ocs cross-connect add [OPTIONS] <cross_connects> [safe|update|over
 Options:
   --help  Show this message and exit.
 """
-# States of a port by vocabulary: without a cross-connect, while it is made, and made.
-_STATES = {
-    "hld": ("blocked", "tuning", "tuned"),
-    "guide": ("blocked", "tuning", "connected"),
-}
 
 
-class _SyntaxError(Exception):
-    pass
-
-
-class SimulatedSonicOcs:
+class SimulatedSonicOcs(SonicSwitch):
     """One switch.
 
     Its option `stale` lists cross-connects that only the hardware has; `port_states` is `hld` or
     `guide`, for the words of the High Level Design or of the developer guide; `persists` is `save`
     where only `config save` keeps the configuration over a restart, or `always` where each command
-    does, as sonic-mgmt's module ocs_cross_connect says.
+    does, as sonic-mgmt's module ocs_cross_connect says; `state_tables` is `hld` or `kvm`.
     """
 
     def __init__(self, context: DeviceContext) -> None:
-        assert isinstance(context.spec, SwitchSpec)
-        assert context.matrix is not None
-        self._around = context
-        self._spec = context.spec
-        self._matrix = context.matrix
-        self._configured: set[Circuit] = set()
-        self._tuned_at: dict[Circuit, int] = {}
-        stated_forms = forms("sonic-ocs", self._spec.options)
-        self._states = _STATES[stated_forms["port_states"]]
-        self._labels: dict[str, str] = {}
-        self._blocked: set[str] = set()
-        self._always_saves = stated_forms["persists"] == "always"
-        self._saved: tuple[set[Circuit], dict[str, str], set[str]] = (set(), {}, set())
+        super().__init__(context)
         stale = str(self._spec.options.get("stale", "")).replace(" ", "")
         if stale:
             self._make(self._parse(stale))
 
     def wires(self) -> Mapping[str, SessionFactory]:
-        """Return no factories: commands are run over SSH."""
-        return {}
+        """Return the factory of gNMI calls, where its extra is installed; SSH runs commands."""
+        if importlib.util.find_spec("pygnmi") is None or importlib.util.find_spec("h2") is None:
+            return {}
+        from lightrig.instruments.simulated.devices.sonic_gnmi import SonicGnmi  # noqa: PLC0415
+
+        return {"gnmi": SonicGnmi(self, self._around.clock, self._spec.name).call}
 
     def run_command(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run one command line, or several joined by `&&` for a shell."""
@@ -114,15 +97,16 @@ class SimulatedSonicOcs:
         outcome = self._carry_out(tokens)
         if self._always_saves and tokens[:2] == ["config", "ocs"]:
             self._save()
+        if tokens[:1] in (["config"], ["reboot"]):
+            self._changed()
         return outcome
 
     def _carry_out(self, tokens: list[str]) -> ProgramOutcome:
         match tokens:
             case ["show", "version"]:
-                stated = self._around.stated
                 return _printed(
-                    f"SONiC Software Version: {stated.firmware or 'SONiC.OCS-202505.1'}\n"
-                    f"Platform: {stated.model or 'simulated-ocs'}\n"
+                    f"SONiC Software Version: {self.version()}\n"
+                    f"Platform: {self.platform()['platform']}\n"
                     f"Serial Number: {self._around.serial}\n"
                 )
             case ["show", "ocs", *what]:
@@ -130,7 +114,7 @@ class SimulatedSonicOcs:
             case ["config", "ocs", *what]:
                 try:
                     return self._configure(what)
-                except _SyntaxError as error:
+                except ConfigError as error:
                     return _failed(f"Error: {error}")
             case ["config", "save", "-y"]:
                 self._save()
@@ -160,7 +144,7 @@ class SimulatedSonicOcs:
                     self._sides(circuit) for circuit in sorted(self._configured)
                 ]
             case ["cross-connect", "status"]:
-                head = _STATUS_HEAD
+                head = STATUS_HEAD
                 rows = [
                     (*self._sides(circuit), *((self._state(circuit),) * 2))
                     for circuit in sorted(self._tuned_at)
@@ -168,11 +152,11 @@ class SimulatedSonicOcs:
             case ["port", "config"]:
                 head = ("id", "label", "state")
                 rows = [
-                    (port, self._labels.get(port, ""), _OVERRIDES[port in self._blocked])
+                    (port, self._labels.get(port, ""), OVERRIDES[port in self._blocked])
                     for port, _ in self._ports()
                 ]
             case ["port", "status"]:
-                head = _PORT_HEAD
+                head = PORT_HEAD
                 rows = [self._port_status(*each) for each in self._ports()]
             case ["port-mapping"]:
                 return _printed(self._port_mapping())
@@ -182,32 +166,6 @@ class SimulatedSonicOcs:
             case _:
                 return ProgramOutcome("", "Error: No such command\n", 2, PROCESSING)
         return _printed(_table(head, rows))
-
-    def _sides(self, circuit: Circuit) -> tuple[str, str, str]:
-        a = f"{circuit.ingress}A"
-        b = f"{circuit.egress - self._spec.ingress_count}B"
-        return f"{a}-{b}", a, b
-
-    def _state(self, circuit: Circuit) -> str:
-        if not self._blocked.isdisjoint(self._sides(circuit)[1:]):
-            return self._states[0]
-        made = self._tuned_at[circuit] <= self._around.clock.now()
-        return self._states[2 if made else 1]
-
-    def _ports(self) -> Iterator[tuple[str, int]]:
-        for n in self._spec.ingress_ports:
-            yield f"{n}A", n
-        for n in self._spec.egress_ports:
-            yield f"{n - self._spec.ingress_count}B", n
-
-    def _port_status(self, name: str, port: int) -> tuple[str, ...]:
-        """Return a row as the High Level Design shows it, `target` empty without a circuit."""
-        pin = "2" if name.endswith("A") else "1"
-        for circuit in self._tuned_at:
-            if port in circuit:
-                _, a, b = self._sides(circuit)
-                return name, "LC-UPC", pin, b if name == a else a, self._state(circuit)
-        return name, "LC-UPC", pin, "", self._states[0]
 
     def _port_mapping(self) -> str:
         """Return the table of faceplate and engine ports, in four pairs of columns.
@@ -235,32 +193,17 @@ class SimulatedSonicOcs:
         rule = tuple("-" * width for width in widths)
         return _columns((head, size, rule, *rows), widths)
 
-    # ----------------------------------------------------------------- configuration, kept
-
-    def _save(self) -> None:
-        self._saved = (set(self._configured), dict(self._labels), set(self._blocked))
-
-    def _restart(self) -> None:
-        """Begin anew with what was saved."""
-        self._remove(set(self._tuned_at) | self._configured)
-        configured, labels, blocked = self._saved
-        self._configured, self._labels = set(configured), dict(labels)
-        for port, number in self._ports():
-            self._block(port, number, blocked=port in blocked)
-        self._make(sorted(configured))
-
-    def _block(self, port: str, number: int, *, blocked: bool) -> None:
-        (self._blocked.add if blocked else self._blocked.discard)(port)
-        if blocked != (number in self._matrix.shut):
-            self._matrix.shutter(number, shut=blocked)
-
     # ------------------------------------------------------------------------- databases
 
     def _database(self, database: str, operation: str, arguments: Sequence[str]) -> ProgramOutcome:
         """Answer `sonic-db-cli`, which prints a hash as Python does, and a list line by line."""
-        if database not in {"CONFIG_DB", "STATE_DB"}:
+        if not self.tables(database):
             return _failed(f"Invalid database name input : '{database}'")
-        entries = self._config_db() if database == "CONFIG_DB" else self._state_db()
+        entries = {
+            f"{table}|{key}": leaves
+            for table in self.tables(database)
+            for key, leaves in self.table(database, table).items()
+        }
         match operation, list(arguments):
             case "PING", []:
                 return _printed("PONG\n")
@@ -274,46 +217,6 @@ class SimulatedSonicOcs:
             case "HGET", [key, leaf]:
                 return _printed(f"{entries.get(key, {}).get(leaf, '')}\n")
         return _failed(f"Error: {operation} is not simulated; circuits are set by `config ocs`")
-
-    def _config_db(self) -> dict[str, dict[str, str]]:
-        entries = {
-            f"OCS_PORT|{port}": {
-                "label": self._labels.get(port, ""),
-                "state": _OVERRIDES[port in self._blocked],
-            }
-            for port, _ in self._ports()
-        }
-        for circuit in self._configured:
-            name, a, b = self._sides(circuit)
-            entries[f"OCS_CROSS_CONNECT|{name}"] = {"a_side": a, "b_side": b}
-        return entries
-
-    def _state_db(self) -> dict[str, dict[str, str]]:
-        entries = {}
-        for row in (self._port_status(*each) for each in self._ports()):
-            entries[f"OCS_PORT|{row[0]}"] = dict(zip(_PORT_HEAD[1:], row[1:], strict=True))
-        for circuit in self._tuned_at:
-            name, a, b = self._sides(circuit)
-            states = (a, b, *(self._state(circuit),) * 2)
-            leaves = dict(zip(_STATUS_HEAD[1:], states, strict=True))
-            entries[f"OCS_CROSS_CONNECT|{name}"] = leaves
-            path = f"A-{a[:-1]},B-{b[:-1]}"
-            entries[f"OCS_CROSS_CONNECT_PHYSICAL_PATH|{name}"] = {"physical_path@": path}
-        for name, terahertz, celsius, loss, accuracy in self._factory_losses():
-            key = f"{name}|{float(terahertz):.3f}|{float(celsius):.2f}"
-            values = {"loss_dB": loss, "accuracy_dB": f"{float(accuracy):.2f}"}
-            entries[f"OCS_FACTORY_INSERTION_LOSS|{key}"] = values
-        return entries
-
-    def _factory_losses(self) -> Iterator[tuple[str, ...]]:
-        """Yield the true losses with the error of a factory that states ± 0.1 dB."""
-        for ingress in self._spec.ingress_ports:
-            for egress in self._spec.egress_ports:
-                circuit = Circuit(ingress, egress)
-                draw = self._around.chance.stream(f"{self._spec.name}/factory/{circuit}").normal()
-                loss = self._matrix.loss(circuit) + FACTORY_ACCURACY_DB / 2 * draw
-                name = self._sides(circuit)[0]
-                yield name, "228.85", "28", f"{loss:.2f}", f"{FACTORY_ACCURACY_DB}"
 
     # ------------------------------------------------------------------ cross-connects
 
@@ -330,42 +233,26 @@ class SimulatedSonicOcs:
             case ["port", "label", port, label]:
                 self._labels[self._port(port)[0]] = label
                 return _printed("")
-            case ["port", "state", port, state] if state in _OVERRIDES:
-                self._block(*self._port(port), blocked=state == _OVERRIDES[1])
+            case ["port", "state", port, state] if state in OVERRIDES:
+                self._block(*self._port(port), blocked=state == OVERRIDES[1])
                 return _printed("")
         return ProgramOutcome("", f"Usage: config ocs {' '.join(what[:2])}\n", 2, PROCESSING)
 
-    def _port(self, name: str) -> tuple[str, int]:
-        """Return name and number of a port; raises `_SyntaxError`."""
-        found = dict(self._ports()).get(name.upper())
-        if found is None:
-            raise _SyntaxError(f"invalid port {name}")
-        return name.upper(), found
-
     def _parse(self, listed: str) -> list[Circuit]:
-        """Return the circuits of `1A-1B,2A-5B,12A..14A-12B..14B`; raises `_SyntaxError`."""
+        """Return the circuits of `1A-1B,2A-5B,12A..14A-12B..14B`; raises `ConfigError`."""
         circuits = []
         for part in listed.upper().split(","):
             match = _SPAN.fullmatch(part)
             if match is None or (match[2] is None) != (match[4] is None):
-                raise _SyntaxError(f"invalid cross-connect {part}")
+                raise ConfigError(f"invalid cross-connect {part}")
             a, b = int(match[1]), int(match[3])
             count = int(match[2] or a) - a + 1
             if count < 1 or count != int(match[4] or b) - b + 1:
-                raise _SyntaxError(f"the ranges of {part} differ in length")
+                raise ConfigError(f"the ranges of {part} differ in length")
             circuits += [self._circuit(a + i, b + i) for i in range(count)]
         if any(len({c[side] for c in circuits}) < len(circuits) for side in (0, 1)):
-            raise _SyntaxError(f"a port occurs twice in {listed}")
+            raise ConfigError(f"a port occurs twice in {listed}")
         return circuits
-
-    def _circuit(self, a: int, b: int) -> Circuit:
-        circuit = Circuit(a, self._spec.ingress_count + b)
-        if (
-            circuit.ingress not in self._spec.ingress_ports
-            or circuit.egress not in self._spec.egress_ports
-        ):
-            raise _SyntaxError(f"invalid cross-connect {a}A-{b}B")
-        return circuit
 
     def _add(self, circuits: Sequence[Circuit], mode: str) -> ProgramOutcome:
         known = self._configured | set(self._tuned_at)
@@ -382,19 +269,6 @@ class SimulatedSonicOcs:
         self._configured |= set(circuits)
         self._make([circuit for circuit in circuits if circuit not in self._tuned_at])
         return _printed("add cross-connect succeeded\n")
-
-    def _make(self, circuits: Collection[Circuit]) -> None:
-        if circuits:
-            after = self._matrix.connect(circuits)
-            self._around.acknowledge(after)
-            tuned_at = self._around.clock.now() + after
-            self._tuned_at |= dict.fromkeys(circuits, tuned_at)
-
-    def _remove(self, circuits: Collection[Circuit]) -> None:
-        self._configured -= set(circuits)
-        for circuit in circuits:
-            self._tuned_at.pop(circuit, None)
-        self._matrix.disconnect([circuit.ingress for circuit in circuits])
 
     def _delete(self, circuits: Sequence[Circuit]) -> ProgramOutcome:
         missing = [circuit for circuit in circuits if circuit not in self._configured]

@@ -17,7 +17,7 @@ from lightrig.instruments.core.transcript import Piece, Transcript, TranscriptEr
 from lightrig.instruments.simulated.protocols.device_server import DeviceConnection, SessionFactory
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
 
-REPLAYED = ("tl1", "scpi", "serial", "simserv", "ssh", "visa")
+REPLAYED = ("tl1", "scpi", "serial", "simserv", "ssh", "visa", "gnmi")
 """Wires on which a recording can be replayed."""
 
 _MASK = b"***"
@@ -113,6 +113,30 @@ class _Untagged:
         return b""
 
 
+class _Grpc:
+    """Messages of calls: `#CALL METHOD`, a line end, a message; the call's number is the tag."""
+
+    _HEAD = re.compile(rb"#(\d+) ?")
+
+    def parse(self, question: bytes) -> tuple[bytes, bytes]:
+        head = self._HEAD.match(question)
+        return (question, b"") if head is None else (question[head.end() :], head[1])
+
+    def tag_of(self, answer: bytes) -> bytes | None:
+        head = self._HEAD.match(answer)
+        return head[1] if head is not None else None
+
+    def tagged(self, answer: bytes, old: bytes, new: bytes) -> bytes:
+        return answer.partition(b"\n")[2]  # each call has a session of its own
+
+    def cut(self, buffer: bytes, known: "_Known") -> tuple[bytes, bytes] | None:
+        return buffer, b""
+
+    def unknown(self, tag: bytes) -> bytes:
+        trailers = b"grpc-status:12\r\ngrpc-message:not in the recording\r\n"
+        return b"\x80" + len(trailers).to_bytes(4, "big") + trailers
+
+
 class _Known:
     """The queries of a recording, by their bytes."""
 
@@ -184,7 +208,8 @@ class ReplayDevice:
             )
         self._clock = clock
         self._on_unknown = on_unknown
-        self._language: _Language = _Tl1() if self.scheme == "tl1" else _Untagged()
+        languages: dict[str, type[_Language]] = {"tl1": _Tl1, "gnmi": _Grpc}
+        self._language: _Language = languages.get(self.scheme, _Untagged)()
         recording = exchanges(transcript.pieces, self._language)
         self._greetings = [each for each in recording if not each.question]
         self._known = _Known(each for each in recording if each.question)

@@ -1,12 +1,14 @@
 """Addresses at which simulated devices listen: one transport per wire."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.hislip_server import HislipServer, hislip_resource
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
 from lightrig.instruments.simulated.protocols.ssh_server import LoginShell, SshServer
+from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate, TlsServer
 from lightrig.instruments.simulated.registry import (
     CommandDevice,
     NoSimulatedDeviceError,
@@ -25,6 +27,7 @@ class Service:
         login: user and password it accepts, drawn anew for each world.
         known_hosts: line for a client's known_hosts; empty without SSH.
         resource: of a serial line its device, of a VISA instrument its resource name.
+        certificate: that it shows, for a client's file of trusted ones; empty without TLS.
     """
 
     scheme: str
@@ -33,6 +36,7 @@ class Service:
     login: tuple[str, str]
     known_hosts: str = ""
     resource: str = ""
+    certificate: str = ""
 
     @property
     def address(self) -> str:
@@ -40,6 +44,11 @@ class Service:
         if self.resource:
             return f"{self.scheme}://{self.resource}"
         return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def offered(device: SimulatedDevice) -> set[str]:
+    """Return the wires that `device` has by itself."""
+    return {*device.wires(), *(["ssh"] if isinstance(device, CommandDevice) else [])}
 
 
 def serve(
@@ -53,19 +62,24 @@ def serve(
     resource: str = "",
     faults: FaultInjector | None = None,
     shell: LoginShell | None = None,
+    clients: Path | None = None,
 ) -> Service:
     """Let `device` listen on the wire of its address, on any free port unless one is given.
 
     A SCPI device can be reached through VISA too: over HiSLIP, or over a serial line where the
     address names an ASRL `resource`. `faults` are applied to its replies. `shell` runs command
-    lines over SSH that are not of the device. Raises `NoSimulatedDeviceError`.
+    lines over SSH that are not of the device. `clients` is a file of certificates by which those of
+    gNMI's clients are verified. Raises `NoSimulatedDeviceError`.
     """
     wires = device.wires()
     if faults is not None:
         wires = {name: faults.wrap(factory) for name, factory in wires.items()}
-    schemes = {*wires, *(["visa"] if "scpi" in wires else [])}
-    if isinstance(device, CommandDevice):
-        schemes.add("ssh")
+    schemes = {*offered(device), *(["visa"] if "scpi" in wires else [])}
+    if scheme == "gnmi" and scheme not in schemes and isinstance(device, CommandDevice):
+        raise NoSimulatedDeviceError(
+            f"{name}: a gnmi:// address needs the extra lightrig[gnmi], which is not installed\n"
+            "  try       python -m pip install 'lightrig[gnmi]'"
+        )
     if scheme not in schemes:
         raise NoSimulatedDeviceError(
             f"{name}: the simulated device has {', '.join(sorted(schemes))}, not {scheme}://"
@@ -82,6 +96,15 @@ def serve(
         netconf = NetconfServer(wires[scheme], server.clock, login, port)
         server.on_close(netconf.close)
         return Service(scheme, *netconf.address, login, netconf.known_hosts_line())
+    if scheme == "gnmi":
+        from lightrig.instruments.simulated.protocols.grpc_server import (  # noqa: PLC0415
+            GrpcServer,  # of the extra
+        )
+
+        certificate = ServerCertificate(name)
+        tls = TlsServer(GrpcServer(wires[scheme], login), certificate.context(clients))
+        where, bound = server.listen(tls, port)
+        return Service(scheme, where, bound, login, certificate=certificate.text)
     if scheme != "visa":
         return Service(scheme, *server.listen(wires[scheme], port), login)
     session = wires.get("visa", wires["scpi"])

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import FactoryLoss, Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.errors import (
-    DeniedError,
-    DisconnectedError,
-    GarbledError,
-    InstrumentError,
-    NotDoneError,
-)
-from lightrig.instruments.core.instrument import Instrument, Option
+from lightrig.instruments.core.errors import DeniedError, DisconnectedError
 from lightrig.instruments.core.position_switch import PendingMove
-from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.servers.host.commands import CommandResult, Commands, Started
+from lightrig.instruments.switches.sonic_ocs.base import (
+    BROKEN,
+    DONE,
+    OVERRIDES,
+    POLL,
+    TUNING,
+    SonicSwitch,
+    is_id,
+)
 from lightrig.testbeds import Circuit
 
 if TYPE_CHECKING:  # paramiko takes long to load; see `_connected`
     from lightrig.instruments.wire.ssh import SshShell
 
-_HLD = "SONiC OCS High Level Design, revision 0.5"
 _CONFIG = ("show", "ocs", "cross-connect", "config")
 _STATUS = ("show", "ocs", "cross-connect", "status")
 _FACTORY_LOSS = ("show", "ocs", "factory-insertion-loss")
@@ -34,35 +34,21 @@ _PORTS_HEAD = ("id", "label", "state")
 _CONFIG_HEAD = ("id", "a_side", "b_side")
 _STATUS_HEAD = (*_CONFIG_HEAD, "a_side_status", "b_side_status")
 _FACTORY_LOSS_HEAD = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
-_PORT = r"(?:(\d+)-)?(\d+)"
-_ID = re.compile(rf"{_PORT}A-{_PORT}B")
 _SUCCESS = re.compile(
     r"(?:(?:config|ocs|add|delete|cross-connects?|[\d-]+[ab][-.,\dab]*)[\s:]+)*succeeded[.!]?",
     re.IGNORECASE,
 )
 """A line of success; one that says more than commands and ids ("1 of 2 not succeeded") is none."""
-_PORT_ID = re.compile(rf"{_PORT}([AB])")
-_OVERRIDES = {"normal": True, "force_blocked": False}
-_DONE = frozenset({"tuned", "connected"})
-# Not `blocked`: a port that has just been given a cross-connect may report it still.
-_BROKEN = frozenset({"failed", "powered-off", "powered_off"})
-_POLL = 20_000_000
-_TUNING = 10_000_000_000
 _COMMANDS = 60_000_000_000
 
 
-class SonicOcs(Instrument):
-    """A switch whose ports have a side A, where light enters, and a side B, where it leaves.
-
-    Ingress i is iA, egress N + j is jB; in a chassis with `slot_ports` ports in each slot, port
-    i is the port `(i - 1) % slot_ports + 1` of its slot, as in `2-1A-1-3B`. A circuit exists where
-    the hardware status shows it, configured or not. An entry that only the hardware has cannot be
-    deleted: it is added to the configuration first.
+class SonicCommandLine(SonicSwitch):
+    """A switch over its command line.
 
     A change is at most one list to delete and one list to add, in one line for a shell. Where an
     added circuit takes a port of a removed one, the mode `update` moves it, without a command of
     its own; otherwise the mode is `safe`, so that a port which somebody else took meanwhile is
-    denied by the switch. The change is done when every new cross-connect is tuned on both sides.
+    denied by the switch.
 
     Source: SONiC OCS High Level Design, revision 0.5 of 2026-04-20, section 9 (command syntax,
     modes, tables); sonic-mgmt, tests of `ocs cross-connect` (every success prints `succeeded`) and
@@ -71,28 +57,6 @@ class SonicOcs(Instrument):
     documented nowhere: a command that does not print `succeeded`, with at most
     commands and ids before it, has failed.
     """
-
-    schemes = ("ssh",)
-    shared_options = ("stale", "port_states", "persists")
-    wire_facts = (
-        WireFact("lists, ranges and modes of `cross-connect add`", _HLD),
-        WireFact("every success prints `succeeded`", "sonic-mgmt, tests of ocs cross-connect"),
-        WireFact("stale entries: added, then deleted", "sonic-mgmt, module ocs_cross_connect"),
-        WireFact("state `tuned`; table of factory insertion loss", _HLD),
-        WireFact("`config ocs port label`, table of port configuration", _HLD),
-        WireFact("`config save -y`, `reboot`, `warm-reboot`", "sonic-utilities, Command Reference"),
-        WireFact("how a label is removed; an empty one is set"),
-        WireFact("states `connected`, `failed`", "SONiC OCS developer guide, 2026-08"),
-        WireFact("`config ocs port state`, port mapping, tables of both databases", _HLD),
-        WireFact("whether `config save` is needed to keep a circuit over a restart"),
-        WireFact("text and exit status of a failed command"),
-        WireFact("ranges of ids with slots; they are sent as lists"),
-        WireFact("lists of several ranges", "sonic-mgmt, test of batches"),
-        WireFact("length of a command line for lists of hundreds of circuits"),
-    )
-    ports = Option(int, 0, "number of ports", attribute="ingress_count")
-    slot_ports = Option(int, 0, "ports in each slot of a chassis; 0 for ids without slots")
-    become = Option(str, "sudo -n", "prefix of every command that changes something")
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
@@ -114,10 +78,6 @@ class SonicOcs(Instrument):
             raise self.garbled("show version", text, "version")
         version, platform, serial = found.values()
         return Identity("SONiC", platform, serial, version)
-
-    def circuits(self) -> frozenset[Circuit]:
-        """Return every cross-connect that the hardware status shows, configured or not."""
-        return frozenset(self._status())
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`, in one command line.
@@ -167,14 +127,14 @@ class SonicOcs(Instrument):
         """Return whether the override of each of `ports` is `normal`, not `force_blocked`."""
         found = {}
         for port, _, state in self._port_table():
-            if state not in _OVERRIDES:
+            if state not in OVERRIDES:
                 raise self.garbled(" ".join(_PORTS), state, "override of a port")
-            found[port] = _OVERRIDES[state]
+            found[port] = OVERRIDES[state]
         return {port: found[port] for port in ports}
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Override `ports` with `normal`, or with `force_blocked`, one command each."""
-        override = next(each for each, passes in _OVERRIDES.items() if passes == is_open)
+        override = next(each for each, passes in OVERRIDES.items() if passes == is_open)
         for port in ports:
             self._run_config("ocs", "port", "state", self._port_id(port), override)
 
@@ -208,15 +168,15 @@ class SonicOcs(Instrument):
         result = started.result(_COMMANDS)
         self._check_success(commands, result)
         # It may have tuned before its command line said that it succeeded.
-        deadline = result.at.latest + _TUNING
+        deadline = result.at.latest + TUNING
         before, asked = started.asked.earliest, self.clock.now()
         while waiting := self._not_tuned(added):
             before = asked
             if asked > deadline:
-                raise self._not_done("does not tune", commands, waiting)
-            if broken := {c: s for c, s in waiting.items() if _BROKEN.intersection(s)}:
-                raise self._not_done("cannot make", commands, broken)
-            self.clock.sleep(_POLL)
+                raise self.not_done("does not tune", commands, waiting)
+            if broken := {c: s for c, s in waiting.items() if BROKEN.intersection(s)}:
+                raise self.not_done("cannot make", commands, broken)
+            self.clock.sleep(POLL)
             asked = self.clock.now()
         return Span(before, self.clock.now())
 
@@ -236,18 +196,7 @@ class SonicOcs(Instrument):
             return {}
         status = self._status()
         states = {circuit: status.get(circuit, ("absent",)) for circuit in added}
-        return {c: sides for c, sides in states.items() if not _DONE.issuperset(sides)}
-
-    def _not_done(
-        self, what: str, commands: Sequence[str], states: Mapping[Circuit, Sequence[str]]
-    ) -> InstrumentError:
-        shown = ", ".join(f"{self._id(c)} ({', '.join(s)})" for c, s in sorted(states.items()))
-        return self.failed(
-            NotDoneError,
-            f"{what} {shown}",
-            " && ".join(commands),
-            ("try", "is there light, is a fiber plugged in on both sides?"),
-        )
+        return {c: sides for c, sides in states.items() if not DONE.issuperset(sides)}
 
     def _check_displaced(self, existing: Iterable[Circuit], added: Sequence[Circuit]) -> None:
         displaced = sorted(circuit for circuit in existing if _shares_a_port(circuit, added))
@@ -283,17 +232,11 @@ class SonicOcs(Instrument):
         table = []
         for row in rows:
             port, label, state = (row[begin:end].strip() for begin, end in spans)
-            match = _PORT_ID.fullmatch(port.upper())
-            if match is None:
+            number = self._port_number(port)
+            if number is None:
                 raise self.garbled(" ".join(_PORTS), row, "row of this table")
-            number = self._number_of(match[1], match[2], port)
-            table.append((number + (self.ports if match[3] == "B" else 0), label, state))
+            table.append((number, label, state))
         return table
-
-    def _port_id(self, port: int) -> str:
-        if port > self.ports:
-            return f"{self._port(port - self.ports)}B"
-        return f"{self._port(port)}A"
 
     def _configured(self) -> frozenset[Circuit]:
         return frozenset(self._circuit(row[0]) for row in self._table(_CONFIG, _CONFIG_HEAD))
@@ -313,7 +256,7 @@ class SonicOcs(Instrument):
         for row in rows[1:]:
             if set(row[0]) == {"-"}:
                 continue
-            if len(row) != len(head) or _ID.fullmatch(row[0].upper()) is None:
+            if len(row) != len(head) or not is_id(row[0]):
                 raise self.garbled(" ".join(command), " ".join(row), "row of this table")
             table.append(row)
         return table
@@ -345,33 +288,6 @@ class SonicOcs(Instrument):
             f"-{run[0].egress - self.ports}B..{run[-1].egress - self.ports}B"
             for run in runs
         )
-
-    def _id(self, circuit: Circuit) -> str:
-        return f"{self._port(circuit.ingress)}A-{self._port(circuit.egress - self.ports)}B"
-
-    def _port(self, number: int) -> str:
-        if not self.slot_ports:
-            return str(number)
-        slot, port = divmod(number - 1, self.slot_ports)
-        return f"{slot + 1}-{port + 1}"
-
-    def _circuit(self, one: str) -> Circuit:
-        match = _ID.fullmatch(one.upper())
-        assert match is not None
-        return Circuit(
-            self._number_of(match[1], match[2], one),
-            self.ports + self._number_of(match[3], match[4], one),
-        )
-
-    def _number_of(self, slot: str | None, port: str, one: str) -> int:
-        if (slot is not None) != bool(self.slot_ports) or int(port) > (self.slot_ports or 1 << 30):
-            raise self.failed(
-                GarbledError,
-                f"names a cross-connect {one}",
-                "show ocs cross-connect",
-                ("try", f"`options: {{slot_ports: N}}` in the testbed file is {self.slot_ports}"),
-            )
-        return (int(slot) - 1) * self.slot_ports + int(port) if slot is not None else int(port)
 
     def _show(self, *command: str) -> str:
         result = self._connected().run(command)

@@ -1,0 +1,466 @@
+"""gNMI (openconfig/gnmi, version 0.8) over gRPC and TLS: calls, subscriptions, errors, traces.
+
+Needs the extra `lightrig[gnmi]`, which is imported when a session is made. Its package pygnmi has
+the classes of the published protocol file; grpc's own library is not loaded.
+
+A trace has one piece per message. Where it is recorded, a piece's bytes are `#CALL METHOD`, a line
+end and the message with gRPC's prefix, or `#CALL`, a line end and what came: a message, or the
+trailers as gRPC-Web writes them (PROTOCOL-WEB.md: flag 0x80). Login and certificates are no part
+of a message.
+"""
+
+import json
+import re
+import socket
+import struct
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lightrig.instruments.clock import Clock, Event, Span
+from lightrig.instruments.core.errors import (
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+    NoReplyError,
+    UnreachableError,
+)
+from lightrig.instruments.wire.fair_lock import FairLock
+from lightrig.instruments.wire.framing import FramingError
+from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
+from lightrig.instruments.wire.stream import StreamClosedError
+from lightrig.instruments.wire.tcp import connect
+from lightrig.instruments.wire.tls import encrypt
+from lightrig.testbeds import LightrigError
+
+PORT = 8080
+"""TCP port of SONiC's gNMI server (sonic-gnmi, `-port`)."""
+
+_CONNECT_TIMEOUT = 5.0
+_UNAUTHENTICATED = 16
+_NO_GNMI = "answered something that is no gNMI"
+_TRAILERS = 0x80
+
+CODES = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+]
+"""Names of gRPC's status codes, by number (gRPC, statuscodes.md)."""
+
+
+_PATH = re.compile(r'(?:origin: "([^"]*)" )?((?:elem \{ name: "[^"]*" \}\s?)+)')
+
+
+class MissingExtraError(LightrigError):
+    """Raised where a gNMI address is used and the extra is not installed."""
+
+
+class GnmiCredentials(NamedTuple):
+    """What a session shows and trusts.
+
+    Attributes:
+        login: user and password, sent as metadata with every call; None for none.
+        trusted: file of trusted certificates; None for those that the system trusts.
+        certificate: file of the client's own certificate, and of its key behind it; None for none.
+    """
+
+    login: tuple[str, str] | None
+    trusted: Path | None = None
+    certificate: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GnmiReply:
+    """A message of the switch.
+
+    Attributes:
+        message: of the class that the protocol file names for the call.
+        received: stamp of its arrival, after it was read.
+        not_before: when it had not come yet.
+    """
+
+    message: Any
+    received: int
+    not_before: int
+
+    @property
+    def arrived(self) -> Span:
+        """Between which stamps it came."""
+        return Span(self.not_before, self.received)
+
+
+class GnmiSession(TaggedSession[GnmiReply]):
+    """One connection to a gNMI server; several calls may be in flight.
+
+    It connects with the first call, and again with the first one after the connection was lost or
+    a reply did not come.
+
+    Args:
+        instrument: the switch's name in error messages.
+        host: name or address, which the server's certificate must name.
+        port: TCP port.
+        clock: the bench's clock.
+        credentials: what is shown and trusted.
+        meanings: meaning and remedy of names of status codes.
+
+    Attributes:
+        messages: the module with the classes of the protocol file.
+    """
+
+    _advice = "is the switch busy, does it answer Capabilities to another client?"
+
+    def __init__(
+        self,
+        instrument: str,
+        host: str,
+        port: int,
+        clock: Clock,
+        credentials: GnmiCredentials,
+        meanings: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        super().__init__(instrument, clock, meanings)
+        self.messages = _protocol(instrument)
+        self._address = (host, port)
+        self._credentials = credentials
+        self._opening = FairLock(clock)
+        self._connection: Any = None
+        self._methods: dict[str, str] = {}
+        self._partial: dict[str, GnmiReply] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        if credentials.login:
+            self.trace.mask(credentials.login[1])
+
+    def call(self, method: str, request: Any, timeout: int = DEFAULT_TIMEOUT) -> GnmiReply:
+        """Call `method`, such as "Get", and wait for its reply, at most `timeout` ns.
+
+        Raises what `submit` and `Pending.result` raise.
+        """
+        return self.submit(method, request).result(timeout)
+
+    def submit(self, method: str, request: Any) -> Pending[GnmiReply]:
+        """Call `method` and return at once.
+
+        Raises:
+            UnreachableError: no connection could be opened, or no certificate was trusted.
+            DisconnectedError: it ended while the request was written.
+        """
+        pending = Pending(self, "", "", self._clock)
+        pending.sent = self._send(method, request, pending)
+        return pending
+
+    def subscribe(self, request: Any) -> "Subscription":
+        """Send a SubscribeRequest; raises what `submit` raises."""
+        subscription = Subscription(self, self._clock)
+        self._send("Subscribe", request, subscription)
+        return subscription
+
+    def close(self) -> None:
+        """Close the connection; the next call would open another."""
+        self._drop("had its connection closed before it answered")
+
+    def cancel(self, pending: Pending[GnmiReply], waited: int) -> bool:
+        """Resolve `pending` with a timeout and close the connection, unless its reply just came."""
+        timed_out = super().cancel(pending, waited)
+        if timed_out:
+            self.close()
+        return timed_out
+
+    def end_subscription(self, subscription: "Subscription") -> None:
+        """Tell the switch that no more is wanted; for `Subscription`."""
+        with self._lock:
+            self._subscriptions.pop(subscription.tag, None)
+            connection = self._connection
+        if connection is not None and not connection.over:
+            try:
+                connection.cancel(int(subscription.tag))
+            except StreamClosedError as error:
+                self.trace.remarked(str(error))
+
+    def _what_came(self) -> str:
+        return "no whole reply came, or its call was not ended"
+
+    def problem(
+        self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
+    ) -> InstrumentError:
+        """Return an error of this session, with the last messages."""
+        return kind(
+            self.instrument, problem, command=command, details=details, trace=self.trace.tail()
+        )
+
+    # ------------------------------------------------------------------------- calling
+
+    def _send(
+        self, method: str, request: Any, waiting: "Pending[GnmiReply] | Subscription"
+    ) -> Span:
+        path, body = f"/gnmi.gNMI/{method}", request.SerializeToString(deterministic=True)
+        shown = self.trace.masked(f"{method} {_shown(request)}")
+        waiting.command = shown
+        with self._opening:
+            if self._connection is None or self._connection.over:
+                self._drop("had its connection closed before it answered")
+                self._connection = self._open()
+            connection = self._connection
+            try:
+                number = connection.begin(path)
+            except StreamClosedError as error:
+                raise self._unsent(shown, error) from error
+            waiting.tag = tag = str(number)
+            with self._lock:
+                self._methods[tag] = method
+                if isinstance(waiting, Subscription):
+                    self._subscriptions[tag] = waiting
+                else:
+                    self._pending[tag] = waiting
+            before = self.trace.sent(shown, f"#{tag} {path}\n".encode() + _framed(body))
+            if isinstance(waiting, Pending):
+                waiting.since = before
+            self._clock.delay_write()
+            try:
+                connection.send(number, body, last=not isinstance(waiting, Subscription))
+            except StreamClosedError as error:
+                self._pop(tag)
+                raise self._unsent(shown, error) from error
+            self._clock.delay_write(written=True)
+            return Span(before, self._clock.now())
+
+    def _unsent(self, shown: str, error: Exception) -> InstrumentError:
+        problem = "closed the connection while a call was written"
+        return self.problem(DisconnectedError, problem, shown, ("because", str(error)))
+
+    def _open(self) -> Any:
+        # Loads h2, of the extra.
+        from lightrig.instruments.wire.grpc_connection import GrpcConnection  # noqa: PLC0415
+
+        host, port = self._address
+        connection = connect(self.instrument, host, port, _CONNECT_TIMEOUT, self._clock)
+        encrypted: socket.socket = encrypt(
+            self.instrument,
+            connection,
+            host,
+            self._credentials.trusted,
+            _CONNECT_TIMEOUT,
+            protocols=("h2",),
+            certificate=self._credentials.certificate,
+        )
+        login = self._credentials.login
+        metadata = dict(zip(("username", "password"), login, strict=True)) if login else {}
+        self.trace.opened(f"connected to {host}:{port}", f"gnmi://{host}:{port}")
+        return GrpcConnection(encrypted, self._clock, f"{host}:{port}", metadata, self)
+
+    def _drop(self, problem: str) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._lose(DisconnectedError, problem)
+            connection.close()
+
+    def _lose(self, kind: type[InstrumentError], problem: str, *details: tuple[str, str]) -> None:
+        """Fail everything in flight."""
+        with self._lock:
+            lost = self._pop_all()
+            streams = [*self._subscriptions.values()]
+            self._subscriptions.clear()
+            self._partial.clear()
+        self._fail(lost, kind, problem, *details)
+        for stream in streams:
+            stream.take(self.problem(kind, problem, stream.command, *details))
+
+    # ------------------------------------------------------------- on the reader thread
+
+    def message(self, call: int, data: bytes, not_before: int) -> None:
+        """Take one message of a call."""
+        tag = str(call)
+        method = self._methods.get(tag, "")
+        try:
+            parsed = getattr(self.messages, _REPLIES[method]).FromString(data)
+        except Exception as error:  # DecodeError of one of protobuf's implementations
+            self.trace.received(f"{method}: {data[:60]!r}", f"#{call}\n".encode() + _framed(data))
+            self.garbled(call, FramingError(f"it is no {_REPLIES[method]}: {error}"))
+            return
+        shown = f"{_REPLIES[method]} {_shown(parsed)}"
+        at = self.trace.received(shown, f"#{call}\n".encode() + _framed(data))
+        subscription = self._subscriptions.get(tag)
+        if subscription is not None:
+            subscription.take(GnmiReply(parsed, at, max(not_before, subscription.since)))
+        elif tag in self._partial:
+            self.garbled(call, FramingError("a second message came"))
+        else:
+            self._partial[tag] = GnmiReply(parsed, at, not_before)
+
+    def ended(self, call: int, status: int, text: str, not_before: int) -> None:
+        """Take the end of a call."""
+        tag = str(call)
+        text = self.trace.masked(text)
+        name = CODES[status] if status < len(CODES) else str(status)
+        trailers = f"grpc-status:{status}\r\ngrpc-message:{text}\r\n".encode()
+        piece = f"#{call}\n".encode() + _framed(trailers, _TRAILERS)
+        self.trace.received(f"{name} {text}".rstrip(), piece)
+        self._methods.pop(tag, None)
+        reply = self._partial.pop(tag, None)
+        with self._lock:
+            subscription = self._subscriptions.pop(tag, None)
+        waiting = subscription or self._pop(tag)
+        if waiting is None:
+            return
+        if status == _UNAUTHENTICATED:
+            outcome: GnmiReply | InstrumentError = self.problem(
+                UnreachableError,
+                f"refused the login at {':'.join(map(str, self._address))}",
+                waiting.command,
+                ("answered", f"{name} {text}"),
+                ("try", "the credentials that `login:` names, or `options: {client: FILE}`"),
+            )
+        elif status:
+            outcome = self._refused(waiting.command, name, text)
+        elif isinstance(waiting, Subscription):
+            outcome = self.problem(DisconnectedError, "ended a subscription", waiting.command)
+        elif reply is None:
+            outcome = self.problem(GarbledError, "ended a call without a reply", waiting.command)
+        else:
+            outcome = GnmiReply(reply.message, reply.received, max(reply.not_before, waiting.since))
+        if isinstance(waiting, Subscription):
+            waiting.take(outcome)
+        else:
+            waiting.resolve(outcome)
+
+    def garbled(self, call: int, error: FramingError) -> None:
+        """Take that an answer violates the protocol."""
+        because = ("because", self.trace.masked(str(error)))
+        self.trace.remarked(str(error))
+        if not call:
+            self._lose(GarbledError, _NO_GNMI, because)
+            return
+        with self._lock:
+            pending = self._pending.pop(str(call), None)
+            subscription = self._subscriptions.pop(str(call), None)
+            self._partial.pop(str(call), None)
+        if pending is not None:
+            pending.resolve(self.problem(GarbledError, _NO_GNMI, pending.command, because))
+        if subscription is not None:
+            subscription.take(self.problem(GarbledError, _NO_GNMI, subscription.command, because))
+
+    def disconnected(self, connection: object, reason: str) -> None:
+        """Take the end of a connection."""
+        self.trace.ended(reason)
+        if self._connection is connection:
+            problem = "closed the connection before it had answered"
+            self._lose(DisconnectedError, problem, ("because", reason))
+
+    def _refused(self, command: str, code: str, text: str) -> InstrumentError:
+        refused = Pending[GnmiReply](self, command, "", self._clock)
+        return self._denied(refused, code, text)
+
+
+class Subscription:
+    """A Subscribe call: the messages that the switch sends until it is closed.
+
+    Attributes:
+        command, tag: its text in errors, and the number of its call.
+        since: stamp before it was sent.
+    """
+
+    def __init__(self, session: GnmiSession, clock: Clock) -> None:
+        self.command = self.tag = ""
+        self.since = clock.now()
+        self._session = session
+        self._clock = clock
+        self._came: deque[GnmiReply | InstrumentError] = deque()
+        self._waiting: Event | None = None
+
+    def next(self, timeout: int) -> GnmiReply:
+        """Return the next message, at most `timeout` ns from now.
+
+        Raises:
+            NoReplyError: none came in time.
+            DeniedError, DisconnectedError, GarbledError, UnreachableError: the call has ended.
+        """
+        # Made first: what comes before the look into the queue is found there.
+        waiting = self._waiting = self._clock.event()
+        if not self._came:
+            waiting.wait(timeout)
+        if not self._came:
+            problem = f"sent nothing more within {timeout / 1e9:g} s"
+            raise self._session.problem(NoReplyError, problem, self.command)
+        found = self._came.popleft()
+        if isinstance(found, InstrumentError):
+            self._came.append(found)  # nothing will come behind it
+            raise found
+        return found
+
+    def take(self, item: GnmiReply | InstrumentError) -> None:
+        """Take a message, or the error that ended the call; for the session."""
+        self._came.append(item)
+        if self._waiting is not None:
+            self._waiting.set()
+
+    def close(self) -> None:
+        """End the call."""
+        self._session.end_subscription(self)
+
+
+_REPLIES = {
+    "Capabilities": "CapabilityResponse",
+    "Get": "GetResponse",
+    "Set": "SetResponse",
+    "Subscribe": "SubscribeResponse",
+}
+
+
+def _framed(message: bytes, flag: int = 0) -> bytes:
+    return struct.pack("!BI", flag, len(message)) + message
+
+
+def _protocol(instrument: str) -> Any:
+    """Return the module with the protocol's classes; raises `MissingExtraError`."""
+    try:
+        import h2  # noqa: F401, PLC0415
+        from pygnmi.spec.v080 import gnmi_pb2  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{instrument}: a gnmi:// address needs the extra lightrig[gnmi], which is not "
+            f"installed: {error}\n  try       python -m pip install 'lightrig[gnmi]'"
+        ) from error
+    return gnmi_pb2
+
+
+def _shown(message: Any) -> str:
+    """Return a message as text on one line, its paths as `sonic-db:/CONFIG_DB/localhost/...`."""
+    from google.protobuf import text_format  # noqa: PLC0415 - of the extra
+
+    text = text_format.MessageToString(message, as_one_line=True)
+    return _PATH.sub(_short_path, text).replace('\\"', '"')
+
+
+def _short_path(found: re.Match[str]) -> str:
+    origin = f"{found[1]}:" if found[1] else ""
+    return origin + "".join(f"/{name}" for name in re.findall(r'"([^"]*)"', found[2]))
+
+
+def path_of(messages: Any, names: Sequence[str]) -> Any:
+    """Return the path `/sonic-db:NAME/...` of gNMI: an origin and an element for each name."""
+    elements = [messages.PathElem(name=name) for name in names]
+    return messages.Path(origin="sonic-db", elem=elements)
+
+
+def json_value(value: Any) -> Any:
+    """Return the JSON of a TypedValue; raises ValueError for one of another kind."""
+    kind = value.WhichOneof("value")
+    if kind not in {"json_ietf_val", "json_val"}:
+        raise ValueError(f"it is {kind or 'empty'}, not JSON")
+    return json.loads(getattr(value, kind))

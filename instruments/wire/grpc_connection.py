@@ -1,0 +1,258 @@
+"""The client's end of gRPC calls on one HTTP/2 connection (gRPC's PROTOCOL-HTTP2.md; RFC 9113).
+
+h2 encodes and decodes frames; the bytes go over a `TcpConnection`, whose ends count them, so that
+calls take part in virtual time. grpc's own library writes and reads on threads of its own, which
+no clock can wait for.
+"""
+
+import socket
+import struct
+import threading
+import urllib.parse
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.exceptions import H2Error
+
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.wire.framing import LONGEST, FramingError
+from lightrig.instruments.wire.stream import StreamClosedError
+from lightrig.instruments.wire.tcp import TcpConnection
+
+UNKNOWN = 2
+"""gRPC's status of a call that ended without one (PROTOCOL-HTTP2.md, "Responses")."""
+
+_PREFIX = struct.Struct("!BI")
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message with gRPC's prefix: not compressed, and its length."""
+    return _PREFIX.pack(0, len(message)) + message
+
+
+class CallListener(Protocol):
+    """Receiver of what comes in calls; called on the connection's reader thread."""
+
+    def message(self, call: int, data: bytes, not_before: int) -> None:
+        """Take one message of a call; not_before: lower bound of its arrival, in ns."""
+
+    def ended(self, call: int, status: int, text: str, not_before: int) -> None:
+        """Take the end of a call, with gRPC's status and its text."""
+
+    def garbled(self, call: int, error: FramingError) -> None:
+        """Take that a call's answer violates the protocol; 0 for all calls, which have ended."""
+
+    def disconnected(self, connection: "GrpcConnection", reason: str) -> None:
+        """Take the end of the connection, and with it of all calls."""
+
+
+class GrpcConnection:
+    """One HTTP/2 connection with calls in flight.
+
+    Args:
+        connection: an open socket, encrypted.
+        clock: the bench's clock.
+        authority: host and port, as calls name them.
+        metadata: sent with every call.
+        listener: takes what comes.
+
+    Attributes:
+        over: whether no further call can be made on it.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        clock: Clock,
+        authority: str,
+        metadata: Mapping[str, str],
+        listener: CallListener,
+    ) -> None:
+        self.over = False
+        self._authority = authority
+        self._metadata = metadata
+        self._listener = listener
+        self._http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._parts: dict[int, bytes] = {}
+        self._unsent: deque[tuple[int, bytes, bool]] = deque()
+        # Frames leave in the order in which h2 has made them; the reader thread writes as well.
+        self._lock = threading.RLock()
+        with self._lock:
+            self._http.initiate_connection()
+            self._tcp = TcpConnection(connection, self, clock)
+            self._flush()
+
+    def begin(self, method: str) -> int:
+        """Begin a call of `method`, such as `/gnmi.gNMI/Get`; return its number.
+
+        Raises `StreamClosedError`.
+        """
+        with self._lock:
+            try:
+                call = self._http.get_next_available_stream_id()
+                self._http.send_headers(call, [*self._head(method)])
+            except H2Error as error:
+                self.over = True
+                raise StreamClosedError(str(error) or type(error).__name__) from error
+            self._parts[call] = b""
+            return call
+
+    def send(self, call: int, message: bytes, *, last: bool) -> None:
+        """Write a message of a call; `last`: no other will follow. Raises `StreamClosedError`."""
+        with self._lock:
+            self._unsent.append((call, framed(message), last))
+            self._flush()
+
+    def cancel(self, call: int) -> None:
+        """End a call; what still comes of it is discarded."""
+        with self._lock:
+            if self._parts.pop(call, None) is not None and not self.over:
+                self._http.reset_stream(call, error_code=0x8)  # CANCEL
+                self._flush()
+
+    def close(self) -> None:
+        """Close the connection without informing the listener."""
+        self.over = True
+        self._tcp.close()
+
+    def _head(self, method: str) -> Sequence[tuple[str, str]]:
+        return (
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":path", method),
+            (":authority", self._authority),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", "lightrig"),
+            *self._metadata.items(),
+        )
+
+    def _flush(self) -> None:
+        """Write what the other end's windows allow; with the lock acquired."""
+        while self._unsent:
+            call, data, last = self._unsent[0]
+            if call not in self._parts:  # cancelled
+                self._unsent.popleft()
+                continue
+            room = self._http.local_flow_control_window(call)
+            piece = data[: min(room, self._http.max_outbound_frame_size)]
+            if not piece:
+                break
+            rest = data[len(piece) :]
+            self._http.send_data(call, piece, end_stream=last and not rest)
+            if rest:
+                self._unsent[0] = (call, rest, last)
+            else:
+                self._unsent.popleft()
+        if waiting := self._http.data_to_send():
+            try:
+                self._tcp.send(waiting)
+            except OSError as error:
+                self.over = True
+                raise StreamClosedError(error.strerror or str(error)) from error
+
+    # ------------------------------------------------------------- on the reader thread
+
+    def received(self, data: bytes, not_before: int) -> None:
+        """Take bytes."""
+        with self._lock:
+            if self.over:
+                return
+            try:
+                events = self._http.receive_data(data)
+                self._flush()
+            except StreamClosedError:
+                return  # the end of the connection is read next
+            except H2Error as error:
+                self.over = True
+                self._listener.garbled(0, FramingError(f"it is no HTTP/2: {_named(error)}"))
+                return
+            for event in events:
+                self._take(event, not_before)
+
+    def disconnected(self, reason: str) -> None:
+        """Take the end of the connection."""
+        self.over = True
+        self._listener.disconnected(self, reason)
+
+    def _take(self, event: Event, not_before: int) -> None:
+        match event:
+            case ResponseReceived(stream_id=call, headers=headers, stream_ended=ended):
+                self._response(call, _fields(headers), ended is not None, not_before)
+            case TrailersReceived(stream_id=call, headers=headers):
+                self._end(call, _fields(headers), not_before)
+            case DataReceived(stream_id=call, data=data, flow_controlled_length=length):
+                self._http.acknowledge_received_data(length, call)
+                self._flush()
+                self._data(call, data, not_before)
+            case StreamEnded(stream_id=call):
+                self._end(call, {}, not_before)
+            case StreamReset(stream_id=call, error_code=code):
+                self._end(call, {"grpc-message": f"the call was reset: {code!r}"}, not_before)
+            case ConnectionTerminated():
+                self.over = True
+
+    def _response(self, call: int, head: Mapping[str, str], ended: bool, not_before: int) -> None:
+        if call not in self._parts:
+            return
+        if head.get(":status") != "200" or not head.get("content-type", "").startswith(
+            "application/grpc"
+        ):
+            self._garbled(call, f"status {head.get(':status')}, {head.get('content-type')}")
+        elif ended:  # "Trailers-Only"
+            self._end(call, head, not_before)
+
+    def _data(self, call: int, data: bytes, not_before: int) -> None:
+        if call not in self._parts:
+            return
+        buffer = self._parts[call] + data
+        while len(buffer) >= _PREFIX.size:
+            compressed, length = _PREFIX.unpack_from(buffer)
+            if compressed or length > LONGEST:
+                self._garbled(call, f"a message begins with {buffer[:5]!r}")
+                return
+            end = _PREFIX.size + length
+            if len(buffer) < end:
+                break
+            message, buffer = buffer[_PREFIX.size : end], buffer[end:]
+            self._listener.message(call, message, not_before)
+        if call in self._parts:
+            self._parts[call] = buffer
+
+    def _end(self, call: int, trailers: Mapping[str, str], not_before: int) -> None:
+        left = self._parts.pop(call, None)
+        if left is None:
+            return
+        if left:
+            self._listener.garbled(call, FramingError("the last message was cut short"))
+            return
+        status = trailers.get("grpc-status", str(UNKNOWN))
+        text = urllib.parse.unquote(trailers.get("grpc-message", "")) or (
+            "" if "grpc-status" in trailers else "the call ended without a status"
+        )
+        self._listener.ended(call, int(status) if status.isdigit() else UNKNOWN, text, not_before)
+
+    def _garbled(self, call: int, why: str) -> None:
+        self.cancel(call)
+        self._listener.garbled(call, FramingError(f"it is no gRPC: {why}"))
+
+
+def _fields(headers: object) -> dict[str, str]:
+    assert isinstance(headers, list)
+    return {str(name): str(value) for name, value in headers}
+
+
+def _named(error: H2Error) -> str:
+    return type(error).__name__
