@@ -16,7 +16,6 @@ from typing import Protocol
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     Event,
     ResponseReceived,
@@ -35,6 +34,7 @@ UNKNOWN = 2
 """gRPC's status of a call that ended without one (PROTOCOL-HTTP2.md, "Responses")."""
 
 _PREFIX = struct.Struct("!BI")
+_FRAME_HEAD, _GOAWAY = 9, 0x7
 
 
 def framed(message: bytes) -> bytes:
@@ -86,6 +86,8 @@ class GrpcConnection:
         self._listener = listener
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._parts: dict[int, bytes] = {}
+        self._buffer = b""
+        self._failed = False
         self._unsent: deque[tuple[int, bytes, bool]] = deque()
         # Frames leave in the order in which h2 has made them; the reader thread writes as well.
         self._lock = threading.RLock()
@@ -118,7 +120,7 @@ class GrpcConnection:
     def cancel(self, call: int) -> None:
         """End a call; what still comes of it is discarded."""
         with self._lock:
-            if self._parts.pop(call, None) is not None and not self.over:
+            if self._parts.pop(call, None) is not None and not self._failed:
                 self._http.reset_stream(call, error_code=0x8)  # CANCEL
                 self._flush()
 
@@ -168,15 +170,15 @@ class GrpcConnection:
     def received(self, data: bytes, not_before: int) -> None:
         """Take bytes."""
         with self._lock:
-            if self.over:
+            if self._failed:
                 return
             try:
-                events = self._http.receive_data(data)
+                events = self._http.receive_data(self._frames(data))
                 self._flush()
             except StreamClosedError:
                 return  # the end of the connection is read next
             except H2Error as error:
-                self.over = True
+                self.over = self._failed = True
                 self._listener.garbled(0, FramingError(f"it is no HTTP/2: {_named(error)}"))
                 return
             for event in events:
@@ -201,8 +203,29 @@ class GrpcConnection:
                 self._end(call, {}, not_before)
             case StreamReset(stream_id=call, error_code=code):
                 self._end(call, {"grpc-message": f"the call was reset: {code!r}"}, not_before)
-            case ConnectionTerminated():
+
+    def _frames(self, data: bytes) -> bytes:
+        """Return the whole frames that have come, but for GOAWAY.
+
+        After that one no call may begin, and those that have begun still end as they would (RFC
+        9113, section 6.8). h2 takes it for the end of the connection.
+        """
+        self._buffer += data
+        whole = b""
+        while len(self._buffer) >= _FRAME_HEAD:
+            length = int.from_bytes(self._buffer[:3], "big")
+            if length > self._http.max_inbound_frame_size:  # h2 says what is wrong with it
+                whole, self._buffer = whole + self._buffer, b""
+                break
+            frame = self._buffer[: _FRAME_HEAD + length]
+            if len(frame) < _FRAME_HEAD + length:
+                break
+            self._buffer = self._buffer[len(frame) :]
+            if frame[3] == _GOAWAY:
                 self.over = True
+            else:
+                whole += frame
+        return whole
 
     def _response(self, call: int, head: Mapping[str, str], ended: bool, not_before: int) -> None:
         if call not in self._parts:

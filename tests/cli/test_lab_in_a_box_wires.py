@@ -1,7 +1,8 @@
-"""Kernel links of a served lab follow circuits that SCPI, NETCONF and RESTCONF clients set."""
+"""Kernel links of a served lab follow circuits that clients of other people set, on each wire."""
 
 import contextlib
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -61,16 +62,51 @@ def restconf(box: Box) -> Iterator[SetCircuit]:
         yield put
 
 
+@contextlib.contextmanager
+def gnmi(box: Box) -> Iterator[SetCircuit]:
+    """pygnmi on a SONiC switch, where ingress 1 is 1A and egress 6 is 2B; it follows the states."""
+    pygnmi = pytest.importorskip("pygnmi.client", reason="the extra gnmi is not installed")
+    table = "localhost/OCS_CROSS_CONNECT"
+    entry = f"sonic-db:/CONFIG_DB/{table}/1A-2B"
+    states = {"path": f"sonic-db:/STATE_DB/{table}/1A-2B/a_side_status", "mode": "on_change"}
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(box.services["ocs"]["certificate"])
+        file.flush()
+        login = dict(zip(("username", "password"), box.login, strict=True))
+        with pygnmi.gNMIclient(
+            target=box.address("ocs"), path_cert=file.name, gnmi_timeout=30, **login
+        ) as client:
+            seen = client.subscribe_stream(
+                {"subscription": [states], "mode": "stream", "encoding": "json_ietf"}
+            )
+
+            def edit(made: bool) -> None:
+                if not made:
+                    client.set(delete=[entry])
+                    return
+                sides = {"a_side": "1A", "b_side": "2B"}
+                client.set(update=[(entry, sides)], encoding="json_ietf")
+                while "tuned" not in str(seen.get_update(timeout=30)):
+                    pass
+
+            yield edit
+            seen.close()
+
+
 CLIENTS: Mapping[str, Callable[[Box], contextlib.AbstractContextManager[SetCircuit]]] = {
     "scpi": scpi,
     "netconf": netconf,
     "restconf": restconf,
+    "gnmi": gnmi,
 }
 
 
 @pytest.mark.parametrize("scheme", CLIENTS)
 def test_the_carrier_follows_the_circuits_of_a_client(tmp_path: Path, scheme: str) -> None:
     description = BOX.replace("tl1://", f"{scheme}://")
+    if scheme == "gnmi":
+        description = description.replace("model: polatis", "model: sonic-ocs")
+        description = description.replace(", options: {rerouting: true}", "")
 
     with served(tmp_path, description) as box, CLIENTS[scheme](box) as set_circuit:
 

@@ -340,7 +340,6 @@ def shell(service: Service) -> Iterator[Any]:
     client.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_pygnmi_moves_circuits_and_follows_their_states(
     served: dict[str, Service], tmp_path: Path
 ) -> None:
@@ -372,6 +371,8 @@ def test_pygnmi_moves_circuits_and_follows_their_states(
         assert "tuned" in states_of("7A-8B")
         found = client.get(path=[TABLE], encoding="json_ietf")
         assert set(found["notification"][0]["update"][0]["val"]) == {"1A-6B", "3A-4B", "7A-8B"}
+        stream.close()
+        assert not stream._subscribe_thread.is_alive()  # the switch has ended the call too
 
 
 def test_what_pygnmi_is_refused(served: dict[str, Service], tmp_path: Path) -> None:

@@ -137,6 +137,11 @@ class GnmiCall:
         """Take one message of the client."""
         method, _, message = data.partition(b"\n")
         name = method.decode().rpartition("/")[2]
+        if not message:  # the client sends no more, which ends a subscription (sonic-gnmi)
+            if name == "Subscribe" and self._streams:
+                self.closed()
+                self._connection.send(trailers())
+            return
         took = COMMITTING if name == "Set" else READING
         self._clock.schedule(
             self._clock.now() + took, self._owner, lambda: self._carry_out(name, message[5:])

@@ -130,7 +130,7 @@ class _Grpc:
         return answer.partition(b"\n")[2]  # each call has a session of its own
 
     def cut(self, buffer: bytes, known: "_Known") -> tuple[bytes, bytes] | None:
-        return buffer, b""
+        return (buffer, b"") if buffer.partition(b"\n")[2] else None
 
     def unknown(self, tag: bytes) -> bytes:
         trailers = b"grpc-status:12\r\ngrpc-message:not in the recording\r\n"

@@ -1,9 +1,10 @@
 """A server's end of gRPC over HTTP/2: one session of a device for each call.
 
 What a session receives is `METHOD`, a line end and a message with gRPC's prefix (a flag, a length
-of four bytes). What it sends is the same prefix and a message, or gRPC-Web's form of the trailers
-(flag 0x80), with which the call ends. So a reply is one piece of bytes, which a wire fault can
-change; bytes that are neither are written as they are.
+of four bytes); without a message, that the client sends no more. What it sends is the same prefix
+and a message, or gRPC-Web's form of the trailers (flag 0x80), with which the call ends. So a reply
+is one piece of bytes, which a wire fault can change; bytes that are neither are written as they
+are.
 
 Written from gRPC's PROTOCOL-HTTP2.md and PROTOCOL-WEB.md; h2 reads and words the frames.
 """
@@ -21,6 +22,7 @@ from h2.events import (
     DataReceived,
     Event,
     RequestReceived,
+    StreamEnded,
     StreamReset,
 )
 from h2.exceptions import H2Error
@@ -137,6 +139,9 @@ class GrpcSession:
                 self._http.acknowledge_received_data(length, number)
                 if number in self._calls:
                     self._calls[number].received(data)
+            case StreamEnded(stream_id=number):
+                if number in self._calls:
+                    self._calls[number].half_closed()
             case StreamReset(stream_id=number):
                 if (ended := self._calls.pop(number, None)) is not None:
                     ended.session.closed()
@@ -205,6 +210,10 @@ class _Call:
                 return
             message, self._buffer = self._buffer[:end], self._buffer[end:]
             self.session.received(self._method + b"\n" + message)
+
+    def half_closed(self) -> None:
+        """Tell the session that the client sends nothing more."""
+        self.session.received(self._method + b"\n")
 
     def send(self, data: bytes) -> None:
         """Write a reply to the client."""

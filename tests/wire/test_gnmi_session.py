@@ -1,0 +1,240 @@
+"""gNMI sessions against a server of grpcio: TLS, large messages, statuses, times, subscriptions.
+
+The server is grpc's own library with the servicer of the published protocol file, so each
+expectation is that of an implementation by others.
+"""
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_time import LONG, over_soon
+
+grpc = pytest.importorskip("grpc", reason="the extra gnmi is not installed")
+pytest.importorskip("pygnmi", reason="the extra gnmi is not installed")
+pytest.importorskip("h2", reason="the extra gnmi is not installed")
+
+from pygnmi.spec.v080 import gnmi_pb2, gnmi_pb2_grpc  # noqa: E402
+
+from lightrig.instruments.clock import SystemClock  # noqa: E402
+from lightrig.instruments.core.errors import (  # noqa: E402
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    NoReplyError,
+    UnreachableError,
+)
+from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate  # noqa: E402
+from lightrig.instruments.wire.gnmi import GnmiCredentials, GnmiSession, path_of  # noqa: E402
+
+MS = 1_000_000
+LOGIN = ("bench", "hunter2-and-more")
+WINDOW = 65_535
+"""Bytes that HTTP/2 allows at first (RFC 9113, section 6.9.2)."""
+LARGE = 300_000
+
+
+class Servicer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
+    """Answers by what is asked: the first name of a path."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.metadata: dict[str, str] = {}
+        self.over = threading.Event()
+
+    def Get(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.seen.append(request)
+        self.metadata = {each.key: each.value for each in context.invocation_metadata()}
+        match request.path[0].elem[0].name:
+            case "denied":
+                context.abort(
+                    grpc.StatusCode.PERMISSION_DENIED, "42 % verboten für hunter2-and-more"
+                )
+            case "late":
+                self.over.wait(LONG / 1e9)
+            case "fails":
+                raise RuntimeError("a fault of the server")
+        val = gnmi_pb2.TypedValue(json_ietf_val=b'"' + b"x" * LARGE + b'"')
+        update = gnmi_pb2.Update(path=request.path[0], val=val)
+        return gnmi_pb2.GetResponse(notification=[gnmi_pb2.Notification(update=[update])])
+
+    def Set(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.seen.append(request)
+        return gnmi_pb2.SetResponse(
+            response=[gnmi_pb2.UpdateResult(path=each.path) for each in request.update]
+        )
+
+    def Subscribe(self, requests: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+        wanted = next(requests).subscribe.subscription
+        for _ in wanted:
+            yield gnmi_pb2.SubscribeResponse(update=gnmi_pb2.Notification(timestamp=7))
+        yield gnmi_pb2.SubscribeResponse(sync_response=True)
+        if len(wanted) > 1:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many")
+        context.add_callback(self.over.set)
+        self.over.wait(LONG / 1e9)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[ServerCertificate, Path]:
+    made = ServerCertificate("grpcio")
+    file = tmp_path_factory.mktemp("trusted") / "trusted.pem"
+    file.write_text(made.text)
+    return made, file
+
+
+@pytest.fixture
+def server(certificate: tuple[ServerCertificate, Path]) -> Iterator[tuple[Servicer, Any, int]]:
+    servicer, pool = Servicer(), futures.ThreadPoolExecutor(4)
+    made = grpc.server(pool, options=[("grpc.max_receive_message_length", -1)])
+    gnmi_pb2_grpc.add_gNMIServicer_to_server(servicer, made)
+    keys = [(certificate[0].key().encode(), certificate[0].text.encode())]
+    port = made.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(keys))
+    made.start()
+    yield servicer, made, port
+    servicer.over.set()
+    made.stop(None).wait()
+    pool.shutdown()
+
+
+@pytest.fixture
+def session(
+    server: tuple[Servicer, Any, int], certificate: tuple[ServerCertificate, Path]
+) -> Iterator[GnmiSession]:
+    clock = SystemClock()
+    credentials = GnmiCredentials(LOGIN, certificate[1])
+    made = GnmiSession("ocs", "127.0.0.1", server[2], clock, credentials)
+    yield made
+    made.close()
+    clock.close()
+
+
+def get(name: str) -> Any:
+    return gnmi_pb2.GetRequest(path=[path_of(gnmi_pb2, (name,))], encoding=gnmi_pb2.JSON_IETF)
+
+
+def subscribe(*names: str) -> Any:
+    wanted = [gnmi_pb2.Subscription(path=path_of(gnmi_pb2, (name,))) for name in names]
+    return gnmi_pb2.SubscribeRequest(subscribe=gnmi_pb2.SubscriptionList(subscription=wanted))
+
+
+def test_a_large_reply_comes_whole(session: GnmiSession, server: tuple[Servicer, Any, int]) -> None:
+    reply = session.call("Get", get("a"), LONG)
+    assert len(reply.message.notification[0].update[0].val.json_ietf_val) == LARGE + 2
+    assert reply.not_before <= reply.received
+    assert {k: server[0].metadata[k] for k in ("username", "password")} == {
+        "username": LOGIN[0],
+        "password": LOGIN[1],
+    }
+
+
+def test_a_large_request_is_taken_whole(
+    session: GnmiSession, server: tuple[Servicer, Any, int]
+) -> None:
+    request = gnmi_pb2.SetRequest()
+    for number in range(3000):
+        request.update.add(
+            path=path_of(gnmi_pb2, ("CONFIG_DB", "localhost", "T", f"{number:05}A-{number:05}B")),
+            val=gnmi_pb2.TypedValue(json_ietf_val=b'{"a_side": "1A", "b_side": "2B"}'),
+        )
+    assert request.ByteSize() > 4 * WINDOW
+    reply = session.call("Set", request, LONG)
+    assert len(reply.message.response) == 3000
+    assert server[0].seen == [request]
+
+
+def test_a_status_is_a_denial_with_its_text_and_no_secret(session: GnmiSession) -> None:
+    with pytest.raises(DeniedError) as denied:
+        session.call("Get", get("denied"), LONG)
+    assert (denied.value.code, denied.value.text) == ("PERMISSION_DENIED", "42 % verboten für ***")
+    with pytest.raises(DeniedError, match="UNKNOWN Exception calling application"):
+        session.call("Get", get("fails"), LONG)
+    assert session.call("Get", get("a"), LONG).message.notification
+
+
+def test_a_late_reply_is_an_error_in_time_and_is_never_anothers(session: GnmiSession) -> None:
+    with over_soon(after=300 * MS), pytest.raises(NoReplyError, match=r"within 0\.3 s"):
+        session.call("Get", get("late"), 300 * MS)
+    assert session.call("Get", get("a"), LONG).message.notification[0].update
+
+
+def test_calls_in_flight_have_their_own_replies(session: GnmiSession) -> None:
+    pending = [session.submit("Get", get(name)) for name in ("a", "b", "c")]
+    names = [
+        each.result(LONG).message.notification[0].update[0].path.elem[0].name
+        for each in reversed(pending)
+    ]
+    assert names == ["c", "b", "a"]
+
+
+def test_a_subscription_gives_what_comes_until_it_is_closed(
+    session: GnmiSession, server: tuple[Servicer, Any, int]
+) -> None:
+    stream = session.subscribe(subscribe("a"))
+    assert stream.next(LONG).message.update.timestamp == 7
+    assert stream.next(LONG).message.sync_response
+    with over_soon(after=200 * MS), pytest.raises(NoReplyError, match="nothing more"):
+        stream.next(200 * MS)
+    stream.close()
+    assert server[0].over.wait(LONG / 1e9)  # the server has seen the end
+
+
+def test_an_ended_subscription_says_why(session: GnmiSession) -> None:
+    stream = session.subscribe(subscribe("a", "b"))
+    for _ in range(3):
+        stream.next(LONG)
+    for _ in range(2):
+        with pytest.raises(DeniedError, match="RESOURCE_EXHAUSTED too many"):
+            stream.next(LONG)
+
+
+def test_a_server_that_stops_is_noticed_at_once(
+    session: GnmiSession, server: tuple[Servicer, Any, int]
+) -> None:
+    pending = session.submit("Get", get("late"))
+    while not server[0].seen:
+        pass
+    with over_soon():
+        server[1].stop(0)
+        with pytest.raises((DisconnectedError, DeniedError)):
+            pending.result(LONG)
+    with over_soon(), pytest.raises(UnreachableError):
+        session.call("Get", get("a"), LONG)
+
+
+def test_a_server_without_tls_is_refused() -> None:
+    made = grpc.server(futures.ThreadPoolExecutor(1))
+    port = made.add_insecure_port("127.0.0.1:0")
+    made.start()
+    clock = SystemClock()
+    session = GnmiSession("ocs", "127.0.0.1", port, clock, GnmiCredentials(LOGIN))
+    with pytest.raises(UnreachableError, match="began no TLS"):
+        session.call("Get", get("a"), LONG)
+    session.close()
+    clock.close()
+    made.stop(None).wait()
+
+
+@pytest.mark.parametrize("reply", [b"\xff\xff", b"\x0a\x7fshort"])
+def test_bytes_that_are_no_message_are_garbled(
+    certificate: tuple[ServerCertificate, Path], reply: bytes
+) -> None:
+    class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, details: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: reply)
+
+    made = grpc.server(futures.ThreadPoolExecutor(1))
+    made.add_generic_rpc_handlers((Handler(),))
+    keys = [(certificate[0].key().encode(), certificate[0].text.encode())]
+    port = made.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(keys))
+    made.start()
+    clock = SystemClock()
+    session = GnmiSession("ocs", "127.0.0.1", port, clock, GnmiCredentials(None, certificate[1]))
+    with pytest.raises(GarbledError, match="it is no GetResponse"):
+        session.call("Get", get("a"), LONG)
+    session.close()
+    clock.close()
+    made.stop(None).wait()
