@@ -15,6 +15,7 @@ from collections import deque
 from typing import Any
 
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.wire.tls import TlsSocket
 
 _SO_TIMESTAMPNS = 35
 _STAMP = struct.Struct("@qq")
@@ -32,10 +33,14 @@ class StampedReceiver:
         self._connection = connection
         self._clock = clock
         self._offset = clock.realtime_offset()
-        self._opened = self._asked = clock.now()
-        # What is decrypted comes out of buffers, in which the kernel's stamps are lost.
-        self._encrypted = type(connection).recv is not socket.socket.recv
+        self._asked = clock.now()
+        # What is decrypted comes out of buffers: its bound is that of the encrypted bytes.
+        self._encrypted = connection if isinstance(connection, TlsSocket) else None
+        self._bounds = Arrivals()
         if self._offset is not None:
+            if self._encrypted is not None:
+                self._bounds.read(self._asked)
+                self._encrypted.read_encrypted = self._read_encrypted
             with contextlib.suppress(OSError):  # an older kernel
                 connection.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
@@ -46,8 +51,17 @@ class StampedReceiver:
         """
         if self._offset is None:
             return self._connection.recv(size), self._clock.now()
-        if self._encrypted:
-            return self._connection.recv(size), self._opened
+        if self._encrypted is not None:
+            data = self._encrypted.recv(size)
+            return data, self._bounds.of_message(last=self._encrypted.drained())
+        return self._receive(size)
+
+    def _read_encrypted(self, size: int) -> bytes:
+        data, not_before = self._receive(size)
+        self._bounds.read(not_before)
+        return data
+
+    def _receive(self, size: int) -> tuple[bytes, int]:
         # Without a stamp: what the last read has left came after that read was begun.
         not_before, self._asked = self._asked, self._clock.now()
         data, control, _, _ = self._connection.recvmsg(size, socket.CMSG_SPACE(_STAMP.size))
@@ -58,6 +72,7 @@ class StampedReceiver:
             for seconds, nanoseconds in [_STAMP.unpack(content)]
         ]
         before, after = self._offset, self._clock.realtime_offset()
+        assert before is not None
         assert after is not None
         self._offset = after
         # The two clocks keep their distance, however they are slewed, until the calendar is set.

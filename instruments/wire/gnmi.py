@@ -310,7 +310,7 @@ class GnmiSession(TaggedSession[GnmiReply]):
         name = CODES[status] if status < len(CODES) else str(status)
         trailers = f"grpc-status:{status}\r\ngrpc-message:{text}\r\n".encode()
         piece = f"#{call}\n".encode() + _framed(trailers, _TRAILERS)
-        self.trace.received(f"{name} {text}".rstrip(), piece)
+        at = self.trace.received(f"{name} {text}".rstrip(), piece)
         self._methods.pop(tag, None)
         reply = self._partial.pop(tag, None)
         with self._lock:
@@ -333,7 +333,8 @@ class GnmiSession(TaggedSession[GnmiReply]):
         elif reply is None:
             outcome = self.problem(GarbledError, "ended a call without a reply", waiting.command)
         else:
-            outcome = GnmiReply(reply.message, reply.received, max(reply.not_before, waiting.since))
+            # The reply is whole with the status behind it.
+            outcome = GnmiReply(reply.message, at, max(not_before, waiting.since))
         if isinstance(waiting, Subscription):
             waiting.take(outcome)
         else:

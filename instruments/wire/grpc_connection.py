@@ -26,6 +26,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.wire.arrival import Arrivals
 from lightrig.instruments.wire.framing import LONGEST, FramingError
 from lightrig.instruments.wire.stream import StreamClosedError
 from lightrig.instruments.wire.tcp import TcpConnection
@@ -88,6 +89,8 @@ class GrpcConnection:
         self._parts: dict[int, bytes] = {}
         self._buffer = b""
         self._failed = False
+        self._virtual = clock.virtual
+        self._arrivals = Arrivals()
         self._unsent: deque[tuple[int, bytes, bool]] = deque()
         # Frames leave in the order in which h2 has made them; the reader thread writes as well.
         self._lock = threading.RLock()
@@ -181,15 +184,20 @@ class GrpcConnection:
                 self.over = self._failed = True
                 self._listener.garbled(0, FramingError(f"it is no HTTP/2: {_named(error)}"))
                 return
-            for event in events:
-                self._take(event, not_before)
+            # In virtual time all that is read has come now, however it was cut.
+            self._arrivals.read(not_before)
+            earlier = not_before if self._virtual else self._arrivals.of_message(last=False)
+            for place, event in enumerate(events):
+                behind = events[place + 1 :]
+                last = not self._buffer and all(isinstance(e, StreamEnded) for e in behind)
+                self._take(event, not_before if last else earlier, earlier)
 
     def disconnected(self, reason: str) -> None:
         """Take the end of the connection."""
         self.over = True
         self._listener.disconnected(self, reason)
 
-    def _take(self, event: Event, not_before: int) -> None:
+    def _take(self, event: Event, not_before: int, earlier: int) -> None:
         match event:
             case ResponseReceived(stream_id=call, headers=headers, stream_ended=ended):
                 self._response(call, _fields(headers), ended is not None, not_before)
@@ -198,7 +206,7 @@ class GrpcConnection:
             case DataReceived(stream_id=call, data=data, flow_controlled_length=length):
                 self._http.acknowledge_received_data(length, call)
                 self._flush()
-                self._data(call, data, not_before)
+                self._data(call, data, not_before, earlier)
             case StreamEnded(stream_id=call):
                 self._end(call, {}, not_before)
             case StreamReset(stream_id=call, error_code=code):
@@ -237,7 +245,7 @@ class GrpcConnection:
         elif ended:  # "Trailers-Only"
             self._end(call, head, not_before)
 
-    def _data(self, call: int, data: bytes, not_before: int) -> None:
+    def _data(self, call: int, data: bytes, not_before: int, earlier: int) -> None:
         if call not in self._parts:
             return
         buffer = self._parts[call] + data
@@ -250,7 +258,7 @@ class GrpcConnection:
             if len(buffer) < end:
                 break
             message, buffer = buffer[_PREFIX.size : end], buffer[end:]
-            self._listener.message(call, message, not_before)
+            self._listener.message(call, message, earlier if buffer else not_before)
         if call in self._parts:
             self._parts[call] = buffer
 

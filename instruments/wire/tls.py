@@ -3,7 +3,7 @@
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lightrig.instruments.core.errors import UnreachableError
@@ -16,12 +16,16 @@ class TlsSocket(socket.socket):
 
     An `ssl.SSLSocket` must not be read and written at the same time; here only the state of the
     TLS connection is locked, and reading waits outside of the lock.
+
+    Attributes:
+        read_encrypted: reads encrypted bytes, in place of the socket's own method.
     """
 
     def __init__(
         self, connection: socket.socket, host: str, context: ssl.SSLContext, timeout: float
     ) -> None:
         super().__init__(fileno=connection.detach())
+        self.read_encrypted: Callable[[int], bytes] = super().recv
         self.settimeout(timeout)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
@@ -48,12 +52,17 @@ class TlsSocket(socket.socket):
                     pass
                 except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                     return b""
-            data = super().recv(_CHUNK)
+            data = self.read_encrypted(_CHUNK)
             with self._state:
                 if data:
                     self._incoming.write(data)
                 else:
                     self._incoming.write_eof()
+
+    def drained(self) -> bool:
+        """Whether everything that was read has been handed out."""
+        with self._state:
+            return not self._incoming.pending and not self._tls.pending()
 
     def _handshake(self) -> None:
         while True:

@@ -183,6 +183,20 @@ def test_a_circuit_that_does_not_tune_is_an_error(
         bound.clock.sleep(1000 * MS)
 
 
+def test_ports_are_blocked_in_one_transaction(tmp_path: Path) -> None:
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicGnmi)
+        switch.set_shutters([2, N + 3], is_open=False)
+        assert switch.shutters([2, 3, N + 3]) == {2: False, 3: True, N + 3: False}
+        assert len(sent(bound, "Set")) == 1
+        switch.set_shutters([2], is_open=True)
+        assert switch.shutters([2, N + 3]) == {2: True, N + 3: False}
+        with pytest.raises(DeniedError, match=f"invalid port {N + 1}B"):
+            switch.set_shutters([1, 2 * N + 1], is_open=False)
+        assert switch.shutters([1]) == {1: True}
+
+
 def test_one_seed_gives_one_trace(tmp_path: Path) -> None:
     def run() -> list[str]:
         with bench(tmp_path) as bound:

@@ -1,6 +1,7 @@
 """Labels, blocks, saved configurations and restarts of switches, on the wire."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import pytest
 
@@ -9,6 +10,7 @@ from lightrig.harness.certify.progress import Configuration
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.instruments.switches.polatis.switch import Polatis
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
+from lightrig.instruments.switches.sonic_ocs.gnmi import SonicGnmi
 from lightrig.testbeds import Circuit
 
 FILE = """
@@ -16,6 +18,17 @@ name: managed
 switches:
   ocs: {model: MODEL, address: "WIRE://ocs.invalid", size: 3x5}
 """
+WIRES = [
+    ("polatis", "tl1"),
+    ("sonic-ocs", "ssh"),
+    pytest.param(
+        "sonic-ocs",
+        "gnmi",
+        marks=pytest.mark.skipif(
+            None in map(find_spec, ("pygnmi", "h2")), reason="the extra gnmi is not installed"
+        ),
+    ),
+]
 Simulated = Callable[..., Bench]
 
 
@@ -23,10 +36,10 @@ def opened(simulated: Simulated, model: str, wire: str) -> Bench:
     return simulated(FILE.replace("MODEL", model).replace("WIRE", wire))
 
 
-@pytest.mark.parametrize(("model", "wire"), [("polatis", "tl1"), ("sonic-ocs", "ssh")])
+@pytest.mark.parametrize(("model", "wire"), WIRES)
 def test_labels_belong_to_one_port_each(simulated: Simulated, model: str, wire: str) -> None:
     switch = opened(simulated, model, wire).switches["ocs"]
-    assert isinstance(switch, Polatis | SonicOcs)
+    assert isinstance(switch, Polatis | SonicOcs | SonicGnmi)
     switch.set_label(2, "rack 7; shelf")
     switch.set_label(8, "a:b, c")
     named = {port: label for port, label in switch.labels().items() if label}

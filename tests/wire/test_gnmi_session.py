@@ -5,6 +5,7 @@ expectation is that of an implementation by others.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -35,6 +36,8 @@ LOGIN = ("bench", "hunter2-and-more")
 WINDOW = 65_535
 """Bytes that HTTP/2 allows at first (RFC 9113, section 6.9.2)."""
 LARGE = 300_000
+SLOW = 300 * MS
+"""Time of a slow reply, in ns."""
 
 
 class Servicer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
@@ -53,6 +56,8 @@ class Servicer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
                 context.abort(
                     grpc.StatusCode.PERMISSION_DENIED, "42 % verboten für hunter2-and-more"
                 )
+            case "slow":
+                time.sleep(SLOW / 1e9)
             case "late":
                 self.over.wait(LONG / 1e9)
             case "fails":
@@ -159,6 +164,15 @@ def test_a_late_reply_is_an_error_in_time_and_is_never_anothers(session: GnmiSes
     with over_soon(after=300 * MS), pytest.raises(NoReplyError, match=r"within 0\.3 s"):
         session.call("Get", get("late"), 300 * MS)
     assert session.call("Get", get("a"), LONG).message.notification[0].update
+
+
+def test_the_arrival_of_an_encrypted_reply_is_known_from_both_sides(session: GnmiSession) -> None:
+    """The kernel stamps the encrypted bytes: the reply had not come before the server slept."""
+    session.call("Get", get("a"), LONG)
+    pending = session.submit("Get", get("slow"))
+    reply = pending.result(LONG)
+    assert reply.not_before >= pending.sent.earliest + SLOW
+    assert reply.not_before <= reply.received
 
 
 def test_calls_in_flight_have_their_own_replies(session: GnmiSession) -> None:

@@ -90,7 +90,6 @@ class SonicSwitch(Instrument, ABC):
         WireFact("version at `osversion/build` of the target OTHERS", "sonic-gnmi", _GNMI),
         WireFact("serial number at STATE_DB EEPROM_INFO|0x23, as of any switch", wires=_GNMI),
         WireFact("status and text of a refused Set", wires=_GNMI),
-        WireFact("what a subscription says of a deleted entry; it is not used", wires=_GNMI),
     )
     ports = Option(int, 0, "number of ports", attribute="ingress_count")
     slot_ports = Option(int, 0, "ports in each slot of a chassis; 0 for ids without slots")
