@@ -117,6 +117,20 @@ def test_a_transaction_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
             switch.change([Circuit(5, N + 6)], [Circuit(9, N + 9), Circuit(3, N + 2)]).done()
         assert denied.value.code == "INVALID_ARGUMENT"
         assert switch.circuits() == {Circuit(1, N + 2), Circuit(5, N + 6)}
+        assert isinstance(switch, SonicGnmi)
+        assert switch._configured() == switch.circuits()
+
+
+def test_the_answer_to_another_path_is_refused(tmp_path: Path) -> None:
+    """Both tables are keyed by circuits: the states would be taken for the configuration."""
+    with bench(tmp_path, 'stale: "5A-6B"') as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicGnmi)
+        switch.circuits()
+        assert bound.world is not None
+        bound.world._injectors["ocs"].fault = "previous"
+        with pytest.raises(GarbledError, match="no answer to CONFIG_DB"):
+            switch._configured()
 
 
 def test_circuits_that_only_the_hardware_has_are_removed(tmp_path: Path) -> None:
