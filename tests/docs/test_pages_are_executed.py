@@ -60,6 +60,7 @@ ENDS = {
     # (page, command) as patterns: exit statuses, and what is printed
     ("*", "lightrig doctor served.yaml --yes"): ((1, 3), NO_LAB),
     ("*", "lightrig doctor mine.yaml"): ((1, 3), NO_LAB),
+    ("*", "lightrig doctor mine.yaml --read-only"): ((1, 3), NO_LAB),
     ("*", "lightrig doctor testbeds/mine.yaml --*"): ((1, 3), NO_LAB),
     ("*", "lightrig reference mine.yaml"): ((1, 2, 3), NO_LAB),
     ("*", "lightrig apply testbeds/mine.yaml crossed"): ((3,), NO_LAB),
