@@ -5,6 +5,7 @@ import dataclasses
 import numpy.typing as npt
 
 from lightrig.harness.statistics.binomial import at_most, first_true_from
+from lightrig.harness.statistics.independence import effective_samples
 from lightrig.harness.statistics.sample_plans import SamplePlan, two_stage_plan
 from lightrig.harness.statistics.verdicts import (
     Verdict,
@@ -29,7 +30,9 @@ def judge(
     plan: that the samples, in their order, were taken by; without one their number was fixed.
 
     What passes is judged again at the level of `limit.warn`, if there is one, with the same
-    confidence: unless it passes there too, it is marginal. Raises `SampleError`.
+    confidence: unless it passes there too, it is marginal. Samples are in the order of their
+    events; where these depend on each other, a verdict has to hold also for as few independent
+    ones as they count (`independence.effective_samples`). Raises `SampleError`.
     """
     verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
@@ -87,13 +90,15 @@ def _judge(
     share = _share_within(limit)
     if limit.confidence is None or share >= 1:
         return judge_maximum(earliest, latest, value, limit.side, limit.decision)
+    claim, rules = (earliest, latest, value, share), (limit.confidence, limit.side, limit.decision)
     if plan is not None:
-        return judge_plan(
-            *(earliest, latest, value, share, plan),
-            limit.confidence,
-            limit.side,
-            limit.decision,
-        )
-    return judge_quantile(
-        *(earliest, latest, value, share), limit.confidence, limit.side, limit.decision
-    )
+        verdict = judge_plan(*claim, plan, *rules)
+    else:
+        verdict = judge_quantile(*claim, *rules)
+    if verdict.outcome == "not enough data":
+        return verdict
+    effective = effective_samples(earliest, share)
+    if effective >= verdict.n:
+        return verdict
+    dependent = judge_quantile(*claim, *rules, effective)
+    return verdict if dependent.outcome == verdict.outcome else dependent

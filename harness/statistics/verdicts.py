@@ -14,6 +14,7 @@ sample. And looking again after each new sample until the verdict pleases: fix t
 samples beforehand (`needed` says it), then judge once.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -65,6 +66,7 @@ def judge_quantile(
     confidence: float = 0.95,
     side: Side = "upper",
     decision: DecisionRule = "guarded",
+    effective: int | None = None,
 ) -> Verdict:
     """Judge the claim that at least the share `q` of the population keeps `limit_value`.
 
@@ -75,26 +77,32 @@ def judge_quantile(
     a probability of at most 1 - `confidence`, at a number of samples fixed beforehand.
 
     `limit_value` has the unit of the samples, which must be independent: one per event, not
-    one per circuit of an event. Raises `SampleError` for samples or shares that make no sense.
+    one per circuit of an event. effective: as how many independent ones they count, where events
+    depend on each other (`independence.effective_samples`); the shares of exceedances stay.
+    Raises `SampleError` for samples or shares that make no sense.
     """
     check_share("q", q)
     check_confidence(confidence)
     n, sure, possible = _count(earliest, latest, limit_value, side, decision)
     allowed, error = 1 - q, 1 - confidence
+    count = n if effective is None else min(effective, n)
+    share = count / n if n else 1.0
 
     def passes(samples: int) -> bool:
-        return at_most(possible, samples, allowed) <= error
+        return at_most(math.ceil(possible * share), samples, allowed) <= error
 
     counted = _counted(n, sure, possible, side)
+    if count < n:
+        counted += f" (events depend on each other, and count as {count:,} independent ones)"
     claim = f"{_percent(q)} keep the limit"
     sureness = f"with {_percent(confidence)} confidence"
-    if passes(n):
+    if passes(count):
         reason = f"{counted}, so at least {claim} {sureness}."
         return Verdict("pass", n, sure, possible, None, reason)
-    if at_least(sure, n, allowed) < error:
+    if at_least(math.floor(sure * share), count, allowed) < error:
         reason = f"{counted}, so fewer than {claim} {sureness}."
         return Verdict("fail", n, sure, possible, None, reason)
-    needed = first_true_from(n + 1, passes) - n
+    needed = math.ceil((first_true_from(count + 1, passes) - count) / share)
     reason = (
         f"{counted}, which does not decide whether {claim} {sureness}:"
         f" {needed:,} more needed if all of them keep it."

@@ -2,12 +2,15 @@
 
 import json
 import re
+import statistics
+import sys
 from pathlib import Path
 
 import pytest
 from late_light import stamp_light_late
 
 from tests.campaigns import labs as campaign
+from tests.campaigns.__main__ import main as campaigns_main
 from tests.campaigns.hard_labs import labs
 from tests.campaigns.hard_labs.cells import cells_of, summary
 from tests.campaigns.hard_labs.found import Found
@@ -126,32 +129,98 @@ def test_a_campaign_goes_on_behind_its_last_seed(
     assert (tmp_path / "labs.jsonl").read_text() == second
 
 
-def lines(**cell: object) -> list[dict[str, object]]:
-    """Return 40 seeds of a lab with one interval of +-2 in each, whose error is 1."""
-    common = {"kind": "interval", "n": 1, "missed": 0, "declined": 0, "bias": 1.0}
-    parts = {**common, "errors": [1.0], "widths": [4.0], **cell}
-    return [
-        {"lab": "ideal", "seed": seed, "seconds": 0.5, "named": None, "cells": {"loss": parts}}
-        for seed in range(40)
-    ]
+def lines(seeds: int = 300, **cell: object) -> list[dict[str, object]]:
+    """Return seeds of a lab with one interval of +-1.96 in each: normal errors of deviation 1."""
+    kind = cell.get("kind", "interval")
+    normal = statistics.NormalDist()
+    found = []
+    for seed in range(seeds):
+        error = normal.inv_cdf((seed + 0.5) / seeds)
+        parts = {"kind": kind, "n": 1, "missed": abs(error) > 1.96, "declined": 0, "bias": error}
+        parts |= {"resolution": 0.0, "errors": [error], "widths": [3.92]}
+        for name, value in cell.items():
+            parts[name] = value(error) if callable(value) else value
+        found.append(
+            {"lab": "ideal", "seed": seed, "seconds": 0.5, "named": None, "cells": {"loss": parts}}
+        )
+    return found
+
+
+BOUNDS = {"kind": "bound", "missed": 0, "resolution": 3.92}
+
+
+def test_kept_criteria_report_nothing() -> None:
+    for kept in ({}, BOUNDS, {**BOUNDS, "widths": [5.8]}):
+        assert summary({"ideal": Timing()}, lines(**kept))["ideal"]["broken"] == []
 
 
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
-        ({"missed": 1}, "loss: covers 0.0% (0.0% to 8.8%)"),
-        ({"declined": 2}, "loss: 80 declined"),
-        ({"kind": "bound", "missed": 1}, "loss: 40 of 40 bounds miss the truth"),
-        ({"errors": [2.4]}, "loss: biased by 2.4 standard uncertainties"),
+        ({**BOUNDS, "missed": lambda error: error > 2.6}, "loss: 1 of 300 bounds miss the truth"),
+        ({"missed": lambda error: abs(error) > 1.6}, r"loss: covers 89.3% \(85.3% to 92.6%\)"),
+        ({"declined": 2}, "loss: 600 declined"),
+        ({"widths": [6.0]}, "loss: 1.55 times as wide as need be"),
+        ({**BOUNDS, "widths": [6.0]}, "loss: 1.53 times as wide as need be"),
+        ({**BOUNDS, "resolution": 0.0}, "loss: inf times as wide as need be"),
+        ({"errors": lambda error: [error + 0.5]}, "loss: biased by 0.5 standard uncertainties"),
+        ({"errors": lambda error: [1.5 * error]}, "loss: stated uncertainty too small by 1.5"),
     ],
 )
 def test_unmet_criteria_are_reported(cell: dict[str, object], says: str) -> None:
-    assert says in summary({"ideal": Timing()}, lines(**cell))["ideal"]["broken"]
+    (broken,) = summary({"ideal": Timing()}, lines(**cell))["ideal"]["broken"]
+    assert re.fullmatch(says, broken)
+
+
+def test_an_uncertainty_that_is_too_large_is_reported_where_one_is_stated() -> None:
+    found = lines(errors=lambda error: [error / 1.5])
+    (wide,) = summary({"ideal": Timing()}, found)["ideal"]["broken"]
+    assert wide == "loss: 1.52 times as wide as need be"
+    for line in found:
+        line["cells"] = {"insertion_loss": line["cells"]["loss"]}  # type: ignore[index]
+    first, _ = summary({"ideal": Timing()}, found)["ideal"]["broken"]
+    assert first == "insertion_loss: stated uncertainty too large by 1.5"
+
+
+def test_a_campaign_of_too_few_seeds_closes_nothing() -> None:
+    (broken,) = summary({"ideal": Timing()}, lines(105))["ideal"]["broken"]
+    assert broken == "loss: 105 of the 106 seeds that 95% power takes"
+
+
+# 95 % upper bounds of Clopper and Pearson, from scipy.stats.beta: 8 of 2,000 wrong fails 0.72 %,
+# 13 of them 1.03 %; 120 of 2,000 wrong passes 6.95 %, 121 of them 7.00 %.
+@pytest.mark.parametrize(
+    ("what", "wrong", "kept"),
+    [
+        ("truth at 0.8", 8, True),
+        ("truth at 0.8", 13, False),
+        ("truth at the limit", 120, True),
+        ("truth at the limit", 122, False),
+    ],
+)
+def test_wrong_verdicts_are_judged_by_their_upper_bound(what: str, wrong: int, kept: bool) -> None:
+    line = {"lab": "ideal", "seed": 1, "seconds": 0.5, "named": None, "cells": {}}
+    verdicts = {what: {"right": 2_000 - wrong, "wrong": wrong}}
+    broken = summary({"ideal": Timing()}, [{**line, "verdicts": verdicts}])["ideal"]["broken"]
+    assert (broken == []) is kept
+    assert kept or broken[0].startswith(f"{what}: {wrong:,} wrong verdicts, up to ")
+
+
+@pytest.mark.parametrize(("fault", "status"), [(0, 0), (1, 1)])
+def test_a_campaign_ends_with_1_where_a_criterion_is_not_met(
+    fault: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAMPAIGNS", str(tmp_path))
+    done = lines(**{**BOUNDS, "missed": fault})
+    text = "".join(f"{json.dumps(line)}\n" for line in done)
+    (tmp_path / "labs.jsonl").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["campaigns", "labs", "--lab", "ideal", "--seeds", "0"])
+    assert campaigns_main() == status
 
 
 def test_intervals_of_one_seed_are_not_independent_samples() -> None:
     """2 of 40 seeds miss with all of their 10 intervals: worth 40 samples, not 400."""
-    several = lines(n=10)
+    several = lines(40, n=10, missed=0)
     for line in several[:2]:
         line["cells"] = {"loss": {**line["cells"]["loss"], "missed": 10}}  # type: ignore[index]
     share, lower, upper = cells_of(several)["loss"]["coverage"]

@@ -1,11 +1,20 @@
 """Samples that follow each other are found, and count as fewer."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy
 
-from lightrig.harness.statistics.independence import effective_samples, runs_p, serial_p
+from lightrig.harness.statistics.independence import (
+    _below_together,
+    effective_samples,
+    runs_p,
+    serial_p,
+)
+from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
+from lightrig.testbeds import Limit
 
 
 def following(random, n, rho):
@@ -33,7 +42,14 @@ def test_samples_that_follow_each_other_and_a_change_of_level_are_found():
 def test_samples_to_and_fro_keep_their_number():
     random = np.random.default_rng(5)
     alternating = np.tile([0.0, 5.0], 30) + random.normal(0, 1, 60)
-    assert effective_samples(alternating) == 60
+    assert effective_samples(alternating, 0.5) == 60
+
+
+def test_few_exceedances_at_an_end_are_no_dependence():
+    for high in ([0], [0, 30], [69], [0, 69]):
+        values = np.full(70, 50.0)
+        values[high] = 65.0
+        assert effective_samples(values, 0.95) == 70
 
 
 def test_serial_p_is_bartels_table():
@@ -52,18 +68,59 @@ def _by_permutations(ratio):
     return float(((np.diff(shuffled, axis=1) ** 2).sum(axis=1) / spread <= ratio + 1e-9).mean())
 
 
-@pytest.mark.parametrize(("rho", "least"), [(0.0, 0.93), (0.6, 0.92)])
-def test_intervals_of_medians_hold_with_effective_samples(rho, least):
+@pytest.mark.parametrize(
+    ("q", "rho", "least"), [(0.5, 0.0, 0.93), (0.5, 0.6, 0.92), (0.9, 0.6, 0.92)]
+)
+def test_intervals_of_quantiles_hold_with_effective_samples(q, rho, least):
     random = np.random.default_rng(7)
+    truth = scipy.special.ndtri(q)
     held = counted = plain = 0
     for _ in range(400):
-        values = following(random, 100, rho)
-        found = quantile(values, values, 0.5, effective=effective_samples(values))
-        naive = quantile(values, values, 0.5)
+        values = following(random, 150, rho)
+        found = quantile(values, values, q, effective=effective_samples(values, q))
+        naive = quantile(values, values, q)
         counted += not isinstance(found, NotEnough)
-        held += isinstance(found, NotEnough) or found.lower <= 0 <= found.upper
-        plain += naive.lower <= 0 <= naive.upper
+        held += isinstance(found, NotEnough) or found.lower <= truth <= found.upper
+        plain += naive.lower <= truth <= naive.upper
     assert held / 400 >= least
     assert counted > 380
     if rho:
-        assert plain / 400 < 0.85
+        assert plain / 400 < 0.92
+
+
+@pytest.mark.parametrize("q", [0.5, 0.2, 0.95])
+def test_what_follows_is_the_correlation_of_being_below_a_quantile(q):
+    """The orthant probability of scipy, and Sheppard's 2 asin(r) / pi at the median."""
+    r = np.array([0.05, 0.6, 0.97])
+    z = scipy.special.ndtri(q)
+    normal = scipy.stats.multivariate_normal
+    both = np.array([normal([0, 0], [[1, each], [each, 1]]).cdf([z, z]) for each in r])
+    assert _below_together(r, q) == pytest.approx((both - q * q) / (q * (1 - q)), abs=1e-4)
+    assert _below_together(r, 0.5) == pytest.approx(2 * np.arcsin(r) / np.pi, abs=1e-9)
+
+
+def test_exceedances_of_a_high_quantile_follow_each_other_less():
+    """Counted in a long process: the variance of the share of samples below each quantile."""
+    random = np.random.default_rng(8)
+    many = np.array([following(random, 400, 0.6) for _ in range(1_500)])
+    for q in (0.5, 0.95):
+        below = (many <= scipy.special.ndtri(q)).mean(axis=1)
+        true = q * (1 - q) / below.var()
+        counted = np.median([effective_samples(one, q) for one in many[:200]])
+        assert 0.6 * true < counted < true
+
+
+def test_a_limit_is_not_decided_by_samples_that_follow_each_other():
+    """A p95 takes 59 independent samples; ten levels, each seven times, are worth far fewer."""
+    random = np.random.default_rng(9)
+    held = np.repeat(random.permutation(10), 7) + random.uniform(0, 0.1, 70)
+    limit = Limit("reconfiguration", "upper", 0.95, 20.0, "1", 0.95)
+    shuffled = random.permutation(held)
+    assert judge(limit, shuffled, shuffled).outcome == "pass"
+    dependent = judge(limit, held, held)
+    assert dependent.outcome == "not enough data"
+    assert dependent.needed is not None
+    assert dependent.needed > 70
+    assert "depend on each other" in dependent.reason
+    few = judge(dataclasses.replace(limit, value=4.5), held, held)
+    assert few.outcome == "fail"

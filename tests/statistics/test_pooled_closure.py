@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy
 
+from tests.campaigns.hard_labs.cells import cells_of
+from tests.campaigns.hard_labs.found import Found
+from tests.campaigns.hard_labs.labs.losses_ideal import LAB
 from tests.campaigns.hard_labs.power import (
     ERROR,
     POWER,
@@ -46,3 +50,73 @@ def test_right_intervals_are_closed(draws: np.ndarray) -> None:
     # 2 expected; 10 or more happen in one of 20,000 runs.
     assert wrong < 10
     assert wrong / TRIALS <= 5 * ERROR
+
+
+def nightly(errors: np.ndarray, width: float, several: int) -> dict[str, object]:
+    """Return the cell that the nightly campaign makes of one interval a seed."""
+    lines = []
+    for seed, error in enumerate(errors.tolist()):
+        found = Found()
+        found.holds("loss", "interval", error, error - width / 2, error + width / 2, 0.0)
+        lines.append({"seed": seed, **found.as_line(LAB)})
+    return cells_of(lines, several)["loss"]
+
+
+@pytest.mark.parametrize(
+    ("says", "bias", "factor"),
+    [("biased", 0.5, 1.0), ("biased", -0.5, 1.0), ("wrong by a factor", 0.0, 1.5)],
+)
+def test_the_nightly_table_notices_planted_faults_at_the_stated_rate(
+    says: str, bias: float, factor: float
+) -> None:
+    """As many of 100 nights as a binomial count of 95 % has with a probability of 0.9999."""
+    random, nights, several = np.random.default_rng(72), 100, 200
+    seeds = seeds_needed(ERROR / several)
+    assert seeds == 162
+    noticed = 0
+    for _ in range(nights):
+        errors = factor * random.standard_normal(seeds) + bias
+        cell = nightly(errors, 2 * scipy.special.ndtri(0.975), several)
+        assert cell["pooled"] == [seeds, seeds]
+        noticed += bool(cell[says])
+    assert noticed >= scipy.stats.binom.ppf(1e-4, nights, POWER)
+
+
+def of_losses(value: float, half: float) -> dict[str, object]:
+    """Return the cell of the ideal lab's losses with so many seeds as needed.
+
+    value: shift of each loss in its standard uncertainties. half: factor of each interval.
+    """
+
+    class Planted(Found):
+        def holds(  # type: ignore[override]
+            self, quantity: str, kind: str, loss: float, lower: float, upper: float, truth: float
+        ) -> None:
+            reach = (upper - lower) / 2
+            loss += value * reach / scipy.special.ndtri(0.975)
+            ends = loss, loss - half * reach, loss + half * reach
+            super().holds(quantity, "interval", *ends, truth)
+
+    lines = []
+    for seed in range(1, seeds_needed() + 1):
+        found = Planted()
+        LAB.measure(seed, found)
+        lines.append({"seed": seed, **found.as_line(LAB)})
+    return cells_of(lines)["insertion_loss"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("value", "half", "biased", "wrong"),
+    [
+        (0.0, 1.0, False, False),
+        (-0.5, 1.0, True, False),
+        (0.0, 1 / 1.5, False, True),
+        (0.0, 1.5, False, True),
+    ],
+)
+def test_planted_faults_of_losses_are_noticed(
+    value: float, half: float, biased: bool, wrong: bool
+) -> None:
+    cell = of_losses(value, half)
+    assert (cell["biased"], cell["wrong by a factor"]) == (biased, wrong)

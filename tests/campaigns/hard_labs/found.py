@@ -51,14 +51,23 @@ class Found:
     UNDECIDED: ClassVar[str] = "not enough data"
 
     def holds(
-        self, quantity: str, kind: Kind, value: float, lower: float, upper: float, truth: float
+        self,
+        quantity: str,
+        kind: Kind,
+        value: float,
+        lower: float,
+        upper: float,
+        truth: float,
+        resolution: float = 0.0,
     ) -> None:
         """Record an interval beside the truth, all in the unit that the page shows.
 
-        The truth is NaN for an event that did not happen.
+        The truth is NaN for an event that did not happen. resolution: how long a change may have
+        happened for all that the observer tells, whatever is known of its noise: two windows of a
+        monitor whose weights are not known, a period of polls, a round trip.
         """
         cell = self._cell(quantity)
-        cell["kind"] = kind
+        cell["kind"], cell["resolution"] = kind, resolution
         cell["n"] += 1
         # The nanosecond to which both were rounded, and the digits of a float.
         slack = 1e-9 * max(abs(truth), abs(value))
@@ -99,5 +108,5 @@ class Found:
         cell = self.cells[quantity]
         if not cell:
             cell |= {"kind": "bound", "n": 0, "missed": 0, "declined": 0, "bias": 0.0}
-            cell |= {"errors": [], "widths": []}
+            cell |= {"resolution": 0.0, "errors": [], "widths": []}
         return cell

@@ -5,6 +5,7 @@ deviation is taken of each seed, in standard uncertainties. If the intervals are
 standard normal: their mean shows a bias, and the sum of their squares an uncertainty that is wrong.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -54,6 +55,7 @@ def power_of_factor(n: int, factor: float = FACTOR, error: float = ERROR) -> flo
     return float(scipy.special.chdtr(n, low) + scipy.special.chdtrc(n, high))
 
 
+@functools.cache
 def seeds_needed(error: float = ERROR) -> int:
     """Return the least number of seeds that detects each with `POWER`, on either side of 1."""
     n = 2

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.statistics.independence import effective_samples
+from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
-from lightrig.harness.statistics.verdicts import judge_quantile
+from lightrig.testbeds import Limit
 from tests.campaigns.hard_labs.found import Found, Lab
 
 POLL_MS = 0.2
@@ -81,13 +82,14 @@ class SwitchingTimes(Lab):
             high = low + POLL_MS
             for name, q, truth in (("median", 0.5, median), ("p95", 0.95, p95)):
                 # As a run's page does with its events.
-                estimate = quantile(low, high, q, effective=effective_samples(low))
+                estimate = quantile(low, high, q, effective=effective_samples(low, q))
                 if isinstance(estimate, NotEnough) or estimate.lower is None:
                     found.declines(name)
                     continue
                 ends = estimate.value, estimate.lower, estimate.upper
-                found.holds(name, "interval", *ends, truth)
+                found.holds(name, "interval", *ends, truth, POLL_MS)
             for limit, what, truly in ((p95, AT_LIMIT, "fail"), (p95 / 0.8, BELOW, "pass")):
-                verdict = judge_quantile(low, high, limit, 0.95)
+                stated = Limit("reconfiguration", "upper", 0.95, limit, "1", 0.95)
+                verdict = judge(stated, low, high)
                 found.judges(what, verdict.outcome, truly=truly)  # type: ignore[arg-type]
                 found.sentences.append(verdict.reason)

@@ -20,13 +20,14 @@ from typing import Any
 from unittest import mock
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.links import DATAGRAM_PERIOD, POLL_PERIOD, LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.stages import STAGES
 from lightrig.instruments.simulated.protocols.device_server import TcpDeviceConnection
 from lightrig.testbeds import LightrigError, Port, load
+from lightrig.testbeds.quantities import parse_duration
 from tests.campaigns.hard_labs.found import Found, Lab
 
 MS = 1e6
@@ -53,6 +54,9 @@ def described(
 ) -> dict[str, Any]:
     """Return the description of a Polatis and two servers with so many ports each.
 
+    Light is away for some 29 ms, never for less than a window of the monitors: a shorter darkness
+    may go unseen.
+
     simulation, switch: what differs in the world, and in the description of the switch.
     """
     nic = {"ports": ports, "netdev": "ens1f{p}", "rate": "100G", "transceiver": "lr4"}
@@ -60,7 +64,7 @@ def described(
         "switches": {
             "ocs": {
                 "acknowledge": {"mean": "30 ms", "sd": "3 ms"},
-                "dark": {"mean": "6 ms", "sd": "3 ms"},
+                "dark": {"mean": "6 ms", "sd": "1 ms"},
                 "settle": {"mean": "35 ms", "sd": "4 ms"},
                 "monitor": {"averaging": "10 ms", "noise": "0.03 dB"},
             }
@@ -264,6 +268,7 @@ class Timing(Lab):
         patch: context in which the world is built and measured.
         events: number of changes of plan.
         pause_s: time before each change, in s.
+        round_trip_ms: least round trip to a server, within which causality orders nothing.
     """
 
     simulation: Mapping[str, Any] = field(default_factory=dict)
@@ -272,6 +277,23 @@ class Timing(Lab):
     patch: Patch = lambda draws: contextlib.nullcontext()
     events: int = 6
     pause_s: float = 0.0
+    round_trip_ms: float = 0.04
+
+    def resolution(self, quantity: str) -> float:
+        """Return the width of the narrowest bounds, in ms, of an observer without noise.
+
+        A monitor's reading shows a change anywhere in its window, since its weights are not known,
+        and the reading before it may show the change nowhere in its own; polls and datagrams leave
+        a period, and causality a round trip. An outage has two ends.
+        """
+        if quantity in LIGHT:
+            world = described(self.simulation, self.switch)["simulation"]["switches"]["ocs"]
+            window = parse_duration(world["monitor"]["averaging"])
+            return (2 * window + parse_duration(self.switch.get("monitor_latency", "0 s"))) / MS
+        if quantity not in (*CARRIER, *DATAGRAM):
+            return 0.0
+        period = (POLL_PERIOD if quantity in CARRIER else DATAGRAM_PERIOD) / MS
+        return (1 + quantity.startswith("outage")) * (period + self.round_trip_ms)
 
     def measure(self, seed: int, found: Found) -> None:
         """Reconfigure, and compare each recorded interval with the ground truth."""
@@ -347,7 +369,7 @@ class _Run:
             before = early.get((row.subject, name), math.nan)
             if not ends[1] <= truth <= ends[2] and ends[1] <= before <= ends[2]:
                 truth = before
-            self.found.holds(name, "bound", *ends, truth)
+            self.found.holds(name, "bound", *ends, truth, self.lab.resolution(name))
         for _, name in true:
             self.found.declines(name)
 

@@ -2,4 +2,4 @@
 
 from tests.campaigns.hard_labs.samples import AT_LIMIT, BELOW, SwitchingTimes, autocorrelated
 
-LAB = SwitchingTimes(draw=autocorrelated(0.6), declined=("p95", AT_LIMIT, BELOW))
+LAB = SwitchingTimes(draw=autocorrelated(0.6), n=594, declined=("p95", AT_LIMIT, BELOW))
