@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 from lightrig.harness.bench import Bench
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import Gap, LinkEvent, PortWatch, Settled, Stage
+from lightrig.instruments.core.capabilities import (
+    ClockStatus,
+    Gap,
+    LinkEvent,
+    PortWatch,
+    Settled,
+    Stage,
+)
 from lightrig.testbeds import LightrigError, Port
 
 POLL_PERIOD = 100_000
@@ -77,11 +84,13 @@ class ObservedEvent:
         changes: of any port, in the order of the answers.
         gaps: what each port misses of the datagrams sent to it.
         answered: when each server answered last, on the bench's clock.
+        clocks: how the kernels of servers that tell discipline their clocks, by their last answers.
     """
 
     changes: list[tuple[Port, LinkEvent]] = field(default_factory=list)
     gaps: list[tuple[Port, Gap]] = field(default_factory=list)
     answered: dict[str, Span] = field(default_factory=dict)
+    clocks: dict[str, ClockStatus] = field(default_factory=dict)
 
     def watched(self) -> dict[str, Span]:
         """Return until when the ports of each server were watched: see `Watch.until`."""
@@ -315,6 +324,8 @@ class LinkObservation:
                     self._silences[port] = event
             if observed is not None:
                 observed.answered[name] = settled.answered
+                if settled.clock is not None:
+                    observed.clocks[name] = settled.clock
                 observed.changes += [(self._ports[name, e.port], e) for e in settled.events]
                 observed.gaps += [(self._ports[name, gap.port], gap) for gap in settled.gaps]
             self._cross_checks += [

@@ -222,6 +222,7 @@ def reconfigure(
         tuple(flaps(changes)),
         before=_name_of(before, fabric) if plan.name in fabric.plans else None,
         late_monitors=late,
+        clocks=observed.clocks,
     )
 
 

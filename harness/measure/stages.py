@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -19,7 +19,7 @@ from lightrig.harness.measure.loss_windows import LossWindow
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import LinkEvent
+from lightrig.instruments.core.capabilities import ClockStatus, LinkEvent
 from lightrig.instruments.core.stages import (
     CARRIER_DOWN,
     CARRIER_UP,
@@ -93,6 +93,7 @@ class Reconfiguration:
         before: the plan that was in place, where it and `plan` are plans of the testbed.
         late_monitors: by how many ns monitors were late at least, by switch, where light went after
             the carriers that it carries.
+        clocks: status of the servers' clocks, by server, where their kernels tell it.
     """
 
     plan: str
@@ -107,6 +108,7 @@ class Reconfiguration:
     set_aside: bool = False
     before: str | None = None
     late_monitors: dict[str, int] = field(default_factory=dict)
+    clocks: Mapping[str, ClockStatus] = field(default_factory=dict)
 
     def conditions(self, number: int) -> dict[str, Scalar]:
         """Conditions of the rows of this event: its number, and between which plans it was."""
@@ -228,7 +230,11 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
         middle = least if end is None else (least + end) // 2
         yield Row(flap.port, "outage.flap", middle, least, end, "ns", time, conditions)
     for owner, until in event.watched.items():
-        yield row(owner, "watched", event.after(until))
+        watched = row(owner, "watched", event.after(until))
+        clock = event.clocks.get(owner)
+        if clock is not None:
+            watched = replace(watched, conditions={**conditions, **clock.conditions()})
+        yield watched
 
 
 def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:

@@ -78,7 +78,7 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
 def _effective(series: Series, values: Numbers, q: float) -> int | None:
     """Return as how many independent samples events count, or circuits; None for other subjects."""
     if (series.event >= 0).all():
-        return effective_samples(values)
+        return effective_samples(values, q)
     circuits = [_CIRCUIT.match(subject) for subject in series.subject]
     ports = [(f"{one[1]} {one[2]}", f"{one[1]} {one[3]}") for one in circuits if one]
     if len(ports) < values.size:

@@ -1,9 +1,11 @@
 """docs/probe.md against the real probe and against the simulated one."""
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import json
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,21 @@ class Probe:
 
     def settle(self, *stages: str, timeout: int = LONG, **numbers: Any) -> Any:
         ports = {PORTS[0]: list(stages)} if stages else {}
-        return self.ask("settle", ports=ports, timeout_ns=timeout, **numbers)
+        answer = self.ask("settle", ports=ports, timeout_ns=timeout, **numbers)
+        assert_clock_status(answer.pop("clock"))
+        return answer
+
+
+def assert_clock_status(status: Any) -> None:
+    """What the kernel of this machine says by ntp_adjtime, by the offsets of linux/timex.h."""
+    if status is None:  # a simulated clock has no kernel
+        return
+    timex = ctypes.create_string_buffer(512)
+    assert ctypes.CDLL(None).ntp_adjtime(timex) >= 0
+    _, _, rate, most, likely, bits = struct.unpack_from("@Illlli", timex)
+    assert (status["synchronised"], status["frequency_ppm"]) == (not bits & 64, rate / 65_536)
+    assert status["maximum_error_ns"] == pytest.approx(most * 1e3, abs=1e9)
+    assert status["estimated_error_ns"] == pytest.approx(likely * 1e3, abs=1e9)
 
 
 class Rig:

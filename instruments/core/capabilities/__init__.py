@@ -48,6 +48,7 @@ from lightrig.instruments.core.capabilities.light import (
     Telemetry,
 )
 from lightrig.instruments.core.capabilities.servers import (
+    ClockStatus,
     Datagram,
     Diagnostic,
     Gap,
@@ -73,6 +74,7 @@ __all__ = [
     "BitErrorTester",
     "BlocksPorts",
     "ClimateChamber",
+    "ClockStatus",
     "Datagram",
     "Diagnostic",
     "ErrorCount",

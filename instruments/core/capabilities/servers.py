@@ -80,6 +80,30 @@ class Gap(NamedTuple):
     backlog: bool = False
 
 
+class ClockStatus(NamedTuple):
+    """How a server's kernel disciplines its clocks, as the kernel reports it.
+
+    Attributes:
+        synchronised: whether its time daemon says so.
+        frequency_ppm: correction of the rate.
+        estimated_error, maximum_error: of its calendar clock, by the daemon's account, in ns.
+    """
+
+    synchronised: bool
+    frequency_ppm: float
+    estimated_error: int
+    maximum_error: int
+
+    def conditions(self) -> dict[str, bool | float]:
+        """Return the conditions of a row that has this status."""
+        return {
+            "clock_synchronised": self.synchronised,
+            "clock_frequency_ppm": round(self.frequency_ppm, 6),
+            "clock_estimated_error_us": self.estimated_error / 1e3,
+            "clock_maximum_error_us": self.maximum_error / 1e3,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The link events of a server since the last query.
@@ -93,6 +117,7 @@ class Settled:
         gaps: interruptions, in the order of their ends.
         departures: by netdev, when the datagrams that were asked for had been sent; None where
             that is not known.
+        clock: how the kernel disciplines the server's clocks; None where it does not tell.
     """
 
     events: tuple[LinkEvent, ...]
@@ -102,6 +127,7 @@ class Settled:
     answered: Span
     gaps: tuple[Gap, ...] = ()
     departures: Mapping[str, Sequence[Span | None]] = field(default_factory=dict)
+    clock: ClockStatus | None = None
 
 
 class PendingSettlement(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import (
+    ClockStatus,
     Datagram,
     Diagnostic,
     FecSide,
@@ -319,6 +320,7 @@ class PendingSettlement:
                 self._clocks.here(self._request.answered_there),
                 tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
                 self._departures(answer["departures"]) if self._numbers else {},
+                _clock_status(answer.get("clock")),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise self._request.run.garbled(
@@ -364,3 +366,13 @@ class PendingSettlement:
 def this_boot_id() -> str:
     """Return the id of this boot of this machine: servers with the same id share a clock."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _clock_status(answer: Mapping[str, Any] | None) -> ClockStatus | None:
+    """Return a kernel's status of its clock; raises KeyError, TypeError or ValueError."""
+    if answer is None:
+        return None
+    if not isinstance(answer["synchronised"], bool):
+        raise TypeError("synchronised is true or false")
+    errors = int(answer["estimated_error_ns"]), int(answer["maximum_error_ns"])
+    return ClockStatus(answer["synchronised"], float(answer["frequency_ppm"]), *errors)

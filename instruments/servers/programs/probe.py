@@ -37,7 +37,7 @@ from lightrig.instruments.servers.programs.probe_links import (
     open_netlink,
 )
 from lightrig.instruments.servers.programs.replies import Replies
-from lightrig.instruments.servers.programs.server_clock import boot_id, now
+from lightrig.instruments.servers.programs.server_clock import boot_id, kernel_status, now
 
 __all__ = ["main"]
 
@@ -335,6 +335,7 @@ class _Probe:
             "gaps": [gap.fields() for gap in gaps],
             "datagrams": watch.counts(),
             "departures": watch.departures(numbers),
+            "clock": kernel_status(),
         }
         self._replies.reply(number, received, content)
 

@@ -461,4 +461,5 @@ class SimulatedProbe:
             "gaps": [gap for gap in map(self._gap, known) if gap is not None],
             "datagrams": {},
             "departures": self._departures(numbers),
+            "clock": None,  # no kernel disciplines it
         }
