@@ -117,7 +117,8 @@ class Rule:
         """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio.
 
         The change to detect is then by default a factor of 1.2, or 0.5 dB; in other units of a
-        difference, any that there is. Raises `RuleError` for one that the effect cannot have.
+        difference there is none, and no night is called unchanged. Raises `RuleError` for one that
+        the effect cannot have.
         """
         effect = self.effect or ("difference" if unit in _DIFFERENCES else "ratio")
         detect = self.detect

@@ -56,7 +56,8 @@ class DriftVerdict:
 
     outcome: "unchanged", "departed, unconfirmed", "changed" (after `confirmation.judge_nights`
         only: later nights confirm it), "guard broken", "not enough data", or "cannot tell": no
-        change was found, and the one that the rule states might have been missed.
+        change was found, and the one that the rule states might have been missed, or it states
+        none.
     reason: one sentence for people.
     n: samples of tonight. nights: nights before that were looked at; samples: theirs.
     level: tonight's median, or its mean where means are compared. before: the mean of those of
@@ -250,7 +251,9 @@ def _judge(
     upper += scale.up_to(nights.level) + scale.down_to(nights.usual)
     detectable = min((one.detectable for one in found), key=abs)
     p = min(first.p, 1.0)
-    sees = abs(detectable) <= scale.shift(rule.detect)
+    # Without a stated change no power is enough for "unchanged".
+    stated = _stated(rule)
+    sees = stated is not None and abs(detectable) <= scale.shift(stated)
     outcome: DriftOutcome = "unchanged" if sees else "cannot tell"
     verdict = replace(
         verdict,
@@ -305,6 +308,11 @@ def _shift_of_widths(scale: Scale, nights: _Nights) -> float:
     return abs(tonight - before) / (nights.usual.middle if scale.ratio else 1)
 
 
+def _stated(rule: Rule) -> float | None:
+    """Return the change that a rule states to detect; None without one (`Rule.in_unit`)."""
+    return None if rule.detect is None or math.isinf(rule.detect) else rule.detect
+
+
 def _reason(verdict: DriftVerdict, rule: Rule, scale: Scale) -> str:
     samples = f"Tonight's {verdict.n:,} samples"
     expectation = f"what the {verdict.nights} nights before led to expect"
@@ -320,8 +328,10 @@ def _reason(verdict: DriftVerdict, rule: Rule, scale: Scale) -> str:
         power = f"{found} would have been found with a probability of {format_share(POWER)}"
     if verdict.sees:
         return f"{samples} agree with {expectation} (p = {verdict.p:.2g}); {power}."
-    assert rule.detect is not None
-    wanted = scale.formatted(-rule.detect if rule.direction == "down" else rule.detect)
+    stated = _stated(rule)
+    if stated is None:
+        return f"Cannot tell: the rule states no change to detect (p = {verdict.p:.2g}); {power}."
+    wanted = scale.formatted(-stated if rule.direction == "down" else stated)
     return (
         f"Cannot tell: nights lie too far apart to find {wanted} {expectation}"
         f" (p = {verdict.p:.2g}); {power}."

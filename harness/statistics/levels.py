@@ -71,10 +71,8 @@ class Scale:
         """Convert a shift on the scale to a change (difference or factor)."""
         return math.exp(shift) if self.ratio else shift
 
-    def shift(self, change: float | None) -> float:
-        """Size of the shift that a change is; infinite for None."""
-        if change is None:
-            return math.inf
+    def shift(self, change: float) -> float:
+        """Size of the shift that a change is."""
         return abs(math.log(change)) if self.ratio else abs(change)
 
     def formatted(self, change: float) -> str:

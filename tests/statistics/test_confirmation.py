@@ -53,6 +53,21 @@ def test_the_page_uses_the_same_words(factors, word):
         assert (found.run, found.nights) == (len(factors), 10)
 
 
+def test_unchanged_is_said_where_the_stated_change_is_seen_in_four_of_five_nights():
+    """x 1.2 is planted where "unchanged" had been said, and where "cannot tell" had."""
+    error = 0.05 / 57
+    seen = {"unchanged": [], "cannot tell": []}
+    for seed in range(160):
+        *before, tonight = lab([1.0], seed, (0.012, 0.04)[seed % 2])
+        said = judge_nights(before, tonight, RULE, corrected_error=error).outcome
+        if said in seen:
+            planted = judge_nights(before, 1.2 * tonight, RULE, corrected_error=error)
+            seen[said].append(planted.p <= error)
+    assert min(map(len, seen.values())) >= 60
+    assert np.mean(seen["unchanged"]) >= 0.8
+    assert np.mean(seen["cannot tell"]) < 0.8
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_changes_are_as_rare_as_stated_where_nights_are_not_normal(kind):

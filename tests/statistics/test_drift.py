@@ -291,6 +291,18 @@ def test_a_gate_that_may_miss_the_stated_change_cannot_tell():
     assert f"{blind.detectable:.3g} times would have been found" in blind.reason
 
 
+def test_without_a_change_to_detect_no_night_is_unchanged():
+    random = np.random.default_rng(43)
+    *before, tonight = 40 + 0.1 * random.standard_normal((11, 40))
+    rule = DriftRule().in_unit("°C")
+    found = judge_drift(before, tonight, rule)
+    assert (found.outcome, found.sees) == ("cannot tell", False)
+    assert 0.05 < abs(found.detectable) < 0.5
+    assert found.reason.startswith("Cannot tell: the rule states no change to detect")
+    stated = judge_drift(before, tonight, DriftRule(detect=1.0).in_unit("°C"))
+    assert stated.outcome == "unchanged"
+
+
 def test_the_change_to_detect_is_a_fifth_or_half_a_decibel_unless_stated():
     random = np.random.default_rng(50)
     *before, tonight = apart(random, 0.03, 0.1)
