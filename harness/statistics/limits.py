@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.statistics.binomial import at_most, first_true_from
@@ -31,8 +32,8 @@ def judge(
 
     What passes is judged again at the level of `limit.warn`, if there is one, with the same
     confidence: unless it passes there too, it is marginal. Samples are in the order of their
-    events; where these depend on each other, a verdict has to hold also for as few independent
-    ones as they count (`independence.effective_samples`). Raises `SampleError`.
+    events; where these depend on each other, a pass has to hold also for as few independent ones as
+    they count (`independence.effective_samples`). Raises `SampleError`.
     """
     verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
@@ -95,10 +96,12 @@ def _judge(
         verdict = judge_plan(*claim, plan, *rules)
     else:
         verdict = judge_quantile(*claim, *rules)
-    if verdict.outcome == "not enough data":
+    if verdict.outcome != "pass":
         return verdict
-    effective = effective_samples(earliest, share)
-    if effective >= verdict.n:
+    # A plan decides by its first samples, whatever those of a later stage are.
+    low, high = (np.asarray(ends)[: verdict.n] for ends in (earliest, latest))
+    effective = effective_samples(low, share)
+    if effective == verdict.n:
         return verdict
-    dependent = judge_quantile(*claim, *rules, effective)
+    dependent = judge_quantile(low, high, value, share, *rules, effective)
     return verdict if dependent.outcome == verdict.outcome else dependent
