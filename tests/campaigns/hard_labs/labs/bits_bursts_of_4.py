@@ -2,4 +2,4 @@
 
 from tests.campaigns.hard_labs.bits import AT_LIMIT, BELOW, BitErrors, bursts
 
-LAB = BitErrors(errors=bursts(4), declined=(AT_LIMIT, BELOW))
+LAB = BitErrors(errors=bursts(4), declined=("ratio", AT_LIMIT, BELOW))
