@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.plans import Circuit, Link, Plan, Port
@@ -187,9 +188,18 @@ class Cabling:
 
     def cabled_ports(self, switch: str) -> tuple[frozenset[int], frozenset[int]]:
         """Return the cabled ingress and egress ports of `switch`; no other may be touched."""
-        ingress = frozenset(int(f.sink.name) for f in self.fibers if f.sink.owner == switch)
-        egress = frozenset(int(f.source.name) for f in self.fibers if f.source.owner == switch)
-        return ingress, egress
+        return self._cabled_ports.get(switch, (frozenset(), frozenset()))
+
+    @cached_property
+    def _cabled_ports(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
+        ports: dict[str, tuple[set[int], set[int]]] = {
+            name: (set(), set()) for name in self.switches
+        }
+        for fiber in self.fibers:
+            for side, port in enumerate((fiber.sink, fiber.source)):
+                if port.owner in ports:
+                    ports[port.owner][side].add(int(port.name))
+        return {name: (frozenset(i), frozenset(e)) for name, (i, e) in ports.items()}
 
     def _switch_port(self, port: Port) -> tuple[str, int] | None:
         return (port.owner, int(port.name)) if port.owner in self.switches else None

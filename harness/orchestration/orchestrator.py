@@ -399,12 +399,16 @@ def _lights(testbed: Testbed) -> dict[str, dict[int, str]]:
 def _loops(testbed: Testbed) -> dict[str, dict[str, Circuit]]:
     """Return by switch and node a circuit from a port of the node to itself."""
     found: dict[str, dict[str, Circuit]] = {name: {} for name in testbed.optical_switches}
-    for name, nodes in _lights(testbed).items():
-        for fiber in testbed.fibers:
-            if fiber.source.owner == name:
-                for port, node in nodes.items():
-                    if node == fiber.sink.owner:
-                        found[name].setdefault(node, Circuit(port, int(fiber.source.name)))
+    ingress = {
+        (name, node): port
+        for name, nodes in _lights(testbed).items()
+        for port, node in nodes.items()
+    }
+    for fiber in testbed.fibers:
+        name, node = fiber.source.owner, fiber.sink.owner
+        if (name, node) in ingress:
+            loop = Circuit(ingress[name, node], int(fiber.source.name))
+            found[name].setdefault(node, loop)
     return found
 
 
