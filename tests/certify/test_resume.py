@@ -54,14 +54,14 @@ class _Killed(BaseException):
     pass
 
 
+def _fail(*_: object) -> None:
+    raise _Killed
+
+
 def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Certify until the clause `code` is begun."""
-
-    def killed(*_: object) -> None:
-        raise _Killed
-
     with monkeypatch.context() as patch:
-        patch.setattr(certification, "CLAUSES", {**CLAUSES, code: killed})
+        patch.setattr(certification, "CLAUSES", {**CLAUSES, code: _fail})
         with pytest.raises(_Killed):
             certified(folder)
 
@@ -72,7 +72,10 @@ def test_what_was_interrupted_begins_again_and_is_listed(
     interrupted(tmp_path, monkeypatch, "acknowledged_light")
     left = json.loads((tmp_path / "ocs.progress.json").read_text())
     assert left["begun"] == "3.1"
-    done = certified(tmp_path, "--resume")
+    with monkeypatch.context() as patch:
+        # A clause that has ended is not tried again.
+        patch.setattr(certification, "CLAUSES", {**CLAUSES, "identity": _fail})
+        done = certified(tmp_path, "--resume")
     assert done.exit_code == 0, done.output
     assert measured(tmp_path) == whole
     assert Sheet.model_validate_json((tmp_path / "ocs.json").read_text()).interrupted == ("3.1",)
