@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -33,8 +34,9 @@ from lightrig.harness.report.sections import (
     test_column,
     verdict_column,
 )
-from lightrig.harness.report.units import shown
+from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
+from lightrig.harness.statistics.unlike_ports import UnlikePort, by_event_and_port, unlike_ports
 from lightrig.instruments.core.stages import STAGES
 from lightrig.testbeds import format_duration
 
@@ -129,6 +131,39 @@ def _panels(data: SectionData) -> Iterator[Figure]:
             any(one.test.simulated for one in each),
             declared.meaning,
         )
+
+
+class _Unlike(NamedTuple):
+    """A port that differs from the others of its events in one stage."""
+
+    test: TestFrame
+    stage: str
+    port: str
+    found: UnlikePort
+
+
+def _unlike(data: SectionData) -> Iterator[_Unlike]:
+    """Yield the ports that differ from the others, by stage."""
+    for test in data.frame.tests:
+        stages = [name for name in STAGES if name in test.series] if test.stages() else []
+        for stage in stages:
+            series = test.series[stage]
+            if (series.event < 0).any():
+                continue
+            ports, (low, high) = by_event_and_port(
+                series.event, series.subject, series.lower, series.upper
+            )
+            for found in unlike_ports(low, high, error=_DIFFER / len(stages)):
+                yield _Unlike(test, stage, ports[found.port], found)
+
+
+def _excess(one: _Unlike) -> Cell:
+    found, value = one.found, shown(one.found.excess, "ns")
+    share = f"{found.excess / found.usual:+.0%}"
+    interval = span(found.lower, found.upper, "ns", value)
+    simulated = "simulated" if one.test.simulated else ""
+    context = share, f"median of {found.n:,} events", f"interval {interval}", simulated
+    return Value(value, context)
 
 
 def _by_direction(data: SectionData) -> Iterator[tuple[Estimate, str]]:
@@ -290,6 +325,20 @@ RECONFIGURATION = Section(
             about="Events of each direction by themselves. Limits judge both together: where the "
             "directions differ, the share of late events is that of the two mixed evenly.",
             group=lambda pair: _group(pair[0]),
+        ),
+        Table(
+            "Ports that differ",
+            (
+                Column[_Unlike]("port", lambda one: Styled(one.port, "strong")),
+                Column[_Unlike]("stage", lambda one: quantity_of(one.stage, "ns").title),
+                Column[_Unlike]("more than the others", _excess),
+                Column[_Unlike]("the others", lambda one: shown(one.found.usual, "ns")),
+                Column[_Unlike]("test", lambda one: one.test),
+            ),
+            rows=_unlike,
+            about="Ports whose time differs from the median of the others of the same events by "
+            "a tenth or more, for certain: the chance that any is named where all are alike is 1 % "
+            "a test. The tables of whole events show the slowest port.",
         ),
         Figures(_one_event),
         Figures(
