@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.hard_labs import about, labs
+from tests.campaigns.hard_labs import about, load_labs
 from tests.campaigns.hard_labs.cells import summary
 from tests.campaigns.hard_labs.found import Found, Lab
 from tests.campaigns.records import log
@@ -37,7 +37,7 @@ def play(lab: Lab, name: str, seed: int) -> dict[str, Any]:
 def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
     """Return the table of all labs, and whether every promise was kept."""
     printed, good = [], True
-    for name, found in summary(labs(), done).items():
+    for name, found in summary(load_labs(), done).items():
         named = found["named"]
         printed.append(
             f"{name}: {about(name)}; {found['seeds']} seeds of {found['seconds']} s of processor"
@@ -66,7 +66,9 @@ def main(report: Callable[[str], object] = print) -> bool:
         float(os.environ.get("LABS_SECONDS", "7000")),
     )
     wanted = {
-        name: lab for name, lab in labs().items() if name in os.environ.get("LABS", name).split(",")
+        name: lab
+        for name, lab in load_labs().items()
+        if name in os.environ.get("LABS", name).split(",")
     }
     with log("labs") as lines:
         done = {(line["lab"], line["seed"]) for line in lines.done}
@@ -86,12 +88,12 @@ def main(report: Callable[[str], object] = print) -> bool:
 
 def store(done: list[dict[str, Any]]) -> None:
     """Store the summary of the labs for the page; labs that were not run keep theirs."""
-    found = summary(labs(), done)
+    found = summary(load_labs(), done)
     for name, each in found.items():
-        lab = labs()[name]
+        lab = load_labs()[name]
         each |= {"about": about(name), "declined": lab.declined, "excused": dict(lab.excused)}
     stored = json.loads(SUMMARY.read_text(encoding="utf-8"))["labs"] | found
-    found = {name: stored[name] for name in labs() if name in stored}
+    found = {name: stored[name] for name in load_labs() if name in stored}
     on = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = json.dumps({"on": on, "labs": found}, indent=1, sort_keys=True, ensure_ascii=False)
     SUMMARY.write_text(text + "\n", encoding="utf-8")

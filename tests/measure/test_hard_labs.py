@@ -11,7 +11,7 @@ from late_light import stamp_light_late
 
 from tests.campaigns import labs as campaign
 from tests.campaigns.__main__ import main as campaigns_main
-from tests.campaigns.hard_labs import labs
+from tests.campaigns.hard_labs import load_labs
 from tests.campaigns.hard_labs.cells import cells_of, summary
 from tests.campaigns.hard_labs.found import Found
 from tests.campaigns.hard_labs.timing import ALL, Timing, interruptions, light_changes
@@ -22,7 +22,7 @@ MS = 1_000_000
 def missed(name: str, seed: int = 3) -> dict[str, int]:
     """Return how many intervals of each quantity miss the truth in one seed of a lab."""
     found = Found()
-    labs()[name].measure(seed, found)
+    load_labs()[name].measure(seed, found)
     return {quantity: cell["missed"] for quantity, cell in found.cells.items()}
 
 
@@ -53,13 +53,13 @@ def test_readings_of_the_query_before_are_reported_as_late() -> None:
     """One poll late, which proves nothing by bounds alone; monitors that saturate are in time."""
     for name, late in (("monitors_previous", True), ("monitors_saturate", False)):
         found = Found()
-        labs()[name].measure(6, found)
+        load_labs()[name].measure(6, found)
         assert found.names("monitors are late") is late
 
 
 def test_datagrams_count_where_light_alone_was_not_seen() -> None:
     found = Found()
-    labs()["monitors_averaging"].measure(1, found)
+    load_labs()["monitors_averaging"].measure(1, found)
     assert found.names("not seen: ocs.10 signal_recovered;")
     cells = {name: (cell["n"], cell["declined"]) for name, cell in found.cells.items()}
     assert cells["first_datagram"] == cells["outage.datagram"] == (24, 0)
@@ -68,7 +68,7 @@ def test_datagrams_count_where_light_alone_was_not_seen() -> None:
 
 def test_late_monitors_do_not_make_an_acknowledgement_early() -> None:
     found = Found()
-    labs()["monitors_late"].measure(3, found)
+    load_labs()["monitors_late"].measure(3, found)
     assert found.names("monitors are late")
     assert not found.names("acknowledged .* before its light")
 
@@ -76,7 +76,7 @@ def test_late_monitors_do_not_make_an_acknowledgement_early() -> None:
 @pytest.mark.parametrize(("name", "stated"), [("ideal", 64), ("shifted", 0)])
 def test_no_loss_is_stated_where_monitors_have_shifted(name: str, stated: int) -> None:
     found = Found()
-    lab = labs()[f"losses_{name}"]
+    lab = load_labs()[f"losses_{name}"]
     lab.measure(2, found)
     cell = found.cells["insertion_loss"]
     assert (cell["n"], cell["declined"]) == (stated, 64 - stated)

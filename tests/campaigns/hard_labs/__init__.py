@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.campaigns.hard_labs.found import Lab
 
 
-def labs() -> dict[str, Lab]:
-    """Return every lab by the name of its file."""
+def load_labs() -> dict[str, Lab]:
+    """Return every lab by the name of its file; the package `labs` has their files."""
     files = sorted(Path(__file__).with_name("labs").glob("[a-z]*.py"))
     return {
         path.stem: import_module(f"tests.campaigns.hard_labs.labs.{path.stem}").LAB
