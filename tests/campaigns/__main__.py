@@ -43,7 +43,7 @@ def listing() -> str:
     for name, settings in CAMPAIGNS.items():
         source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
         about = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-        lines += [f"{name:<16}{about}", f"{'':<16}{settings}"]
+        lines += [f"{name:<17}{about}", f"{'':<17}{settings}"]
     return "\n".join(lines)
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)  # runs side by side, on a machine that ma
 
 TESTS = """
 import pytest
-from lightrig.harness.quantities import Quantity, declare
+from lightrig.api import Quantity, declare
 from lightrig.harness.record import Row
 
 declare(Quantity(name="own.quantity", unit="1", meaning="a test count", better="higher"))
