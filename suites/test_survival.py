@@ -1,4 +1,4 @@
-"""What a cut of the light does to a TCP stream on one link."""
+"""Effect of a cut of the light on a TCP stream over one link."""
 
 import pytest
 

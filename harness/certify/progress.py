@@ -46,7 +46,7 @@ class Configuration(BaseModel):
 
 
 class Progress(BaseModel):
-    """What has been done.
+    """Clauses that have ended, and those that were begun.
 
     Attributes:
         of: what is certified, and how; a resumed process must be of the same.

@@ -1,4 +1,4 @@
-"""What differs between two sheets, beyond chance."""
+"""Differences between two sheets beyond chance."""
 
 import math
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Survival:
-    """What one cut of the light of a link did to the job on it.
+    """Effect of one cut of a link's light on the job on it.
 
     Attributes:
         outcome: in one word.

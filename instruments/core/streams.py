@@ -7,7 +7,7 @@ from lightrig.instruments.clock import Span
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What has become of the exchanges of one connection.
+    """State of the exchanges of one connection.
 
     Attributes:
         exchanges: how many have ended.

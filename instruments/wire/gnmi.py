@@ -73,7 +73,7 @@ class MissingExtraError(LightrigError):
 
 
 class GnmiCredentials(NamedTuple):
-    """What a session shows and trusts.
+    """Login and certificates of a session.
 
     Attributes:
         login: user and password, sent as metadata with every call; None for none.

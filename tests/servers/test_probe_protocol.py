@@ -110,7 +110,7 @@ class Probe:
 
 
 def assert_clock_status(status: Any) -> None:
-    """What the kernel of this machine says by ntp_adjtime, by the offsets of linux/timex.h."""
+    """Return the state of this machine's clock by ntp_adjtime, by the offsets of linux/timex.h."""
     if status is None:  # a simulated clock has no kernel
         return
     timex = ctypes.create_string_buffer(512)

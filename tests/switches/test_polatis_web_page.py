@@ -1,4 +1,4 @@
-"""What public programs read and set over RESTCONF beside circuits: the 28 readers of restlib.js.
+"""Readings and settings of public programs over RESTCONF, among them the 28 of restlib.js.
 
 Paths are those of the vendor's web page (quintons/polatis2, e6ec062, restlib.js), which takes the
 first member of an answer for its data; values are the defaults of the modules optical-switch

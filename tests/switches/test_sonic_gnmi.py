@@ -371,7 +371,7 @@ def shell(service: Service) -> Iterator[Any]:
 def test_pygnmi_moves_circuits_and_follows_their_states(
     served: dict[str, Service], tmp_path: Path
 ) -> None:
-    """What pygnmi sets, the command line shows; its subscription sees both."""
+    """The command line shows changes by pygnmi; its subscription shows changes by both."""
     came: queue.Queue[Any] = queue.Queue()
     with program(served["gnmi"], tmp_path) as client, shell(served["ssh"]) as run:
         wanted = {"path": STATES, "mode": "on_change"}
