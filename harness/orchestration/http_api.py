@@ -24,7 +24,7 @@ from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.requests import request_schema
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
-from lightrig.testbeds.private_files import read_private
+from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 _LONGEST_BODY = 1 << 20
 """Bytes of a request."""
@@ -46,13 +46,18 @@ class _BodyTooLongError(LightrigError):
 def read_token(file: Path, *, make: bool = False) -> str:
     """Return the token in a file of mode 0600; make: write a new one where there is no file.
 
-    Raises `PrivateFileError` for a file that is absent, or that other accounts can use.
+    Raises `PrivateFileError` for a file that is absent, empty, or that other accounts can use.
     """
     if make and not file.exists():
         made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(made, "w") as opened:
             opened.write(secrets.token_urlsafe(32) + "\n")
-    return read_private(file, group=False).decode("ascii", "replace").strip()
+    token = read_private(file, group=False).decode("ascii", "replace").strip()
+    if not token:
+        raise PrivateFileError(
+            f"{file} holds no token: remove it, and the service writes a new one"
+        )
+    return token
 
 
 def application(running: Orchestrator, token: str) -> fastapi.FastAPI:

@@ -173,6 +173,13 @@ def test_a_token_file_is_of_this_account_alone(tmp_path: Path) -> None:
         read_token(file)
 
 
+def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.token").write_text("\n")
+    (tmp_path / "a.token").chmod(0o600)
+    with pytest.raises(PrivateFileError, match="holds no token"):
+        read_token(tmp_path / "a.token", make=True)
+
+
 def test_a_request_from_the_command_line(port: int, tmp_path: Path) -> None:
     def ask(text: str):
         arguments = ["orchestrate", "railx", str(tmp_path / "grid.yaml"), "--port", str(port)]
