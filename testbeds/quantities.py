@@ -147,12 +147,12 @@ def format_rate(bits_per_s: float) -> str:
 
 def format_db(ratio: float) -> str:
     """Write decibels for a person: "1.24 dB"."""
-    return f"{round(ratio, 2):g} dB"
+    return f"{round(ratio, 2) + 0.0:g} dB"  # without the sign of a zero
 
 
 def format_dbm(power: float) -> str:
     """Write a power in dBm for a person: "-4.3 dBm"."""
-    return f"{round(power, 2):g} dBm"
+    return f"{round(power, 2) + 0.0:g} dBm"
 
 
 def format_watt(power: float) -> str:

@@ -104,6 +104,7 @@ def test_remaining_quantities_as_text():
     assert q.format_rate(100_000_000_000) == "100 Gbit/s"
     assert q.format_db(1.2404) == "1.24 dB"
     assert q.format_dbm(-4.3) == "-4.3 dBm"
+    assert (q.format_db(-0.003), q.format_dbm(-0.003)) == ("0 dB", "0 dBm")
     assert q.format_share(0.999) == "99.9 %"
 
 
