@@ -94,25 +94,28 @@ def test_waiting_uses_no_cpu_time(asking, wire):
 
 
 @pytest.mark.parametrize("scheme", ["serial", "visa"])
-def test_cut_serial_line_is_noticed_at_once(system_clock, scheme):
+def test_cut_serial_line_is_noticed_at_once(system_clock, scheme, tmp_path):
     deaths = []
     for number in range(ATTEMPTS):
         master, slave = os.openpty()
         tty.setraw(slave)
-        device = os.ttyname(slave)
+        # Another test's terminal may have the number of this one once it is closed.
+        device = tmp_path / f"tty{number}"
+        device.symlink_to(os.ttyname(slave))
 
-        def die(master=master, slave=slave):
+        def die(master=master, slave=slave, device=device):
             heard = b""
             while not heard.endswith(b"?\n"):
                 heard += os.read(master, 100)
             os.write(master, b"A")
             time.sleep(0.005)
+            device.unlink()
             os.close(slave)
             os.close(master)
 
         thread = threading.Thread(target=die)
         thread.start()
-        resource = device if scheme == "serial" else f"ASRL{device}::INSTR"
+        resource = str(device) if scheme == "serial" else f"ASRL{device}::INSTR"
         session = scpi_session("meter", Endpoint(scheme, resource=resource), system_clock)
         deaths.append(death(lambda n, session=session: session.query(f"Q{n}?", LONG), number))
         thread.join()
