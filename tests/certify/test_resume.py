@@ -82,7 +82,7 @@ def test_what_was_interrupted_begins_again_and_is_listed(
     assert "Begun again after an interruption: 3.1" in (tmp_path / "ocs.html").read_text()
 
 
-def test_another_certification_is_not_gone_on_with(
+def test_progress_of_another_certification_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupted(tmp_path, monkeypatch, "identity")

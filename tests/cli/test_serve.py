@@ -293,7 +293,7 @@ def test_nothing_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "none of its instruments has a wire" in ended.stderr
 
 
-def test_what_this_machine_lacks_is_said(rack: Path, tmp_path: Path) -> None:
+def test_missing_programs_are_named(rack: Path, tmp_path: Path) -> None:
     """Without util-linux, or without root, simulated servers have no shell."""
     environment = {**os.environ, "PATH": str(tmp_path)}
     pipe = subprocess.PIPE

@@ -149,7 +149,7 @@ def lines(seeds: int = 300, **cell: object) -> list[dict[str, object]]:
 BOUNDS = {"kind": "bound", "missed": 0, "resolution": 3.92}
 
 
-def test_kept_criteria_report_nothing() -> None:
+def test_criteria_that_hold_report_nothing() -> None:
     for kept in ({}, BOUNDS, {**BOUNDS, "widths": [5.8]}):
         assert summary({"ideal": Timing()}, lines(**kept))["ideal"]["broken"] == []
 

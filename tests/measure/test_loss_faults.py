@@ -90,7 +90,7 @@ def test_a_stuck_monitor_is_named_and_its_losses_are_omitted(tmp_path, port):
     assert len(kept.losses) == 56
 
 
-def test_losses_of_saturated_monitors_are_omitted_and_no_others(tmp_path):
+def test_only_losses_of_saturated_monitors_are_omitted(tmp_path):
     """Thirty readings at egress ports were stronger than what monitors can show from now on."""
     with polatis(tmp_path, "") as bench:
         before = measured(bench)

@@ -100,7 +100,7 @@ def test_what_returns_is_used_again_without_a_request(start, room) -> None:
     assert service.status()["settled"]
 
 
-def test_where_all_are_silent_nothing_is_placed_and_the_reason_is_said(start, room) -> None:
+def test_where_all_are_silent_nothing_is_placed_and_the_reason_is_stated(start, room) -> None:
     service = start()
     before = submit(service, "a", 3, 2)
     room.silent = set(room.circuits)

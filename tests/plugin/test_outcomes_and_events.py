@@ -340,7 +340,7 @@ def test_inconclusive_cases_are_counted_as_skipped(tmp_path: Path) -> None:
     assert second.find("properties") is None
 
 
-def test_properties_of_a_suite_are_kept(tmp_path: Path) -> None:
+def test_properties_of_a_suite_are_retained(tmp_path: Path) -> None:
     given = '<properties><property name="host" value="lab7"/></properties>'
     root = junit(tmp_path, f"<testsuite>{given}{case('inconclusive')}</testsuite>")
     (suite,) = root.iter("testsuite")

@@ -115,7 +115,7 @@ def test_even_without_its_number_the_block_before_is_another(
     assert answering(stale_body).submit("state", {}).result()["wrong"] == 1
 
 
-def test_nobody_listens(program: ProgramRun) -> None:
+def test_a_port_without_a_listener_is_named(program: ProgramRun) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     given = {"address": "127.0.0.1", "netdev": "lo", "size": SIZE, "user_timeout_ns": 0}

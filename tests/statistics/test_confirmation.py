@@ -53,7 +53,7 @@ def test_the_page_uses_the_same_words(factors, word):
         assert (found.run, found.nights) == (len(factors), 10)
 
 
-def test_unchanged_is_said_where_the_stated_change_is_seen_in_four_of_five_nights():
+def test_unchanged_means_that_the_stated_change_is_seen_in_four_of_five_nights():
     """x 1.2 is planted where "unchanged" had been said, and where "cannot tell" had."""
     error = 0.05 / 57
     seen = {"unchanged": [], "cannot tell": []}

@@ -66,7 +66,7 @@ def nightly(errors: np.ndarray, width: float, several: int) -> dict[str, object]
     ("says", "bias", "factor"),
     [("biased", 0.5, 1.0), ("biased", -0.5, 1.0), ("wrong by a factor", 0.0, 1.5)],
 )
-def test_the_nightly_table_notices_planted_faults_at_the_stated_rate(
+def test_the_nightly_table_notices_injected_faults_at_the_stated_rate(
     says: str, bias: float, factor: float
 ) -> None:
     """As many of 100 nights as a binomial count of 95 % has with a probability of 0.9999."""
@@ -88,7 +88,7 @@ def of_losses(value: float, half: float) -> dict[str, object]:
     value: shift of each loss in its standard uncertainties. half: factor of each interval.
     """
 
-    class Planted(Found):
+    class Injected(Found):
         def holds(  # type: ignore[override]
             self, quantity: str, kind: str, loss: float, lower: float, upper: float, truth: float
         ) -> None:
@@ -99,7 +99,7 @@ def of_losses(value: float, half: float) -> dict[str, object]:
 
     lines = []
     for seed in range(1, seeds_needed() + 1):
-        found = Planted()
+        found = Injected()
         LAB.measure(seed, found)
         lines.append({"seed": seed, **found.as_line(LAB)})
     return cells_of(lines)["insertion_loss"]
@@ -115,7 +115,7 @@ def of_losses(value: float, half: float) -> dict[str, object]:
         (0.0, 1.5, False, True),
     ],
 )
-def test_planted_faults_of_losses_are_noticed(
+def test_injected_faults_of_losses_are_noticed(
     value: float, half: float, biased: bool, wrong: bool
 ) -> None:
     cell = of_losses(value, half)
