@@ -127,7 +127,7 @@ def test_settle_waits_for_light_and_carrier(links: KernelLinks, start_probe: Sta
     assert reply["ok"]["datagrams"] == {}
     if not any(map(by("netlink", "carrier"), reply["ok"]["events"])):
         probe.await_event(by("netlink", "carrier"))
-    nothing = {"settled": True, "missing": [], "events": [], "gaps": []}
+    nothing = {"settled": True, "missing": [], "events": [], "gaps": [], "steps": []}
     drained = probe.drain()
     drained.pop("clock")  # the kernel's own state, at each answer
     assert drained == {**nothing, "datagrams": {}, "departures": {}}

@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,16 @@ def test_an_acknowledgement_before_light_is_reported(settle: str, named: bool) -
     sizes = [float(lead[1]) for lead in leads if lead]
     assert len(sizes) == named
     assert all(20 < size < 60 for size in sizes)
+
+
+@pytest.mark.parametrize("name", ["calendar_steps", "ptp_steps", "machine_suspended"])
+def test_an_event_across_a_step_of_a_clock_is_void_and_named(name: str) -> None:
+    lab, found = replace(load_labs()[name], events=3), Found()
+    lab.measure(2, found)
+    assert found.names(lab.named)
+    cell = found.cells["first_datagram"]
+    # Of three events the one in the middle is void; a clock that stood shows its last times twice.
+    assert (cell["n"], cell["missed"]) == (4 if name == "machine_suspended" else 8, 0)
 
 
 def test_truths_are_those_of_the_stages() -> None:

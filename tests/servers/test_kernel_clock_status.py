@@ -12,7 +12,7 @@ from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import ClockStatus
 from lightrig.instruments.core.errors import GarbledError
 from lightrig.instruments.servers.host.linux import PendingSettlement
-from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.offset import ClockError, ClockMap
 from lightrig.instruments.servers.programs import server_clock
 
 STATUS = {
@@ -71,6 +71,47 @@ def test_a_status_comes_over_the_wire() -> None:
     for broken in ({}, {**STATUS, "synchronised": 1}, {**STATUS, "frequency_ppm": "fast"}, 3):
         with pytest.raises(GarbledError):
             settled(broken)
+
+
+EVENTS = [
+    ["ens1f0", "carrier", False, 1_000, 2_000, "sysfs"],
+    ["ens1f0", "datagram", False, 40_000, 45_000, "udp"],
+    ["ens1f0", "datagram", True, 40_000, 90_000, "udp"],
+]
+
+
+def settled_with_steps(*steps: list[Any], events: list[Any], gaps: bool = True) -> int:
+    """Return the number of events that the driver reads in a reply with steps of a clock."""
+    answer = {"events": events, "missing": [], "steps": list(steps)}
+    request: Any = SimpleNamespace(
+        result=lambda: answer,
+        answered_there=100_000,
+        run=SimpleNamespace(garbled=lambda what, *_: GarbledError("server0", what)),
+    )
+    clocks = ClockMap(name="server0")
+    clocks.same_clock = True
+    return len(PendingSettlement(request, clocks, {}, {}, gaps=gaps).result().events)
+
+
+def test_datagrams_across_a_step_of_the_clock_of_their_stamps_are_void() -> None:
+    step = ["ens1f0", "CLOCK_REALTIME", 60_000, 61_000, -7_002_000, -6_998_000]
+    with pytest.raises(
+        ClockError,
+        match="server0 stamps datagrams to ens1f0 by CLOCK_REALTIME, which jumped back "
+        r"by 6\.998 to 7\.002 ms",
+    ):
+        settled_with_steps(step, events=EVENTS)
+
+
+def test_a_step_that_no_datagram_was_stamped_across_voids_nothing() -> None:
+    before = ["ens1f0", "CLOCK_REALTIME", 30_000, 39_000, 5_000, 9_000]
+    after = ["ens1f0", "CLOCK_REALTIME", 91_000, 92_000, 5_000, 9_000]
+    assert settled_with_steps(before, after, events=EVENTS) == 3
+    across = ["ens1f0", "CLOCK_REALTIME", 60_000, 61_000, 5_000, 9_000]
+    assert settled_with_steps(across, events=EVENTS, gaps=False) == 3  # no event is observed
+    assert settled_with_steps(across, events=EVENTS[:1]) == 1  # carriers have another clock
+    with pytest.raises(GarbledError):
+        settled_with_steps(["ens1f0"], events=EVENTS)
 
 
 def test_a_status_is_recorded_with_the_rows_of_its_server() -> None:

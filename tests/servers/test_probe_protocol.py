@@ -34,6 +34,7 @@ NOTHING = {
     "missing": [],
     "events": [],
     "gaps": [],
+    "steps": [],
     "datagrams": {},
     "departures": {},
 }

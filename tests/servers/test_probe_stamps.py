@@ -56,7 +56,7 @@ def test_a_datagram_that_is_read_late_was_there_before(ends) -> None:
 def test_a_reading_of_two_clocks_that_is_interrupted_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lead = kernel_stamps._ahead(time.CLOCK_REALTIME)
+    lead = kernel_stamps._ahead(time.CLOCK_REALTIME).least
     readings = []
 
     def now() -> int:
@@ -66,7 +66,7 @@ def test_a_reading_of_two_clocks_that_is_interrupted_is_made_again(
         return time.monotonic_ns()
 
     monkeypatch.setattr(kernel_stamps, "now", now)
-    assert kernel_stamps._ahead(time.CLOCK_REALTIME) > lead - MS
+    assert kernel_stamps._ahead(time.CLOCK_REALTIME).least > lead - MS
     assert len(readings) >= 4
 
 
@@ -96,9 +96,39 @@ def test_a_calendar_that_is_set_after_the_stamp_makes_no_datagram_too_early(
     before, ahead = kernel_stamps.now(), kernel_stamps._ahead
     theirs.send(b"x")
     assert select.select([ours], [], [], 10)[0]
-    monkeypatch.setattr(kernel_stamps, "_ahead", lambda clock: ahead(clock) + moved)
+    monkeypatch.setattr(kernel_stamps, "_ahead", lambda clock: later(ahead(clock), moved))
     _, there = stamps.receive(ours)
     assert before <= there <= kernel_stamps.now()
+
+
+def later(lead: kernel_stamps._Lead, moved: int) -> kernel_stamps._Lead:
+    return lead._replace(least=lead.least + moved, most=lead.most + moved)
+
+
+@pytest.mark.parametrize("moved", [-300_000, 300_000, 7 * MS])
+def test_a_clock_that_was_set_is_noted_once_with_the_size(
+    ends, moved: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both readings are replaced, so that a pause of this test is no step."""
+    at, ahead = [0], [5 * MS]
+
+    def read(clock: int) -> kernel_stamps._Lead:
+        at[0] += MS
+        return kernel_stamps._Lead(at[0], ahead[0] - 700, ahead[0] + 500)
+
+    monkeypatch.setattr(kernel_stamps, "_ahead", read)
+    stamps = kernel_stamps.KernelStamps(ends[0], "lo")
+    for _ in range(100):
+        ahead[0] += 900  # a clock 900 ppm fast
+        stamps.emptied()
+    assert stamps.take_steps() == []
+    ahead[0] += moved
+    stamps.emptied()
+    stamps.emptied()
+    slack = 1_200 + 1_000  # of two readings, and 1,000 ppm of 1 ms
+    step = ("CLOCK_REALTIME", 101 * MS, 102 * MS, moved - slack, moved + slack)
+    assert stamps.take_steps() == [step]
+    assert stamps.take_steps() == []
 
 
 class Nic:
@@ -116,7 +146,7 @@ class Nic:
 
 def test_a_nic_that_stamps_is_believed_by_its_own_clock(ends) -> None:
     stamps = kernel_stamps.KernelStamps(ends[0], "lo")
-    stamps._clocks = {2: time.CLOCK_MONOTONIC_RAW}
+    stamps._clocks, stamps._last = {2: time.CLOCK_MONOTONIC_RAW}, {}
     stamps._before = stamps._leads = stamps._read()
     here = kernel_stamps.now()
     stamp = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)

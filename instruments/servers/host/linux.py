@@ -20,7 +20,7 @@ from lightrig.instruments.core.capabilities import (
 )
 from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError
 from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
-from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.servers.host.offset import ClockMap, clock_error, jump_text
 from lightrig.instruments.servers.host.program import Program, ProgramRequest, ProgramRun
 from lightrig.instruments.servers.host.routes import ServerRoutes
 from lightrig.instruments.servers.ports.fec_errors import FecErrors
@@ -309,6 +309,8 @@ class PendingSettlement:
                     last = self._datagram(*datagram[0])
                 event = LinkEvent(port, stage, up, at, source, last)
                 (cross_checks if source == "netlink" else events).append(event)
+            if self._gaps:
+                self._check_steps(answer)
             return Settled(
                 tuple(events),
                 tuple((port, stage) for port, stage in answer["missing"]),
@@ -326,6 +328,17 @@ class PendingSettlement:
             raise self._request.run.garbled(
                 "no settlement of links", self._request, answer
             ) from error
+
+    def _check_steps(self, answer: Mapping[str, Any]) -> None:
+        """Raise `ClockError` for a clock that stepped between the datagrams of an answer."""
+        stamps = [received for _, _, _, received, _ in answer.get("gaps", ())]
+        for _, stage, _, earliest, latest, *_ in answer["events"]:
+            if stage == "datagram":
+                stamps += earliest, latest
+        for port, clock, earliest, latest, least, most in answer.get("steps", ()):
+            if stamps and min(stamps) <= latest and earliest <= max(stamps):
+                problem = f"stamps datagrams to {port} by {clock}, which {jump_text(least, most)}"
+                raise clock_error(self._clocks.name, f"{problem} against its CLOCK_MONOTONIC")
 
     def _departures(
         self, stamps: Mapping[str, Sequence[int | None]]

@@ -216,6 +216,18 @@ def _jump(line: _Line, stamp: int, earliest: int, latest: int) -> tuple[int, int
     return guess + line.bound(before, -1) - latest, guess + line.bound(before, 1) - earliest
 
 
+def jump_text(least: int, most: int) -> str:
+    """Return which way a clock jumped, and by how much; ends in ns, positive ahead."""
+    small, large = sorted(map(abs, (least, most)))
+    return f"jumped {'ahead' if most > 0 else 'back'} by {small / 1e6:g} to {large / 1e6:g} ms"
+
+
+def clock_error(server: str, problem: str) -> ClockError:
+    """Return the error of a server whose clock cannot be used."""
+    advice = "`chronyc tracking` there, or was it suspended? No clock may be set meanwhile"
+    return ClockError(server, problem, details=[("try", advice)])
+
+
 class ClockMap:
     """Maps a server's stamps to the bench's clock, with bounds.
 
@@ -288,11 +300,9 @@ class ClockMap:
         else:
             self._note_rate(new)
             return new
-        small, large = sorted(map(abs, jump))
-        ahead = jump[1] > 0
-        problem = f"jumped {'ahead' if ahead else 'back'} by {small / 1e6:g} to {large / 1e6:g} ms"
         # A clock that jumped back shows the same stamps twice.
-        self._jump = new.received_there + (0 if ahead else large), problem
+        ahead, large = jump[1] > 0, -jump[0]
+        self._jump = new.received_there + (0 if ahead else large), jump_text(*jump)
         self._history.clear()
         return new
 
@@ -321,16 +331,7 @@ class ClockMap:
         return _new_tuple(Span, (before, after))
 
     def _error(self, problem: str) -> ClockError:
-        return ClockError(
-            self.name,
-            f"has a clock that {problem} against the bench's",
-            details=[
-                (
-                    "try",
-                    "`chronyc tracking` there, or was it suspended? No clock may be set meanwhile",
-                )
-            ],
-        )
+        return clock_error(self.name, f"has a clock that {problem} against the bench's")
 
     def _note_rate(self, new: _Exchange) -> None:
         """Note by how much the clock gains or loses at least, if that is more than usual."""

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import time
+from typing import NamedTuple
 
 from lightrig.instruments.servers.programs.server_clock import now
 
@@ -17,17 +18,27 @@ _SO_TIMESTAMPING = 37
 _RX_HARDWARE, _RX_SOFTWARE, _SOFTWARE, _RAW_HARDWARE = 1 << 2, 1 << 3, 1 << 4, 1 << 6
 _ATTEMPTS = 3
 _UNDISTURBED_NS = 100_000
+_RATE = 1e-3
+_NAMES = {0: "CLOCK_REALTIME", 2: "its NIC's PTP clock"}
 _STAMPS = struct.Struct("@6q")  # three times in s and ns: software, an unused one, hardware
 
 
-def _ahead(clock: int) -> int:
-    """Return a lower bound, in ns, of how far `clock` is ahead of this program's clock now."""
+class _Lead(NamedTuple):
+    """How far a clock is ahead of this program's, in ns, at a time `at` of the latter."""
+
+    at: int
+    least: int
+    most: int
+
+
+def _ahead(clock: int) -> _Lead:
+    """Return bounds of how far `clock` is ahead of this program's clock now."""
     # A program that loses its processor between the two readings would bound it loosely.
     for _ in range(_ATTEMPTS):
         before, ahead, after = now(), time.clock_gettime_ns(clock), now()
         if after - before < _UNDISTURBED_NS:
             break
-    return ahead - after
+    return _Lead(after, ahead - after, ahead - before)
 
 
 class KernelStamps:
@@ -39,6 +50,10 @@ class KernelStamps:
     last empty, when the datagram had not come yet: so a clock that is set or slewed meanwhile
     makes the time later, and never too early. The kernel begins to stamp some time after it is
     asked to; datagrams before that have the time at which they are read.
+
+    `steps` are changes of a lead that `_RATE` does not explain: name of the clock, this program's
+    time of the readings before and after, and least and greatest size in ns. One of less than the
+    two readings took is not seen, nor are two within a wait that undo each other.
     """
 
     def __init__(self, sock: socket.socket, port: str) -> None:
@@ -57,10 +72,28 @@ class KernelStamps:
                 clock = (~self._device << 3) | 3  # FD_TO_CLOCKID of the kernel's posix-timers
                 time.clock_gettime_ns(clock)
                 self._clocks[2] = clock
+        self.steps: list[tuple[str, int, int, int, int]] = []
+        self._last: dict[int, _Lead] = {}
         self._before = self._leads = self._read()
 
     def _read(self) -> dict[int, int]:
-        return {place: _ahead(clock) for place, clock in self._clocks.items()}
+        return {place: self._lead(place) for place in self._clocks}
+
+    def _lead(self, place: int) -> int:
+        """Return the least lead of a clock now; note a step since it was last read."""
+        new = _ahead(self._clocks[place])
+        old = self._last.get(place, new)
+        self._last[place] = new
+        slack = int(_RATE * (new.at - old.at))
+        least, most = new.least - old.most - slack, new.most - old.least + slack
+        if least > 0 or most < 0:
+            self.steps.append((_NAMES[place], old.at, new.at, least, most))
+        return new.least
+
+    def take_steps(self) -> list[tuple[str, int, int, int, int]]:
+        """Return the steps since the last call."""
+        taken, self.steps = self.steps, []
+        return taken
 
     def emptied(self) -> None:
         """Note that no datagram waited since the last call, and that none was read since."""
@@ -77,10 +110,10 @@ class KernelStamps:
             if (level, kind) != (socket.SOL_SOCKET, _SO_TIMESTAMPING):
                 continue
             times = _STAMPS.unpack(content[: _STAMPS.size])
-            for place, clock in self._clocks.items():
+            for place in self._clocks:
                 stamp = times[2 * place] * 1_000_000_000 + times[2 * place + 1]
                 if stamp:
-                    lead = self._leads[place] = min(self._leads[place], _ahead(clock))
+                    lead = self._leads[place] = min(self._leads[place], self._lead(place))
                     there = min(there, stamp - lead)
                     self.source = "NIC" if place else self.source
         return data, there

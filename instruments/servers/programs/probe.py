@@ -324,7 +324,7 @@ class _Probe:
         numbers: dict[str, list[int]],
     ) -> None:
         try:
-            missing, events, gaps = watch.log.settle(wanted, timeout_ns)
+            missing, events, gaps, steps = watch.log.settle(wanted, timeout_ns)
         except Refused as error:
             self._replies.refuse(number, received, error.kind, str(error))
             return
@@ -333,6 +333,7 @@ class _Probe:
             "missing": sorted(missing),
             "events": [event.fields() for event in events],
             "gaps": [gap.fields() for gap in gaps],
+            "steps": steps,
             "datagrams": watch.counts(),
             "departures": watch.departures(numbers),
             "clock": kernel_status(),

@@ -16,6 +16,7 @@ from lightrig.instruments.servers.programs.probe_events import (
     Event,
     EventLog,
     Gap,
+    Step,
     stamped_datagram,
 )
 from lightrig.instruments.servers.programs.server_clock import now
@@ -125,6 +126,7 @@ class DatagramStream:
                 data, at = self.socket.recv(2048), now()
             else:
                 data, at = self.stamps.receive(self.socket)
+                self._note_steps(log)
         except OSError:
             # Nothing to read after a bad checksum, or the device went down.
             return
@@ -156,6 +158,12 @@ class DatagramStream:
             lost = (str(uuid.UUID(bytes=boot)), previous)
         log.add(Event(self.port, "datagram", True, earliest, at, source, lost))
 
+    def _note_steps(self, log: EventLog) -> None:
+        """Log steps of the clock of the stamps, before what they would make doubtful."""
+        if self.stamps is not None and self.stamps.steps:
+            for step in self.stamps.take_steps():
+                log.add_step(Step(self.port, *step))
+
     def listen_for_silence(self, log: EventLog, empty_at: int) -> None:
         """Declare the stage down after silence; the socket was empty at `empty_at`.
 
@@ -166,6 +174,7 @@ class DatagramStream:
         self._empty_at, self._unread = empty_at, 0
         if self.stamps is not None:
             self.stamps.emptied()
+            self._note_steps(log)
         if self._up and empty_at - self._last_stamp > self._silence:
             self._up = False
             self._down_since = since = self._last_after

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lightrig.instruments.servers.programs.server_clock import now
 
-__all__ = ["Event", "EventLog", "Gap", "Refused", "stamped_datagram"]
+__all__ = ["Event", "EventLog", "Gap", "Refused", "Step", "stamped_datagram"]
 
 
 class Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
@@ -67,6 +67,20 @@ class Gap(NamedTuple):
         )
 
 
+class Step(NamedTuple):
+    """A step of the clock by which datagrams to a port are stamped; sent as a JSON list.
+
+    It was set between `earliest` and `latest`, ahead by `least` to `most` ns.
+    """
+
+    port: str
+    clock: str
+    earliest: int
+    latest: int
+    least: int
+    most: int
+
+
 def stamped_datagram(token: int, boot: bytes, *numbers: int) -> tuple[Any, ...]:
     """Return a datagram's token, boot id and numbers as the protocol writes them."""
     return token, str(uuid.UUID(bytes=boot)), *numbers
@@ -79,6 +93,7 @@ class EventLog:
         self._changed = threading.Condition()
         self._events: list[Event] = []
         self._gaps: list[Gap] = []
+        self._steps: list[Step] = []
         self._failure: Refused | None = None
 
     def add(self, event: Event) -> None:
@@ -92,6 +107,11 @@ class EventLog:
         with self._changed:
             self._gaps.append(gap)
 
+    def add_step(self, step: Step) -> None:
+        """Add a step of a clock; no request waits for one."""
+        with self._changed:
+            self._steps.append(step)
+
     def fail(self, failure: Refused) -> None:
         """Fail all present and later requests with the reason why watching ended."""
         with self._changed:
@@ -100,8 +120,8 @@ class EventLog:
 
     def settle(
         self, wanted: set[tuple[str, str]], timeout_ns: int
-    ) -> tuple[set[tuple[str, str]], list[Event], list[Gap]]:
-        """Wait for "up" of each wanted port and stage; return those missing, events and gaps."""
+    ) -> tuple[set[tuple[str, str]], list[Event], list[Gap], list[Step]]:
+        """Wait for "up" of each wanted port and stage; return those missing, and what was seen."""
         deadline = now() + timeout_ns
         with self._changed:
             while True:
@@ -112,6 +132,7 @@ class EventLog:
                 if wanted <= seen or left <= 0:
                     events = sorted(self._events, key=lambda event: event.latest)
                     gaps, self._gaps = self._gaps, []
+                    steps, self._steps = self._steps, []
                     self._events.clear()
-                    return wanted - seen, events, gaps
+                    return wanted - seen, events, gaps, steps
                 self._changed.wait(left / 1e9)

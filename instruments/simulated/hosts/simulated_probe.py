@@ -459,6 +459,7 @@ class SimulatedProbe:
             "missing": missing,
             "events": [observed.event for observed in known],
             "gaps": [gap for gap in map(self._gap, known) if gap is not None],
+            "steps": [],  # its datagrams are stamped by the server's one clock
             "datagrams": {},
             "departures": self._departures(numbers),
             "clock": None,  # no kernel disciplines it

@@ -4,12 +4,14 @@ import contextlib
 import itertools
 import math
 import random
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
 from lightrig.harness.bench import Bench
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.servers.programs import kernel_stamps
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.instruments.simulated.lab import SimulatedLab
@@ -18,6 +20,8 @@ from lightrig.testbeds import Port
 MS = 1_000_000
 SECOND = 1_000_000_000
 FAULTY_SERVER = "server0"
+PTP_CLOCK = -99
+"""Number of the clock by which datagrams to that server are stamped."""
 
 
 # ------------------------------------------------------------------------------------- clocks
@@ -71,33 +75,134 @@ def at_command(bench: Bench, number: int, after: int, act: Callable[[], None]) -
     matrix.connect = connected
 
 
-class Stepping:
-    """Clock of a server that is set by `step` ns within an event, 40 to 200 ms behind its command.
+class _Setting:
+    """Clock that is set within the second event, 40 to 200 ms behind its command."""
 
-    A suspended machine's clock is one that is set back.
-    """
-
-    def __init__(self, step: int, ppm: float = 0.0) -> None:
-        self._step, self._ppm = step, ppm
-        self._when = math.inf
-
-    def patch(self, draws: random.Random) -> contextlib.AbstractContextManager[None]:
-        """Make the clock of one seed."""
-        self._when = math.inf
-
-        def reads(at: int) -> int:
-            stepped = self._step if at >= self._when else 0
-            return at + 3 * MS + round(at * self._ppm * 1e-6) + stepped
-
-        return server_clock(reads)
+    _when = math.inf
 
     def inject(self, bench: Bench, draws: random.Random) -> None:
-        """Step within the second event; the first command brings the links up."""
+        """Set the clock; the first command brings the links up."""
 
         def step() -> None:
             self._when = bench.clock.now()
 
         at_command(bench, 3, round(draws.uniform(40, 200) * MS), step)
+
+
+class Stepping(_Setting):
+    """Clock of a server that is set by `step` ns within an event.
+
+    With `stands`, its machine is suspended instead: all its clocks stand still for `stands` ns, and
+    it takes no request and sends nothing.
+    """
+
+    def __init__(self, step: int = 0, ppm: float = 0.0, stands: int = 0) -> None:
+        self._step, self._ppm, self._stands = step, ppm, stands
+
+    def reads(self, at: int) -> int:
+        """Return the server's time at a moment of the world."""
+        passed = max(at - self._when, 0)
+        stepped = self._step if at >= self._when else 0
+        at -= min(int(passed), self._stands)
+        return at + 3 * MS + round(at * self._ppm * 1e-6) + stepped
+
+    @contextlib.contextmanager
+    def patch(self, draws: random.Random) -> Iterator[None]:
+        """Make the clock of one seed."""
+        self._when = math.inf
+        handle, answer = SimulatedProbe._handle, SimulatedProbe._answer
+
+        def delayed(act: Callable[..., None]) -> Callable[..., None]:
+            def later(self_: Any, *values: Any) -> None:
+                now, resumes = self_._clock.now(), self._when + self._stands
+                if self_._server == FAULTY_SERVER and self._when <= now < resumes:
+                    self_._clock.schedule(resumes, FAULTY_SERVER, lambda: act(self_, *values))
+                else:
+                    act(self_, *values)
+
+            return later
+
+        with (
+            server_clock(self.reads),
+            mock.patch.multiple(SimulatedProbe, _handle=delayed(handle), _answer=delayed(answer)),
+        ):
+            yield
+
+
+class SteppingStamps(_Setting):
+    """Clock by which datagrams to a server are stamped, set by `step` ns within an event.
+
+    The server's own clock is steady. Its datagrams are read up to 3 ms after they came, by the
+    program that a real server runs (`KernelStamps`), from stamps that the world makes.
+
+    place: 0 for the kernel's CLOCK_REALTIME, 2 for a NIC's PTP clock. ppm: rate of that clock.
+    """
+
+    def __init__(self, step: int, place: int, ppm: float = 0.0) -> None:
+        self._step, self._place, self._ppm = step, place, ppm
+        self._now = 0
+
+    def _stamps_of(self, at: int) -> int:
+        stepped = self._step if at >= self._when else 0
+        return at + 37 * SECOND + round(at * self._ppm * 1e-6) + stepped
+
+    def _now_here(self) -> int:
+        return self._read(0)
+
+    def _read(self, clock: int) -> int:
+        self._now += 300  # a reading takes time
+        return self._stamps_of(self._now) if clock == PTP_CLOCK else self._now + 9 * MS
+
+    @contextlib.contextmanager
+    def patch(self, draws: random.Random) -> Iterator[None]:
+        """Give the server's datagrams stamps of that clock."""
+        self._when, self._now, self._draws = math.inf, 0, draws
+        self._stamps: dict[str, tuple[kernel_stamps.KernelStamps, int]] = {}
+        settled = SimulatedProbe._settled
+
+        def stamped(probe: Any, missing: Any, numbers: Any) -> dict[str, Any]:
+            if probe._server != FAULTY_SERVER or probe.datagrams is None:
+                return settled(probe, missing, numbers)
+            steps = [step for netdev in probe._watched for step in self._stamp(probe, netdev)]
+            return {**settled(probe, missing, numbers), "steps": steps}
+
+        with (
+            server_clock(lambda at: at + 9 * MS),
+            mock.patch.object(SimulatedProbe, "_settled", stamped),
+            mock.patch.object(kernel_stamps, "now", self._now_here),
+            mock.patch.object(kernel_stamps.time, "clock_gettime_ns", self._read),
+        ):
+            yield
+
+    def _stamp(self, probe: Any, netdev: str) -> list[list[Any]]:
+        """Stamp what a port has received since the last answer; return the steps that it saw."""
+        now = probe._clock.now()
+        if netdev not in self._stamps:
+            self._now = probe._began
+            stamps = kernel_stamps.KernelStamps(mock.Mock(), netdev)
+            stamps._clocks = {self._place: PTP_CLOCK}
+            stamps._last = {}
+            stamps._before = stamps._leads = stamps._read()
+            self._stamps[netdev] = stamps, probe._began
+        stamps, since = self._stamps[netdev]
+        came = {o.known: o.event for o in probe._observations(netdev) if o.first and o.known <= now}
+        looks = {*range(since, now, MS), *came}
+        for at in sorted(looks):
+            self._now = max(self._now, at)
+            if at in came:
+                self._now = max(self._now, at + round(self._draws.uniform(0, 3) * MS))
+                sock = mock.Mock(recvmsg=lambda *_, at=at: self._datagram(at))
+                came[at][4] = stamps.receive(sock)[1]
+            else:
+                stamps.emptied()
+        self._stamps[netdev] = stamps, now
+        return [[netdev, *step] for step in stamps.take_steps()]
+
+    def _datagram(self, at: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        times = [0] * 6
+        times[2 * self._place : 2 * self._place + 2] = divmod(self._stamps_of(at), SECOND)
+        control = kernel_stamps._STAMPS.pack(*times)
+        return b"", [(socket.SOL_SOCKET, kernel_stamps._SO_TIMESTAMPING, control)], 0, None
 
 
 # ------------------------------------------------------------------------------------- network
