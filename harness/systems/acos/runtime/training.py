@@ -8,12 +8,10 @@ a server drains its connections before it turns its light away, which the paper 
 transport.
 """
 
-import itertools
 import queue
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.overlay import Overlay
@@ -23,9 +21,8 @@ from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.routes import DEVICE
 from lightrig.instruments.servers.host.tcp_queues import unacknowledged
-from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.servers.traffic.rank_session import RankSession, ScriptRun
 from lightrig.instruments.servers.traffic.training import (
-    Done,
     PrintedLines,
     Script,
     TrainingRank,
@@ -41,7 +38,6 @@ HOLD_NS = 45_000_000
 
 DRAIN_POLL_NS = 2_000_000
 DRAIN_TIMEOUT_NS = 20_000_000_000
-_FIRST_PORT = 27_600  # below those that Linux gives to connections
 
 
 class DrainError(LightrigError):
@@ -80,11 +76,9 @@ class Change:
 
 
 @dataclass
-class RingTrained:
-    """A script that has run: operations and printed lines of each rank, changes of each server."""
+class RingTrained(ScriptRun):
+    """A script that has run on all ranks, and the changes of each server."""
 
-    operations: Mapping[int, Sequence[Done]]
-    printed: Mapping[int, Sequence[tuple[Span, str]]]
     changes: Sequence[Change] = ()
 
 
@@ -104,15 +98,14 @@ class RingTraining:
         self.fabric, self.groups = fabric, groups
         self._clock = fabric.bench.clock
         self._overlay = Overlay(fabric.bench)
-        self._ranks: list[TrainingRank] = []
-        self._ports = itertools.count(_FIRST_PORT)
+        servers = list(self._overlay.servers.values())
+        address = self._overlay.addresses[servers[0].name]
         try:
-            for number, server in enumerate(self._overlay.servers.values()):
-                self._ranks.append(TrainingRank(number, server, self._clock))
-            (self.pytorch,) = {rank.loaded() for rank in self._ranks}
+            self._session = RankSession(self._clock, servers, [DEVICE] * len(servers), address)
         except BaseException:
-            self.close()
+            self._overlay.close()
             raise
+        self.pytorch = self._session.pytorch
 
     def on_one_plan(self, script: Script) -> RingTrained:
         """Run `script` over the plan `MEETING`, and no switch moves."""
@@ -129,7 +122,7 @@ class RingTraining:
         met = self._clock.event()
         keepers = [
             _Gatekeeper(self, rank, server, self._overlay.addresses[name], met)
-            for rank, (name, server) in zip(self._ranks, servers, strict=True)
+            for rank, (name, server) in zip(self._session.ranks, servers, strict=True)
         ]
         gates = _Gates(keepers, self._clock.event(), met)
         try:
@@ -140,8 +133,7 @@ class RingTraining:
 
     def close(self) -> None:
         """End all programs, and leave the servers as they were found."""
-        for rank in self._ranks:
-            rank.close()
+        self._session.close()
         self._overlay.close()
 
     def _meet(self) -> None:
@@ -162,60 +154,26 @@ class RingTraining:
     def _run(
         self, script: Script, listener: PrintedLines, gates: "_Gates | None" = None
     ) -> RingTrained:
-        number = next(self._ports)
-        common = {
-            "WORLD_SIZE": str(len(self._ranks)),
-            "MASTER_ADDR": next(iter(self._overlay.addresses.values())),
-            "MASTER_PORT": str(number),
-            "GLOO_SOCKET_IFNAME": DEVICE,
-            "LOCAL_RANK": "0",
-        }
-        store = RendezvousStore()
-        running = [
-            rank.train(
-                script,
-                listener,
-                "gated" if gates is not None else "none",
-                {name: group.ranks for name, group in self.groups.items()},
-                {**common, "RANK": str(rank.rank)},
-                store,
-            )
-            for rank in self._ranks
-        ]
-        operations: dict[int, list[Done]] = {}
-        failed: list[LightrigError] = []
-
-        def follow(rank: int) -> None:
-            try:
-                operations[rank] = running[rank].result()
-            except LightrigError as error:
-                failed.append(error)
-                for each in self._ranks:  # the others would wait for it
-                    each.close()
-            finally:
-                if gates is not None:
-                    gates.keepers[rank].finish()
-                    if failed:
-                        gates.all_waiting.set()
+        groups = {name: group.ranks for name, group in self.groups.items()}
+        if gates is None:
+            run = self._session.run(script, listener, "none", groups)
+            return RingTrained(run.operations, run.printed)
 
         def begin() -> None:
-            assert gates is not None
             gates.all_waiting.wait()
             try:
                 self._lead_apart()
             finally:
                 gates.met.set()
 
-        tasks = [partial(follow, rank) for rank in range(len(running))]
-        if gates is None:
-            self._clock.parallel(*tasks)
-        else:
-            self._clock.parallel(*tasks, begin, *(keeper.work for keeper in gates.keepers))
-        if failed:
-            raise failed[0]
-        printed = {rank: list(lines) for rank, lines in listener.lines.items()}
-        keepers = gates.keepers if gates is not None else ()
-        return RingTrained(operations, printed, [one for each in keepers for one in each.changes])
+        run = self._session.run(
+            *(script, listener, "gated", groups),
+            beside=[begin, *(keeper.work for keeper in gates.keepers)],
+            ended=lambda rank: gates.keepers[rank].finish(),
+            lost=gates.all_waiting.set,
+        )
+        changes = [change for keeper in gates.keepers for change in keeper.changes]
+        return RingTrained(run.operations, run.printed, changes)
 
 
 class _Gatekeeper:

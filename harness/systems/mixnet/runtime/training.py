@@ -39,16 +39,9 @@ from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.traffic.training import (
-    PrintedLines,
-    Script,
-    ScriptModule,
-    TrainingFailedError,
-    TrainingRank,
-)
-from lightrig.testbeds import LightrigError, Plan
-
-_FIRST_PORT = 27_800  # below those that Linux gives to connections
+from lightrig.instruments.servers.traffic.rank_session import RankSession
+from lightrig.instruments.servers.traffic.training import PrintedLines, Script, ScriptModule
+from lightrig.testbeds import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +134,15 @@ class ExpertTraining:
         self.region = Region.of(fabric.testbed)
         self._width = max(len(server.ports) for server in self.region.servers)
         self._lanes = Lanes(fabric.bench, self._width + 1)
-        self._ranks: list[TrainingRank] = []
-        self._ports = itertools.count(_FIRST_PORT)
+        servers = list(self._lanes.servers.values())
+        device = self._lanes.devices[self._width]  # of packets, whose address is the last
+        address = self._lanes.addresses[servers[0].name][self._width]
         try:
-            for number, server in enumerate(self._lanes.servers.values()):
-                self._ranks.append(TrainingRank(number, server, self.clock))
-            (self.pytorch,) = {rank.loaded() for rank in self._ranks}
+            self.session = RankSession(self.clock, servers, [device] * len(servers), address)
         except BaseException:
-            self.close()
+            self._lanes.close()
             raise
+        self.pytorch = self.session.pytorch
 
     def train(
         self, script: Script, layers: int, plan: Plan, first: FirstExchange | None = None
@@ -167,43 +160,15 @@ class ExpertTraining:
 
     def close(self) -> None:
         """End all programs, and leave the servers as they were found."""
-        for rank in self._ranks:
-            rank.close()
+        self.session.close()
         self._lanes.close()
 
     # ------------------------------------------------------------------------- for a run
-
-    def begin(self, script: Script, module: ScriptModule, listener: PrintedLines) -> list[Any]:
-        """Start the script on all ranks."""
-        packets = self._width
-        common = {
-            "WORLD_SIZE": str(len(self._ranks)),
-            "MASTER_ADDR": next(iter(self._lanes.addresses.values()))[packets],
-            "MASTER_PORT": str(next(self._ports)),
-            "GLOO_SOCKET_IFNAME": self._lanes.devices[packets],
-            "LOCAL_RANK": "0",
-        }
-        return [
-            rank.train(
-                *(script, listener, "none", {}, {**common, "RANK": str(rank.rank)}),
-                module=module,
-            )
-            for rank in self._ranks
-        ]
 
     @property
     def lane_devices(self) -> list[str]:
         """The devices of the lanes that follow the circuits."""
         return self._lanes.devices[: self._width]
-
-    def tell(self, rank: int, message: Any) -> None:
-        """Answer a rank."""
-        self._ranks[rank].tell(message)
-
-    def abandon(self) -> None:
-        """End all ranks: others would wait for one that failed."""
-        for rank in self._ranks:
-            rank.close()
 
     def bring_in(self, plan: Plan, present: Plan | None) -> tuple[Routing, int]:
         """Change from the circuits of `present` to those of `plan`; return routes, circuits made.
@@ -286,30 +251,15 @@ class _Run:
             {"lanes": training.lane_devices},
             lambda rank, message, at: self._messages.put((rank, message, at.latest)),
         )
-        running = training.begin(self._script, module, self._listener)
-        failed: list[LightrigError] = []
-
-        def follow(rank: int) -> None:
-            try:
-                running[rank].result()
-            except LightrigError as error:
-                failed.append(error)
-                training.abandon()
-            finally:
-                self._messages.put((rank, None, 0))
-
-        def control() -> None:
-            try:
-                self._loop(len(running))
-            except BaseException:
-                training.abandon()
-                raise
-
-        self._clock.parallel(control, *(partial(follow, rank) for rank in range(len(running))))
-        if failed:
-            raise next((e for e in failed if isinstance(e, TrainingFailedError)), failed[0])
+        ranks = range(len(training.region.servers))
+        run = training.session.run(
+            *(self._script, self._listener),
+            module=module,
+            beside=[partial(self._loop, len(ranks))],
+            ended=lambda rank: self._messages.put((rank, None, 0)),
+        )
         return TrainedExperts(
-            {rank: list(lines) for rank, lines in self._listener.lines.items()},
+            run.printed,
             self._exchanges,
             self._changes,
             self._control.predictions,
@@ -326,10 +276,10 @@ class _Run:
                 self._advance()
 
     def _take(self, rank: int, message: Any, at: int) -> None:
-        control, tell = self._control, self._training.tell
+        control, ranks = self._control, self._training.session.ranks
         if "gate" in message:
             for to, taken in control.gate(rank, message["gate"], message["given"]).items():
-                tell(to, {"taken": taken})
+                ranks[to].tell({"taken": taken})
         elif "wants" in message:
             control.wants(rank, *message["wants"])
             self._asked[rank], self._sizes[rank] = at, message["size"]
@@ -364,7 +314,7 @@ class _Run:
             if lane.any()
         ]
         self._running[one.rank] = one, self._clock.now() - self._asked[one.rank], {}
-        self._training.tell(one.rank, {"lanes": message})
+        self._training.session.ranks[one.rank].tell({"lanes": message})
 
     def _finish(self, rank: int, message: Any) -> None:
         one, waited, _ = self._running[rank]

@@ -1,6 +1,5 @@
 """A training job on photonic rails: its scripts run on servers, its circuits follow them."""
 
-import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,9 @@ from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.servers.traffic.rank_session import RankSession, ScriptRun
 from lightrig.instruments.servers.traffic.training import (
     Control,
-    Done,
     LocalBegin,
     LocalEnd,
     LocalPhases,
@@ -35,22 +33,16 @@ from lightrig.instruments.servers.traffic.training import (
 )
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port
 
-_FIRST_PORT = 27_300  # below those that Linux gives to connections
-
 
 @dataclass
-class Trained:
+class Trained(ScriptRun):
     """A script that has run on all ranks.
 
     Attributes:
-        operations: of each rank, in the order in which they were begun.
-        printed: the lines that each rank has printed, and when.
         rails: the control plane, where there was one.
         found: what each switch held when that began.
     """
 
-    operations: Mapping[int, Sequence[Done]]
-    printed: Mapping[int, Sequence[tuple[Span, str]]]
     rails: Rails | None = None
     found: Mapping[str, frozenset[Circuit]] = field(default_factory=dict)
 
@@ -77,16 +69,19 @@ class TrainingJob:
         self._routes: list[Routes] = []
         self._carriers: Carriers | None = None
         self._rails: Rails | None = None
-        self._ranks: list[TrainingRank] = []
-        self._ports = itertools.count(_FIRST_PORT)
+        self._session: RankSession | None = None
         self.printed: Callable[[int, str], None] = lambda rank, line: None
         try:
             self._carriers = Carriers(fabric.bench)
             servers = list(self._overlay.servers.values())
-            for rank in range(len(job.stage_of)):
-                server = servers[rank // job.rails]
-                self._ranks.append(TrainingRank(rank, server, fabric.bench.clock))
-            (self.pytorch,) = {rank.loaded() for rank in self._ranks}
+            ranks = range(len(job.stage_of))
+            self._session = RankSession(
+                fabric.bench.clock,
+                [servers[rank // job.rails] for rank in ranks],
+                [self._overlay.devices[rank % job.rails] for rank in ranks],
+                next(iter(self._overlay.addresses.values())),
+            )
+            self.pytorch = self._session.pytorch
         except BaseException:
             self.close()
             raise
@@ -173,7 +168,8 @@ class TrainingJob:
             commands=commands,
         )
         self._rails = rails
-        listener = _ControlledRanks(self.printed, rails, self._ranks, partial(take, begun))
+        assert self._session is not None
+        listener = _ControlledRanks(self.printed, rails, self._session.ranks, partial(take, begun))
         phases = [_local_phases(table, listener.ran) for table in tables]
         trained = self._run(script, listener, "gated", listener, phases)
         rails.journal.sort()
@@ -187,13 +183,11 @@ class TrainingJob:
 
     def close(self) -> None:
         """End all programs, and leave the servers as they were found."""
-        for rank in self._ranks:
-            rank.close()
+        if self._session is not None:
+            self._session.close()
         if self._carriers is not None:
             self._carriers.close()
         self._overlay.close()
-
-    # ------------------------------------------------------------------------- ranks
 
     def _run(
         self,
@@ -203,65 +197,19 @@ class TrainingJob:
         controlled: "_ControlledRanks | None" = None,
         phases: Sequence[LocalPhases] = (),
     ) -> Trained:
+        assert self._session is not None
         groups = {group.name: group.ranks for group in self.job.groups.values()}
-        places = range(0, len(self._ranks), self.job.rails)
-        servers = [range(first, first + self.job.rails) for first in places]
-        store = RendezvousStore()
-        common = {
-            "WORLD_SIZE": str(len(self._ranks)),
-            "MASTER_ADDR": next(iter(self._overlay.addresses.values())),
-            "MASTER_PORT": str(next(self._ports)),
-        }
-        running = [
-            rank.train(
-                script,
-                listener,
-                control,
-                groups,
-                {
-                    **common,
-                    "RANK": str(rank.rank),
-                    "LOCAL_RANK": str(rank.rank % self.job.rails),
-                    "GLOO_SOCKET_IFNAME": self._overlay.devices[rank.rank % self.job.rails],
-                },
-                store,
-                servers,
-                phases[rank.rank] if phases else None,
-            )
-            for rank in self._ranks
-        ]
-        operations: dict[int, list[Done]] = {}
-        failed: list[LightrigError] = []
-
-        def lose(error: LightrigError) -> None:
-            """End the wait of the remaining ranks."""
-            failed.append(error)
-            if controlled is not None:
-                controlled.lose()
-            for each in self._ranks:
-                each.close()
-
-        def follow(rank: int) -> None:
-            try:
-                operations[rank] = running[rank].result()
-            except LightrigError as error:
-                lose(error)
-
-        def begin() -> None:
-            assert controlled is not None
-            try:
-                controlled.begin()
-            except LightrigError as error:
-                lose(error)
-
-        tasks = [partial(follow, rank) for rank in range(len(running))]
         if controlled is None:
-            self.fabric.bench.clock.parallel(*tasks)
+            run = self._session.run(script, listener, control, groups)
         else:
-            controlled.rails.run([*tasks, begin])
-        if failed:
-            raise failed[0]
-        return Trained(operations, {rank: list(lines) for rank, lines in listener.lines.items()})
+            run = self._session.run(
+                *(script, listener, control, groups),
+                phases=phases,
+                beside=[controlled.begin],
+                lost=controlled.lose,
+                parallel=controlled.rails.run,
+            )
+        return Trained(run.operations, run.printed)
 
     # ---------------------------------------------------------------------- circuits
 

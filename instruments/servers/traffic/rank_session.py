@@ -1,0 +1,160 @@
+"""The ranks of a training job: started once on their servers, they run one script after another."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock.workers import Task
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.servers.traffic.training import (
+    Control,
+    Done,
+    LocalPhases,
+    PrintedLines,
+    Script,
+    ScriptModule,
+    TrainingRank,
+)
+
+_FIRST_PORT = 27_300  # below those that Linux gives to connections
+
+
+@dataclass
+class ScriptRun:
+    """A script that has run on all ranks.
+
+    Attributes:
+        operations: of each rank, in the order in which they were begun.
+        printed: the lines that each rank has printed, and when.
+    """
+
+    operations: Mapping[int, Sequence[Done]]
+    printed: Mapping[int, Sequence[tuple[Span, str]]]
+
+
+class RankSession:
+    """The programs of all ranks of a job, ready to run scripts until closed.
+
+    Args:
+        clock: of the bench.
+        servers: each rank's.
+        devices: each rank's network device, for the connections between ranks.
+        address: of rank 0, where the ranks of a script without control meet.
+
+    Raises:
+        InstrumentError: a server refused.
+        NoPyTorchError: a server has none.
+
+    Attributes:
+        ranks: by number.
+        pytorch: its version.
+    """
+
+    def __init__(
+        self, clock: Clock, servers: Sequence[LinuxServer], devices: Sequence[str], address: str
+    ) -> None:
+        self._clock, self._devices, self._address = clock, devices, address
+        self._ports = itertools.count(_FIRST_PORT)
+        on_server: defaultdict[str, list[int]] = defaultdict(list)
+        for rank, server in enumerate(servers):
+            on_server[server.name].append(rank)
+        self._on_server = list(on_server.values())
+        self.ranks: list[TrainingRank] = []
+        try:
+            for rank, server in enumerate(servers):
+                self.ranks.append(TrainingRank(rank, server, clock))
+            (self.pytorch,) = {rank.loaded() for rank in self.ranks}
+        except BaseException:
+            self.close()
+            raise
+
+    def run(
+        self,
+        script: Script,
+        listener: PrintedLines,
+        control: Control = "none",
+        groups: Mapping[str, Sequence[int]] | None = None,
+        *,
+        phases: Sequence[LocalPhases] = (),
+        module: ScriptModule | None = None,
+        beside: Sequence[Task] = (),
+        ended: Callable[[int], None] = lambda rank: None,
+        lost: Task = lambda: None,
+        parallel: Callable[[Sequence[Task]], object] | None = None,
+    ) -> ScriptRun:
+        """Run `script` on all ranks to its end.
+
+        Where a rank or a task beside them fails, all ranks end, since they would wait for it, and
+        the session with them; the first error is raised.
+
+        Args:
+            script: runs on every rank.
+            listener: told what ranks announce and print.
+            control: of the script's operations.
+            groups: ranks of the groups whose operations are controlled, by name.
+            phases: of each rank, if it decides by itself about some of its operations.
+            module: which the script may import.
+            beside: tasks that run beside the ranks.
+            ended: called with each rank whose script has ended or failed.
+            lost: called after a failure, to end the waits of tasks and of ranks' listeners.
+            parallel: runs the tasks of ranks and those beside them; by default the clock.
+        """
+        store = RendezvousStore()
+        port = str(next(self._ports))
+        local = {rank: place for ranks in self._on_server for place, rank in enumerate(ranks)}
+        running = [
+            rank.train(
+                script,
+                listener,
+                control,
+                groups or {},
+                {
+                    "WORLD_SIZE": str(len(self.ranks)),
+                    "MASTER_ADDR": self._address,
+                    "MASTER_PORT": port,
+                    "RANK": str(rank.rank),
+                    "LOCAL_RANK": str(local[rank.rank]),
+                    "GLOO_SOCKET_IFNAME": self._devices[rank.rank],
+                },
+                store,
+                self._on_server,
+                phases[rank.rank] if phases else None,
+                module,
+            )
+            for rank in self.ranks
+        ]
+        operations: dict[int, list[Done]] = {}
+        failed: list[BaseException] = []
+
+        def guard(task: Task) -> None:
+            try:
+                task()
+            except BaseException as error:  # of any type: the ranks would wait for ever
+                failed.append(error)
+                lost()
+                self.close()
+
+        def follow(rank: int) -> None:
+            try:
+                operations[rank] = running[rank].result()
+            finally:
+                ended(rank)
+
+        tasks: list[Task] = [*(partial(follow, rank) for rank in range(len(running))), *beside]
+        guarded = [partial(guard, task) for task in tasks]
+        if parallel is None:
+            self._clock.parallel(*guarded)
+        else:
+            parallel(guarded)
+        if failed:
+            raise failed[0]
+        return ScriptRun(operations, {rank: list(of) for rank, of in listener.lines.items()})
+
+    def close(self) -> None:
+        """End all programs, and what they run."""
+        for rank in self.ranks:
+            rank.close()
