@@ -3,21 +3,25 @@
 from collections.abc import Iterator
 from typing import Annotated
 
+import numpy as np
 import typer
 
-from lightrig.harness.systems.infinitehbd.planning.bypass import RingManager
-from lightrig.harness.systems.infinitehbd.planning.managers import (
-    ClusterManager,
-    NodeFabricManager,
-    Orders,
+from lightrig.harness.systems.infinitehbd.planning.placement import place
+from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits, paths
+from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    InfiniteHbdError,
+    Nodes,
+    Wiring,
+    k_hop,
 )
-from lightrig.harness.systems.infinitehbd.planning.rings import bundles, circuits
-from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Wiring, k_hop
 
 MOST = 4096
 """Names that one range of a testbed's file may stand for."""
 
 _LOOPBACK = 4
+_STAYS = -1
+"""In place of a path: the plan leaves this bundle as it is."""
+
 _NAMESPACE = "netdev: 'trx{n}p{p}', model: veth, ip: '192.0.2.{k}/24'"
 _MOST_NAMESPACES = 40
 """Each has three ports a bundle, and all ports are in one subnet."""
@@ -119,7 +123,7 @@ def render(
             "",
             "plans:",
             *_plan("whole", whole),
-            *(_plan("bypass", bypass) if bypass else ()),
+            *(_plan("bypass", bypass) if (bypass != _STAYS).any() else ()),
             "",
             *([] if namespaces else ["limits:", "  insertion_loss: {max: 4 dB}", ""]),
             "simulation:      # published: 60 to 80 us, 2.5 to 4.0 dB, mean 3.3 dB at 25 °C",
@@ -171,28 +175,43 @@ def render_fixed(nodes: int, *, gpus: int = 4) -> str:
     )
 
 
-def _rings(wiring: Wiring, group: int) -> tuple[Orders, Orders]:
-    """Return the orders that make rings of `group`, and those that bypass a failed node."""
-    manager, whole = ClusterManager.start(wiring, group)
-    if not len(manager.groups):
+def _rings(wiring: Wiring, group: int) -> tuple[Nodes, Nodes]:
+    """Return the paths that make rings of `group`, and those that bypass a failed node.
+
+    Rings without the failed node stay; a node whose paths stay is `_STAYS`.
+    """
+    busy = np.zeros(wiring.nodes, dtype=bool)
+    placed = place(busy, group, wiring.reach, closed=wiring.closed)
+    whole, joined = paths(wiring, placed)
+    rings = placed[joined]
+    if not len(rings):
         raise InfiniteHbdError(
             f"found {wiring.nodes} nodes, expected at least the {group} of a ring"
         )
-    _, bypass = manager.failed(int(manager.groups[-1, group // 2]))
+    failed = int(rings[-1, group // 2])
+    busy[rings[:-1]] = busy[failed] = True
+    fresh = place(busy, group, wiring.reach, closed=wiring.closed)
+    fresh = fresh[paths(wiring, fresh)[1]]
+    bypass, _ = paths(wiring, np.concatenate([rings[:-1], fresh]))
+    stays = (bypass == whole).all(axis=1)
+    stays[failed] = True
+    bypass[stays] = _STAYS
+    whole[(whole == Path.LOOPBACK).all(axis=1)] = _STAYS
     return whole, bypass
 
 
-def _one_ring(wiring: Wiring) -> tuple[Orders, Orders]:
-    """Return the orders that make one ring, and those that bypass the node in the middle."""
+def _one_ring(wiring: Wiring) -> tuple[Nodes, Nodes]:
+    """Return the paths that make one ring, and those that bypass the node in the middle."""
     if wiring.nodes > _MOST_NAMESPACES:
         raise InfiniteHbdError(
             f"found {wiring.nodes} nodes, expected at most {_MOST_NAMESPACES} on one machine"
         )
-    whole, _ = RingManager.start(wiring)
-    bypass, _ = whole.failed(wiring.nodes // 2)
-    idle = NodeFabricManager.idle(wiring.nodes // 2, len(bundles(wiring)))
-    bypass_paths = {node.node: node.wanted for node in bypass.nodes} | {idle.node: idle.wanted}
-    return {node.node: node.wanted for node in whole.nodes}, bypass_paths
+    if not wiring.closed:
+        raise InfiniteHbdError("found a line, expected a ring: its ends have no link")
+    ring = np.arange(wiring.nodes)
+    whole, _ = paths(wiring, ring[np.newaxis], closed=True)
+    bypass, _ = paths(wiring, np.delete(ring, wiring.nodes // 2)[np.newaxis], closed=True)
+    return whole, bypass
 
 
 def _fibers(wiring: Wiring) -> Iterator[str]:
@@ -217,12 +236,12 @@ def _spans(wiring: Wiring, hop: int) -> Iterator[tuple[int, int, int]]:
         yield (last - hop + 1, last, 0) if hop > 0 else (0, -hop - 1, last + hop + 1)
 
 
-def _plan(name: str, orders: Orders) -> Iterator[str]:
+def _plan(name: str, taken: Nodes) -> Iterator[str]:
     yield f"  {name}:"
     yield "    circuits:"
-    for node, bypass_paths in orders.items():
-        for bundle, path in enumerate(bypass_paths):
-            (circuit,) = circuits(path, 1)
+    for (node, bundle), path in np.ndenumerate(taken):
+        if path != _STAYS:
+            (circuit,) = circuits(Path(int(path)), 1)
             yield f'      trx{bundle}-node{node}: ["{circuit}"]'
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -11,7 +12,6 @@ from pydantic import Field
 
 from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
-from lightrig.harness.systems.infinitehbd.planning.bypass import wiring_of
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
 from lightrig.harness.systems.infinitehbd.planning.placement import place as most_groups
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, circuits, paths
@@ -20,12 +20,15 @@ from lightrig.harness.systems.infinitehbd.planning.wiring import (
     InfiniteHbdError,
     Mask,
     Nodes,
+    Wiring,
+    k_hop,
 )
 from lightrig.testbeds import Circuit, Testbed
 
 LEAST_RING = 3
 """Nodes of a ring that closes over links: it has two ends, and a node between them."""
 
+_SWITCH = re.compile(r"trx(\d+)-node(\d+)")
 _IDLE = circuits(Path.LOOPBACK, 1)
 
 
@@ -48,6 +51,21 @@ class RingShape(Shape):
     ] = None
     groups: Annotated[int, Field(ge=1, le=4096, description="Number of groups")] = 1
     fat_tree: FatTreeShape | None = None
+
+
+def wiring_of(testbed: Testbed) -> Wiring:
+    """The closed K-hop wiring of a testbed as `lightrig generate infinitehbd` names its parts.
+
+    Raises `InfiniteHbdError` for another testbed.
+    """
+    found = [_SWITCH.fullmatch(name) for name in testbed.optical_switches]
+    if not found or None in found:
+        raise InfiniteHbdError(
+            f"{testbed.path} has switches that are no bundles of a node, trxB-nodeN"
+        )
+    places = [(int(match[1]), int(match[2])) for match in found if match]
+    hops, nodes = (1 + max(each) for each in zip(*places, strict=True))
+    return k_hop(nodes, hops, closed=True)
 
 
 class RowLayout:
