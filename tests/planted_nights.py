@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lightrig.harness.record.dataset import COLUMNS
+from lightrig.harness.record.digests import digest_of
+from lightrig.harness.record.run_folder import Measured, RunFacts, write_facts
 
 FIRST = datetime.date(2026, 2, 1)
 CASE = {"before": "straight", "after": "crossed", "clock": "virtual"}
@@ -71,10 +73,19 @@ def write_nights_of(
         folder = root / "rows" / f"testbed={testbed}" / f"night={date}"
         folder.mkdir(parents=True, exist_ok=True)
         columns = [table[name] for name in COLUMNS.names]
-        pq.write_table(pa.table(columns, schema=COLUMNS), folder / f"{run}.parquet")
+        file = folder / f"{run}.parquet"
+        pq.write_table(pa.table(columns, schema=COLUMNS), file)
+        own = root / "runs" / run
+        own.mkdir(parents=True)
+        # As a run that has ended: a file of rows without a digest is read in a process of its own.
+        header = {"run": run, "night": str(date), "testbeds": {testbed: {}}}
+        measured = {testbed: Measured(len(rows), simulated)}
+        digests = {testbed: digest_of(file)}
+        write_facts(
+            RunFacts("complete", False, measured, None, header, {}, digests=digests), own
+        )
         if reports:
-            page = root / "runs" / run / "report.html"
-            page.parent.mkdir(parents=True)
+            page = own / "report.html"
             page.write_text(f"<title>{run}</title>report of {run}")
         runs[night] = run
     return runs

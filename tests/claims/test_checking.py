@@ -10,7 +10,7 @@ from lightrig.harness.claims.checking import ClaimError, check_claims
 from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.cli.claims import claims
 from lightrig.harness.cli.terminal import out
-from lightrig.harness.record import Context, Journal, Results, Row, write_dataset
+from lightrig.harness.record import Context, Journal, Results, Row, settle
 
 MS = 1_000_000
 YAML = """\
@@ -53,7 +53,7 @@ def lab(tmp_path):
                 row = Row(subject, quantity, value, low, high, unit, 1, {"event": event})
                 context = Context("bench", "test_it", ("ocs: x",), simulated, held)
                 journal.append(context, row)
-        write_dataset(path, tmp_path / "rows")
+        settle(path.parent)
 
     return lab
 

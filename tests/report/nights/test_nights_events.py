@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.harness.record import Context, Journal, Row, settle
 from lightrig.harness.report.nights.series import read
 from lightrig.harness.report.nights.series_changes import events
 from lightrig.harness.report.nights.source import Source
@@ -38,7 +38,7 @@ def happened(tmp_path):
             context = Context("bench", "test_it", tuple(identities), simulated)
             with Journal(folder / "journal.jsonl", header) as journal:
                 journal.append(context, Row("a", "q", 1, 1, 1, "ns", 1))
-            write_dataset(folder / "journal.jsonl", tmp_path / "rows")
+            settle(folder)
         source = Source(tmp_path)
         history = read(source)
         with source.connected() as connection:

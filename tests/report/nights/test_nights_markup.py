@@ -6,7 +6,7 @@ import re
 import pytest
 from planted_nights import CASE, MISSING, Grown, write_nights_of
 
-from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.harness.record import Context, Journal, Row, settle
 from lightrig.harness.report.nights import write_nights
 from lightrig.harness.report.nights.trend_figures import far, letters
 
@@ -53,7 +53,8 @@ def test_a_run_without_a_report_is_named_and_not_linked(tmp_path):
 def test_many_changes_and_drifts_are_folded(tmp_path):
     drifting = [Grown("q", f"d{n}", 10.0, 0.01, 0.05, "dB", 8, drift=0.02) for n in range(14)]
     write_nights_of(tmp_path, "bench", drifting)
-    top = write_nights(tmp_path, tmp_path / "nights.html").read_text().partition("</section>")[0]
+    page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
+    top = page.partition('id="changed"')[2].partition("</section>")[0]
     assert "<summary>2 more</summary>" in top
     assert "No change was found." in top
 
@@ -132,7 +133,7 @@ def test_a_limit_is_drawn_as_the_last_run_s_testbed_states_it(tmp_path, fold):
                 time = 45_000_000 + event * 200_000
                 row = Row("bench", quantity, time, time, time, "ns", event, {"event": event})
                 journal.append(Context("bench", "test_it", ("ocs: x",), True), row)
-    write_dataset(folder / "journal.jsonl", tmp_path / "rows")
+    settle(folder)
     page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
     limited = fold(page, 0, "reconfiguration.signal_recovered")
     assert "limit p99 &lt;= 47 ms (95 % confident)" in limited

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from planted_nights import CASE, FIRST, Grown, write_nights_of
 
-from lightrig.harness.record import Context, Journal, RecordError, Row, write_dataset
+from lightrig.harness.record import Context, Journal, RecordError, Row, settle
 from lightrig.harness.report.nights import write_nights
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
@@ -25,7 +25,7 @@ def measured(root, *rows, night="2026-03-14", run="r1", simulated=True, testbed=
                 for number, (subject, value, lower, upper, unit, more) in enumerate(rows)
             ],
         )
-    write_dataset(path, root / "rows")
+    settle(path.parent)
 
 
 def in_db(subject, value, **more):
