@@ -81,9 +81,7 @@ def write_nights_of(
         header = {"run": run, "night": str(date), "testbeds": {testbed: {}}}
         measured = {testbed: Measured(len(rows), simulated)}
         digests = {testbed: digest_of(file)}
-        write_facts(
-            RunFacts("complete", False, measured, None, header, {}, digests=digests), own
-        )
+        write_facts(RunFacts("complete", False, measured, None, header, {}, digests=digests), own)
         if reports:
             page = own / "report.html"
             page.write_text(f"<title>{run}</title>report of {run}")

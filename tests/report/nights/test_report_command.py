@@ -23,7 +23,7 @@ def run(tmp_path):
 
 
 def test_without_a_run_it_makes_the_nights(run, planted, tmp_path):
-    shutil.copytree(planted / "rows", tmp_path / "rows")
+    shutil.copytree(planted, tmp_path, dirs_exist_ok=True)
     result = run()
     assert result.exit_code == 0
     assert result.stdout.strip().endswith("nights.html")
@@ -31,7 +31,7 @@ def test_without_a_run_it_makes_the_nights(run, planted, tmp_path):
 
 
 def test_it_looks_back_as_far_as_asked(run, planted, tmp_path):
-    shutil.copytree(planted / "rows", tmp_path / "rows")
+    shutil.copytree(planted, tmp_path, dirs_exist_ok=True)
     assert json.loads(run("--nights", "7", "--json").stdout) == [
         {"page": str(tmp_path / "nights.html")}
     ]
