@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from bench.served_lab import STRAIGHT, ServedLab, describe
 from real_time import over_soon
+from uneven import SIZE
 from unused_ports import unused_ports
 
 from lightrig.harness.bench import Bench, LabUnavailableError, bind
 from lightrig.harness.modes import Mode
-from lightrig.testbeds import load
+from lightrig.testbeds import Circuit, load
 
 ALL = {"ocs", "server0", "server1"}
 Bind = Callable[[Path, Mode], Bench]
@@ -21,7 +22,7 @@ TWO_DOMAINS = """
 name: two
 switches:
   near: {{model: polatis, address: "tl1://{near}", login: env:LAB_OCS, size: 8x8}}
-  far: {{model: polatis, address: "tl1://far.invalid", login: env:LAB_OCS, size: 8x8}}
+  far: {{model: polatis, address: "tl1://far.invalid", login: env:LAB_OCS, size: {size}}}
 servers:
   server0: {{address: "ssh://far0.invalid", nics: {{nic0: {{
     netdev: ens1, rate: 100G, transceiver: lr4}}}}}}
@@ -165,7 +166,7 @@ def test_auto_simulates_a_domain_of_which_a_member_is_absent(
 
 def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
-    path.write_text(TWO_DOMAINS.format(near=lab.places["ocs"]))
+    path.write_text(TWO_DOMAINS.format(near=lab.places["ocs"], size=SIZE))
     bench = bound(path, "auto")
     (note,) = bench.notes
     assert note.startswith("far, server0 simulated, since far at tl1://far.invalid, after ")
@@ -178,6 +179,14 @@ def test_auto_chooses_domain_by_domain(lab: ServedLab, bound: Bind, tmp_path: Pa
         "far": "SIM-far",
         "server0": "SIM-server0",
     }
+    # The last ports of 8 x 8, which is reached over its wire, and of 12 x 20 in this process.
+    last = {"near": Circuit(8, 16), "far": Circuit(12, 32)}
+    for name, circuit in last.items():
+        bench.switches[name].change((), {circuit}).done()
+    assert {name: bench.switches[name].circuits() for name in last} == {
+        name: {circuit} for name, circuit in last.items()
+    }
+    assert lab.switch.circuits() == {last["near"]}
     bench.close()
     with pytest.raises(LabUnavailableError, match="2 of 3"):
         bind(load(path), "hardware")

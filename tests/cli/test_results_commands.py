@@ -7,8 +7,9 @@ import re
 
 import pyarrow.parquet as pq
 import pytest
-from record.recorded import begin, context, record, times
+from record.recorded import record
 from typer.testing import CliRunner
+from uneven import write_results
 
 from lightrig.harness.cli.results import results
 from lightrig.harness.record.journal import seal
@@ -16,15 +17,7 @@ from lightrig.harness.record.journal import seal
 
 @pytest.fixture
 def lab(tmp_path):
-    """A results folder with a run of opus, one of hardware, and one that was killed."""
-    place = tmp_path / "results"
-    record(place, "r1", "2026-03-14")
-    record(place, "r2", "2026-03-15", testbed="mixnet", simulated=False, rows=5)
-    killed = begin(place, "r3", "2026-03-15")
-    killed.append_many(context(), times(1234))
-    with pytest.raises(ZeroDivisionError), killed:
-        raise ZeroDivisionError
-    return place
+    return write_results(tmp_path / "results")
 
 
 @pytest.fixture
@@ -39,40 +32,28 @@ def columns_of(text):
 def test_list_shows_rows_and_outcomes(run):
     result = run("list")
     assert result.exit_code == 0
-    head, one, two, three = columns_of(result.stdout)
+    head, *lines = columns_of(result.stdout)
     assert head == [
-        "run",
-        "night",
-        "testbeds",
-        "rows",
-        "passed",
-        "failed",
-        "inconclusive",
-        "skipped",
-        "took",
-        "state",
+        *("run", "night", "testbeds", "rows", "passed", "failed", "inconclusive", "skipped"),
+        *("took", "state"),
     ]
-    assert one == [
-        "r1",
-        "2026-03-14",
-        "opus (simulated)",
-        "20",
-        "1",
-        "0",
-        "0",
-        "1",
-        "12 s",
-        "complete",
+    assert [" | ".join(line) for line in lines] == [
+        "r1 | 2026-03-14 | opus (simulated), mixnet | 23 | 1 | 0 | 0 | 1 | 12 s | complete",
+        "r2 | 2026-03-14 | opus, mixnet | 5 | 0 | 0 | 0 | 0 | 7 s | complete",
+        "r3 | 2026-03-15 | opus (simulated) | 7 | 1 | 1 | 2 | 0 | 3660 s | complete",
+        "r4 | 2026-03-15 | opus (simulated) | 1,234 | 0 | 0 | 0 | 0 | killed",
+        "r5 | 2026-03-16 | opus | 11 | 0 | 0 | 0 | 0 | 60 s | complete",
+        "r6 | 2026-03-16 | opus (simulated) | 2 | 1 | 0 | 0 | 1 | 12 s | complete",
     ]
-    assert two[2:4] == ["opus, mixnet", "5"]
-    assert three == ["r3", "2026-03-15", "opus (simulated)", "1,234", "0", "0", "0", "0", "killed"]
 
 
 def test_list_as_json_filtered(run):
-    (found,) = json.loads(run("list", "--json", "--testbed", "mix*").stdout)
-    assert (found["run"], found["simulated"], found["rows"]) == ("r2", False, 5)
+    found = json.loads(run("list", "--json", "--testbed", "mix*").stdout)
+    assert [(one["run"], one["simulated"], one["rows"]) for one in found] == [
+        *(("r1", True, 23), ("r2", False, 5))
+    ]
     assert [one["run"] for one in json.loads(run("list", "--json", "--night", "*-15").stdout)] == [
-        *("r2", "r3")
+        *("r3", "r4")
     ]
 
 
@@ -83,11 +64,11 @@ def test_list_of_nothing(tmp_path):
 
 
 def test_a_damaged_run_ends_with_status_3_and_the_rest_are_listed(run, lab):
-    (lab / "runs" / "r3" / "journal.jsonl").write_text("{}\n")
+    (lab / "runs" / "r4" / "journal.jsonl").write_text("{}\n")
     result = run("list")
     assert result.exit_code == 3
     assert "r1" in result.stdout
-    assert "r3/journal.jsonl:1: the run header has no schema" in result.stderr
+    assert "r4/journal.jsonl:1: the run header has no schema" in result.stderr
 
 
 def test_query(run):
@@ -96,13 +77,15 @@ def test_query(run):
     assert result.exit_code == 0
     assert columns_of(result.stdout) == [
         ["night", "testbed", "n", "tiny"],
-        ["2026-03-15", "mixnet", "5", "1e-20"],
+        ["2026-03-15", "opus", "7", "1e-20"],
+        ["2026-03-14", "mixnet", "8", "1e-20"],
+        ["2026-03-16", "opus", "13", "1e-20"],
         ["2026-03-14", "opus", "20", "1e-20"],
     ]
     assert json.loads(run("query", sql, "--json").stdout)[0] == {
         "night": "2026-03-15",
-        "testbed": "mixnet",
-        "n": 5,
+        "testbed": "opus",
+        "n": 7,
         "tiny": 1e-20,
     }
     wrong = run("query", "SELECT x FROM rows")
@@ -122,16 +105,19 @@ def test_export(run, tmp_path):
     printed = run("export", "r1")
     assert printed.exit_code == 0
     lines = list(csv.DictReader(io.StringIO(printed.stdout)))
-    assert len(lines) == 20
-    assert lines[2]["value"] == "62000000.0"
+    assert len(lines) == 23
+    assert [line["value"] for line in lines[:5]] == [
+        *("61000000.0", "63000000.0", "69000000.0", "61000000.0", "63000000.0")
+    ]
+    assert [line["testbed"] for line in lines[2:4]] == ["mixnet", "opus"]
     file = tmp_path / "out.json"
     assert run("export", "r1", "--format", "json", "--output", file).stdout == ""
-    assert len(json.loads(file.read_text())) == 20
+    assert len(json.loads(file.read_text())) == 23
     unwritable = run("export", "r1", "--output", tmp_path / "no" / "where")
     assert (unwritable.exit_code, "No such file" in unwritable.stderr) == (2, True)
     unknown = run("export", "x")
     assert unknown.exit_code == 2
-    assert "'x' is no run; the last are r1, r2, r3" in unknown.stderr
+    assert "'x' is no run; the last are r2, r3, r4, r5, r6" in unknown.stderr
 
 
 def test_recover_brings_every_killed_run_to_its_end(run, lab):
@@ -140,14 +126,14 @@ def test_recover_brings_every_killed_run_to_its_end(run, lab):
     (empty / "journal.jsonl").touch()
     result = run("recover")
     assert result.exit_code == 0
-    report = str(lab / "runs" / "r3" / "report.html")
+    report = str(lab / "runs" / "r4" / "report.html")
     assert columns_of(result.stdout)[1:] == [
         ["r0", "empty", "0", "killed before anything was recorded"],
-        ["r3", "recovered", "1234", report],
+        ["r4", "recovered", "1234", report],
     ]
-    assert "<html" in (lab / "runs" / "r3" / "report.html").read_text()
+    assert "<html" in (lab / "runs" / "r4" / "report.html").read_text()
     assert [one["state"] for one in json.loads(run("list", "--json").stdout)] == [
-        *("complete", "complete", "recovered")
+        *("complete", "complete", "complete", "recovered", "complete", "complete")
     ]
     empty.joinpath("journal.jsonl").unlink()
     assert "nothing to recover" in run("recover").stdout
@@ -158,7 +144,7 @@ def test_recover_one_run_by_name(run):
     assert (shown["run"], shown["state"], shown["rows"], shown["problem"]) == (
         "r1",
         "complete",
-        20,
+        23,
         None,
     )
     unknown = run("recover", "r9")
@@ -167,7 +153,7 @@ def test_recover_one_run_by_name(run):
 
 
 def test_an_unrecoverable_run_ends_with_status_3(run, lab):
-    journal = lab / "runs" / "r3" / "journal.jsonl"
+    journal = lab / "runs" / "r4" / "journal.jsonl"
     first, rest = journal.read_text().split("\n", 1)
     later = {**json.loads(first), "schema": 99}
     del later["crc"]
@@ -209,7 +195,7 @@ def test_compare_shows_changes(run, lab):
     assert (found["quantity"], found["simulated"]) == ("reconfiguration.signal_recovered", True)
     few = run("compare", "n01", "r1")
     assert (few.exit_code, "not enough data" in few.stdout) == (0, True)
-    nothing = run("compare", "r1", "r2")
+    nothing = run("compare", "r3", "r2")
     assert nothing.exit_code == 2
     assert "nothing in common" in nothing.stderr
 
@@ -251,7 +237,7 @@ def test_every_command_has_help_with_an_example(command):
 def test_a_pull_refuses_another_run_of_the_same_name(run, lab, tmp_path):
     other = tmp_path / "other"
     record(other, "r1", "2026-03-14", rows=21)
-    record(other, "r4", "2026-03-16", rows=3)
+    record(other, "r7", "2026-03-16", rows=3)
     before = {p: p.read_bytes() for p in lab.rglob("*") if p.is_file()}
     result = run("pull", other)
     assert result.exit_code == 3
@@ -274,12 +260,56 @@ def test_parquet_goes_through_a_pipe_whole(run):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        (("--night", "2026-03-1[4]"), ["r1"]),
-        (("--night", "2026-03-1?", "--testbed", "mix*"), ["r2"]),
-        (("--testbed", "[mo]*"), ["r1", "r2", "r3"]),
-        (("--testbed", "?pus", "--night", "*5"), ["r2", "r3"]),
+        (("--night", "2026-03-1[4]"), ["r1", "r2"]),
+        (("--night", "2026-03-1?", "--testbed", "mix*"), ["r1", "r2"]),
+        (("--testbed", "[mo]*", "--night", "*[56]"), ["r3", "r4", "r5", "r6"]),
+        (("--testbed", "?pus", "--night", "*5"), ["r3", "r4"]),
     ],
 )
 def test_runs_are_chosen_by_patterns_of_night_and_testbed(run, options, names):
     found = json.loads(run("list", "--json", *options).stdout)
     assert [one["run"] for one in found] == names
+
+
+def test_prune_removes_with_yes_alone_and_never_what_was_killed(run, lab):
+    folders = [lab / "runs" / name for name in ("r1", "r2", "r3")]
+    parts = [file for name in ("r1", "r2", "r3") for file in lab.rglob(f"{name}.parquet")]
+    assert len(parts) == 4  # r1 has two testbeds
+    files = [*parts, *(file for folder in folders for file in folder.rglob("*") if file.is_file())]
+    size = sum(file.stat().st_size for file in files)
+    found = json.loads(run("prune", "--before", "2026-03-16", "--json").stdout)
+    assert [(one["run"], one["night"]) for one in found] == [
+        *(("r1", "2026-03-14"), ("r2", "2026-03-14"), ("r3", "2026-03-15"))
+    ]
+    assert sum(one["bytes"] for one in found) == size
+    shown = run("prune", "--before", "2026-03-16").stdout
+    counted = f"3 runs, 2026-03-14 to 2026-03-15, {size / 1e6:.1f} MB"
+    assert shown == f"{counted} to be removed with --yes\n"
+    assert all(file.exists() for file in files)
+    of_opus = run("prune", "--before", "2026-03-16", "--testbed", "opus").stdout
+    assert of_opus.startswith("1 runs, 2026-03-15 to 2026-03-15, ")
+    assert run("prune", "--before", "2026-03-16", "--yes").stdout == f"{counted} removed\n"
+    assert not any(file.exists() for file in files)
+    assert [one["run"] for one in json.loads(run("list", "--json").stdout)] == ["r4", "r5", "r6"]
+
+
+def test_compact_writes_one_file_a_testbed_of_months_that_are_over(run, lab):
+    unchanged = "0 files of 0.0 MB are 0 of 0.0 MB now\n"
+    assert run("compact").stdout == unchanged
+    record(lab, "s1", "2026-04-02", rows=3)
+    assert run("compact", "--testbed", "other*").stdout == unchanged
+    counts = """
+        SELECT run, testbed, count(*) AS n, sum(value) AS ns FROM rows GROUP BY ALL ORDER BY ALL
+    """
+    before = json.loads(run("query", counts, "--json").stdout)
+    # Nights are counted back from 2 April: 17 to 16 March, 18 to the 15th.
+    done = json.loads(run("compact", "--keep", "17", "--json").stdout)
+    # opus: r1, r3, r5, r6; mixnet: r1, r2.
+    assert (done["replaced"], len(done["files"]), done["problems"]) == (6, 2, [])
+    assert (done["old_runs"], done["removed"]) == (["r1", "r2", "r3"], False)
+    assert json.loads(run("query", counts, "--json").stdout) == before
+    old = run("compact", "--keep", "18", "--yes").stdout
+    assert old.startswith("2 old runs removed\n")
+    assert {one["run"] for one in json.loads(run("query", counts, "--json").stdout)} == {
+        *("r3", "r5", "r6", "s1")
+    }

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from record.recorded import MS, TEST, begin, context, record, times
+from uneven import ROWS, write_results
 
 from lightrig.harness.record import (
     Journal,
@@ -27,27 +28,25 @@ OLD = "20260314-021500-1f3a"
 
 @pytest.fixture
 def lab(tmp_path):
-    """Three runs over two nights, two testbeds; one was killed."""
-    record(tmp_path, "r1", "2026-03-14")
-    record(tmp_path, "r2", "2026-03-15", testbed="mixnet", simulated=False, rows=5)
-    killed = begin(tmp_path, "r3", "2026-03-15")
-    killed.append_many(context(), times(3))
-    with pytest.raises(ZeroDivisionError), killed:
-        raise ZeroDivisionError
-    return tmp_path
+    return write_results(tmp_path)
 
 
 def test_every_run_is_listed_with_how_it_ended(lab):
-    goes_on = begin(lab, "r4", "2026-03-16")
-    one, two, killed, running = Results(lab).runs()
+    goes_on = begin(lab, "r7", "2026-03-17")
+    one, two, three, killed, five, _, running = Results(lab).runs()
     assert (one.run, one.night, one.state, one.torn) == ("r1", "2026-03-14", "complete", False)
-    assert one.testbeds == {"opus": Measured(20, simulated=True)}
-    assert (one.rows, one.simulated, one.duration_s) == (20, True, 12.5)
+    assert one.testbeds == {
+        "opus": Measured(20, simulated=True),
+        "mixnet": Measured(3, simulated=False),
+    }
+    assert (one.rows, one.simulated, one.duration_s) == (23, True, 12.5)
     assert (one.count("passed"), one.count("failed"), one.count("skipped")) == (1, 0, 1)
     assert two.testbeds == {"opus": None, "mixnet": Measured(5, simulated=False)}
-    assert two.simulated is False
-    assert (killed.run, killed.state, killed.rows, killed.duration_s) == ("r3", "killed", 3, None)
-    assert (running.run, running.state, running.simulated) == ("r4", "running", None)
+    assert (two.simulated, five.simulated) == (False, False)
+    assert (three.count("inconclusive"), three.count("passed", "failed")) == (2, 2)
+    assert (killed.run, killed.state, killed.rows) == ("r4", "killed", ROWS["r4"])
+    assert killed.duration_s is None
+    assert (running.run, running.state, running.simulated) == ("r7", "running", None)
     goes_on.close()
     assert Results(lab).runs()[-1].state == "ended"
 
@@ -64,10 +63,10 @@ def test_an_unreadable_run_hides_no_readable_one(lab):
     (lab / "runs" / "r1" / "run.json").write_text('{"schema": 1}')
     begin(lab, "r0").close()
     (lab / "runs" / "r0" / "journal.jsonl").write_text("{}\n")
-    (lab / "runs" / "r5").mkdir()
-    (lab / "runs" / "r5" / "journal.jsonl").write_text("")
+    (lab / "runs" / "r8").mkdir()
+    (lab / "runs" / "r8" / "journal.jsonl").write_text("")
     results = Results(lab)
-    assert [one.run for one in results.runs()] == ["r1", "r2", "r3"]  # r1 by its journal
+    assert [one.run for one in results.runs()] == [*ROWS]  # r1 by its journal
     first, second = map(str, results.damaged())
     assert first.startswith("runs/r1/run.json is damaged: KeyError(")
     assert "r0/journal.jsonl:1: the run header has no schema" in second
@@ -80,10 +79,10 @@ def test_a_run_is_found_by_its_name_its_beginning_or_as_the_last(lab):
     results = Results(lab)
     assert results.find("r1").run == "r1"
     assert results.find("r10").run == "r10"
-    assert results.find("last").run == "r3"
-    with pytest.raises(QuestionError, match="'r' is the beginning of r10, r1, r2, r3"):
+    assert results.find("last").run == "r6"
+    with pytest.raises(QuestionError, match="'r' is the beginning of r2, r3, r4, r5, r6"):
         results.find("r")
-    with pytest.raises(QuestionError, match="'x' is no run; the last are r10, r1, r2, r3"):
+    with pytest.raises(QuestionError, match="'x' is no run; the last are r2, r3, r4, r5, r6"):
         results.find("x")
     with pytest.raises(QuestionError, match="'last' is no run; the last are none at all"):
         Results(lab / "none").find("last")
@@ -129,16 +128,16 @@ def test_one_call_gives_a_tidy_frame(tmp_path):
 @pytest.mark.parametrize(
     ("wanted", "rows"),
     [
-        ({}, 25),
-        ({"run": "r1"}, 20),
-        ({"run": "r?"}, 25),
+        ({}, 48),
+        ({"run": "r1"}, 23),
+        ({"run": "r?"}, 48),
         ({"run": "1"}, 0),
-        ({"night": "2026-03-15"}, 5),
-        ({"night": "2026-03-*"}, 25),
-        ({"testbed": "mix*"}, 5),
-        ({"quantity": "reconfiguration.*"}, 25),
+        ({"night": "2026-03-15"}, 7),
+        ({"night": "2026-03-*"}, 48),
+        ({"testbed": "mix*"}, 8),
+        ({"quantity": "reconfiguration.*"}, 48),
         ({"quantity": "signal_recovered"}, 0),
-        ({"quantity": "reconfiguration?signal_recovered", "testbed": "opus"}, 20),
+        ({"quantity": "reconfiguration?signal_recovered", "testbed": "opus"}, 40),
         ({"quantity": "reconfiguration[.]signal_recovered"}, 0),
     ],
 )
@@ -150,12 +149,12 @@ def test_foreign_files_are_no_part_of_the_data_set(lab):
     part = lab / "rows" / "testbed=opus" / "night=2026-03-14"
     for name in ("r1.parquet.old", ".r1.parquet.123.tmp", "notes.txt"):
         (part / name).write_text("no Parquet")
-    assert len(Results(lab).frame()) == 25
+    assert len(Results(lab).frame()) == 48
 
 
 def test_rows_come_as_written_run_by_run(lab):
     record(lab, "r0", "2026-03-14", rows=300)
-    frame = Results(lab).frame(testbed="opus")
+    frame = Results(lab).frame(testbed="opus", night="2026-03-14")
     assert frame["run"].tolist() == ["r0"] * 300 + ["r1"] * 20
     assert frame["event"].tolist() == [*range(300), *range(20)]
 
@@ -169,13 +168,16 @@ def test_a_query_joins_rows_runs_and_tests_in_place(lab):
         """
     )
     assert found.to_dict("records") == [
-        {"run": "r1", "state": "complete", "n": 20, "slowest": 66e6, "seed": 7},
-        {"run": "r2", "state": "complete", "n": 5, "slowest": 64e6, "seed": 7},
+        {"run": "r1", "state": "complete", "n": 23, "slowest": 69e6, "seed": 7},
+        {"run": "r2", "state": "complete", "n": 5, "slowest": 69e6, "seed": 7},
+        {"run": "r3", "state": "complete", "n": 7, "slowest": 69e6, "seed": 7},
+        {"run": "r5", "state": "complete", "n": 11, "slowest": 69e6, "seed": 7},
+        {"run": "r6", "state": "complete", "n": 2, "slowest": 61e6, "seed": 7},
     ]
     tests = Results(lab).query("SELECT test, outcome, duration_s FROM tests WHERE run = 'r1'")
     assert tests["outcome"].tolist() == ["failed", "passed", "skipped"]
-    states = Results(lab).query("SELECT state, rows FROM runs WHERE run = 'r3'")
-    assert states.to_dict("records") == [{"state": "killed", "rows": 3}]
+    states = Results(lab).query("SELECT state, rows FROM runs WHERE run = 'r4'")
+    assert states.to_dict("records") == [{"state": "killed", "rows": ROWS["r4"]}]
 
 
 @pytest.mark.parametrize(
@@ -203,9 +205,10 @@ def test_an_export_equals_the_frame(lab):
     frame = results.frame(run="r1")
     assert pq.read_table(io.BytesIO(results.export("r1", "parquet"))).to_pandas().equals(frame)
     exported = json.loads(results.export("r1", "json"))
-    assert len(exported) == 20
-    assert exported[3]["night"] == "2026-03-14"
-    assert (exported[3]["value"], exported[3]["event"]) == (63 * MS, 3)
+    assert len(exported) == 23
+    assert exported[5]["night"] == "2026-03-14"
+    assert (exported[5]["value"], exported[5]["event"]) == (69 * MS, 2)
+    assert (exported[5]["lower"], exported[5]["upper"]) == (64 * MS, 72 * MS)
     lines = list(csv.DictReader(io.StringIO(results.export("r1", "csv").decode())))
     assert [line["value"] for line in lines] == [str(value) for value in frame["value"]]
     assert lines[3]["night"] == "2026-03-14"
@@ -246,7 +249,7 @@ def test_a_data_set_that_is_none_is_named(lab):
     with pytest.raises(RecordError, match=r"r9\.parquet") as caught:
         Results(lab).query("SELECT sum(value) FROM rows")
     assert not isinstance(caught.value, QuestionError)
-    assert len(Results(lab).frame(night="2026-03-15")) == 5
+    assert len(Results(lab).frame(night="2026-03-15")) == 7
 
 
 @pytest.mark.parametrize(
@@ -276,5 +279,5 @@ def test_facts_whose_header_is_damaged_hide_no_run(lab, header):
     document = json.loads(facts.read_text())
     facts.write_text(json.dumps({**document, "header": json.loads(header)}))
     results = Results(lab)
-    assert [one.run for one in results.runs()] == ["r1", "r2", "r3"]
+    assert [one.run for one in results.runs()] == [*ROWS]
     assert "runs/r1/run.json is damaged" in str(results.damaged()[0])

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from uneven import write_results
 
 from lightrig.harness.record import Context, Journal, Results, Row, settle
-from lightrig.harness.record.retention import find_prunable, prune
+from lightrig.harness.record.retention import find_older, find_prunable, prune
 
 NIGHTS = ("2026-01-01", "2026-01-02", "2026-02-01")
 
@@ -65,14 +66,14 @@ def test_only_testbeds_that_match_are_removed(results: Path) -> None:
 
 
 def test_a_run_of_two_testbeds_goes_only_where_both_match(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "2026-01-01")
-    folder.mkdir(parents=True)
-    journal = Journal(folder / "journal.jsonl", {"run": folder.name, "night": "2026-01-01"})
-    row = Row("circuit", "insertion_loss", 1.5, None, None, "dB", 7)
-    for testbed in ("bench", "other"):
-        journal.append_many(Context(testbed, "test", ("ocs",), True, {}), [row])
-    journal.close({})
-    settle(folder)
-    assert find_prunable(str(tmp_path), "2027-01-01", "bench") == []
-    assert find_prunable(str(tmp_path), "2027-01-01", "other") == []
-    assert [one.run for one in find_prunable(str(tmp_path), "2027-01-01", "*e*")] == [folder.name]
+    """r1 and r2 are of opus and mixnet; r4 was killed."""
+    lab = str(write_results(tmp_path))
+    assert find_prunable(lab, "2027-01-01", "mixnet") == []
+    opus = find_prunable(lab, "2027-01-01", "opus")
+    assert [one.run for one in opus] == ["r3", "r5", "r6"]
+    both = find_prunable(lab, "2026-03-16", "[mo]*")
+    assert [one.run for one in both] == ["r1", "r2", "r3"]
+    prune(lab, both)
+    rows = Results(lab).frame().groupby(["run", "testbed"], observed=True).size()
+    assert rows.to_dict() == {("r5", "opus"): 11, ("r6", "opus"): 2}
+    assert [one.run for one in find_older(str(write_results(tmp_path / "2")), 1)] == ["r1", "r2"]
