@@ -2,10 +2,12 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from lightrig.harness.cli import watching
 from lightrig.harness.cli.app import application
 from lightrig.harness.record import Context, Journal, Row, TestOutcome
 from lightrig.harness.record.recovery import settle
@@ -47,6 +49,28 @@ def test_a_running_run_is_followed_on_a_terminal_and_a_page(tmp_path, journal):
     assert document["rows"] == {"bench": 3}
     assert "http-equiv" not in page.read_text()
     assert run(tmp_path, "watch", "r2").exit_code == 2
+
+
+def test_a_run_is_followed_until_it_ends_and_each_problem_is_written_once(
+    tmp_path, journal, monkeypatch
+):
+    waits = []
+
+    def sleep(ns):
+        waits.append(ns)
+        journal.note_test(TestOutcome("test_late", "inconclusive", 1.0, {"why": "too few"}))
+        journal.close()
+
+    monkeypatch.setattr(watching, "SystemClock", lambda: SimpleNamespace(sleep=sleep))
+    ended = run(tmp_path, "watch", "--every", "3")
+    assert waits == [3 * 10**9]
+    assert ended.exit_code == 1
+    assert ended.output.splitlines() == [
+        "failed test_<bad>  carrier_up p95 exceeds 250 ms",
+        "r1 running: 1 failed, 1 passed; 3 rows",
+        "inconclusive test_late  too few",
+        "r1 ended: 1 failed, 1 inconclusive, 1 passed; 3 rows",
+    ]
 
 
 def test_metrics_of_the_newest_run(tmp_path, journal):

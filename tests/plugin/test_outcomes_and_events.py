@@ -274,14 +274,20 @@ def test_figures_of_different_numbers_are_separate_in_a_line() -> None:
 # -------------------------------------------------------------------------- one line a test
 
 
-def live(observed: ObservedRun) -> tuple[Live, list[str]]:
+def live(observed: ObservedRun, *, width: int = 0, verbosity: int = 0) -> tuple[Live, list[str]]:
+    """Return the lines of a terminal `width` columns wide, or of a file, and what is written."""
     written: list[str] = []
-    reporter = SimpleNamespace(write=written.append, isatty=False)
-    writer = SimpleNamespace(markup=lambda text, **_colour: text)
+    reporter = SimpleNamespace(
+        write=written.append,
+        rewrite=lambda text, erase=False: written.append(f"{'erase ' if erase else ''}<{text}>"),
+        flush=lambda: None,
+        isatty=bool(width),
+    )
+    writer = SimpleNamespace(markup=lambda text, **_colour: text, fullwidth=width)
     config = SimpleNamespace(
         pluginmanager=SimpleNamespace(getplugin={"terminalreporter": reporter}.get),
         get_terminal_writer=lambda: writer,
-        get_verbosity=lambda: 0,
+        get_verbosity=lambda: verbosity,
     )
     found = Live(config, observed)  # type: ignore[arg-type]
     found.pytest_sessionstart()
@@ -303,6 +309,35 @@ def test_marginal_limits_are_on_the_line_of_their_test(observed: ObservedRun) ->
         f"1/2  passed       t.py::b  marginal: {limits[0]}  1.2 s  about 1 s left\n",
         "2/2  failed       t.py::a  first line  250 ms\n",
     ]
+
+
+def test_the_last_line_of_a_terminal_is_the_running_test(
+    observed: ObservedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightrig.harness.plugin.live.REDRAWN", 0)
+    shown, written = live(observed, width=50)
+    shown.pytest_runtest_logstart("d/t.py::b")
+    for observer in observed.observers:
+        observer("d/t.py::b", True, [row(CARRIER_UP, n * MS, n, None, None) for n in (3, 9, 4)])
+    for finish in observed.finishes:
+        finish("d/t.py::b", "passed", 7.0, "")
+    shown.pytest_runtest_logstart("d/t.py::a")
+    line = "0/2  t.py::b  carrier_up 4 ms (median of 3, simulated)"
+    assert written == [
+        *("erase <0/2  t.py::b>", f"erase <{line[:49]}>", "erase <>", "<>"),
+        "1/2  passed       t.py::b  carrier_up 4 ms (median of 3, simulated)  7 s"
+        "  about 7 s left\n",
+        "erase <1/2  t.py::a  about 7 s left>",
+    ]
+
+
+def test_where_pytest_is_quiet_or_verbose_no_line_is_added(observed: ObservedRun) -> None:
+    for verbosity in (-1, 2):
+        shown, written = live(observed, width=50, verbosity=verbosity)
+        shown.pytest_runtest_logstart("d/t.py::b")
+        for finish in observed.finishes:
+            finish("d/t.py::b", "passed", 7.0, "")
+        assert written == []
 
 
 # -------------------------------------------------------------------------------- JUnit
