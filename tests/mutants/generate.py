@@ -18,8 +18,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # where this file is run as a program
 
 import scipy.stats  # noqa: E402
 from mutants import reach  # noqa: E402
-from mutants.mistakes import Mistake, mistakes  # noqa: E402
+from mutants.mistakes import Mistake, compiles, mistakes  # noqa: E402
 from mutants.trees import edited, limit_s, pool_of_trees, run_tests  # noqa: E402
 
 PRODUCT = ("flows", "harness", "instruments", "suites", "testbeds")
@@ -103,15 +104,27 @@ def places(file: str, lines: set[int] | None = None) -> list[Place]:
     ]
 
 
-def drawn(found: Sequence[Place], most: int, seed: int) -> list[Place]:
-    """Draw at most `most` a folder, each as likely as any other of its folder."""
+def can_be_made(place: Place) -> bool:
+    """Whether the file compiles with the mistake, which is found out only of those drawn."""
+    return compiles(place.mistake.made((ROOT / place.file).read_text()))
+
+
+def drawn(
+    found: Sequence[Place],
+    most: int,
+    seed: int,
+    is_wanted: Callable[[Place], bool] = can_be_made,
+) -> list[Place]:
+    """Draw at most `most` wanted ones a folder, each as likely as any other of its folder."""
     by_folder: dict[str, list[Place]] = {}
     for place in found:
         by_folder.setdefault(place.folder, []).append(place)
     return [
         place
         for folder, here in sorted(by_folder.items())
-        for place in random.Random(f"{seed} {folder}").sample(here, min(most, len(here)))
+        for place in islice(
+            filter(is_wanted, random.Random(f"{seed} {folder}").sample(here, len(here))), most
+        )
     ]
 
 

@@ -68,12 +68,12 @@ class Mistake:
 
 
 def mistakes(text: str) -> list[Mistake]:
-    """Return every mistake that can be made in a file and leaves it to be compiled."""
-    found = sorted(set(_Places(text).all()))
-    return [one for one in found if one.made(text) != text and _compiles(one.made(text))]
+    """Return every mistake that can be made in a file, also the few that do not compile."""
+    return [one for one in sorted(set(_Places(text).all())) if one.made(text) != text]
 
 
-def _compiles(text: str) -> bool:
+def compiles(text: str) -> bool:
+    """Whether `text` is the text of a module."""
     try:
         compile(text, "mistake", "exec", dont_inherit=True)
     except SyntaxError:

@@ -98,12 +98,27 @@ def test_a_draw_has_as_many_of_each_folder_and_is_the_same_again() -> None:
         Place(f"{folder}/{number}.py", Mistake(number, number + 1, "x", "sign", (1, 1)))
         for number, folder in enumerate(folders)
     ]
-    chosen = drawn(found, 4, 7)
+
+    def no_multiple_of_3(place: Place) -> bool:
+        return place.mistake.start % 3 > 0
+
+    def draw(seed: int) -> list[Place]:
+        return drawn(found, 4, seed, no_multiple_of_3)
+
+    chosen = draw(7)
     assert [place.folder for place in chosen] == ["harness/bench"] * 4 + [
         "harness/systems/acos"
-    ] * 3
-    assert drawn(found, 4, 7) == chosen
-    assert drawn(found, 4, 8) != chosen
+    ] * 2
+    assert all(map(no_multiple_of_3, chosen))
+    assert draw(7) == chosen
+    assert draw(8) != chosen
+
+
+def test_a_mistake_that_does_not_compile_cannot_be_made(tree: Path) -> None:
+    can, cannot = (
+        Place("harness/a.py", Mistake(0, 3, new, "sign", (1, 1))) for new in ("def", "(")
+    )
+    assert (generate.can_be_made(can), generate.can_be_made(cannot)) == (True, False)
 
 
 @pytest.fixture
