@@ -18,6 +18,8 @@ class StreamState:
         error: the error that ended them, with its name; empty without.
         failed: when, or None.
         rto: present retransmission timeout of the kernel, in ns; None where the connection is over.
+        ends: when the exchanges at the first end, or of the first rank, ended; empty where unknown.
+        retransmitted: when the kernels of the ends had sent segments again; empty where unknown.
     """
 
     exchanges: int
@@ -28,3 +30,5 @@ class StreamState:
     error: str
     failed: Span | None
     rto: int | None
+    ends: tuple[Span, ...] = ()
+    retransmitted: tuple[Span, ...] = ()

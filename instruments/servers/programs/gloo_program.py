@@ -16,8 +16,13 @@ nanoseconds of the server's CLOCK_MONOTONIC.
 - `loop` with `size`, and `lanes` or none: all-reduce again and again, after an exchange each
   where there are `lanes`, until every rank has been told to stop by `stop`, or until one fails;
   `[began, ended]` of each.
-- `abandon`: answer a `loop` at once, in the middle of an operation that will never end, and
-  take part in it no more.
+- `checked` with `collective` and `count`: rounds of `all_reduce` or `send_receive` whose values
+  differ by rank, element and iteration, each result compared, until one fails or `abandon`.
+- `state` with `since`: of `checked` now: `exchanges` that have ended, `operations` from number
+  `since` on, `wrong` results, `began` of the present round, `failure` and `failed` (when), null
+  without, and `retransmitted`: when the kernel's count of TCP segments sent again had grown.
+- `abandon`: answer a `loop` or `checked` at once, in the middle of an operation that will never
+  end, and take part in it no more.
 - `leave`: be no rank any more.
 """
 
@@ -28,10 +33,12 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from lightrig.instruments.servers.programs.checked_rounds import CheckedRounds
 from lightrig.instruments.servers.programs.replies import Replies, load_torch
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
@@ -40,6 +47,15 @@ __all__ = ["Worker", "main"]
 _VERSION = 1
 _PATTERN = 251
 _BYTES = 4
+_RETRANSMISSION_PERIOD = 0.01
+_MOST_RETRANSMISSIONS = 200
+
+
+def _retransmitted() -> int:
+    """Return how many TCP segments this server has sent again (RFC 4022, tcpRetransSegs)."""
+    with open("/proc/self/net/snmp", encoding="ascii") as file:
+        names, values = (line.split() for line in file if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")])
 
 
 def _either(module: Any, *names: str) -> Any:
@@ -194,12 +210,14 @@ class Worker:
         self._turn = threading.Lock()
         self._jobs: queue.Queue[tuple[Any, int, dict[str, Any]] | None] = queue.Queue()
         self._looping: tuple[Any, int, dict[str, Any]] | None = None
+        self._seen: dict[str, Any] = {}
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "hello": lambda _: self._hello(),
             "join": self._join,
             "run": self._run,
             "exchange": self._exchange,
             "loop": self._loop,
+            "checked": self._checked,
             "leave": lambda _: self._leave(),
         }
 
@@ -214,11 +232,16 @@ class Worker:
             elif request["do"] == "abandon":
                 self._abandon()
                 self._replies.reply(request["id"], received, {})
+            elif request["do"] == "state":
+                self._replies.reply(request["id"], received, self._state(request["since"]))
             else:
-                if request["do"] == "loop":
+                if request["do"] in ("loop", "checked"):
                     # Here, not when the loop starts: `stop` may come before that.
                     self._stopping.clear()
                     seen = {"operations": [], "wrong": 0, "failure": None}
+                    if request["do"] == "checked":
+                        self._seen = seen
+                        seen.update(began=received, failed=None, retransmitted=[])
                     self._looping = request["id"], received, seen
                 self._jobs.put((request["id"], received, request))
         # A normal exit would wait for a collective that waits for other ranks.
@@ -254,8 +277,10 @@ class Worker:
             left.put(None)
             if self._looping is not None:
                 # Destroying a group that a thread still uses would wait for that thread: keep it.
-                self._left.append((self._groups, self._torch.distributed.group.WORLD))
+                if self._torch is not None:
+                    self._left.append((self._groups, self._torch.distributed.group.WORLD))
                 number, received, seen = self._looping
+                self._seen = {}
                 operations = list(seen["operations"])
                 content = {**seen, "operations": operations, "failure": "abandoned"}
                 self._replies.reply(number, received, content)
@@ -357,6 +382,52 @@ class Worker:
             if task.over():
                 break
         return seen
+
+    def _checked(self, request: dict[str, Any]) -> dict[str, Any]:
+        seen, collective = self._seen, request["collective"]
+        rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
+        threading.Thread(target=self._watch_retransmissions, args=(seen,), daemon=True).start()
+        iteration = 0
+        while seen is self._seen:
+            given, expected = rounds.given(iteration), rounds.expected(iteration)
+            seen["began"] = began = now()
+            try:
+                result = self._communicate(collective, given)
+            except (RuntimeError, OSError) as error:
+                seen["failed"] = now()
+                seen["failure"] = f"{type(error).__name__}: {error}"
+                break
+            seen["operations"].append((began, now()))
+            seen["wrong"] += result != expected
+            iteration += 1
+        return {}
+
+    def _watch_retransmissions(self, seen: dict[str, Any]) -> None:
+        count, found = _retransmitted(), seen["retransmitted"]
+        while seen is self._seen and len(found) < _MOST_RETRANSMISSIONS:
+            if (present := _retransmitted()) > count:
+                found.append(now())
+                count = present
+            time.sleep(_RETRANSMISSION_PERIOD)
+
+    def _state(self, since: int) -> dict[str, Any]:
+        seen = self._seen
+        operations = list(seen["operations"])
+        return {**seen, "exchanges": len(operations), "operations": operations[since:]}
+
+    def _communicate(self, collective: str, block: bytes) -> bytes:
+        """Take part in a collective with `block`; return the result."""
+        distributed, torch = self._torch.distributed, self._torch
+        given = bytearray(block)
+        sent = torch.frombuffer(given, dtype=torch.int32)
+        if collective == "all_reduce":
+            distributed.all_reduce(sent)
+            return bytes(given)
+        taken = bytearray(len(block))
+        sending = distributed.isend(sent, (self._rank + 1) % self._ranks)
+        distributed.recv(torch.frombuffer(taken, dtype=torch.int32), (self._rank - 1) % self._ranks)
+        sending.wait()
+        return bytes(taken)
 
 
 def main() -> int:

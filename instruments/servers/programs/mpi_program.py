@@ -202,6 +202,7 @@ class _MpiWorker(Worker):
         if not self._mpi.Is_initialized():
             self._mpi.Init_thread(self._mpi.THREAD_SERIALIZED)
         self._group = _Group(self._mpi, request["members"], request["timeout_ns"])
+        self._rank, self._ranks = self._group.rank, self._group.size
         self._barrier()
         return {}
 
@@ -218,6 +219,17 @@ class _MpiWorker(Worker):
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._timed(_Exchange(self._joined(), request["lane"]), request)
+
+    def _communicate(self, collective: str, block: bytes) -> bytes:
+        group = self._joined()
+        given = np.frombuffer(block, np.uint32)
+        out = np.empty_like(given)
+        if collective == "all_reduce":
+            group.wait(group.all.Iallreduce(given, out))
+        else:
+            source, sink = (group.rank - 1) % group.size, (group.rank + 1) % group.size
+            group.wait(group.all.Irecv(out, source=source), group.all.Isend(given, dest=sink))
+        return out.tobytes()
 
     def _barrier(self) -> None:
         group = self._joined()

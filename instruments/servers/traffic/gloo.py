@@ -26,7 +26,7 @@ GLOO = Program(
     "lightrig-gloo",
     "the collective's program",
     1,
-    ("server_clock", "replies", "gloo_program"),
+    ("server_clock", "replies", "checked_rounds", "gloo_program"),
     "PyTorch",
 )
 
@@ -56,6 +56,7 @@ class GlooRunner(RankPrograms):
         clock: the bench's clock.
         interface: the network device with that address.
         lanes: devices of further lanes, on which every server has an address as well.
+        timeout: of one operation, in ns, after which Gloo raises an error.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class GlooRunner(RankPrograms):
         *,
         interface: str = DEVICE,
         lanes: Sequence[str] = (),
+        timeout: int = OPERATION_TIMEOUT,
     ) -> None:
         super().__init__(clock)
+        self._timeout = timeout
         self._servers = servers
         self._addresses = addresses
         self._interfaces = [interface, *lanes]
@@ -96,6 +99,12 @@ class GlooRunner(RankPrograms):
         self._workers.pop(server).close()
         self._joined = ()
 
+    def give_up(self, running: Mapping[str, ProgramRequest]) -> None:
+        """Abandon collectives that may never end; the programs can join others."""
+        self._joined = ()
+        alive = [rank for rank in running if not self._workers[rank].over]
+        self._request_all(alive, "abandon", lambda _: {})
+
     # ------------------------------------------------------------------------- inside
 
     def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
@@ -113,7 +122,7 @@ class GlooRunner(RankPrograms):
             "ranks": len(ranks),
             "store": store,
             "interfaces": self._interfaces,
-            "timeout_ns": OPERATION_TIMEOUT,
+            "timeout_ns": self._timeout,
         }
         self._request_all(
             ranks, "join", lambda rank: {"rank": ranks.index(rank), **common}, OPERATION_TIMEOUT

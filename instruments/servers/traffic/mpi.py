@@ -45,7 +45,7 @@ MPI = Program(
     "lightrig-mpi",
     "the rank's program",
     1,
-    ("server_clock", "replies", "gloo_program", "mpi_program"),
+    ("server_clock", "replies", "checked_rounds", "gloo_program", "mpi_program"),
     "mpich and mpi4py",
 )
 
@@ -107,6 +107,7 @@ class MpiRunner(RankPrograms):
         clock: the bench's clock.
         interface: the network device with each server's address.
         lanes: devices of further lanes, on which every server has an address as well.
+        timeout: of one operation, in ns, after which its rank gives it up: MPI has none.
 
     Raises `NoMpiError` if MPI is missing, or a server is not on this machine.
     """
@@ -118,8 +119,10 @@ class MpiRunner(RankPrograms):
         *,
         interface: str = DEVICE,
         lanes: Sequence[str] = (),
+        timeout: int = OPERATION_TIMEOUT,
     ) -> None:
         super().__init__(clock)
+        self._timeout = timeout
         self._mpiexec = mpiexec()
         remote = [name for name, server in servers.items() if server.local_shell() is None]
         if remote and len(remote) < len(servers):
@@ -175,8 +178,8 @@ class MpiRunner(RankPrograms):
         self._request_all(
             list(members),
             "join",
-            lambda name: {"members": members[name], "timeout_ns": OPERATION_TIMEOUT},
-            2 * OPERATION_TIMEOUT,
+            lambda name: {"members": members[name], "timeout_ns": self._timeout},
+            2 * self._timeout,
         )
         self._joined = ranks
 

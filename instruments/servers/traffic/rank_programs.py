@@ -143,6 +143,23 @@ class RankPrograms(ABC):
             for rank in ranks
         }
 
+    def form(self, ranks: Sequence[str]) -> None:
+        """Start the programs of `ranks` and join them in this order."""
+        self._join(tuple(ranks))
+
+    @property
+    def tool(self) -> str:
+        """The library with its version; empty before ranks have been formed."""
+        return self._tool
+
+    def program(self, rank: str) -> RankProgram:
+        """Return the program of a rank; raises `KeyError` without one."""
+        return self._workers[rank]
+
+    def give_up(self, running: Mapping[str, ProgramRequest]) -> None:
+        """Take no more part in collectives that may never end; by default end all programs."""
+        self.close()
+
     # ------------------------------------------------------------------------- inside
 
     def _request_all(

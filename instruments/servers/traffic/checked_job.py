@@ -1,0 +1,87 @@
+"""Collectives with checked results that run until stopped, seen while they run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.streams import StreamState
+from lightrig.instruments.servers.host.program import ProgramRequest
+from lightrig.instruments.servers.traffic.rank_programs import LONGEST, RankPrograms
+
+_SLOW = 1_000_000
+
+
+class CheckedJob:
+    """Rounds of one collective among ranks that have joined; see `CheckedRounds`.
+
+    Args:
+        runner: whose programs are the ranks.
+        ranks: names of the servers, in the order of the ring.
+        collective: `all_reduce` or `send_receive`.
+        count: unsigned values of 4 bytes of each rank.
+    """
+
+    def __init__(
+        self, runner: RankPrograms, ranks: tuple[str, ...], collective: str, count: int
+    ) -> None:
+        self._runner, self._ranks = runner, ranks
+        self.tool = runner.tool
+        self._known: dict[str, list[list[int]]] = {rank: [] for rank in ranks}
+        body = {"collective": collective, "count": count}
+        self._running: Mapping[str, ProgramRequest] = {
+            rank: runner.program(rank).submit("checked", body, LONGEST) for rank in ranks
+        }
+
+    def state(self) -> StreamState:
+        """Return what has become of it so far.
+
+        exchanges: of the rank that has ended fewest; slow: of any rank; began: of the rank whose
+        present round began first; error and failed: of the rank that failed first.
+        """
+        given = self._states()
+        slow: list[tuple[int, Span, Span]] = []
+        for rank, known in self._known.items():
+            here = self._runner.program(rank).clocks.here
+            slow += [(e - b, here(b), here(e)) for b, e in known if e - b >= _SLOW]
+        slow.sort(key=lambda each: each[1])
+        failures = sorted(
+            (self._here(rank, each["failed"]), f"{rank}: {each['failure']}")
+            for rank, each in given.items()
+            if each["failed"] is not None
+        )
+        first = self._ranks[0]
+        return StreamState(
+            exchanges=min(each["exchanges"] for each in given.values()),
+            wrong=sum(each["wrong"] for each in given.values()),
+            slow=tuple((began, ended) for _, began, ended in slow),
+            durations=tuple(duration for duration, _, _ in slow),
+            began=min(self._here(rank, each["began"]) for rank, each in given.items()),
+            error=failures[0][1] if failures else "",
+            failed=failures[0][0] if failures else None,
+            rto=None,
+            ends=tuple(self._here(first, end) for _, end in self._known[first]),
+            retransmitted=tuple(
+                sorted(
+                    self._here(r, at) for r, each in given.items() for at in each["retransmitted"]
+                )
+            ),
+        )
+
+    def stop(self) -> StreamState:
+        """Return its last state and end it: the programs of all ranks are ended or given up."""
+        state = self.state()
+        self._runner.give_up(self._running)
+        return state
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        pending = {
+            rank: self._runner.program(rank).submit("state", {"since": len(known)})
+            for rank, known in self._known.items()
+        }
+        found = {rank: request.result() for rank, request in pending.items()}
+        for rank, each in found.items():
+            self._known[rank] += each["operations"]
+        return found
+
+    def _here(self, rank: str, stamp: int) -> Span:
+        return self._runner.program(rank).clocks.here(stamp)

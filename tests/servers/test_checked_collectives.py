@@ -1,0 +1,139 @@
+"""Collectives whose every result is checked: expected values by hand, and bugs that are planted."""
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+from program_host import Here
+from real_time import until
+
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.program import Program
+from lightrig.instruments.servers.programs.checked_rounds import CheckedRounds, added
+from lightrig.instruments.servers.traffic.checked_job import CheckedJob
+from lightrig.instruments.servers.traffic.ring import RingRunner
+
+
+def numbers(block: bytes) -> list[int]:
+    return list(struct.unpack(f"={len(block) // 4}I", block))
+
+
+def test_values_differ_by_rank_element_and_iteration() -> None:
+    # Rank r gives (r + 1) times 1, 2, 3 ..., shifted by one an iteration, and 65536 r.
+    zero, two = (CheckedRounds("all_reduce", 5, rank, 3) for rank in (0, 2))
+    assert numbers(zero.given(0)) == [1, 2, 3, 4, 5]
+    assert numbers(zero.given(7)) == [8, 9, 10, 11, 12]
+    assert numbers(two.given(1)) == [131078, 131081, 131084, 131087, 131090]
+    # 1 + 2 + 3 ranks: six times, and 65536 (0 + 1 + 2).
+    assert numbers(zero.expected(1)) == [196620, 196626, 196632, 196638, 196644]
+    ring = CheckedRounds("send_receive", 2, 0, 3)
+    assert numbers(ring.expected(1)) == [131078, 131081]
+    # 1021 values, then the first again.
+    assert numbers(zero.given(1020)) == [1021, 1, 2, 3, 4]
+
+
+def test_sums_do_not_carry_into_the_next_value() -> None:
+    one = struct.pack("=3I", 0x00FFFFFF, 1, 7)
+    assert numbers(added(one, struct.pack("=3I", 0x7F000001, 0xFFFFFFFE, 8))) == [
+        0x80000000, 0xFFFFFFFF, 15,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "send_receive"])
+def test_a_result_of_the_iteration_before_is_wrong_in_every_value(collective: str) -> None:
+    rounds = CheckedRounds(collective, 3000, 1, 4)
+    for iteration in (1, 20, 1021):
+        stale, right = numbers(rounds.expected(iteration - 1)), numbers(rounds.expected(iteration))
+        assert not any(a == b for a, b in zip(stale, right, strict=True))
+
+
+@pytest.mark.parametrize(("collective", "ranks"), [("broadcast", 2), ("all_reduce", 65)])
+def test_what_is_not_checked_is_refused(collective: str, ranks: int) -> None:
+    with pytest.raises(ValueError, match="checked"):
+        CheckedRounds(collective, 4, 0, ranks)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., CheckedJob]]:
+    """Start a job of plain TCP on loopback; `bug` is added to the program of its ranks."""
+    made: list[RingRunner] = []
+
+    def start(collective: str, ranks: int = 3, bug: str = "") -> CheckedJob:
+        sources = Program.sources
+
+        def with_bug(program: Program) -> list[tuple[str, str]]:
+            *first, (name, text) = sources(program)
+            return [*first, (name, text + bug)]
+
+        monkeypatch.setattr(Program, "sources", with_bug)
+        Program.packed.cache_clear()
+        names = [f"server{n}" for n in range(ranks)]
+        clock = SystemClock()
+        servers = {name: LinuxServer(name, Here(), clock, {}) for name in names}
+        made.append(RingRunner(servers, dict.fromkeys(names, "127.0.0.1"), clock))
+        made[-1].form(names)
+        return CheckedJob(made[-1], tuple(names), collective, 1000)
+
+    yield start
+    Program.packed.cache_clear()
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "send_receive"])
+def test_plain_tcp_gives_right_results(started: Callable[..., CheckedJob], collective: str) -> None:
+    job = started(collective)
+    until(lambda: job.state().exchanges >= 20, SystemClock())
+    state = job.stop()
+    assert (state.wrong, state.error, state.failed) == (0, "", None)
+    assert len(state.ends) >= 20
+    assert list(state.ends) == sorted(state.ends)
+
+
+STALE = """
+_right = _RingWorker._communicate
+def _stale(self, collective, block):
+    result, before = _right(self, collective, block), getattr(self, "_last", None)
+    self._last, self._count = result, getattr(self, "_count", 0) + 1
+    return before if self._count == 5 and self._rank == 1 else result
+_RingWorker._communicate = _stale
+"""
+FLIPPED = """
+_right = _RingWorker._communicate
+def _flipped(self, collective, block):
+    result = bytearray(_right(self, collective, block))
+    self._count = getattr(self, "_count", 0) + 1
+    if self._count == 5 and self._rank == 2:
+        result[4 * 617 + 1] ^= 1
+    return bytes(result)
+_RingWorker._communicate = _flipped
+"""
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "send_receive"])
+@pytest.mark.parametrize("bug", [STALE, FLIPPED], ids=["stale buffer", "flipped element"])
+def test_one_wrong_result_of_one_rank_is_found(
+    started: Callable[..., CheckedJob], collective: str, bug: str
+) -> None:
+    job = started(collective, bug=bug)
+    until(lambda: job.state().exchanges >= 8, SystemClock())
+    assert job.stop().wrong == 1
+
+
+def test_a_rank_that_ends_is_an_error_of_the_others(started: Callable[..., CheckedJob]) -> None:
+    bug = """
+_right = _RingWorker._communicate
+def _closed(self, collective, block):
+    self._count = getattr(self, "_count", 0) + 1
+    if self._count == 4 and self._rank == 1:
+        self._before.close(), self._after.close()
+    return _right(self, collective, block)
+_RingWorker._communicate = _closed
+"""
+    job = started("all_reduce", bug=bug)
+    until(lambda: bool(job.state().error), SystemClock())
+    state = job.stop()
+    assert state.exchanges == 3
+    assert state.error.startswith("server")
+    assert state.failed is not None
