@@ -1,6 +1,6 @@
 """An overlay network: an address per server that is reachable over the present circuits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Address
 
@@ -31,13 +31,20 @@ class Overlay:
     Args:
         bench: whose servers forward.
         devices: of each server, one an address; `follow` leads each address its own way.
+        settings: kernel settings of each server, by their path under /proc/sys/net/ipv4, where
+            `{netdev}` stands for each of its devices.
 
     Raises:
         NotRoutedError: a server is simulated, without a kernel that could forward.
         InstrumentError: a server refused.
     """
 
-    def __init__(self, bench: Bench, devices: Sequence[str] = (DEVICE,)) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        devices: Sequence[str] = (DEVICE,),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         if simulated := sorted(bench.simulated & bench.servers.keys()):
             raise NotRoutedError(
                 f"{', '.join(simulated)} of {bench.testbed.path} are simulated and forward nothing"
@@ -61,7 +68,12 @@ class Overlay:
                 netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
                 routes = self._opened[name] = ServerRoutes(server.commands, devices)
                 first, *more = self._addresses[name]
-                routes.open(first, netdevs, *more)
+                wanted = {
+                    path.format(netdev=netdev): value
+                    for path, value in (settings or {}).items()
+                    for netdev in netdevs
+                }
+                routes.open(first, netdevs, *more, settings=wanted)
         except LightrigError:
             self.close()
             raise

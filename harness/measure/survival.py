@@ -1,25 +1,48 @@
-"""A job on a link whose light is cut for a time: what becomes of the job, and what it costs.
+"""A job under a fault that is made with light: what becomes of the job, and what it costs.
 
-The switch itself cuts the light: it takes the circuits of one link away and makes them again. So
+The switch itself makes the fault: it takes circuits away, or swaps them, and makes them again. So
 the fault is the same on hardware, and routes stay as they are meanwhile.
 """
 
-from collections.abc import Iterator
+import itertools
+import statistics
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.light_faults import Fault, FaultKind, dark_plans
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.core.streams import StreamState
-from lightrig.testbeds import Circuit, LightrigError, Link, Plan
+from lightrig.testbeds import LightrigError, Link, Plan, Port
 
-Outcome: TypeAlias = Literal["unharmed", "stalled, then went on", "error", "hang", "wrong result"]
+Outcome: TypeAlias = Literal[
+    "unharmed",
+    "slower, then as before",
+    "stalled, then went on",
+    "re-formed",
+    "error",
+    "hang",
+    "wrong result",
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+PacketLoss: TypeAlias = Callable[[Collection[Port], float], Span]
+"""Makes the kernels of some ports lose a share of the packets that they receive; returns when."""
+
+RECOVERY = 60_000_000_000
+"""Time after the light has come back in which a job may go on, in ns."""
 
 _STEADY = 300_000_000
-"""Time for which the job runs before its light is cut, in ns."""
+"""Time for which a job is watched once it has gone on, in ns."""
+_STALL = 200_000_000
+"""Least time of a round that stood still, in ns: TCP's least retransmission timeout on Linux."""
+_WINDOW, _AS_BEFORE = 5, 0.95
+"""The rate is back once so many rounds in a row took no longer than before, but for 5 %."""
 _LOOK_AGAIN = 20_000_000
 
 
@@ -39,24 +62,24 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Survival:
-    """Effect of one cut of a link's light on the job on it.
+    """Effect of one fault on the job on it.
 
     Attributes:
         outcome: in one word.
-        asked: how long the circuits were to be away, in ns.
-        dark: bounds of the time without carrier, of the port where it was longest, in ns.
+        dark: bounds of the time without carrier, of the port where it was longest, in ns; 0 where
+            the light stayed.
         lost, back: when the first carrier went and the last came back, on the bench's clock.
         stall: duration of the exchange that lasted longest, in ns, by the sender's clock; of one
             that has not ended, its duration until it was given up or failed.
         usual: the longest one before the cut, in ns; 0 where each was shorter than 1 ms.
         exchanges, wrong: how many ended, and how many of these had a wrong answer.
         error: the job's error; empty without.
+        moments: what happened when, in order, on the bench's clock.
     """
 
     outcome: Outcome
-    link: Link
+    fault: Fault
     plan: str
-    asked: int
     dark: Span
     lost: Span
     back: Span
@@ -65,11 +88,17 @@ class Survival:
     exchanges: int
     wrong: int
     error: str
+    moments: dict[str, Span]
 
     @property
     def went_on(self) -> bool:
         """Whether the job went on by itself, with right results."""
-        return self.outcome in ("unharmed", "stalled, then went on")
+        return self.outcome in OUTCOMES[:3]
+
+    @property
+    def began(self) -> int:
+        """The first moment of the fault, on the bench's clock."""
+        return min(at.earliest for at in (self.lost, *self.moments.values()))
 
 
 def measure_survival(
@@ -81,7 +110,7 @@ def measure_survival(
     link: Link,
     *,
     cut: int,
-    timeout: int = 60_000_000_000,
+    timeout: int = RECOVERY,
 ) -> Survival:
     """Cut `link` of `plan`, which is in place, under a job; record what became of the job.
 
@@ -90,73 +119,157 @@ def measure_survival(
 
     Raises `NoFaultError`, `LinksDownError`, and `InstrumentError` where switch or server fails.
     """
-    found = job_under_cut(fabric, links, job, plan, link, cut=cut, timeout=timeout)
+    fault = Fault(FaultKind("cut", cut), link)
+    found = job_under_fault(fabric, links, job, plan, fault, timeout=timeout)
     recording.record(survival_rows(found, recording.next_event()))
     return found
 
 
-def job_under_cut(
+def job_under_fault(
     fabric: Fabric,
     links: LinkObservation,
     job: Job,
     plan: Plan,
-    link: Link,
+    fault: Fault,
     *,
-    cut: int,
-    timeout: int,
+    timeout: int = RECOVERY,
+    lose: PacketLoss | None = None,
+    reform: Callable[[], Job] | None = None,
 ) -> Survival:
-    """Cut `link` under `job`, which has been started on it; see `measure_survival`."""
-    clock, ports = fabric.bench.clock, (link.a, link.b)
-    clock.sleep(_STEADY)
+    """Make `fault` under `job`, which has been started on `plan`; see `measure_survival`.
+
+    lose: makes the ports lose a share of the packets that they receive; for dimming.
+    reform: starts the job anew after an error, once the light is back; without it nothing does.
+    """
+    clock = fabric.bench.clock
+    clock.sleep(fault.after)
     before = job.state()
-    with links.observing() as event:
-        sent = _apply(fabric, without_link(fabric, plan, link))
-        lost = links.lost(ports, sent.earliest, LINK_TIMEOUT)
-        if lost.keys() != set(ports):
-            raise NoFaultError(f"{link}: the circuits were taken away, and a carrier stayed")
-        clock.sleep(max(min(at.earliest for at in lost.values()) + cut - clock.now(), 0))
-        _apply(fabric, plan)
-        links.await_up(ports, LINK_TIMEOUT)
-        back = {
-            port: change.at
-            for port, change in event.changes
-            if change.stage == "carrier" and change.up and port in lost
-        }
-    after = _watched(job, clock, max(back.values()), timeout)
-    dark = max((back[port].since(lost[port]) for port in ports), key=sum)
-    stall, outcome = _judged(before, after, min(lost.values()), max(back.values()), clock.now())
-    usual = max(before.durations, default=0)
-    done = after.exchanges - before.exchanges
-    wrong = after.wrong - before.wrong
-    moments = min(lost.values()), max(back.values())
+    made = _dimmed(clock, fault, lose) if fault.what.kind == "dim" else None
+    if made is None:
+        made = _darkened(fabric, links, plan, fault)
+    after = _watched(job, clock, made.back, timeout)
+    stall, outcome = _judged(before, after, made.lost, made.back, clock.now())
+    moments = made.moments | _moments_of(before, after, made)
+    again = _first_result(reform(), clock, timeout) if reform and outcome == "error" else None
+    if again is not None:
+        outcome, moments["first result after re-forming"] = "re-formed", again
     return Survival(
-        outcome, link, plan.name, cut, dark, *moments, stall, usual, done, wrong, after.error
+        outcome,
+        fault,
+        plan.name,
+        made.dark,
+        made.lost,
+        made.back,
+        stall,
+        max(before.durations, default=0),
+        after.exchanges - before.exchanges,
+        after.wrong - before.wrong,
+        after.error,
+        dict(sorted(moments.items(), key=lambda each: each[1])),
     )
 
 
-def _apply(fabric: Fabric, plan: Plan) -> Span:
+class _Made(NamedTuple):
+    """A fault that has been made, and is over: see `Survival`."""
+
+    dark: Span
+    lost: Span
+    back: Span
+    moments: dict[str, Span]
+
+
+def _dimmed(clock: Clock, fault: Fault, lose: PacketLoss | None) -> _Made:
+    if lose is None:
+        raise NoFaultError("dimming needs servers whose kernels can lose packets")
+    try:
+        lost = lose(fault.ports, fault.what.loss)
+        clock.sleep(max(lost.latest + fault.what.duration - clock.now(), 0))
+    finally:
+        back = lose(fault.ports, 0.0)
+    return _Made(Span(0, 0), lost, back, {"packets lost": lost, "packets lost no more": back})
+
+
+def _darkened(fabric: Fabric, links: LinkObservation, plan: Plan, fault: Fault) -> _Made:
+    """Take light away by the switches, and bring `plan` back."""
+    clock, moments = fabric.bench.clock, dict[str, Span]()
+    dark, partner = fault.ports, fault.partner
+    ends = {fault.link.a, fault.link.b} | ({partner.a, partner.b} if partner else set())
+    with links.observing() as event:
+        until = 0
+        for place, (wanted, duration) in enumerate(dark_plans(fabric, plan, fault)):
+            sent, acknowledged = _apply(fabric, wanted)
+            until = max(until, sent.earliest) + duration
+            if not place:
+                moments |= {"command": sent, "acknowledged": acknowledged}
+                # Swapped circuits bring light at once: a carrier need not be lost.
+                allowed = 0 if partner else LINK_TIMEOUT
+                lost = links.lost(dark, sent.earliest, allowed)
+                if lost.keys() != dark and not partner:
+                    raise NoFaultError(f"{fault.link}: circuits were taken away, a carrier stayed")
+                until = min([at.earliest for at in lost.values()] or [sent.latest]) + duration
+            clock.sleep(max(until - clock.now(), 0))
+        moments["command to bring the circuits back"], there = _apply(fabric, plan)
+        links.await_up(ends, LINK_TIMEOUT)
+        carriers = [(p, c) for p, c in event.changes if c.stage == "carrier" and p in dark]
+    without = {port: _time_without(change for p, change in carriers if p == port) for port in dark}
+    back = [change.at for _, change in carriers if change.up]
+    if lost:
+        moments["carrier lost"] = min(lost.values())
+    if back:
+        moments["carrier back"] = max(back)
+    began, ended = moments.get("carrier lost", moments["command"]), max([there, *back])
+    return _Made(max(without.values(), key=sum), began, ended, moments)
+
+
+def _time_without(changes: Iterable[LinkEvent]) -> Span:
+    """Return bounds of the time without carrier of one port, all of its losses together."""
+    lost: Span | None = None
+    least = most = 0
+    for change in changes:
+        if not change.up:
+            lost = lost or change.at
+        elif lost is not None:
+            one, lost = change.at.since(lost), None
+            least, most = least + one.earliest, most + one.latest
+    return Span(least, most)
+
+
+def _apply(fabric: Fabric, plan: Plan) -> tuple[Span, Span]:
     transition = fabric.prepare(plan, check_budget=False)
     sent = transition.begin()
-    transition.acknowledged()
+    acknowledged = transition.acknowledged()
     transition.verify()
-    return sent
+    return sent, acknowledged
 
 
-def without_link(fabric: Fabric, plan: Plan, link: Link) -> Plan:
-    """Return `plan` without the circuits of one of its links, in both directions."""
-    left = {}
-    for switch, circuits in plan.circuits.items():
-        remaining = {
-            each
-            for each in circuits
-            if link in fabric.testbed.links(_with(plan, switch, circuits - {each}))
-        }
-        left[switch] = frozenset(remaining)
-    return Plan(f"{plan.name} without {link}", left)
+def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[str, Span]:
+    """Return when kernel and application noticed the fault, and when they were as before."""
+    lost, back, found = made.lost, made.back, dict[str, Span]()
+    if again := [at for at in after.retransmitted if at.latest >= lost.earliest]:
+        found["first retransmission"] = again[0]
+    if after.failed is not None:
+        found["error"] = after.failed
+    if ends := [at for at in after.ends if at.latest > back.latest]:
+        found["first result"] = ends[0]
+    usual = [b.latest - a.latest for a, b in itertools.pairwise(before.ends)]
+    if len(usual) >= _WINDOW:
+        limit = statistics.median(usual) * _WINDOW / _AS_BEFORE
+        for first, last in zip(ends, ends[_WINDOW:], strict=False):
+            if last.latest - first.latest <= limit:
+                found["rate back to 95 %"] = last
+                break
+    return found
 
 
-def _with(plan: Plan, switch: str, circuits: frozenset[Circuit]) -> Plan:
-    return Plan(plan.name, {**plan.circuits, switch: circuits})
+def _first_result(job: Job, clock: Clock, timeout: int) -> Span | None:
+    """Return when a job that was started anew had its first right result; None without one."""
+    deadline = clock.now() + timeout
+    while not (state := job.state()).error and clock.now() < deadline:
+        if state.exchanges:
+            break
+        clock.sleep(_LOOK_AGAIN)
+    job.stop()
+    return state.ends[0] if state.ends and not state.wrong and not state.error else None
 
 
 def _watched(job: Job, clock: Clock, back: Span, timeout: int) -> StreamState:
@@ -192,7 +305,9 @@ def _judged(
         return now - after.began.latest, "hang"
     stall = max(met, default=0)
     usual = max(before.durations, default=0)
-    return stall, "stalled, then went on" if stall > usual else "unharmed"
+    if stall <= usual:
+        return stall, "unharmed"
+    return stall, "stalled, then went on" if stall >= _STALL else "slower, then as before"
 
 
 def survival_rows(found: Survival, number: int) -> Iterator[Row]:
@@ -200,8 +315,8 @@ def survival_rows(found: Survival, number: int) -> Iterator[Row]:
     conditions: dict[str, Scalar] = {
         "event": number,
         "plan": found.plan,
-        "fault": "link cut",
-        "asked_ns": found.asked,
+        "fault": str(found.fault.what),
+        "asked_ns": found.fault.what.duration,
         "outcome": found.outcome,
         "exchanges": found.exchanges,
         "wrong": found.wrong,
@@ -209,7 +324,7 @@ def survival_rows(found: Survival, number: int) -> Iterator[Row]:
     }
     if found.error:
         conditions["error"] = found.error
-    subject, time = str(found.link), found.lost.earliest
+    subject, time = str(found.fault.link), found.lost.earliest
     least, most = found.dark
     yield Row(subject, "survival.dark", (least + most) // 2, least, most, "ns", time, conditions)
     for quantity, value, unit in (

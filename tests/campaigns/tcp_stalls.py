@@ -14,9 +14,10 @@ from pathlib import Path
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.bench.streams import open_stream
+from lightrig.harness.measure.light_faults import Fault, FaultKind
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
-from lightrig.harness.measure.survival import Survival, job_under_cut
+from lightrig.harness.measure.survival import Survival, job_under_fault
 from lightrig.instruments.clock import Span
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import load
@@ -64,7 +65,7 @@ def cut_once(bench: Bench, place: int, asked: int) -> Survival:
     link = ordered[place % len(ordered)]
     stream = open_stream(bench, link)
     try:
-        return job_under_cut(fabric, links, stream, plan, link, cut=asked, timeout=60_000 * MS)
+        return job_under_fault(fabric, links, stream, plan, Fault(FaultKind("cut", asked), link))
     finally:
         stream.close()
         links.pause()

@@ -7,13 +7,13 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.bench.streams import open_stream
+from lightrig.harness.measure.light_faults import Fault, FaultKind, without_light
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.survival import (
     Survival,
-    job_under_cut,
+    job_under_fault,
     survival_rows,
-    without_link,
 )
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.streams import StreamState
@@ -60,10 +60,11 @@ def cut(bench: Bench, after: Callable[[StreamState, int], StreamState]) -> Survi
     bring_up(fabric, links, plan)
     job = Scripted(bench.clock, after)
     link = sorted(fabric.links(plan))[2]
-    found = job_under_cut(fabric, links, job, plan, link, cut=400 * MS, timeout=3_000 * MS)
+    fault = Fault(FaultKind("cut", 400 * MS), link)
+    found = job_under_fault(fabric, links, job, plan, fault, timeout=3_000 * MS)
     links.pause()
     assert job.stopped
-    left = set(bench.testbed.links(without_link(fabric, plan, link)))
+    left = set(bench.testbed.links(without_light(fabric, plan, fault)))
     assert fabric.links(plan) - left == {link}
     assert found.dark.latest >= 400 * MS
     return found
@@ -148,7 +149,8 @@ def tcp_cut(bench: Bench, asked: int, user_timeout: int = 0) -> Survival:
     link = sorted(fabric.links(plan))[1]
     stream = open_stream(bench, link, user_timeout=user_timeout)
     try:
-        return job_under_cut(fabric, links, stream, plan, link, cut=asked, timeout=20_000 * MS)
+        fault = Fault(FaultKind("cut", asked), link)
+        return job_under_fault(fabric, links, stream, plan, fault, timeout=20_000 * MS)
     finally:
         stream.close()
         links.pause()

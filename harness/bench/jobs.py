@@ -1,0 +1,129 @@
+"""Jobs on the links of a plan whose every result is checked, for faults under them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import resources
+from typing import Literal, TypeAlias, get_args
+
+from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.bench.streams import without_streams
+from lightrig.harness.planning.rings import ring_order
+from lightrig.instruments.clock import Span
+from lightrig.instruments.servers.host.commands import ToolFailedError
+from lightrig.instruments.servers.traffic.checked_job import CheckedJob
+from lightrig.instruments.servers.traffic.gloo import GlooRunner
+from lightrig.instruments.servers.traffic.mpi import MpiRunner
+from lightrig.instruments.servers.traffic.rank_programs import RankPrograms
+from lightrig.instruments.servers.traffic.ring import RingRunner
+from lightrig.testbeds import LightrigError, Plan, Port
+
+Library: TypeAlias = Literal["tcp", "gloo", "mpich"]
+LIBRARIES: tuple[Library, ...] = get_args(Library)
+JobCollective: TypeAlias = Literal["all_reduce", "send_receive"]
+
+_VALUES = 4096
+"""Values of each rank: 16 KiB, which fit into the buffers of a socket."""
+_PYTORCH = 1_800_000_000_000
+"""PyTorch's own timeout of an operation (30 min), in ns."""
+_NEIGHBOUR_QUERIES_MS = "1000"
+"""Linux's own time between two queries of a neighbour; routes of an overlay shorten it."""
+
+
+class NoJobsError(LightrigError):
+    """A testbed has no servers on which jobs with checked results run."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetting:
+    """What is not as the library and the kernel have it.
+
+    Attributes:
+        user_timeout: TCP_USER_TIMEOUT of plain TCP, in ns; 0 for the kernel's own limit.
+        timeout: of one operation of Gloo or MPICH, in ns; None for the library's own. MPICH has
+            none: its ranks give an operation up after this time.
+        retries: net.ipv4.tcp_retries2 of the servers; None for what it is.
+    """
+
+    user_timeout: int = 0
+    timeout: int | None = None
+    retries: int | None = None
+
+    def __str__(self) -> str:
+        words = [
+            f"TCP user timeout {self.user_timeout / 1e9:g} s" * bool(self.user_timeout),
+            "" if self.timeout is None else f"timeout {self.timeout / 1e9:g} s",
+            "" if self.retries is None else f"tcp_retries2 {self.retries}",
+        ]
+        return ", ".join(filter(None, words)) or "defaults"
+
+
+class Jobs:
+    """Servers of a bench that run one library, until closed; addresses and routes are then removed.
+
+    Raises `NoJobsError`, and `InstrumentError` where a server refuses.
+    """
+
+    def __init__(self, bench: Bench, library: Library, setting: JobSetting) -> None:
+        if reason := without_streams(bench.testbed):
+            raise NoJobsError(f"{bench.testbed.path}: {reason}")
+        self._bench, self._library, self._setting = bench, library, setting
+        kernel = {"neigh/{netdev}/retrans_time_ms": _NEIGHBOUR_QUERIES_MS}
+        if setting.retries is not None:
+            kernel["tcp_retries2"] = str(setting.retries)
+        self._overlay = Overlay(bench, settings=kernel)
+        try:
+            self._runner = self._made()
+        except LightrigError:
+            self._overlay.close()
+            raise
+
+    def _made(self) -> RankPrograms:
+        servers, clock = self._overlay.servers, self._bench.clock
+        timeout = self._setting.timeout or _PYTORCH
+        if self._library == "mpich":
+            return MpiRunner(servers, clock, timeout=timeout)
+        addresses = self._overlay.addresses
+        if self._library == "gloo":
+            return GlooRunner(servers, addresses, clock, timeout=timeout)
+        return RingRunner(servers, addresses, clock, user_timeout=self._setting.user_timeout)
+
+    def start(self, plan: Plan, collective: JobCollective) -> CheckedJob:
+        """Start a collective on a ring of `plan`, which is up.
+
+        Raises `BrokenRingError` without a ring, `CollectiveFailedError` where ranks fail to start.
+        """
+        links = self._bench.testbed.links(plan)
+        self._overlay.route(links)
+        ranks = ring_order(list(self._overlay.servers), links)
+        self._runner.form(ranks)
+        return CheckedJob(self._runner, ranks, collective, _VALUES)
+
+    def lose(self, ports: Collection[Port], share: float) -> Span:
+        """Have the kernels of `ports` lose a share of the packets that they receive.
+
+        Returns the time from the first change to the last, on the bench's clock.
+
+        Raises `ToolFailedError` where a kernel has no nftables with `numgen`.
+        """
+        program = resources.files("lightrig.instruments.servers.programs") / "packet_loss.py"
+        stamps: list[int] = []
+        netdevs = {spec.port: spec.netdev for spec in self._bench.testbed.nic_ports}
+        for name in sorted({port.owner for port in ports}):
+            server = self._overlay.servers[name]
+            shell = server.local_shell()
+            assert shell is not None  # `without_streams`
+            devices = sorted(netdevs[port] for port in ports if port.owner == name)
+            command = [shell.python, "-c", program.read_text("utf-8"), f"{share * 100:g}", *devices]
+            result = server.commands.run(command)
+            if result.status != 0:
+                raise ToolFailedError(name, result, "nftables: a share of the packets is lost")
+            stamps += map(int, result.stdout.split())
+        return Span(min(stamps), max(stamps))  # namespaces have the bench's clock
+
+    def close(self) -> None:
+        """End the programs; remove addresses and routes."""
+        try:
+            self._runner.close()
+        finally:
+            self._overlay.close()

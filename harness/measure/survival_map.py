@@ -1,0 +1,93 @@
+"""Faults one after the other under a job, and the longest fault that it survives."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from lightrig.harness.bench import Fabric
+from lightrig.harness.bench.jobs import JobCollective, Jobs
+from lightrig.harness.measure.light_faults import Fault
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.survival import RECOVERY, Job, Survival, job_under_fault
+from lightrig.harness.statistics.staircase import Staircase, Threshold
+from lightrig.testbeds import Plan
+from lightrig.testbeds.quantities import format_duration
+
+
+@dataclass(frozen=True)
+class FaultRun:
+    """A job that is started anew for each fault.
+
+    Attributes:
+        plan: has a ring of all servers.
+        reform: whether the job is started anew after an error too, once the light is back.
+        timeout: how long after the light has come back the job may take to go on, in ns.
+    """
+
+    fabric: Fabric
+    links: LinkObservation
+    jobs: Jobs
+    plan: Plan
+    collective: JobCollective
+    reform: bool = False
+    timeout: int = RECOVERY
+
+    def under(self, fault: Fault) -> Survival:
+        """Return what became of the job under one fault; the plan is in place afterwards."""
+        bring_up(self.fabric, self.links, self.plan)
+        return job_under_fault(
+            self.fabric,
+            self.links,
+            self._start(),
+            self.plan,
+            fault,
+            timeout=self.timeout,
+            lose=self.jobs.lose,
+            reform=self._start if self.reform else None,
+        )
+
+    def _start(self) -> Job:
+        return self.jobs.start(self.plan, self.collective)
+
+
+class LongestFault:
+    """Durations chosen one after the other, and the longest that half of the faults survive.
+
+    Args:
+        least, most: bounds of the durations, in ns.
+    """
+
+    def __init__(self, least: int, most: int) -> None:
+        self._most, self._stairs = most, Staircase(least / 1e9, most / 1e9)
+
+    def faults(self, drawn: Iterable[Fault]) -> Iterator[Fault]:
+        """Yield the faults with the duration to try next; each must be `found` before the next."""
+        for fault in drawn:
+            duration = round(self._stairs.next_level() * 1e9)
+            yield replace(fault, what=replace(fault.what, duration=duration))
+
+    def found(self, survival: Survival) -> None:
+        """Take the outcome of a fault."""
+        duration = survival.fault.what.duration / 1e9
+        self._stairs.answered(duration, failed=not survival.went_on)
+
+    @property
+    def longest(self) -> Threshold:
+        """The longest duration so far, in s, with its interval."""
+        return self._stairs.threshold()
+
+    def __str__(self) -> str:
+        found, most = self.longest, self._most / 1e9
+        if math.isinf(found.value):
+            return f"at least {_seconds(min(found.lower, most))}"
+        if not found.value:
+            return f"less than {_seconds(found.upper)}"
+        return (
+            f"{_seconds(found.value)} (95 % interval {_seconds(found.lower)} to "
+            f"{_seconds(min(found.upper, most))})"
+        )
+
+
+def _seconds(value: float) -> str:
+    return format_duration(value * 1e9)

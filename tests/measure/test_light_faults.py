@@ -1,0 +1,119 @@
+"""Faults by light: as text, drawn by a seed, and as circuits of a plan."""
+
+import pytest
+
+from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.light_faults import (
+    Fault,
+    FaultError,
+    FaultKind,
+    dark_plans,
+    draw_faults,
+    parse_fault,
+)
+from lightrig.testbeds import Link, load
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cut:2s", FaultKind("cut", 2000 * MS)),
+        ("cut:70 ms,one-way", FaultKind("cut", 70 * MS, one_way=True)),
+        ("flap:1s,duty=0.3,number=4", FaultKind("flap", 1000 * MS, duty=0.3, number=4)),
+        ("flap:400ms,duty=25%", FaultKind("flap", 400 * MS, duty=0.25, number=5)),
+        ("swap:1.5s", FaultKind("swap", 1500 * MS)),
+        ("dim:5s,loss=2%", FaultKind("dim", 5000 * MS, loss=0.02)),
+    ],
+)
+def test_faults_are_read_from_text(text: str, expected: FaultKind) -> None:
+    assert parse_fault(text) == expected
+    assert parse_fault(str(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bend:2s", "expected one of cut, flap, swap, dim"),
+        ("cut", "found '', expected a duration"),
+        ("cut:2s,loss=3%", "a cut has no setting 'loss'; known: one-way"),
+        ("swap:2s,one-way", "a swap has no setting 'one-way'; known: none"),
+        ("cut:31s", "lasts longer than 30 s"),
+        ("flap:10s,number=4", "lasts longer than 30 s"),
+        ("cut:0s", "or no time"),
+        ("flap:1s,duty=1", "shares between 0 and 1"),
+        ("flap:1s,number=x", "invalid literal"),
+        ("dim:1s,loss=120%", "from 0 to 100"),
+    ],
+)
+def test_what_is_no_fault_is_refused(text: str, message: str) -> None:
+    with pytest.raises(FaultError, match=message):
+        parse_fault(text)
+
+
+def test_one_seed_draws_the_same_faults() -> None:
+    testbed = load("testbeds/namespaces.yaml")
+    links = testbed.links("ring")
+    kinds = [parse_fault("cut:2s,one-way"), parse_fault("swap:1s")]
+
+    def lines(seed: int, given: list[Link]) -> list[str]:
+        return [each.line() for each in draw_faults(kinds, given, 40, seed)]
+
+    found = lines(7, list(links))
+    assert found == lines(7, list(reversed(links)))
+    assert found[0] == (
+        '{"fault": "cut:2s,one-way", "link": "server1.nic0.p1 <-> server2.nic0.p0", '
+        '"from": "server1.nic0.p1", "after_ns": 411969249}'
+    )
+    assert len(set(found)) == 40
+    assert found != lines(8, list(links))
+    drawn = draw_faults(kinds, links, 200, 1)
+    assert {each.link for each in drawn} == set(links)
+    assert {each.reverse for each in drawn if each.what.one_way} == {False, True}
+    assert all(each.partner not in (None, each.link) for each in drawn if each.what.kind == "swap")
+    with pytest.raises(FaultError, match="a swap needs two"):
+        draw_faults(kinds, links[:1], 2, 1)
+
+
+def test_circuits_of_each_fault() -> None:
+    testbed = load("testbeds/opus.yaml")
+    bench = bind(testbed, "simulated", 1)
+    try:
+        fabric = Fabric(bench)
+        plan = testbed.plans["giant-ring"]
+        first, second, *_ = sorted(fabric.links(plan))
+
+        def links_of(fault: Fault) -> list[tuple[set[Link], set[Link], int]]:
+            return [
+                (
+                    set(fabric.links(plan)) - set(testbed.links(dark)),
+                    set(testbed.links(dark)) - set(fabric.links(plan)),
+                    duration,
+                )
+                for dark, duration in dark_plans(fabric, plan, fault)
+            ]
+
+        assert links_of(Fault(FaultKind("cut", 70 * MS), first)) == [({first}, set(), 70 * MS)]
+        one_way = Fault(FaultKind("cut", 70 * MS, one_way=True), first, reverse=True)
+        assert one_way.ports == {first.a}
+        ((dark, _),) = dark_plans(fabric, plan, one_way)
+        (missing,) = [
+            (name, circuit)
+            for name in plan.circuits
+            for circuit in plan.circuits[name] - dark.circuits[name]
+        ]
+        # The light from `first.b`, which alone `first.a` receives.
+        assert missing[0] == testbed.cabling.egress_of(first.a)[0]
+        assert missing[1].egress == testbed.cabling.egress_of(first.a)[1]
+        assert missing[1].ingress == testbed.cabling.ingress_of(first.b)[1]
+        assert links_of(Fault(FaultKind("swap", 5 * MS), first, second)) == [
+            ({first, second}, {Link(first.a, second.b), Link(second.a, first.b)}, 5 * MS)
+        ]
+        flap = Fault(FaultKind("flap", 1000 * MS, duty=0.3, number=3), first)
+        assert [(lost, time) for lost, _, time in links_of(flap)] == [
+            ({first}, 300 * MS), (set(), 700 * MS), ({first}, 300 * MS), (set(), 700 * MS),
+            ({first}, 300 * MS),
+        ]  # fmt: skip
+    finally:
+        bench.close()

@@ -1,0 +1,48 @@
+"""The staircase finds thresholds that the tests put in."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lightrig.harness.statistics.staircase import Staircase
+
+
+def test_a_sharp_threshold_is_found() -> None:
+    stairs, levels = Staircase(0.01, 30), []
+    for _ in range(14):
+        levels.append(stairs.next_level())
+        stairs.answered(levels[-1], failed=levels[-1] > 2.7)
+    found = stairs.threshold()
+    assert found.lower <= 2.7 <= found.upper < 1.3 * found.lower
+    assert found.lower <= found.value <= found.upper
+    assert all(0.0099 < each < 30.1 for each in levels)
+    # Half of a range of three decades is ruled out by the first answer.
+    assert levels[0] == pytest.approx(math.sqrt(0.01 * 30), rel=0.1)
+
+
+@pytest.mark.parametrize(("fails", "value"), [(False, math.inf), (True, 0.0)])
+def test_a_threshold_beyond_the_levels_has_no_value(fails: bool, value: float) -> None:
+    stairs = Staircase(0.1, 30)
+    for _ in range(8):
+        stairs.answered(stairs.next_level(), failed=fails)
+    found = stairs.threshold()
+    assert found.value == value
+    assert (found.lower < 0.2) == fails
+
+
+@pytest.mark.long
+def test_intervals_hold_the_threshold() -> None:
+    draw = np.random.default_rng(5)
+    inside = 0
+    for _ in range(100):
+        threshold, spread = 10 ** draw.uniform(-1.5, 1.3), draw.choice([0.004, 0.03, 0.1])
+        stairs = Staircase(0.01, 30)
+        for _ in range(16):
+            level = stairs.next_level()
+            fails = 1 / (1 + math.exp(-2 * math.log10(level / threshold) / spread))
+            stairs.answered(level, failed=draw.random() < fails)
+        found = stairs.threshold()
+        inside += found.lower <= threshold <= found.upper
+    # 95 of 100, and at least 90 with probability 0.99.
+    assert inside >= 90
