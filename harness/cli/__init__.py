@@ -55,6 +55,10 @@ COMMANDS = {
         "Run a training script on circuits; show what they cost it.",
         "testbeds/rails4.yaml -- examples/train_llama.py --steps 8",
     ),
+    "survive": Command(
+        "Make faults by light under a job; show what becomes of it.",
+        "testbeds/namespaces.yaml --fault cut:2s --instruments simulated",
+    ),
     "certify": Command(
         "Test a switch against requirements; write a sheet of verdicts.",
         "testbeds/mine.yaml ocs --instruments simulated",

@@ -1,0 +1,221 @@
+"""`lightrig survive FILE`: faults by light under a job of a collective library."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lightrig.harness.bench import Bench, bind
+from lightrig.harness.bench.jobs import JobCollective, Jobs, JobSetting, Library
+from lightrig.harness.cli import completion
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    NO,
+    AsJson,
+    File,
+    echo,
+    give_up,
+    load_testbed,
+    named_plan,
+    print_json,
+)
+from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.measure.light_faults import (
+    Fault,
+    FaultError,
+    FaultKind,
+    draw_faults,
+    parse_fault,
+)
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.survival import Survival
+from lightrig.harness.measure.survival_map import FaultRun, LongestFault
+from lightrig.harness.planning.rings import BrokenRingError, ring_order
+from lightrig.harness.report.survival_page import survival_page
+from lightrig.testbeds import Plan, QuantityError, Testbed
+from lightrig.testbeds.quantities import format_duration, parse_duration
+
+PlanName = Annotated[
+    str,
+    typer.Option(
+        "--plan",
+        metavar="PLAN",
+        help="Plan with a ring of all servers; by default the first one.",
+        autocompletion=completion.plans,
+    ),
+]
+JobName = Annotated[JobCollective, typer.Option("--job", help="What all ranks repeat.")]
+LibraryName = Annotated[
+    Library,
+    typer.Option("--library", help="What the ranks communicate with; tcp is plain sockets."),
+]
+FaultNames = Annotated[
+    list[str],
+    typer.Option(
+        "--fault",
+        metavar="FAULT",
+        help=(
+            "cut:2s; cut:2s,one-way; flap:1s,duty=0.3,number=4; swap:2s; dim:5s,loss=2%; "
+            "cut:0.1s..30s looks for the longest that is survived. Several take turns."
+        ),
+    ),
+]
+Number = Annotated[int, typer.Option("--number", min=1, max=10_000, help="Number of faults.")]
+
+
+def survive(
+    file: File,
+    fault: FaultNames,
+    job: JobName = "all_reduce",
+    library: LibraryName = "tcp",
+    plan: PlanName = "",
+    number: Number = 1,
+    user_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="TCP user timeout of --library tcp, such as 3s.")
+    ] = "",
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="Of one operation of gloo or mpich, such as 5s.")
+    ] = "",
+    retries: Annotated[
+        int | None, typer.Option(min=1, max=15, help="net.ipv4.tcp_retries2 of the servers.")
+    ] = None,
+    reform: Annotated[
+        bool, typer.Option("--reform", help="After an error start the job anew.")
+    ] = False,
+    recovery: Annotated[
+        str, typer.Option(metavar="TIME", help="What a job may take to go on: else it hangs.")
+    ] = "60s",
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Print the faults, one a line; make none.")
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Write a page with map and timelines.")
+    ] = None,
+    instruments: Instruments = "auto",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Take a link's light away under a job whose every result is checked; show what becomes of it.
+
+    The place and the moment of each fault are drawn by the seed. The job is started anew for
+    each. Afterwards the switches are restored. Exit 0 where the job went on by itself each time,
+    with right results, 1 where it did not, 2 for an invalid file, plan or fault, 3 if an
+    instrument failed or the library is missing, 130 where a signal ended it.
+    """
+    testbed = load_testbed(file)
+    wanted = named_plan(testbed, plan) if plan else _first_plan(testbed)
+    kinds, bounds = _kinds(fault)
+    faults = _drawn(testbed, wanted, kinds, number, seed)
+    if list_only:
+        for each in faults:
+            echo(each.line())
+        return
+    setting = JobSetting(_ns(user_timeout), _ns(timeout) or None, retries)
+    search = None if bounds is None else LongestFault(*bounds)
+    with interruptible("the ranks have ended and the switches are restored"):
+        bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig survive {job}"))
+        with restored(bench) as fabric, _jobs(bench, library, setting) as jobs:
+            run = FaultRun(fabric, LinkObservation(bench), jobs, wanted, job, reform, _ns(recovery))
+            found = []
+            for each in search.faults(faults) if search else faults:
+                found.append(lab(partial(run.under, each)))
+                if search:
+                    search.found(found[-1])
+                if not as_json:
+                    _show(found[-1])
+    if as_json:
+        longest = {"longest": str(search)} if search else {}
+        print_json({"faults": [_document(each) for each in found], **longest})
+    else:
+        shares = Counter(each.outcome for each in found)
+        echo(", ".join(f"{outcome}: {count}" for outcome, count in sorted(shares.items())))
+        if search:
+            echo(f"longest that half of the faults survive: {search}")
+    if page is not None:
+        title = f"{job} over {library} ({setting})"
+        page.write_text(survival_page(title, testbed.name, found, search), "utf-8")
+    if not all(each.went_on for each in found):
+        raise typer.Exit(NO)
+
+
+@contextmanager
+def _jobs(bench: Bench, library: Library, setting: JobSetting) -> Iterator[Jobs]:
+    jobs = lab(lambda: Jobs(bench, library, setting))
+    try:
+        yield jobs
+    finally:
+        lab(jobs.close)
+
+
+def _first_plan(testbed: Testbed) -> Plan:
+    """Return the first plan with a ring of all servers, or end the command."""
+    for plan in testbed.plans.values():
+        try:
+            ring_order(list(testbed.servers), testbed.links(plan))
+        except BrokenRingError:
+            continue
+        return plan
+    return give_up(f"{testbed.path}: no plan has a ring of all servers", BAD_INPUT)
+
+
+def _kinds(texts: list[str]) -> tuple[list[FaultKind], tuple[int, int] | None]:
+    """Return the faults, and the bounds of their durations where these are looked for."""
+    try:
+        if len(texts) == 1 and ".." in texts[0]:
+            head, _, rest = texts[0].partition("..")
+            most = parse_fault(f"{head.partition(':')[0]}:{rest}")
+            least = parse_fault(head)
+            if not least.duration < most.duration:
+                give_up(f"--fault {texts[0]}: the first time is not the shorter one", BAD_INPUT)
+            return [most], (least.duration, most.duration)
+        return [parse_fault(text) for text in texts], None
+    except FaultError as error:
+        give_up(f"--fault {error}", BAD_INPUT)
+
+
+def _drawn(
+    testbed: Testbed, plan: Plan, kinds: list[FaultKind], number: int, seed: int
+) -> list[Fault]:
+    try:
+        return draw_faults(kinds, testbed.links(plan), number, seed)
+    except FaultError as error:
+        give_up(f"{testbed.path}: plan {plan.name}: {error}", BAD_INPUT)
+
+
+def _ns(text: str) -> int:
+    try:
+        return parse_duration(text) if text else 0
+    except QuantityError as error:
+        give_up(str(error), BAD_INPUT)
+
+
+def _document(found: Survival) -> dict[str, Any]:
+    """Return a fault and what became of the job, times in ns from the command on."""
+    began = found.began
+    return {
+        **json.loads(found.fault.line()),
+        "outcome": found.outcome,
+        "stall_ns": found.stall,
+        "dark_ns": list(found.dark),
+        "exchanges": found.exchanges,
+        "wrong": found.wrong,
+        "error": found.error,
+        "moments_ns": {
+            name: [at.earliest - began, at.latest - began] for name, at in found.moments.items()
+        },
+    }
+
+
+def _show(found: Survival) -> None:
+    dark = f", {format_duration(sum(found.dark) / 2)} without carrier" if found.dark.latest else ""
+    partner = f" and {found.fault.partner}" if found.fault.partner else ""
+    echo(f"{found.fault.what} of {found.fault.link}{partner}: {found.outcome}")
+    echo(f"  stall {format_duration(found.stall)}{dark}; {found.wrong} wrong results", nl=False)
+    echo(f" of {found.exchanges}; {found.error or 'no error'}")
+    for name, at in found.moments.items():
+        echo(f"  {(at.latest - found.began) / 1e9:8.3f} s  {name}")
