@@ -13,7 +13,7 @@ from lightrig.harness.report.templates import render_page
 from lightrig.testbeds.quantities import format_duration
 
 if TYPE_CHECKING:
-    from lightrig.harness.measure.survival import Survival
+    from lightrig.harness.measure.survival import Outcome, Survival
     from lightrig.harness.measure.survival_map import LongestFault
 
 _ROWS = ("light", "carrier", "kernel", "job")
@@ -28,7 +28,7 @@ def survival_page(
 
     search: where the durations were chosen to find the longest fault that is survived.
     """
-    outcomes = sorted({each.outcome for each in found})
+    outcomes: list[Outcome] = sorted({each.outcome for each in found})
     examples = {each.outcome: each for each in reversed(found)}
     return render_page(
         "survival",
@@ -46,7 +46,9 @@ def survival_page(
     )
 
 
-def _map(found: "Sequence[Survival]", outcomes: list[str], search: "LongestFault | None") -> str:
+def _map(
+    found: "Sequence[Survival]", outcomes: Sequence[str], search: "LongestFault | None"
+) -> str:
     """Draw the stall of each fault over its duration, a colour for each outcome."""
     durations = [each.fault.what.duration / 1e9 for each in found]
     stalls = [max(each.stall / 1e9, _LEAST_STALL_S) for each in found]
@@ -60,7 +62,7 @@ def _map(found: "Sequence[Survival]", outcomes: list[str], search: "LongestFault
     return plot.svg("Stall over the duration of each fault", 480)
 
 
-def _shares(found: "Sequence[Survival]", outcomes: list[str]) -> list[tuple[str, list[int]]]:
+def _shares(found: "Sequence[Survival]", outcomes: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Return how many faults had each outcome, by duration in thirds of a decade."""
     groups: dict[int, Counter[str]] = {}
     for each in found:

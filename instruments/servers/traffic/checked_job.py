@@ -9,6 +9,8 @@ from lightrig.instruments.servers.host.program import ProgramRequest
 from lightrig.instruments.servers.traffic.rank_programs import LONGEST, RankPrograms
 
 _SLOW = 1_000_000
+_ANSWER = 50_000_000_000
+"""Time that a busy server may take to answer while a job runs, in ns."""
 
 
 class CheckedJob:
@@ -75,7 +77,7 @@ class CheckedJob:
 
     def _states(self) -> dict[str, dict[str, Any]]:
         pending = {
-            rank: self._runner.program(rank).submit("state", {"since": len(known)})
+            rank: self._runner.program(rank).submit("state", {"since": len(known)}, _ANSWER)
             for rank, known in self._known.items()
         }
         found = {rank: request.result() for rank, request in pending.items()}

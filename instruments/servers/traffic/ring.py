@@ -23,6 +23,9 @@ RING = Program(
     "a python3 of 3.8 or newer",
 )
 
+_STARTING = 120_000_000_000
+"""Time allowed for all programs to start, in ns: many servers may be one machine."""
+
 
 class RingRunner(RankPrograms):
     """Ranks that are joined by plain TCP connections, each to the next one of the ring.
@@ -54,7 +57,7 @@ class RingRunner(RankPrograms):
             clocks = ClockMap(name=self._servers[rank].name)
             run = self._servers[rank].start(RING, Trace(self._clock), clocks)
             self._workers[rank] = RankProgram(run, clocks)
-        self._greet(new, OPERATION_TIMEOUT)
+        self._greet(new, _STARTING)
         addresses = [self._addresses[rank] for rank in ranks]
         places = {rank: place for place, rank in enumerate(ranks)}
         listening = self._request_all(
