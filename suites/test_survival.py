@@ -15,6 +15,12 @@ def lacks_streams(testbed):
     return without_streams(testbed) or ("" if linked else "no plan has a link")
 
 
+def lacks_longest_cut(testbed):
+    """Return why the longest cut is not looked for, which takes minutes; empty where it is."""
+    asked = "survival.longest_cut" in testbed.limits
+    return lacks_streams(testbed) or ("" if asked else "no limit on survival.longest_cut")
+
+
 @pytest.mark.needs(lacks=lacks_streams)
 @pytest.mark.parametrize("cut", [300 * MS, 1_000 * MS], ids=["300ms", "1s"])
 def test_tcp_under_a_cut(fabric, measure, bring_up, measure_survival, samples, cut):
@@ -25,3 +31,10 @@ def test_tcp_under_a_cut(fabric, measure, bring_up, measure_survival, samples, c
         bring_up(plan)
         measure_survival(plan, links[number % len(links)], cut=cut)
     measure.judge("survival")
+
+
+@pytest.mark.needs(lacks=lacks_longest_cut)
+def test_longest_cut(fabric, measure, measure_longest_cut):
+    """The longest cut that half of the trials survive, of an all-reduce over plain TCP."""
+    measure_longest_cut(next(each for each in fabric.plans.values() if fabric.links(each)))
+    measure.judge("survival.longest_cut")

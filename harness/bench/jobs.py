@@ -50,12 +50,12 @@ class JobSetting:
     retries: int | None = None
 
     def __str__(self) -> str:
-        words = [
+        parts = [
             f"TCP user timeout {self.user_timeout / 1e9:g} s" * bool(self.user_timeout),
             "" if self.timeout is None else f"timeout {self.timeout / 1e9:g} s",
             "" if self.retries is None else f"tcp_retries2 {self.retries}",
         ]
-        return ", ".join(filter(None, words)) or "defaults"
+        return ", ".join(filter(None, parts)) or "defaults"
 
 
 class Jobs:

@@ -33,7 +33,7 @@ class FaultKind:
 
     Attributes:
         duration: of a cut, a swap or dimming, or the period of a flap, in ns.
-        one_way: whether only the light from one end of the link to the other is taken away.
+        single: whether only the light from one end of the link to the other is taken away.
         duty: share of each period of a flap that is dark.
         number: of periods of a flap.
         loss: share of the packets that dimming loses: in namespaces the kernel drops them, by
@@ -42,21 +42,21 @@ class FaultKind:
 
     kind: Kind
     duration: int
-    one_way: bool = False
+    single: bool = False
     duty: float = 0.5
     number: int = 1
     loss: float = 0.0
 
     def __str__(self) -> str:
         """Return the text that `parse_fault` reads."""
-        words = [f"{self.kind}:{self.duration / 1e9:g}s"]
-        if self.one_way:
-            words.append("one-way")
+        parts = [f"{self.kind}:{self.duration / 1e9:g}s"]
+        if self.single:
+            parts.append("one-way")
         if self.kind == "flap":
-            words += [f"duty={self.duty:.4g}", f"number={self.number}"]
+            parts += [f"duty={self.duty:.4g}", f"number={self.number}"]
         if self.kind == "dim":
-            words.append(f"loss={self.loss:.4g}")
-        return ",".join(words)
+            parts.append(f"loss={self.loss:.4g}")
+        return ",".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Fault:
     @property
     def ports(self) -> frozenset[Port]:
         """The ports that lose their light for a time, or for a moment."""
-        if self.what.one_way:
+        if self.what.single:
             return frozenset([self.link.a if self.reverse else self.link.b])
         partner = () if self.partner is None else (self.partner.a, self.partner.b)
         return frozenset((self.link.a, self.link.b, *partner))
@@ -92,7 +92,7 @@ class Fault:
             {
                 "fault": str(self.what),
                 "link": str(self.link),
-                **(direction if self.what.one_way else {}),
+                **(direction if self.what.single else {}),
                 **partner,
                 "after_ns": self.after,
             }
@@ -104,11 +104,11 @@ def parse_fault(text: str) -> FaultKind:
 
     Raises `FaultError`.
     """
-    head, *words = text.split(",")
+    head, *parts = text.split(",")
     kind, _, length = head.partition(":")
     if kind not in _SETTINGS:
         raise FaultError(f"{text!r}: found {kind!r}, expected one of {', '.join(get_args(Kind))}")
-    settings = dict(word.strip().partition("=")[::2] for word in words)
+    settings = dict(word.strip().partition("=")[::2] for word in parts)
     if unknown := sorted(settings.keys() - _SETTINGS[kind]):
         known = ", ".join(sorted(_SETTINGS[kind])) or "none"
         raise FaultError(f"{text!r}: a {kind} has no setting {unknown[0]!r}; known: {known}")
@@ -150,7 +150,7 @@ def draw_faults(
         link = draw.choice(ordered)
         further = [each for each in ordered if each != link]
         partner = draw.choice(further) if what.kind == "swap" else None
-        reverse = what.one_way and draw.random() < 0.5
+        reverse = what.single and draw.random() < 0.5
         found.append(Fault(what, link, partner, reverse, draw.randrange(_EARLIEST, _LATEST)))
     return found
 

@@ -10,6 +10,7 @@ from lightrig.harness.measure.light_faults import Fault
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.survival import RECOVERY, Job, Survival, job_under_fault
+from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.staircase import Staircase, Threshold
 from lightrig.testbeds import Plan
 from lightrig.testbeds.quantities import format_duration
@@ -59,7 +60,8 @@ class LongestFault:
     """
 
     def __init__(self, least: int, most: int) -> None:
-        self._most, self._stairs = most, Staircase(least / 1e9, most / 1e9)
+        self._least, self._most, self._trials = least, most, 0
+        self._stairs = Staircase(least / 1e9, most / 1e9)
 
     def faults(self, drawn: Iterable[Fault]) -> Iterator[Fault]:
         """Yield the faults with the duration to try next; each must be `found` before the next."""
@@ -69,8 +71,22 @@ class LongestFault:
 
     def found(self, survival: Survival) -> None:
         """Take the outcome of a fault."""
+        self._trials += 1
         duration = survival.fault.what.duration / 1e9
         self._stairs.answered(duration, failed=not survival.went_on)
+
+    def row(self, subject: str, time: int) -> Row:
+        """Return the longest duration as a row; one that was not reached is marked as a bound."""
+        found, most = self.longest, self._most / 1e9
+        beyond = "at least" if math.isinf(found.value) else "" if found.value else "less than"
+        value = {"at least": most, "less than": self._least / 1e9}.get(beyond, found.value)
+        lower, upper = (min(each or value, most) for each in (found.lower, found.upper))
+        conditions: dict[str, Scalar] = {"trials": self._trials, "shown": str(self)}
+        if beyond:
+            lower, upper, conditions["bound"] = value, value, beyond
+        value, lower, upper = (round(each * 1e9) for each in (value, lower, upper))
+        quantity = "survival.longest_cut"
+        return Row(subject, quantity, value, lower, upper, "ns", time, conditions)
 
     @property
     def longest(self) -> Threshold:

@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.bench.jobs import JobCollective, JobSetting, Library
     from lightrig.harness.measure.bit_errors.counting import BitErrors
     from lightrig.harness.measure.collectives.sweep import Sweep
     from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.recovery import Recovery
     from lightrig.harness.measure.stages import Reconfiguration
     from lightrig.harness.measure.survival import Survival
+    from lightrig.harness.measure.survival_map import LongestFault
     from lightrig.testbeds import Link, Plan
 
 
@@ -108,6 +110,43 @@ def measure_survival(
             return measure_survival(fabric, links, measure, stream, plan, link, cut=cut)
         finally:
             stream.close()
+
+    return measured
+
+
+@pytest.fixture
+def measure_longest_cut(
+    bench: Bench, fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[..., LongestFault]:
+    """`measure_longest_cut(plan, library=, collective=, setting=, number=)`: up to 30 s each."""
+    from lightrig.harness.bench.jobs import Jobs, JobSetting
+    from lightrig.harness.measure.light_faults import LONGEST, FaultKind, draw_faults
+    from lightrig.harness.measure.survival import survival_rows
+    from lightrig.harness.measure.survival_map import FaultRun, LongestFault
+
+    def measured(
+        plan: Plan,
+        *,
+        library: Library = "tcp",
+        collective: JobCollective = "all_reduce",
+        setting: JobSetting | None = None,
+        number: int = 12,
+        least: int = 100_000_000,
+        most: int = LONGEST,
+    ) -> LongestFault:
+        jobs, search = Jobs(bench, library, setting or JobSetting()), LongestFault(least, most)
+        try:
+            run = FaultRun(fabric, links, jobs, plan, collective)
+            places = draw_faults([FaultKind("cut", most)], bench.testbed.links(plan), number, 1)
+            for fault in search.faults(places):
+                found = run.under(fault)
+                search.found(found)
+                measure.record(survival_rows(found, measure.next_event()))
+        finally:
+            jobs.close()
+        name = f"{collective} over {library}"
+        measure.record([search.row(name, bench.clock.now())])
+        return search
 
     return measured
 

@@ -110,6 +110,8 @@ survival.stall  ns lower
     longest exchange of the job while the light was away and until it went on
 survival.dark  ns none unjudged
     time without carrier at the port of the link where it was longest
+survival.longest_cut  ns higher least
+    longest cut that half of the trials survive
 [{RDMA}]
 rdma.latency  ns lower
     median latency of RDMA messages in one direction

@@ -116,6 +116,29 @@ def test_nothing_that_fails_is_at_least_the_longest_tried() -> None:
     for _ in range(8):
         search.found(survival("stalled, then went on", 30_000))
     assert str(search).startswith("at least ")
+    row = search.row("job", 7)
+    assert (row.quantity, row.value, row.lower, row.upper) == (
+        "survival.longest_cut", 30_000 * MS, 30_000 * MS, 30_000 * MS,
+    )  # fmt: skip
+    assert row.conditions is not None
+    assert (row.conditions["bound"], row.conditions["trials"]) == ("at least", 8)
     for _ in range(30):
         search.found(survival("error", 100))
     assert str(search).startswith("less than ")
+    row = search.row("job", 7)
+    assert (row.value, row.upper) == (100 * MS, 100 * MS)
+    assert row.conditions is not None
+    assert row.conditions["bound"] == "less than"
+
+
+def test_a_longest_fault_has_its_interval() -> None:
+    search = LongestFault(100 * MS, 30_000 * MS)
+    for duration in (900, 1_000, 1_100) * 5:
+        outcome: Outcome = "error" if duration > 1_000 else "unharmed"
+        search.found(survival(outcome, duration))
+    row = search.row("job", 7)
+    assert row.conditions is not None
+    assert "bound" not in row.conditions
+    assert 900 * MS < row.lower < 1_100 * MS
+    assert row.lower <= row.value <= row.upper < 1_200 * MS
+    assert str(search).endswith(")")

@@ -20,7 +20,7 @@ MS = 1_000_000
     ("text", "expected"),
     [
         ("cut:2s", FaultKind("cut", 2000 * MS)),
-        ("cut:70 ms,one-way", FaultKind("cut", 70 * MS, one_way=True)),
+        ("cut:70 ms,one-way", FaultKind("cut", 70 * MS, single=True)),
         ("flap:1s,duty=0.3,number=4", FaultKind("flap", 1000 * MS, duty=0.3, number=4)),
         ("flap:400ms,duty=25%", FaultKind("flap", 400 * MS, duty=0.25, number=5)),
         ("swap:1.5s", FaultKind("swap", 1500 * MS)),
@@ -70,7 +70,7 @@ def test_one_seed_draws_the_same_faults() -> None:
     assert found != lines(8, list(links))
     drawn = draw_faults(kinds, links, 200, 1)
     assert {each.link for each in drawn} == set(links)
-    assert {each.reverse for each in drawn if each.what.one_way} == {False, True}
+    assert {each.reverse for each in drawn if each.what.single} == {False, True}
     assert all(each.partner not in (None, each.link) for each in drawn if each.what.kind == "swap")
     with pytest.raises(FaultError, match="a swap needs two"):
         draw_faults(kinds, links[:1], 2, 1)
@@ -95,7 +95,7 @@ def test_circuits_of_each_fault() -> None:
             ]
 
         assert links_of(Fault(FaultKind("cut", 70 * MS), first)) == [({first}, set(), 70 * MS)]
-        one_way = Fault(FaultKind("cut", 70 * MS, one_way=True), first, reverse=True)
+        one_way = Fault(FaultKind("cut", 70 * MS, single=True), first, reverse=True)
         assert one_way.ports == {first.a}
         ((dark, _),) = dark_plans(fabric, plan, one_way)
         (missing,) = [

@@ -16,9 +16,9 @@ _PERIOD = 1021
 _LARGEST_GROUP = 64
 
 
-def added(one: bytes, other: bytes) -> bytes:
+def added(one: bytes, two: bytes) -> bytes:
     """Return the sums of unsigned values of `BYTES` each, none of which overflows."""
-    total = int.from_bytes(one, sys.byteorder) + int.from_bytes(other, sys.byteorder)
+    total = int.from_bytes(one, sys.byteorder) + int.from_bytes(two, sys.byteorder)
     return total.to_bytes(len(one), sys.byteorder)
 
 

@@ -12,6 +12,7 @@ second time each takes the sums (Patarasuk and Yuan, 2009).
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 from typing import Any
@@ -88,7 +89,14 @@ class _RingWorker(Worker):
         assert self._after is not None
         self._after.sendall(block)  # fits into the buffers of a socket: all ranks send at once
         size, found = len(block) if size is None else size, bytearray()
+        ready = select.poll()
+        ready.register(self._before, select.POLLIN)
+        ready.register(self._after, 0)  # errors, which nobody else would notice while this waits
         while len(found) < size:
+            for descriptor, _ in ready.poll():
+                if descriptor == self._after.fileno():
+                    code = self._after.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    raise ConnectionError(f"to the next rank: {os.strerror(code)}")
             part = self._before.recv(size - len(found))
             if not part:
                 raise ConnectionError("the rank before has closed the connection")
