@@ -47,6 +47,7 @@ class TrainingRequest:
         parallel: degrees of parallelism by name, pipeline stages as `pp`; empty: what fits.
         mode: when circuits are requested.
         results: regular expression of the numbers that are compared between runs.
+        ranks: how many; None: one on each NIC of the testbed.
     """
 
     source: str
@@ -55,6 +56,7 @@ class TrainingRequest:
     parallel: Mapping[str, int]
     mode: Literal["default", "provisioning"]
     results: str
+    ranks: int | None = None
 
 
 class TrainingReport(Protocol):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -47,6 +48,12 @@ Mode = Annotated[
     Literal["default", "provisioning"],
     typer.Option(help="Request circuits when needed, or once the phase before is over."),
 ]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, help="Use the first servers, a rank on each NIC; by default all."
+    ),
+]
 Results = Annotated[
     str,
     typer.Option(
@@ -61,6 +68,7 @@ def train(
     file: File,
     command: Command,
     parallel: Parallel = "",
+    ranks: Ranks = None,
     mode: Mode = "provisioning",
     results: Results = RESULTS,
     instruments: Instruments = "auto",
@@ -76,7 +84,7 @@ def train(
     ended it.
     """
     testbed = load_testbed(file)
-    request = _request(command, parallel, mode, results)
+    request = replace(_request(command, parallel, mode, results), ranks=ranks)
     trainer = _trainer(testbed)
 
     def printed(part: str, rank: int, line: str) -> None:

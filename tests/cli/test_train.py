@@ -143,6 +143,19 @@ def test_a_job_that_does_not_fit_the_testbed_is_refused() -> None:
     assert "4 servers, expected a multiple of 3" in done.stderr
 
 
+def test_ranks_are_those_of_the_first_servers(trainer: Trainer) -> None:
+    done = run("--ranks", "2", "--", SCRIPT)
+    assert (done.exit_code, [request.ranks for request in trainer.given]) == (0, [2])
+
+
+@pytest.mark.parametrize("ranks", ["3", "10"])
+def test_ranks_that_fill_no_servers_are_refused(ranks: str) -> None:
+    """Four servers with two NICs each."""
+    done = run("--ranks", ranks, "--", SCRIPT)
+    assert done.exit_code == 2, done.output
+    assert f"a rank on each of 2 NICs; {ranks} ranks do not fit" in done.stderr
+
+
 def test_a_testbed_of_another_system_is_refused() -> None:
     done = run("--", SCRIPT, testbed="testbeds/mixnet.yaml")
     assert done.exit_code == 2

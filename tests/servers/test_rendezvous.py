@@ -52,3 +52,13 @@ def test_a_value_is_swapped_only_for_what_was_expected() -> None:
     assert ranks.ask("rank 1", "swap", "leader", packed(""), packed("1")) == packed("0")
     with pytest.raises(ValueError, match="no operation rename of 1 arguments"):
         ranks.ask("rank 0", "rename", "leader")
+
+
+def test_what_is_handed_over_is_gone_once_all_readers_have_it() -> None:
+    ranks = Asking()
+    assert ranks.ask("rank 1", "take", "gradients") == "waits"
+    ranks.ask("rank 0", "hand", "gradients", packed("bulk"), 2)
+    assert ranks.answers["rank 1"] == packed("bulk")
+    assert ranks.ask("rank 2", "take", "gradients") == packed("bulk")
+    assert ranks.ask("rank 3", "take", "gradients") == "waits"
+    assert ranks.ask("rank 0", "count") == 0

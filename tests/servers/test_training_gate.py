@@ -46,7 +46,7 @@ def test_operations_are_counted_by_their_group(free: Rank) -> None:
         ["pipeline", 0, "send", 8],
         ["data", 1, "allreduce", 8],
     ]
-    assert all(0 < asked <= began <= ended for *_, asked, began, ended in gate.operations)
+    assert all(0 < asked <= began <= ended for *_, asked, began, ended, _, _ in gate.operations)
 
 
 def test_gated_operation_waits_for_permission() -> None:
@@ -127,13 +127,13 @@ def test_watched_rank_sends_no_events() -> None:
     number = rank.gate.begin("allreduce", (0, 1), 4)
     rank.gate.done(number)
     assert rank.events == []
-    *_, asked, began, ended = rank.gate.operations[number]
+    *_, asked, began, ended, _, _ = rank.gate.operations[number]
     assert asked == began <= ended
 
 
 PHASES = {
-    "first": [["data", True], ["data", False], ["pipeline", True]],
-    "then": [["data", True], ["data", False], ["pipeline", True]],
+    "first": [["data", True, 1], ["data", False, 1], ["pipeline", True, 1]],
+    "then": [["data", True, 1], ["data", False, 1], ["pipeline", True, 1]],
 }
 
 
@@ -192,3 +192,51 @@ def test_what_ran_last_is_reported_when_the_script_has_ended(deciding: Rank) -> 
     assert [entry[:2] for entry in deciding.events[1]["ran"]] == [["ended", number]]
     gate.finish()
     assert len(deciding.events) == 2
+
+
+def test_messages_are_joined_as_both_ranks_agreed(free: Rank) -> None:
+    """Three of the pair are one operation, whatever the script waits for between them."""
+    phases = {"first": [["pipeline", True, 3], ["pipeline", True, 1]], "then": []}
+    free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, phases=phases)
+    for kind, size in (("send", 3), ("recv", 4), ("send", 5)):
+        assert gate.begin(kind, (0, 2), size) == 0
+        gate.waited_for(0)
+        gate.done(0)
+    assert gate.begin("recv", (2, 0), 6) == 1
+    gate.done(1)
+    assert [one[:4] + one[8:] for one in gate.operations] == [
+        ["pipeline", 0, "send", 12, "srs"],
+        ["pipeline", 1, "recv", 6, "r"],
+    ]
+    ran = [entry[:2] for event in free.events for entry in event.get("ran", ())]
+    assert ran == [["ended", 0], ["ended", 1]]
+
+
+def test_an_operation_beyond_all_that_was_profiled_asks(free: Rank) -> None:
+    phases = {"first": [["data", True, 1]], "then": []}
+    free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, phases=phases)
+    for _ in range(3):
+        gate.done(gate.begin("allreduce", (0, 1), 4))
+    assert [event["wants"] for event in free.events if "wants" in event] == [0, 1, 2]
+
+
+def test_the_line_of_the_script_is_told(free: Rank) -> None:
+    """That which runs, not the function of a module that it calls, nor a finished line."""
+    free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, script="/run/mine.py")
+    source = (
+        "\ndef within():\n    begin('allreduce', (0, 1), 4)\n\nwithin()\nbegin('send', (0, 2), 4)\n"
+    )
+    exec(compile(source, "/run/mine.py", "exec"), {"begin": gate.begin})
+    with gate.beside("barrier", (3, 0, 2, 1), 0):
+        pass
+    assert [one[7] for one in gate.operations] == [3, 6]
+    assert gate.front_end[0][:4] == ["front end 0,1,2,3", 0, "barrier", 0]
+    assert gate.front_end[0][7] is None
+
+
+def test_steps_are_those_of_the_first_optimizer(free: Rank) -> None:
+    first, second = object(), object()
+    for optimizer in (first, second, first):
+        free.gate.done(free.gate.begin("allreduce", (0, 1), 4))
+        free.gate.stepped(optimizer)
+    assert free.gate.steps == [1, 3]

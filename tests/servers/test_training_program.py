@@ -98,6 +98,65 @@ for step in range(2):
     print(f"step {step} loss {whole.item()!r}", beside.item(), torch.cat(gathered).tolist())
     print(first.item())
 """
+BESIDE = """
+import tempfile
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch import nn
+
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+rank = dist.get_rank()
+mine = torch.tensor([float(rank + 1)])
+dist.reduce(mine, 2)
+print("reduce", mine.item() if rank == 2 else "-")
+out = [torch.zeros(2, dtype=torch.int64) for _ in range(4)] if rank == 1 else None
+dist.gather(torch.tensor([rank, -rank]), out, dst=1)
+print("gather", [each.tolist() for each in out] if out else "-")
+part = torch.zeros(1)
+dist.scatter(part, [torch.tensor([7.0 + each]) for each in range(4)] if rank == 3 else None, src=3)
+print("scatter", part.item())
+into = torch.zeros(sum((rank + other) % 3 for other in range(4)))
+rows = torch.full((into.numel(),), float(rank))
+splits = [(rank + other) % 3 for other in range(4)]
+dist.all_to_all_single(into, rows, splits, splits)
+print("exchange", into.tolist())
+sharded = torch.zeros(1)
+dist.reduce_scatter_tensor(sharded, torch.arange(4.0) + rank)
+print("scattered sum", sharded.item())
+objects = [None] * 4 if rank == 0 else None
+dist.gather_object({"rank": rank}, objects)
+print("objects", objects)
+big = torch.arange(400_003, dtype=torch.float64) * (rank + 1)
+dist.all_reduce(big)
+print("big", torch.equal(big, torch.arange(400_003, dtype=torch.float64) * 10))
+if rank == 0:
+    dist.send(torch.arange(3), 3)
+if rank == 3:
+    got = torch.zeros(3, dtype=torch.int64)
+    dist.recv(got, 0)
+    print("sent", got.tolist())
+torch.manual_seed(1)
+model = nn.Linear(4, 4)
+whole = {name: value.clone() for name, value in model.state_dict().items()}
+fully_shard(model, mesh=mesh["data"])
+full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+equal = [torch.equal(full[name], value) for name, value in whole.items() if full]
+print("full state", equal)
+folder = [tempfile.mkdtemp()]
+dist.broadcast_object_list(folder)
+saved = {"model": get_model_state_dict(model)}
+dcp.save(saved, checkpoint_id=folder[0])
+with torch.no_grad():
+    for parameter in model.parameters():
+        parameter.zero_()
+dcp.load(saved, checkpoint_id=folder[0])
+print("loaded", torch.equal(model.weight.full_tensor(), whole["weight"]))
+dist.barrier()
+"""
 OF_SERVERS = {"groups": {"even": (0, 2), "odd": (1, 3)}, "servers": ((0, 1), (2, 3))}
 
 
@@ -223,6 +282,34 @@ def test_a_mesh_of_devices_with_sharded_layers_trains(
     assert len(set(kinds)) == 2
 
 
+def test_what_no_rail_carries_goes_over_the_front_end(
+    follower: Follower, begin: Callable[..., list[RunningScript]]
+) -> None:
+    """Reductions, exchanges, objects, checkpoints and full states; the values by hand."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    done = [running.whole() for running in begin(4, BESIDE, "gated", **OF_SERVERS)]
+    said = [dict(line.split(" ", 1) for line in follower.lines[rank]) for rank in range(4)]
+    assert [each["reduce"] for each in said] == ["-", "-", "10.0", "-"]
+    assert said[1]["gather"] == "[[0, 0], [1, -1], [2, -2], [3, -3]]"
+    assert [each["scatter"] for each in said] == ["7.0", "8.0", "9.0", "10.0"]
+    # Rank r has (r + s) % 3 rows of rank s.
+    assert said[0]["exchange"] == "[1.0, 2.0, 2.0]"
+    assert said[2]["exchange"] == "[0.0, 0.0, 2.0, 3.0, 3.0]"
+    # The sum over ranks of r, four times its own place: 6 + 4 r.
+    assert [each["scattered"] for each in said] == [f"sum {6.0 + 4 * rank}" for rank in range(4)]
+    assert said[0]["objects"] == str([{"rank": rank} for rank in range(4)])
+    assert [each["big"] for each in said] == ["True"] * 4
+    assert said[3]["sent"] == "[0, 1, 2]"
+    assert said[0]["full"] == "state [True, True]"
+    assert [each["loaded"] for each in said] == ["True"] * 4
+    kinds = {one.operation.kind.strip("_") for one in done[0].front_end}
+    assert {"reduce", "gather", "scatter", "send", "barrier", "allreduce"} <= kinds
+    biggest = max(done[2].front_end, key=lambda one: one.operation.size)
+    assert biggest.operation.size == 400_003 * 8
+    assert BESIDE.splitlines()[biggest.line - 1] == "dist.all_reduce(big)"
+
+
 def test_every_operation_is_announced_and_its_end_reported(
     follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
 ) -> None:
@@ -287,6 +374,41 @@ def test_closing_a_rank_ends_the_workers_of_its_script(
     # Readable once the process has ended.
     assert select.select([worker], [], [], 5)[0] == [worker]
     os.close(worker)
+
+
+DAEMON = """
+import os, sys, time
+import torch
+
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open(sys.argv[1], "w").write(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+while not (os.path.exists(sys.argv[1]) and open(sys.argv[1]).read()):
+    time.sleep(0.01)
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+def test_closing_a_rank_ends_a_daemon_of_its_script(
+    follower: Follower,
+    begin: Callable[..., list[RunningScript]],
+    stand_in: None,
+    tmp_path: Path,
+) -> None:
+    """Which has left the rank's session, and whose parent has ended."""
+    begin(1, DAEMON, "gated", str(tmp_path / "pid"))
+    while "started" not in follower.lines.get(0, ()):
+        assert follower.news.wait(30)
+        follower.news.clear()
+    daemon = os.pidfd_open(int((tmp_path / "pid").read_text()))
+    follower.ranks[0].close()
+    assert select.select([daemon], [], [], 5)[0] == [daemon]
+    os.close(daemon)
 
 
 def test_the_whole_traceback_of_a_script_is_shown(

@@ -14,6 +14,12 @@ training.loss  1 none unjudged
     loss that one rank reports for one training step
 training.loss_off_mesh  1 lower unjudged
     difference of a loss from that of the same step on a full mesh
+train.step  ns lower
+    mean over steps of a training script's step, from the end of one to the end of the next
+train.exposed_wait  ns lower
+    mean over steps of what the phases of a training script's step wait for their circuits
+train.front_end  ns lower
+    mean over steps and ranks of the time in operations that no rail carries
 [{CONTROL}] lower
 opus.rewiring  ns
     from the command to a switch until its new circuits are read back

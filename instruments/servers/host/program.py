@@ -138,7 +138,7 @@ class ProgramRun:
             end = self._end
             if end is None:
                 self._pending[number] = request
-        self._trace.sent(request.text)
+        self._trace.sent(_shortened(request.text))
         request.sent = self._clock.now()
         if end is None:
             self._send(request.text)
@@ -153,7 +153,7 @@ class ProgramRun:
     def line(self, text: str) -> None:
         """Take one line of the program's output."""
         received = self._clock.now()
-        self._trace.received(text)
+        self._trace.received(_shortened(text))
         try:
             answer = from_json(text)
             there = (int(answer["at"][0]), int(answer["at"][1]))
@@ -213,7 +213,7 @@ class ProgramRun:
         self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
     ) -> InstrumentError:
         """Return an error about this server with the last lines of its trace."""
-        trace = [line if len(line) <= 500 else f"{line[:500]} ..." for line in self._trace.tail()]
+        trace = [_shortened(line, 500) for line in self._trace.tail()]
         return kind(self.name, problem, command=command, details=details, trace=trace)
 
     def _send(self, text: str) -> None:
@@ -224,6 +224,11 @@ class ProgramRun:
     def _lose(self, request: "ProgramRequest", reason: str) -> None:
         problem = f"ended {self.program.called} before it had answered"
         request.resolve(self.error(DisconnectedError, problem, request.text, ("because", reason)))
+
+
+def _shortened(text: str, longest: int = 100_000) -> str:
+    """Return a text, or its begin: a trace keeps no bulk data."""
+    return text if len(text) <= longest else f"{text[:longest]} ..."
 
 
 class ProgramRequest:

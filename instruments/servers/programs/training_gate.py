@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lightrig.instruments.servers.programs.server_clock import now
@@ -21,13 +23,21 @@ class Gate:
 
     Sends and receives between two ranks that a script starts before it waits for one of them are
     joined into one operation: a pipeline stage that sends and receives at once would otherwise
-    deadlock, waiting for permission to receive before it could wait for its send.
+    deadlock, waiting for permission to receive before it could wait for its send. With `phases`,
+    those are joined that the phases say, on both ranks the same.
 
     Args:
         groups: name and ranks of each group whose operations the rail carries.
         emit: sends an event to the harness.
         gated: whether operations wait for permission.
         phases: by which the rank decides itself about those that need not ask.
+        script: path of the script, whose lines operations are told with.
+
+    Attributes:
+        operations: `[group, index, kind, bytes, asked, began, ended, line, parts]` of each that the
+            rails carry; parts are the directions, s or r, of joined sends and receives.
+        front_end: the same of what the front end carries, without parts.
+        steps: the number of operations begun before the end of each optimizer step.
     """
 
     def __init__(
@@ -37,6 +47,7 @@ class Gate:
         *,
         gated: bool,
         phases: dict[str, list[Any]] | None = None,
+        script: str = "",
     ) -> None:
         self._names = {frozenset(ranks): name for name, ranks in groups.items()}
         self._emit, self._gated = emit, gated
@@ -45,6 +56,9 @@ class Gate:
         self._waiting: dict[int, threading.Event] = {}
         self._refused: dict[int, str] = {}
         self._joined: tuple[str, int] | None = None
+        self._left = 0
+        self._script = script
+        self._optimizer: Any = None
         self._running: Counter[int] = Counter()
         self._phases = phases if gated else None
         self._granted = False
@@ -52,6 +66,35 @@ class Gate:
         self._in_flight: set[int] = set()
         self._unreported: list[list[Any]] = []
         self.operations: list[list[Any]] = []
+        self.front_end: list[list[Any]] = []
+        self.steps: list[int] = []
+
+    def stepped(self, optimizer: Any) -> None:
+        """Note the end of an optimizer's step; where a script has several, of the first one's."""
+        with self._lock:
+            self._optimizer = optimizer if self._optimizer is None else self._optimizer
+            if optimizer is self._optimizer:
+                self.steps.append(len(self.operations))
+
+    @contextlib.contextmanager
+    def beside(self, kind: str, ranks: Sequence[int], size: int) -> Iterator[None]:
+        """Note an operation that no rail carries, from its begin to its end."""
+        group = "front end " + ",".join(map(str, sorted(ranks)))
+        with self._lock:
+            index = self._counts[group]
+            self._counts[group] += 1
+        asked, line = now(), self._line()
+        try:
+            yield
+        finally:
+            self.front_end.append([group, index, kind, size, asked, asked, now(), line])
+
+    def _line(self) -> int | None:
+        """Return the line of the script that is being run, or None on a thread that runs none."""
+        frame = sys._getframe(1)  # noqa: SLF001 - as `traceback` does
+        while frame is not None and frame.f_code.co_filename != self._script:
+            frame = frame.f_back  # type: ignore[assignment]
+        return frame and frame.f_lineno
 
     def carries(self, ranks: Sequence[int]) -> bool:
         """Whether operations among `ranks` are the rail's."""
@@ -74,15 +117,21 @@ class Gate:
                 number = self._joined[1]
                 self._running[number] += 1
                 self.operations[number][3] += size
+                self.operations[number][8] += kind[0]
+                self._left -= 1
+                if self._phases is not None and not self._left:
+                    self._joined = None
                 return number
             self._leave_joined()
             number = len(self.operations)
             index = self._counts[group]
             self._counts[group] += 1
             asked = now()
-            self.operations.append([group, index, kind, size, asked, asked, 0])
+            parts = kind[0] if pair else ""
+            self.operations.append([group, index, kind, size, asked, asked, 0, self._line(), parts])
             self._running[number] = 1
-            if pair:
+            self._left = self._at(number)[2] - 1 if self._phases is not None else 0
+            if pair and (self._phases is None or self._left):
                 self._joined = group, number
             operation = [group, index, kind, size]
             if self._granted and not self._asks(number, group):
@@ -111,10 +160,18 @@ class Gate:
         """Whether the operation at a position must ask: also where another group was profiled."""
         if self._phases is None:
             return True
+        profiled, asks, _ = self._at(position)
+        return bool(asks) or group not in (None, profiled)
+
+    def _at(self, position: int) -> tuple[str, bool, int]:
+        """Return the group at a profiled position, whether it asks, and how many are joined."""
+        assert self._phases is not None
         first, then = self._phases["first"], self._phases["then"]
         late = position - len(first)
-        profiled, asks = first[position] if late < 0 else then[late % len(then)]
-        return bool(asks) or group not in (None, profiled)
+        if late >= 0 and not then:
+            return "", True, 1
+        group, asks, joined = first[position] if late < 0 else then[late % len(then)]
+        return group, asks, joined
 
     def _report(self) -> None:
         if self._unreported:
@@ -135,7 +192,8 @@ class Gate:
     def waited_for(self, number: int) -> None:
         """Note that the script waits for it: later sends and receives are another operation."""
         with self._lock:
-            if self._joined is not None and self._joined[1] == number:
+            joined = self._joined is not None and self._joined[1] == number
+            if joined and self._phases is None:
                 self._leave_joined()
 
     def done(self, number: int) -> None:

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import importlib
 import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from lightrig.instruments.servers.programs.training_gate import Gate, RefusedError
+from lightrig.instruments.servers.programs.training_front_end import FrontEnd
+from lightrig.instruments.servers.programs.training_gate import Gate
 from lightrig.instruments.servers.programs.training_store import Exchanges, harness_store
 
 __all__ = ["wrapped_groups"]
@@ -36,10 +37,13 @@ _COLLECTIVES = {
     "all_gather_single": "_allgather_base",
     "reduce_scatter_single": "_reduce_scatter_base",
     "all_to_all_single": "alltoall_base",
+    # Functional collectives, such as those of a DTensor. Backends offer them to C++ alone: they are
+    # begun tensor by tensor.
+    "allgather_into_tensor_coalesced": "_allgather_base",
+    "all_gather_single_coalesced": "_allgather_base",
+    "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced": "_reduce_scatter_base",
 }
-
-_FRONT_END_BYTES = 1 << 20
-"""Largest tensor that the store carries."""
 
 _LAST_END_S = 10.0
 """Time allowed for operations that a script has started and not waited for, in s."""
@@ -74,74 +78,15 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
             future.set_result(result)
 
 
-class _FrontEnd:
-    """Small collectives of one process group over its store; without PyTorch's backends.
+class _Works:
+    """Several collectives that are one operation."""
 
-    Values are combined in the order of ranks, so that all get the same to the last bit.
-    """
+    def __init__(self, works: Sequence[Any]) -> None:
+        self._works = works
 
-    def __init__(self, torch: Any, store: Any, rank: int, size: int) -> None:
-        self._torch, self._store, self._rank, self._size = torch, store, rank, size
-        self._count = 0
-
-    def run(self, kind: str, given: Sequence[Any]) -> None:
-        """Run a collective on its arguments; raises `RefusedError` for one that is none of these.
-
-        An all-reduce, a broadcast, and the two all-gathers.
-        """
-        if kind == "allreduce":
-            for tensor in given[0]:
-                tensor.copy_(self._reduced(self._shared(kind, tensor), given[1].reduceOp))
-        elif kind == "broadcast":
-            for tensor in given[0]:
-                tensor.copy_(self._shared(kind, tensor)[given[1].rootRank])
-        elif kind in ("_allgather_base", "all_gather_single"):
-            given[0].copy_(
-                self._torch.cat(self._shared(kind, given[1].reshape(-1))).view_as(given[0])
-            )
-        elif kind == "allgather":
-            for out, found in zip(given[0][0], self._shared(kind, given[1][0]), strict=True):
-                out.copy_(found)
-        else:
-            raise RefusedError(
-                f"{kind} among ranks of several servers that share no rail's group: the front end "
-                "carries all-reduces, broadcasts and all-gathers"
-            )
-
-    def _shared(self, kind: str, tensor: Any) -> list[Any]:
-        """Exchange a tensor; return those of all ranks in their order."""
-        torch, size = self._torch, tensor.numel() * tensor.element_size()
-        if size > _FRONT_END_BYTES:
-            raise RefusedError(
-                f"{kind} of {size} bytes among ranks that share no rail's group: the front end "
-                f"carries up to {_FRONT_END_BYTES}"
-            )
-        count, self._count = self._count, self._count + 1
-        plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        self._store.set(f"front end {count} {self._rank}", bytes(plain.tolist()))
-        found = []
-        for rank in range(self._size):
-            data = bytearray(self._store.get(f"front end {count} {rank}"))
-            found.append(torch.frombuffer(data, dtype=tensor.dtype).view_as(tensor))
-        if count > 1:  # all ranks have begun the one before, and so read what came before that
-            self._store.delete_key(f"front end {count - 2} {self._rank}")
-        return found
-
-    def _reduced(self, found: Sequence[Any], how: Any) -> Any:
-        known = self._torch.distributed.ReduceOp
-        # Compared one by one: a ReduceOp equals its kind, but no kind equals a ReduceOp.
-        kinds = (
-            (known.SUM, self._torch.add),
-            (known.AVG, self._torch.add),
-            (known.PRODUCT, self._torch.mul),
-            (known.MAX, self._torch.maximum),
-            (known.MIN, self._torch.minimum),
-        )
-        combine = next((function for kind, function in kinds if how == kind), None)
-        if combine is None:
-            raise RefusedError(f"the front end combines by no {how}")
-        combined = functools.reduce(combine, found)
-        return combined / self._size if how == known.AVG else combined
+    def wait(self) -> None:
+        for work in self._works:
+            work.wait()
 
 
 def _backend(
@@ -150,6 +95,7 @@ def _backend(
     inner: str,
     started: queue.SimpleQueue[Any],
     servers: Sequence[frozenset[int]],
+    exchanges: Exchanges,
 ) -> Callable[..., Any]:
     """Return a factory of process groups whose operations pass `gate` and run on `inner`."""
     distributed = torch.distributed
@@ -187,7 +133,9 @@ def _backend(
                 options._timeout = timeout  # as PyTorch sets it
                 self._inner = getattr(distributed, kind)(store, rank, size, options)
             self._store, self._barriers, self._timeout = store, 0, timeout
-            self._front_end = _FrontEnd(torch, store, rank, size)
+            self._front_end = FrontEnd(
+                torch, exchanges, gate, lambda: (self._name, self.rank(), self._members())
+            )
             self._within: Any = None
             self._name = self._purpose = ""
 
@@ -211,9 +159,10 @@ def _backend(
             """Wait over the store, not over the rail: a barrier carries no data."""
             name = f"barrier {self._barriers}"
             self._barriers += 1
-            if self._store.add(name, 1) == self.size():
-                self._store.set(f"{name} passed", "1")
-            self._store.wait([f"{name} passed"])
+            with gate.beside("barrier", self._members(), 0):
+                if self._store.add(name, 1) == self.size():
+                    self._store.set(f"{name} passed", "1")
+                self._store.wait([f"{name} passed"])
             return _completed(torch, [])
 
         def send(self, tensors: Any, peer: int, tag: int) -> Any:
@@ -227,7 +176,14 @@ def _backend(
             pair = [ranks[self.rank()], ranks[peer]]
             if not gate.carries(pair) and self._is_within(pair):
                 return getattr(self._scale_up(), kind)(tensors, peer, tag)
-            number = gate.begin(kind, pair, _bytes(torch, tensors))
+            size = _bytes(torch, tensors)
+            if not gate.carries(pair):
+                if kind == "recv":
+                    received = self._front_end.receive(tensors, peer, tag, size)
+                    return torch._C._distributed_c10d._create_work_from_future(received)
+                self._front_end.send(tensors, peer, tag, size)
+                return _completed(torch, tensors)
+            number = gate.begin(kind, pair, size)
             future = torch.futures.Future()
             started.put((getattr(self._inner, kind)(tensors, peer, tag), number, future, tensors))
             return Handle(number, future)
@@ -253,16 +209,27 @@ def _backend(
             return self._within
 
     def collective(kind: str, method: str) -> Callable[..., Any]:
+        def begin(group: Any, given: Sequence[Any], more: dict[str, Any]) -> Any:
+            run = getattr(group, method)
+            if method == kind or not kind.endswith("coalesced"):
+                return run(*given, **more)
+            out, tensors, *options = given
+            return _Works([run(*pair, *options, **more) for pair in zip(out, tensors, strict=True)])
+
         def operate(self: Any, *given: Any, **more: Any) -> Any:
             ranks = self._members()
             if not gate.carries(ranks) and self._is_within(ranks):
-                return getattr(self._scale_up(), method)(*given, **more)
+                work = begin(self._scale_up(), given, more)
+                if not isinstance(work, _Works):
+                    return work
+                work.wait()
+                return _completed(torch, given[0])
             if not gate.carries(ranks) and len(ranks) > 1:
-                self._front_end.run(kind, given)
+                self._front_end.run(kind, given, _bytes(torch, given))
                 return _completed(torch, given[0])
             number = gate.begin(kind, ranks, _bytes(torch, given))
             future = torch.futures.Future()
-            work = getattr(self._inner, method)(*given, **more)
+            work = begin(self._inner, given, more)
             started.put((work, number, future, given[0]))
             return torch._C._distributed_c10d._create_work_from_future(future)
 
@@ -316,7 +283,7 @@ def wrapped_groups(
         if inner == "lightrig":
             inner = "nccl" if accelerated else "gloo"
         servers = [frozenset(ranks) for ranks in request["servers"]]
-        maker = _backend(torch, gate, inner, started, servers)
+        maker = _backend(torch, gate, inner, started, servers, exchanges)
         distributed.Backend.register_backend("lightrig", maker, devices=["cpu", "cuda"])
         if not given and "store" not in more:
             # Rendezvous over the control connection: circuits of the rail may move meanwhile.
@@ -329,6 +296,13 @@ def wrapped_groups(
         del backend  # "lightrig" always, on top of the backend of the first group
         return found["new_group"](ranks, timeout=timeout, backend="lightrig", **more)
 
+    def note_step(optimizer: Any, *_: Any) -> None:
+        gate.stepped(optimizer)
+
+    steps = None
+    if hasattr(torch, "optim"):
+        optimizer = importlib.import_module("torch.optim.optimizer")
+        steps = optimizer.register_optimizer_step_post_hook(note_step)
     ours = {"init_process_group": init, "new_group": group}
     # Modules such as `device_mesh` have imported them by name.
     known = [each for name, each in sys.modules.items() if name.startswith("torch.distributed")]
@@ -347,5 +321,7 @@ def wrapped_groups(
         follower.join(_LAST_END_S)
     finally:
         started.put(None)
+        if steps:
+            steps.remove()
         for place, name in places:
             setattr(place, name, found[name])

@@ -7,8 +7,10 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
 - `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
 - `train` with `script`, `name`, `argv`, `environment`, `control`, `rank`, `ranks`, `groups`,
   `servers` (the ranks of each), `phases` (or null): run the script to its end; answered by its
-  `failure` (or null) and its `operations`, `[group, index, kind, bytes, asked, began, ended]` of
-  each.
+  `failure` (or null), its `operations`, `[group, index, kind, bytes, asked, began, ended, line,
+  parts]` of each that the rails carry (`line` of the script or null; `parts` the directions, s or
+  r, of sends and receives that are joined), those of the `front_end` without `parts`, and `steps`,
+  how many operations were begun before the end of each step of an optimizer.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
 - `tell` with `message`: hand it to the module that scripts may import.
 
@@ -21,7 +23,8 @@ announced and waits for `go`. Events are `wants` (a number, group, index, kind a
 (a number) and `printed` (a line of the script's output).
 
 With `phases`, a gated rank decides by itself: `phases` lists, for the operations of the `first`
-step and of each step `then`, the group and whether to ask. An operation that need not ask begins at
+step and of each step `then`, the group, whether to ask, and how many sends and receives are joined
+in it; an operation beyond them asks. An operation that need not ask begins at
 once in what was granted before. Once all that was granted has ended, and before the next `wants`,
 the event `ran` reports what has begun and ended meanwhile, in that order: `["began", number,
 operation, asked, began]` and `["ended", number, stamp]`; there is no `ended` then.
@@ -31,13 +34,14 @@ connection: the event `store` with a `number` and what to `do` is answered by th
 with that `number` and its `result`.
 
 Operations of `groups` are the rail's. Those among ranks of one server stay within it, over its
-loopback. Whatever else is collective, such as a loss of all ranks, is small and goes over the
-rendezvous' store, as a front end would carry it; neither waits for circuits.
+loopback. Whatever else ranks exchange, such as a loss of all ranks or a checkpoint, goes over this
+connection, as a front-end network would carry it; neither waits for circuits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -59,6 +63,12 @@ from lightrig.instruments.servers.programs.training_store import Exchanges
 __all__ = ["main"]
 
 _VERSION = 1
+
+_PR_SET_CHILD_SUBREAPER = 36
+"""prctl(2): orphans among its descendants become its children, so that it finds them."""
+
+_ROUNDS = 100
+"""Times to look for processes of the script, which may start others meanwhile."""
 
 
 class _Printed(io.TextIOBase):
@@ -115,10 +125,8 @@ class _Worker:
             else:
                 arguments = (request, received)
                 threading.Thread(target=self._answer, args=arguments, daemon=True).start()
-        # A normal exit would wait for operations that wait for other ranks, and leave what the
-        # script has forked.
-        if os.getpgrp() == os.getpid():
-            os.killpg(0, signal.SIGKILL)
+        # A normal exit would wait for operations that wait for other ranks.
+        _kill_descendants()
         os._exit(0)
 
     def _answer(self, request: dict[str, Any], received: int) -> None:
@@ -143,12 +151,6 @@ class _Worker:
 
     def _train(self, request: dict[str, Any]) -> dict[str, Any]:
         control = request["control"]
-        self._gate = gate = Gate(
-            request["groups"],
-            self._replies.event,
-            gated=control == "gated",
-            phases=request.get("phases"),
-        )
         os.environ.update(request["environment"])
         sys.argv = [request["name"], *request["argv"]]
         failure = None
@@ -159,6 +161,13 @@ class _Worker:
             contextlib.redirect_stdout(_Printed(self._replies.event)),
             _script_file(request["name"], request["script"]) as path,
         ):
+            self._gate = gate = Gate(
+                request["groups"],
+                self._replies.event,
+                gated=control == "gated",
+                phases=request.get("phases"),
+                script=path,
+            )
             try:
                 with wrapped or wrapped_groups(self._torch, gate, self._exchanges, request):
                     _run(path, request["script"])
@@ -172,7 +181,12 @@ class _Worker:
         if module:
             sys.modules.pop(module["name"], None)
         gate.finish()
-        return {"failure": failure, "operations": gate.operations}
+        return {
+            "failure": failure,
+            "operations": gate.operations,
+            "front_end": gate.front_end,
+            "steps": gate.steps,
+        }
 
     def _connected(self, described: dict[str, Any]) -> Any:
         module: Any = types.ModuleType(described["name"])
@@ -207,6 +221,26 @@ def _run(path: str, source: str) -> None:
         sys.modules["__main__"] = program
 
 
+def _kill_descendants() -> None:
+    """Kill what the script has started, also what has left its session or its parent."""
+    for _ in range(_ROUNDS):
+        parents: dict[int, int] = {}
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                # proc(5): after the name in parentheses come the state and the parent's number.
+                state, parent = file.read().rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    parents[int(name)] = int(parent)
+        found = {os.getpid()}
+        while more := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= more
+        if found == {os.getpid()}:
+            return
+        for pid in found - {os.getpid()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def main() -> int:
     """Answer requests on stdin until it ends; returns the exit status."""
     if sys.argv[1:] not in ([], ["lightrig-training", str(_VERSION)]):
@@ -214,6 +248,7 @@ def main() -> int:
         return 2
     with contextlib.suppress(PermissionError):  # leads a group of its own already
         os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _Worker().serve()
     return 0
 

@@ -3,7 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from lightrig.instruments.clock import Clock, Span
@@ -15,6 +15,7 @@ from lightrig.instruments.servers.traffic.training import (
     Done,
     LocalPhases,
     PrintedLines,
+    RankResult,
     Script,
     ScriptModule,
     TrainingRank,
@@ -30,10 +31,14 @@ class ScriptRun:
     Attributes:
         operations: of each rank, in the order in which they were begun.
         printed: the lines that each rank has printed, and when.
+        front_end: operations of each rank that no rail carries.
+        steps: how many operations each rank had begun before the end of each optimizer's step.
     """
 
     operations: Mapping[int, Sequence[Done]]
     printed: Mapping[int, Sequence[tuple[Span, str]]]
+    front_end: Mapping[int, Sequence[Done]] = field(default_factory=dict)
+    steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 class RankSession:
@@ -127,7 +132,7 @@ class RankSession:
             )
             for rank in self.ranks
         ]
-        operations: dict[int, list[Done]] = {}
+        done: dict[int, RankResult] = {}
         failed: list[BaseException] = []
 
         def guard(task: Task) -> None:
@@ -140,7 +145,7 @@ class RankSession:
 
         def follow(rank: int) -> None:
             try:
-                operations[rank] = running[rank].result()
+                done[rank] = running[rank].whole()
             finally:
                 ended(rank)
 
@@ -152,9 +157,13 @@ class RankSession:
             parallel(guarded)
         if failed:
             raise failed[0]
-        return ScriptRun(operations, {rank: list(of) for rank, of in listener.lines.items()})
+        return ScriptRun(
+            {rank: one.operations for rank, one in done.items()},
+            {rank: list(of) for rank, of in listener.lines.items()},
+            {rank: one.front_end for rank, one in done.items()},
+            {rank: one.steps for rank, one in done.items()},
+        )
 
     def close(self) -> None:
         """End all programs, and what they run."""
-        for rank in self.ranks:
-            rank.close()
+        self._clock.parallel(*(rank.close for rank in self.ranks))

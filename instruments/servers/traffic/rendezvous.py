@@ -20,21 +20,25 @@ class RendezvousStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, bytes] = {}
+        self._handed: dict[str, tuple[str, int]] = {}
         self._waiting: list[tuple[frozenset[str], str, Sequence[Any], Answer]] = []
 
     def handle(self, do: str, given: Sequence[Any], answer: Answer) -> None:
         """Do one operation, and call `answer` with its result, now or later.
 
-        `do` is one of set, get, add, wait, check, delete, count and swap. Raises `ValueError` for
-        another one.
+        `do` is one of set, get, add, wait, check, delete, count and swap, or of hand and take: what
+        is handed to a number of readers is gone once that many have taken it. Raises `ValueError`
+        for another one.
         """
         with self._lock:
-            wanted = frozenset(given[0] if do == "wait" else given[:1] if do == "get" else ())
-            if wanted - self._values.keys():
+            waits = do in ("get", "take")
+            wanted = frozenset(given[0] if do == "wait" else given[:1] if waits else ())
+            if wanted - self._values.keys() - self._handed.keys():
                 self._waiting.append((wanted, do, given, answer))
                 return
             answers = [(answer, self._do(do, given))]
-            ready = [each for each in self._waiting if each[0] <= self._values.keys()]
+            present = self._values.keys() | self._handed.keys()
+            ready = [each for each in self._waiting if each[0] <= present]
             self._waiting = [each for each in self._waiting if each not in ready]
             answers += [(late, self._do(what, of)) for _, what, of, late in ready]
         for tell, result in answers:
@@ -52,6 +56,13 @@ class RendezvousStore:
                 return total
             case "wait", _:
                 pass
+            case "hand", key, text, readers:
+                self._handed[key] = text, readers
+            case "take", key:
+                text, readers = self._handed.pop(key)
+                if readers > 1:
+                    self._handed[key] = text, readers - 1
+                return text
             case "check", keys:
                 return set(keys) <= self._values.keys()
             case "delete", key:

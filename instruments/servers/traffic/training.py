@@ -24,6 +24,7 @@ TRAINING = Program(
         "replies",
         "training_gate",
         "training_store",
+        "training_front_end",
         "training_groups",
         "training_program",
     ),
@@ -54,13 +55,32 @@ class Wanted:
 class Done:
     """An operation that has run, with its stamps on the bench's clock.
 
-    asked: when the rank requested it; a gated one has waited from then to `began`.
+    asked: when the rank requested it; a gated one has waited from then to `began`. line: of the
+    script that caused it, where that is known. parts: the directions, s or r, of the sends and
+    receives that are joined in it.
     """
 
     operation: Wanted
     asked: Span
     began: Span
     ended: Span
+    line: int | None = None
+    parts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """Operations of a rank whose script has ended.
+
+    Attributes:
+        operations: those of the rails, in order of their start.
+        front_end: those that the control connection carried, in order of their end.
+        steps: how many of the rails had begun before the end of each step of an optimizer.
+    """
+
+    operations: Sequence[Done]
+    front_end: Sequence[Done]
+    steps: Sequence[int]
 
 
 class RankListener(Protocol):
@@ -131,15 +151,16 @@ class LocalPhases:
     """Phases by which a gated rank decides itself about operations that need not ask.
 
     Attributes:
-        first: group of each operation up to the end of the first step, and whether it asks.
-        then: the same of each later step.
+        first: group of each operation up to the end of the first step, whether it asks, and how
+            many sends and receives are joined in it.
+        then: the same of each later step; nothing where `first` has all operations.
         ran: called with a rank and what it has begun and ended by itself, in that order, before
             it asks again and once all that was granted has ended; on a reader thread, so it must
             not wait. `RankListener.ended` is not called then.
     """
 
-    first: Sequence[tuple[str, bool]]
-    then: Sequence[tuple[str, bool]]
+    first: Sequence[tuple[str, bool, int]]
+    then: Sequence[tuple[str, bool, int]]
     ran: Callable[[int, Sequence[LocalBegin | LocalEnd]], None]
 
 
@@ -280,7 +301,11 @@ class RunningScript:
         self._rank, self._request, self._clocks = rank, request, clocks
 
     def result(self) -> list[Done]:
-        """Wait for its end; return its operations, in order of their start.
+        """Wait for its end; return its operations on the rails; raises as `whole` does."""
+        return list(self.whole().operations)
+
+    def whole(self) -> RankResult:
+        """Wait for its end; return what it did.
 
         Raises `TrainingFailedError`, and `InstrumentError` where the program ended.
         """
@@ -293,7 +318,14 @@ class RunningScript:
                 details=[("because" if not n else "", line) for n, line in enumerate(lines)],
             )
         here = self._clocks.here
-        return [
-            Done(Wanted(group, index, kind, size), here(asked), here(began), here(ended))
-            for group, index, kind, size, asked, began, ended in answer["operations"]
-        ]
+
+        def done(entry: Sequence[Any]) -> Done:
+            group, index, kind, size, asked, began, ended, *more = entry
+            operation = Wanted(group, index, kind, size)
+            return Done(operation, here(asked), here(began), here(ended), *more)
+
+        return RankResult(
+            [done(entry) for entry in answer["operations"]],
+            [done(entry) for entry in answer["front_end"]],
+            list(map(int, answer["steps"])),
+        )

@@ -1,11 +1,14 @@
 """Phase tables from what ranks were seen to do."""
 
+import re
+from collections.abc import Mapping, Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
-from lightrig.harness.systems.opus.planning.profiling import profiled
+from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
 from lightrig.suites.claims.opus.steps import phase_tables
 
 JOB = Job.grid("llama", 2, [2])
@@ -16,12 +19,16 @@ def seen(job: Job, steps: int, **shape: int) -> dict[int, list[str]]:
     return {rank: [op.group for op in table.all()] for rank, table in enumerate(tables)}
 
 
+def of(groups: Mapping[int, Sequence[str]]) -> dict[int, Seen]:
+    return {rank: Seen(each) for rank, each in groups.items()}
+
+
 @given(stages=st.integers(2, 3), microbatches=st.integers(1, 3), gathers=st.integers(1, 3))
 @settings(max_examples=10, deadline=None)
 def test_profiled_steps_predict_later_ones(stages: int, microbatches: int, gathers: int) -> None:
     job = Job.grid("llama", stages, [2])
     shape = {"microbatches": microbatches, "gathers": gathers}
-    found = profiled(job, seen(job, 3, **shape))
+    found = profiled(job, of(seen(job, 3, **shape)))
     for rank, table in enumerate(phase_tables(job, 5, **shape)):
         foretold = [found[rank].at(position) for position in range(len(table.all()))]
         assert foretold == table.all()
@@ -31,7 +38,7 @@ def test_operations_before_the_first_step_run_once() -> None:
     data, pair = "r0.d1.s{}.0", "r0.pp0-1.{}"
     step = {rank: [pair.format(rank % 2)] * 2 + [data.format(rank // 2)] for rank in range(4)}
     groups = {rank: [data.format(rank // 2)] * 3 + step[rank] * 3 for rank in range(4)}
-    for rank, table in enumerate(profiled(JOB, groups)):
+    for rank, table in enumerate(profiled(JOB, of(groups))):
         assert (len(table.before), len(table.operations)) == (3, 3)
         longer = groups[rank] + step[rank] * 4
         foretold = [table.at(position) for position in range(len(longer))]
@@ -44,16 +51,93 @@ def test_operations_before_the_first_step_run_once() -> None:
 def test_a_run_that_never_repeats_itself_is_one_step() -> None:
     data, pair = "r0.d1.s{}.0", "r0.pp0-1.{}"
     groups = {rank: [data.format(rank // 2)] * 2 + [pair.format(rank % 2)] for rank in range(4)}
-    assert {(len(t.before), len(t.operations)) for t in profiled(JOB, groups)} == {(0, 3)}
+    assert {(len(t.before), len(t.operations)) for t in profiled(JOB, of(groups))} == {(0, 3)}
 
 
 def test_ranks_that_do_not_agree_are_named() -> None:
     groups = seen(JOB, 2, microbatches=2)
     groups[2].remove("r0.pp0-1.0")
     with pytest.raises(OpusError, match=r"r0\.pp0-1\.0 differ in number: rank 0 6, rank 2 5"):
-        profiled(JOB, groups)
+        profiled(JOB, of(groups))
 
 
 def test_ranks_that_say_nothing_have_no_steps() -> None:
     with pytest.raises(OpusError, match="found no operation"):
-        profiled(JOB, {rank: [] for rank in range(4)})
+        profiled(JOB, of({rank: [] for rank in range(4)}))
+
+
+DATA, PAIR = "r0.d1.s{}.0", "r0.pp0-1.{}"
+
+
+def told(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
+    """Ranks 0 to 3 as texts: c for a collective of the stage; s and r, those joined in brackets."""
+    found = {}
+    for rank, text in enumerate(ranks):
+        groups, parts = [], []
+        for each in re.findall(r"\((\w+)\)|(\w)", text):
+            part = "".join(each)
+            groups.append(
+                (DATA if part == "c" else PAIR).format(rank // 2 if part == "c" else rank % 2)
+            )
+            parts.append("" if part == "c" else part)
+        found[rank] = Seen(groups, parts, steps)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [
+        # GPipe: what one rank has begun before a wait, the other waited for one by one.
+        ("(ss)(rr)c", "rrssc", [1, 1, 1, 1, 1]),
+        ("(ssr)rc", "rrssc", [1, 1, 1, 1, 1]),
+        # Both send first: neither would end before the other one received.
+        ("ssrc", "srrc", [3, 1]),
+        ("s(sr)(sr)rc", "r(sr)(sr)sc", [1, 2, 2, 1, 1]),
+        ("srsrc", "(rsrs)c", [1, 1, 1, 1, 1]),
+    ],
+)
+def test_both_ranks_join_what_neither_ends_before_the_other_begins(first, second, joined) -> None:
+    tables = profiled(JOB, told(first, first, second, second))
+    for table in tables:
+        assert [table.joined_at(at) for at in range(len(table.operations))] == joined
+
+
+def test_an_operation_between_joined_messages_is_refused() -> None:
+    with pytest.raises(OpusError, match=r"rank 0 begins operations of \['r0.d1.s0.0'\] between"):
+        profiled(JOB, told("scr", "src", "src", "src"))
+
+
+def test_messages_in_one_direction_must_agree() -> None:
+    with pytest.raises(OpusError, match=r"pp0-1\.0 differ in number: rank 0 2, rank 2 2"):
+        profiled(JOB, told("ssc", "ssc", "rsc", "rrc"))
+
+
+def test_steps_unlike_the_others_are_told_apart() -> None:
+    """Three usual steps, one with an evaluation before its last, and a checkpoint at the end."""
+    ranks = ["csr" + "csr" + "ccsr" + "csr" + "cc", "crs" + "crs" + "ccrs" + "crs" + "cc"]
+    tables = profiled(JOB, told(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[3, 6, 10, 13]))
+    for table in tables:
+        assert table.steps_in(15) == [(0, 3), (3, 6), (10, 13)]
+        assert table.unlike == ((3, 4), (5, 2))
+        assert [table.at(at) is None for at in (14, 15)] == [False, True]
+        assert table.shifts == 2
+
+
+def test_any_number_of_steps_may_follow_those_that_end_alike() -> None:
+    """An optimizer shows the steps where their operations repeat within each, too."""
+    one = "cc" + "sr" * 2
+    other = "cc" + "rs" * 2
+    ranks = ["c" + one * 3, "c" + other * 3]
+    tables = profiled(JOB, told(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[7, 13, 19]))
+    for table in tables:
+        assert (len(table.before), len(table.operations), table.unlike) == (7, 6, ((1, 7),))
+        assert table.at(100) is not None
+        assert table.steps_in(31) == [(7, 13), (13, 19), (19, 25), (25, 31)]
+
+
+def test_a_line_after_each_step_belongs_to_the_next_one() -> None:
+    """The first step lacks it, and nothing but it comes after the last one."""
+    first, second = "csr" + "ccsr" * 3 + "c", "crs" + "ccrs" * 3 + "c"
+    tables = profiled(JOB, told(first, first, second, second, steps=[3, 7, 11, 15]))
+    assert {table.unlike for table in tables} == {()}
+    assert tables[0].steps_in(16) == [(3, 7), (7, 11), (11, 15)]

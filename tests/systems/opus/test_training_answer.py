@@ -5,7 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from lightrig.harness.system_registry import RESULTS
-from lightrig.harness.systems.opus.measurements.training_answer import compare, shares_by_step
+from lightrig.harness.systems.opus.measurements.training_answer import (
+    compare,
+    front_end_uses,
+    shares_by_step,
+)
 from lightrig.harness.systems.opus.planning.operations import Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
@@ -50,6 +54,7 @@ def test_a_step_is_divided_among_computing_waiting_and_moving_data() -> None:
     assert step == {
         "computes": sum(computes) / 2,
         "waits for other ranks": sum(ranks) / 2,
+        "uses the front end": 0,
         "waits for circuits": sum(circuits) / 2,
         "moves data": sum(data) / 2,
     }
@@ -67,10 +72,28 @@ def test_operations_at_once_count_once_and_data_first() -> None:
     assert second == {
         "computes": 5,  # 100 to 105
         "waits for other ranks": 0,
+        "uses the front end": 0,
         "waits for circuits": 5,  # 105 to 110
         "moves data": 40,  # 110 to 150
     }
     assert third["computes"] == 5 + 1  # 150 to 155 and 156 to 157
+
+
+def test_the_front_end_counts_from_when_the_last_rank_wants_it() -> None:
+    """Rank 0 wants it at 110 and rank 1 at 130; it ends at 150, 5 after an operation of a rail."""
+    rails = [done("a", 0, 1, 1, 100), done("a", 1, 140, 141, 145), done("a", 2, 190, 190, 200)]
+    beside = {rank: [done("front end 0,1", 0, at, at, 150)] for rank, at in ((0, 110), (1, 130))}
+    run = Trained({0: rails, 1: rails}, {}, front_end=beside)
+    (step, _) = shares_by_step(run, [table(("a", 1))] * 2)
+    assert step == {
+        "computes": (10 + 30) / 2,  # from 100 on
+        "waits for other ranks": 20 / 2,
+        "uses the front end": 10 + 0,  # 130 to 140; to 150 is beyond the step's end
+        "waits for circuits": 1,
+        "moves data": 4,
+    }
+    (use,) = front_end_uses(run)
+    assert (use.kind, use.count, use.size, use.time) == ("allreduce", 2, 16, 40)
 
 
 def trained(*lines: Sequence[str]) -> Trained:

@@ -173,7 +173,7 @@ class RingTraining:
             lost=gates.all_waiting.set,
         )
         changes = [change for keeper in gates.keepers for change in keeper.changes]
-        return RingTrained(run.operations, run.printed, changes)
+        return RingTrained(run.operations, run.printed, changes=changes)
 
 
 class _Gatekeeper:

@@ -24,7 +24,8 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
     parallel = dict(request.parallel)
     stages = parallel.pop("pp", 1 if parallel else 2)
     try:
-        job = fitting_job(fabric.testbed, request.name, stages, list(parallel.values()))
+        degrees = list(parallel.values())
+        job = fitting_job(fabric.testbed, request.name, stages, degrees, request.ranks)
     except OpusError as error:
         raise TrainingRequestError(str(error)) from error
     script = Script(request.source, request.name, tuple(request.arguments))
@@ -32,10 +33,7 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
     try:
         running.printed = lambda rank, line: printed("on the ring of all ranks", rank, line)
         tables, ring = running.profile(script)
-        steps = min(
-            (len(ring.operations[rank]) - len(table.before)) // len(table.operations)
-            for rank, table in enumerate(tables)
-        )
+        steps = len(tables[0].steps_in(len(ring.operations[0])))
         if steps < _FEWEST_STEPS:
             raise OpusError(
                 f"{request.name} has {steps} steps that are alike, expected at least "
@@ -50,4 +48,5 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
         mode=request.mode,
         simulated=sorted(fabric.bench.simulated),
         pattern=request.results,
+        source=request.source,
     )

@@ -102,11 +102,15 @@ def reconfigurations(trained: Trained, tables: Sequence[PhaseTable]) -> dict[int
 class Shift:
     """The first operations of a phase, as those that took part in each had to wait.
 
-    dimension: what the circuits passed to. flows: for each operation its window and its wait, in
-    ns: from the end of the phase before until its last rank wanted it, and from then until it ran.
+    dimension: what the circuits passed to. position: of its first operation on the first rank.
+    lines: of the script that wanted the first operations, where they are known.
+    flows: for each operation its window and its wait, in ns: from the end of the phase before
+    until its last rank wanted it, and from then until it ran.
     """
 
     dimension: int
+    position: int
+    lines: tuple[int, ...]
     flows: tuple[tuple[int, int], ...]
 
     @property
@@ -128,7 +132,11 @@ def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
     ends = {(one.rank, one.operation): one.at for one in ended}
     phases = {rank: _phases(trained, rank, table) for rank, table in enumerate(tables)}
     found = []
+    positions = dict.fromkeys(phases, 0)
     for number in range(1, min(map(len, phases.values()))):
+        for rank, of_rank in phases.items():
+            positions[rank] += len(of_rank[number - 1])
+        lines = {trained.operations[rank][at].line for rank, at in positions.items()}
         before = [
             ends[rank, str(operation)]
             for rank, of_rank in phases.items()
@@ -143,7 +151,14 @@ def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
             came = max(wait.at for wait in each)
             start = max(wait.at + wait.length for wait in each)
             flows.append((came - max(before), start - came))
-        found.append(Shift(phases[0][number][0].dimension, tuple(flows)))
+        found.append(
+            Shift(
+                phases[0][number][0].dimension,
+                positions[0],
+                tuple(sorted(line for line in lines if line is not None)),
+                tuple(flows),
+            )
+        )
     return found
 
 
@@ -152,9 +167,16 @@ def waits_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
 
     The phases of the first step are left out: its first one waits for no circuit.
     """
-    waited, each = [one.waited for one in shifts(trained, tables)], tables[0].shifts
-    begin = each - 1
-    return [sum(waited[at : at + each]) for at in range(begin, len(waited) - each + 1, each)]
+    return [sum(shift.waited for shift in step) for step in shifts_by_step(trained, tables)]
+
+
+def shifts_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[list[Shift]]:
+    """Return the phase changes of each usual step but the first."""
+    found = shifts(trained, tables)
+    return [
+        [shift for shift in found if begin <= shift.position < end]
+        for begin, end in tables[0].steps_in(len(trained.operations[0]))[1:]
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +232,9 @@ def control(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
     waited = {key: max(begun[key]) - max(asked[key]) for key in asked}
     sums: dict[int, list[int]] = {}
     for rank, table in enumerate(tables):
-        before, count = len(table.before), len(table.operations)
         keys = [(one.operation.group, one.operation.index) for one in trained.operations[rank]]
-        for step, first in enumerate(range(before, len(keys) - count + 1, count)):
-            sums.setdefault(step, []).append(
-                sum(waited[key] for key in keys[first : first + count])
-            )
+        for step, (begin, end) in enumerate(table.steps_in(len(keys))):
+            sums.setdefault(step, []).append(sum(waited[key] for key in keys[begin:end]))
     return [max(each) for _, each in sorted(sums.items())]
 
 
@@ -332,11 +351,9 @@ def _confirmed(trained: Trained) -> Iterator[tuple[Rewiring, int]]:
 
 
 def _step_ends(trained: Trained, tables: Sequence[PhaseTable], ranks: Sequence[int]) -> list[int]:
-    before, count = (len(each) for each in (tables[ranks[0]].before, tables[ranks[0]].operations))
-    steps = (len(trained.operations[ranks[0]]) - before) // count
     return [
-        max(trained.operations[rank][before + step * count - 1].ended.latest for rank in ranks)
-        for step in range(1, steps + 1)
+        max(trained.operations[rank][end - 1].ended.latest for rank in ranks)
+        for _, end in tables[ranks[0]].steps_in(len(trained.operations[ranks[0]]))
     ]
 
 

@@ -2,24 +2,31 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.measurements.training import (
     MeanEstimate,
     changes,
     mean_of,
-    shifts,
+    shifts_by_step,
     waits_by_step,
 )
+from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
+from lightrig.instruments.servers.traffic.training import Done
 
 MS = 1_000_000
 SWITCHING = tuple(each * MS for each in (1, 3, 10, 30, 100, 300, 1000))
 """Switching times, in ns, for which the wait of a step is computed."""
-SHARES = ("computes", "waits for other ranks", "waits for circuits", "moves data")
+SHARES = (
+    *("computes", "waits for other ranks", "uses the front end", "waits for circuits"),
+    "moves data",
+)
 """Shares of a step, from the one that counts where no other does to the one that always counts."""
 Interval = tuple[int, int]
 
@@ -60,45 +67,123 @@ def shares_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[dict[
 
     A step lasts from the end of one step's last operation to the end of the next one's. An
     operation waits for other ranks until the last of them wants it, for circuits until the last
-    of them has begun, and moves data until its end. Of operations at once, data count before
-    circuits and these before ranks; what is left is computation, and all else between operations.
-    The shares of a step add up to its duration.
+    of them has begun, and moves data until its end; one that no rail carries uses the front end
+    from when the last rank wants it. Of operations at once, data count before circuits, these
+    before the front end and that before ranks; what is left is computation, and all else between
+    operations. The shares of a step add up to its duration.
     """
     came: dict[tuple[str, int], int] = {}
     begun: dict[tuple[str, int], int] = {}
-    for done in itertools.chain.from_iterable(trained.operations.values()):
+    for done in itertools.chain(*trained.operations.values(), *trained.front_end.values()):
         key = done.operation.group, done.operation.index
         came[key] = max(came.get(key, 0), done.asked.latest)
         begun[key] = max(begun.get(key, 0), done.began.latest)
     by_rank = []
     for rank, table in enumerate(tables):
-        operations, count = trained.operations[rank], len(table.operations)
-        ends = [done.ended.latest for done in operations[len(table.before) + count - 1 :: count]]
+        operations = trained.operations[rank]
+        bounds = [
+            (operations[begin - 1].ended.latest, operations[end - 1].ended.latest)
+            for begin, end in table.steps_in(len(operations))[1:]
+        ]
         kinds: dict[str, list[Interval]] = {kind: [] for kind in SHARES[1:]}
-        for done in operations:
+        for done in (*operations, *trained.front_end.get(rank, ())):
             key = done.operation.group, done.operation.index
             asked, ended = done.asked.latest, done.ended.latest
             there = min(max(came[key], asked), ended)
-            ready = min(max(begun[key], there), ended)
-            for kind, between in zip(
-                kinds, ((asked, there), (there, ready), (ready, ended)), strict=True
-            ):
-                kinds[kind].append(between)
-        by_rank.append([_shares(kinds, step) for step in itertools.pairwise(ends)])
+            kinds["waits for other ranks"].append((asked, there))
+            if done.operation.group.startswith("front end"):
+                kinds["uses the front end"].append((there, ended))
+            else:
+                ready = min(max(begun[key], there), ended)
+                kinds["waits for circuits"].append((there, ready))
+                kinds["moves data"].append((ready, ended))
+        by_rank.append([_shares(kinds, step) for step in bounds])
     return [
         {kind: sum(each[kind] for each in step) / len(by_rank) for kind in SHARES}
         for step in zip(*by_rank, strict=False)
     ]
 
 
-def exposed_by_step(trained: Trained, tables: Sequence[PhaseTable], switching: int) -> list[int]:
-    """Return what the phases of each whole step would wait at a switching time, in ns.
+def exposed_by_step(
+    trained: Trained, tables: Sequence[PhaseTable], switching: int, mode: str = "provisioning"
+) -> list[int]:
+    """Return what the phases of each usual step but the first would wait, in ns, computed.
 
-    Computed from the windows between phases in this run, as `waits_by_step` counts phases.
+    In default mode each change of phase waits for all of it; in provisioning mode for what the
+    window before it, as this run had it, does not hide.
     """
-    each = tables[0].shifts
-    exposed = [shift.exposed(switching) for shift in shifts(trained, tables)]
-    return [sum(exposed[at : at + each]) for at in range(each - 1, len(exposed) - each + 1, each)]
+    return [
+        sum(shift.exposed(switching) if mode == "provisioning" else switching for shift in step)
+        for step in shifts_by_step(trained, tables)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseChange:
+    """One change of circuits in a usual step, as all steps had it.
+
+    to: the parallelism whose phase begins. lines: of the script that want its first operations.
+    source: the first of them. waits: of its first operations, in ns.
+    """
+
+    to: str
+    lines: tuple[int, ...]
+    source: str
+    waits: MeanEstimate
+
+
+@dataclass(frozen=True, slots=True)
+class FrontEndUse:
+    """Operations of one kind that no rail carries, of the whole run.
+
+    count and size, in bytes, of all ranks. time: of the rank that they took longest, in ns.
+    lines: of the script.
+    """
+
+    kind: str
+    count: int
+    size: int
+    time: int
+    lines: tuple[int, ...]
+
+
+def phase_changes(
+    trained: Trained, tables: Sequence[PhaseTable], source: Sequence[str]
+) -> list[PhaseChange]:
+    """Return the changes of a usual step in their order; nothing for fewer than three steps."""
+    steps = shifts_by_step(trained, tables)
+    if len(steps) < 2:
+        return []
+    found = []
+    for each in zip(*steps, strict=False):
+        lines = tuple(sorted({line for shift in each for line in shift.lines}))
+        dimension = each[0].dimension
+        found.append(
+            PhaseChange(
+                "pipeline" if dimension == ASYMMETRIC else f"data {dimension}",
+                lines,
+                source[lines[0] - 1].strip() if lines else "",
+                mean_of([shift.waited for shift in each]),
+            )
+        )
+    return found
+
+
+def front_end_uses(trained: Trained) -> list[FrontEndUse]:
+    """Return what no rail carries, kind by kind."""
+    kinds: dict[str, list[tuple[int, Done]]] = {}
+    for rank, operations in sorted(trained.front_end.items()):
+        for done in operations:
+            kinds.setdefault(done.operation.kind.strip("_"), []).append((rank, done))
+    found = []
+    for kind, each in kinds.items():
+        took: Counter[int] = Counter()
+        for rank, done in each:
+            took[rank] += done.ended.latest - done.asked.latest
+        lines = {done.line for _, done in each if done.line is not None}
+        size = sum(done.operation.size for _, done in each)
+        found.append(FrontEndUse(kind, len(each), size, max(took.values()), tuple(sorted(lines))))
+    return found
 
 
 @dataclass(frozen=True)
@@ -110,10 +195,15 @@ class TrainingAnswer:
         mode: when circuits are requested.
         simulated: parts of the bench that are simulated.
         comparison: of what the ranks printed on the giant ring and on circuits.
-        operations, phases: of a step, on the first rank.
+        operations, phases: of a usual step, on the first rank.
+        steps: that were like each other. unlike: numbers of others and how many operations they
+            have, on the first rank; what follows the last step counts as one more.
+        changes: of circuits in a usual step.
+        front_end: what no rail carries.
         step, shares, waited: means over steps, in ns.
         change: mean over changes of circuits, from the command until links were back, in ns.
-        exposed: wait of a step by switching time, both in ns, computed.
+        exposed: wait of a step by switching time, both in ns, computed; in `mode`.
+        hidden: the part that provisioning hides, by switching time, computed.
         stamps: greatest uncertainty of a rank's stamps on the bench's clock, in ns.
         incidents: retries, fallbacks and refused changes.
     """
@@ -126,11 +216,16 @@ class TrainingAnswer:
     comparison: Comparison
     operations: int
     phases: int
+    steps: int
+    unlike: tuple[tuple[int, int], ...]
+    changes: tuple[PhaseChange, ...]
+    front_end: tuple[FrontEndUse, ...]
     step: MeanEstimate
     shares: Mapping[str, MeanEstimate]
     waited: MeanEstimate | None
     change: MeanEstimate | None
     exposed: Mapping[int, MeanEstimate]
+    hidden: Mapping[int, MeanEstimate]
     stamps: int
     incidents: tuple[str, ...]
 
@@ -141,9 +236,19 @@ class TrainingAnswer:
 
     def document(self) -> dict[str, Any]:
         """Return all of it as JSON has it: times in ns, each mean with its interval and n."""
-        return asdict(self) | {"exposed": [
-            {"switching_ns": switching, **asdict(wait)} for switching, wait in self.exposed.items()
-        ]}  # fmt: skip
+        return asdict(self) | {
+            name: [{"switching_ns": switching, **asdict(wait)} for switching, wait in curve.items()]
+            for name, curve in (("exposed", self.exposed), ("hidden", self.hidden))
+        }
+
+    def rows(self, at: int, about: Mapping[str, Scalar]) -> Iterator[Row]:
+        """Yield rows that limits can judge: means over steps with their intervals."""
+        means = {"train.step": self.step, "train.front_end": self.shares["uses the front end"]}
+        if self.waited is not None:
+            means["train.exposed_wait"] = self.waited
+        for quantity, mean in means.items():
+            values = (round(each) for each in (mean.value, mean.lower, mean.upper))
+            yield Row("job", quantity, *values, "ns", at, {**about, "n": mean.n})
 
     def lines(self) -> Iterator[str]:
         """Yield what a person reads, the result first."""
@@ -162,15 +267,34 @@ class TrainingAnswer:
         yield f"step      {self.step}, of which a rank, in the mean over ranks,"
         for kind, share in self.shares.items():
             yield f"          {kind:<21} {share}"
+        yield f"steps     {self.steps} alike" + "".join(
+            f"; {'after the last one' if number > self.steps + len(self.unlike) - 1 else number}: "
+            f"{count} operations, unlike the others"
+            for number, count in self.unlike
+        )
         yield f"circuits  {self.phases} changes of phase and {self.operations} operations a step"
         if self.change is not None:
             yield f"          a change takes {self.change}"
         if self.waited is not None:
-            yield f"          the phases of a step wait {self.waited}, measured"
+            yield f"          the phases of a step wait {self.waited}, measured:"
+        for change in self.changes:
+            lines = ", ".join(map(str, change.lines)) or "unknown"
+            yield f"          to {change.to:<8} line {lines}: {change.source}"
+            yield f"                      waits {change.waits}"
+        if self.changes:
+            most = max(self.changes, key=lambda change: change.waits.value)
+            lines = ", ".join(map(str, most.lines)) or "unknown"
+            yield f"          most is saved where the change to {most.to} at line {lines} is hidden"
         if self.exposed:
-            yield "          and would wait, computed from this run's windows, where a change takes"
+            yield (f"          would wait in {self.mode} mode, computed from this run's windows, "
+                   "and of that provisioning hides, where a change takes")  # fmt: skip
             for switching, wait in self.exposed.items():
-                yield f"          {switching / MS:6.4g} ms: {wait}"
+                hides = self.hidden[switching]
+                yield f"          {switching / MS:6.4g} ms: {wait}; {hides.value / MS:.1f} ms"
+        for use in self.front_end:
+            lines = ", ".join(map(str, use.lines)) or "unknown"
+            yield (f"front end {use.count} x {use.kind}, {use.size} bytes, {use.time / MS:.1f} ms "
+                   f"of a rank, line {lines}")  # fmt: skip
         if self.stamps:
             yield f"stamps    of servers are uncertain by up to {self.stamps / MS:.3f} ms"
         if self.simulated:
@@ -187,6 +311,7 @@ def answer(
     mode: str,
     simulated: Sequence[str],
     pattern: str,
+    source: str = "",
 ) -> TrainingAnswer:
     """Return what a run on circuits cost, beside the profiled run on the ring of all ranks.
 
@@ -199,6 +324,7 @@ def answer(
     waited = waits_by_step(trained, tables)
     # The measured time is among them: the computed wait can be compared with the measured one.
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
+    switchings = switchings if len(waited) > 1 else []
     return TrainingAnswer(
         ranks=len(tables),
         stages=trained.rails.job.stages,
@@ -208,13 +334,32 @@ def answer(
         comparison=compare(pattern, ring, trained),
         operations=len(tables[0].operations),
         phases=tables[0].shifts,
+        steps=len(tables[0].steps_in(len(trained.operations[0]))),
+        unlike=tables[0].unlike,
+        changes=tuple(phase_changes(trained, tables, source.splitlines())),
+        front_end=tuple(front_end_uses(trained)),
         step=mean_of([round(sum(step.values())) for step in shares]),
         shares={kind: mean_of([round(step[kind]) for step in shares]) for kind in SHARES},
         waited=mean_of(waited) if len(waited) > 1 else None,
         change=change,
         exposed={
-            switching: mean_of(exposed_by_step(trained, tables, switching))
-            for switching in (switchings if len(waited) > 1 else ())
+            switching: mean_of(exposed_by_step(trained, tables, switching, mode))
+            for switching in switchings
+        },
+        hidden={
+            switching: mean_of(
+                [
+                    all_of_it - some
+                    for all_of_it, some in zip(
+                        *(
+                            exposed_by_step(trained, tables, switching, "default"),
+                            exposed_by_step(trained, tables, switching),
+                        ),
+                        strict=True,
+                    )
+                ]
+            )
+            for switching in switchings
         },
         stamps=max(
             done.asked.latest - done.asked.earliest

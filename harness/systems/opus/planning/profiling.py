@@ -1,34 +1,179 @@
 """From what ranks were seen to do to the phase tables that their shims consult."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 
+_Named: TypeAlias = tuple[str, int]
+"""Group of an operation, and how many sends and receives are joined in it."""
 
-def profiled(job: Job, groups: Mapping[int, Sequence[str]]) -> tuple[PhaseTable, ...]:
-    """Every rank's phase table, from the groups of its operations in their order.
 
-    What repeats itself to the end, at least twice, is taken for the steps; what comes before is
-    done once. Where nothing does, all of it is one step. Raises `OpusError` for ranks that do not
-    agree in how often they talk to each other, or that say nothing.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Operations of a rank in their order, as they were seen.
+
+    Attributes:
+        groups: of each.
+        parts: the directions, s or r, of the sends and receives that are joined in each; "" for a
+            collective. Empty where nothing is known of them.
+        steps: how many operations had begun before the end of each step of an optimizer.
     """
-    for group in job.groups.values():
-        counts = {rank: list(groups[rank]).count(group.name) for rank in group.ranks}
-        if len(set(counts.values())) > 1:
-            counted = ", ".join(f"rank {rank} {count}" for rank, count in counts.items())
-            raise OpusError(f"operations of {group.name} differ in number: {counted}")
-    return tuple(_table(job, groups[rank]) for rank in range(len(job.stage_of)))
+
+    groups: Sequence[str]
+    parts: Sequence[str] = ()
+    steps: Sequence[int] = ()
 
 
-def _table(job: Job, seen: Sequence[str]) -> PhaseTable:
+def profiled(job: Job, seen: Mapping[int, Seen]) -> tuple[PhaseTable, ...]:
+    """Every rank's phase table, from its operations in their order.
+
+    Steps end with those of an optimizer; most are alike. Where all after some are, as many as one
+    likes may follow. Without an optimizer, what repeats itself to the end, at least twice, is taken
+    for the steps; what comes before is done once. Where nothing does, all of it is one step.
+    Raises `OpusError` for ranks that do not agree in what they tell each other, or say nothing.
+    """
+    joined = {name: _joined(job, name, seen) for name in job.groups}
+    ranks = [_rank(rank, seen[rank], joined) for rank in range(len(job.stage_of))]
+    steps = [_split(names, ends) for names, ends in ranks]
+    if len({len(each) for each in steps}) == 1:
+        usual = [_usual(each) for each in steps]
+        alike = [
+            number
+            for number in range(len(steps[0]) - 1)
+            if all(each[number] == one for each, one in zip(steps, usual, strict=True))
+        ]
+        if len(alike) > 1:
+            return tuple(
+                _table_of_steps(job, each, one, alike)
+                for each, one in zip(steps, usual, strict=True)
+            )
+    return tuple(_table_of_cycle(job, names) for names, _ in ranks)
+
+
+def _joined(job: Job, name: str, seen: Mapping[int, Seen]) -> list[int]:
+    """Return how many sends and receives of a pair are joined in each of their operations.
+
+    Two ranks may begin them in different orders, such as each its own send first. Those up to
+    which both have begun the same are one operation: none of them waits for one after it.
+    """
+    members = job.groups[name].ranks
+    told = {}
+    counts = {}
+    for place, rank in enumerate(members):
+        one = seen[rank]
+        counts[rank] = list(one.groups).count(name)
+        parts = one.parts or [""] * len(one.groups)
+        told[rank] = "".join(part for group, part in zip(one.groups, parts, strict=True)
+                             if group == name)  # fmt: skip
+        if told[rank]:
+            counts[rank] = len(told[rank])
+        if place:  # directions as the first rank of the pair sees them
+            told[rank] = told[rank].translate(str.maketrans("sr", "rs"))
+    different = len(set(counts.values())) > 1
+    if different or (
+        len(members) == 2 and len({"".join(sorted(one)) for one in told.values()}) > 1
+    ):
+        counted = ", ".join(f"rank {rank} {count}" for rank, count in counts.items())
+        raise OpusError(f"operations of {name} differ in number: {counted}")
+    if len(members) != 2 or not told[members[0]]:
+        return [1] * counts[members[0]]
+    blocks, ahead, begun = [], 0, 0
+    for place, (first, second) in enumerate(zip(*told.values(), strict=True), 1):
+        ahead += (first == "s") - (second == "s")
+        if not ahead:
+            blocks.append(place - begun)
+            begun = place
+    return blocks
+
+
+def _rank(
+    rank: int, seen: Seen, joined: Mapping[str, Sequence[int]]
+) -> tuple[list[_Named], list[int]]:
+    """Return a rank's operations, and how many there are at the end of each optimizer's step."""
+    parts = seen.parts or [""] * len(seen.groups)
+    every = [(group, at) for at, (group, part) in enumerate(zip(seen.groups, parts, strict=True))
+             for _ in part or "c"]  # fmt: skip
+    found: list[_Named] = []
+    begins: list[int] = []
+    counts: Counter[str] = Counter()
+    place = 0
+    while place < len(every):
+        group, at = every[place]
+        size = joined[group][counts[group]]
+        if between := {each for each, _ in every[place : place + size]} - {group}:
+            raise OpusError(
+                f"rank {rank} begins operations of {sorted(between)} between sends and receives "
+                f"of {group} that the other rank begins in another order"
+            )
+        counts[group] += 1
+        found.append((group, size))
+        begins.append(at)
+        place += size
+    return found, [sum(begin < end for begin in begins) for end in seen.steps]
+
+
+def _split(names: Sequence[_Named], ends: Sequence[int]) -> list[tuple[_Named, ...]]:
+    """Return the operations of each step, and those after the last one."""
+    return [
+        tuple(names[begin:end]) for begin, end in zip([0, *ends], [*ends, len(names)], strict=True)
+    ]
+
+
+def _usual(steps: Sequence[tuple[_Named, ...]]) -> tuple[_Named, ...]:
+    """Return the most frequent step; of those as frequent, the one that comes last at first."""
+    counts = Counter(steps[:-1])
+    return max(counts, key=lambda step: (counts[step], steps.index(step)), default=())
+
+
+def _table_of_steps(
+    job: Job, steps: Sequence[tuple[_Named, ...]], usual: tuple[_Named, ...], alike: Sequence[int]
+) -> PhaseTable:
+    every = [one for step in steps for one in step]
+    begins = [sum(map(len, steps[:number])) for number in alike]
+    others = [number for number in range(len(steps)) if number not in alike]
+    tail = steps[-1]
+    if steps[0] + tail and (steps[0], tail) == (usual[len(tail) :], usual[: len(tail)]):
+        others = [number for number in others if number not in (0, len(steps) - 1)]
+    unlike = tuple((number + 1, len(steps[number])) for number in others if steps[number])
+    length = len(usual)
+    if not tail and alike[-2:] == [len(steps) - 3, len(steps) - 2]:
+        first = next(
+            at for at in alike if list(alike[alike.index(at) :]) == [*range(at, len(steps) - 1)]
+        )
+        once = sum(map(len, steps[:first]))
+        made = _operations(job, every[: once + length])
+        return PhaseTable(
+            made[once:],
+            before=made[:once],
+            joined=tuple(size for _, size in every[: once + length]),
+            unlike=unlike,
+        )
+    whole = _operations(job, every)
+    return PhaseTable(
+        whole[begins[0] : begins[0] + length],
+        whole=whole,
+        begins=tuple(begins),
+        joined=tuple(size for _, size in every),
+        unlike=unlike,
+    )
+
+
+def _table_of_cycle(job: Job, seen: Sequence[_Named]) -> PhaseTable:
     once, period = _cycle(seen)
-    names = seen[: once + period]
-    operations = numbered([Operation(name, 0, job.groups[name].dimension) for name in names])
-    return PhaseTable(operations[once:], before=operations[:once])
+    made = _operations(job, seen[: once + period])
+    joined = tuple(size for _, size in seen[: once + period])
+    return PhaseTable(made[once:], before=made[:once], joined=joined)
 
 
-def _cycle(seen: Sequence[str]) -> tuple[int, int]:
+def _operations(job: Job, names: Sequence[_Named]) -> tuple[Operation, ...]:
+    return numbered([Operation(name, 0, job.groups[name].dimension) for name, _ in names])
+
+
+def _cycle(seen: Sequence[_Named]) -> tuple[int, int]:
     """Return the shortest prefix and period that reproduce the whole sequence."""
     found = 0, len(seen)
     for period in range(1, len(seen) // 2 + 1):

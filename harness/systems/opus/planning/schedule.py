@@ -17,17 +17,25 @@ class PhaseTable:
     whose stages may be in different phases at once (Opus §4.2).
 
     steps: how many there will be, where that is known. before: operations that come once, before
-    the first step.
+    the first step. whole: all operations of a script whose steps are not all alike, and `begins`
+    the positions at which a step like `operations` begins. joined: how many sends and receives
+    are one operation, for each of `before` and `operations`, or of `whole`; 1 where it is empty.
+    unlike: steps with other operations, counted from 1, and how many those are; what follows the
+    last step counts as one more.
     """
 
     operations: tuple[Operation, ...]
     steps: int | None = None
     before: tuple[Operation, ...] = ()
+    whole: tuple[Operation, ...] = ()
+    begins: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
+    unlike: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.operations:
             raise OpusError("found no operation, expected those of a step")
-        every = (*self.before, *self.operations)
+        every = (*self.before, *self.operations, *self.whole)
         if foreign := [op for op in every if op.purpose != "data"]:
             raise OpusError(f"{foreign[0]} never crosses the rail and has no place in the table")
 
@@ -37,6 +45,8 @@ class PhaseTable:
 
     def at(self, position: int) -> Operation | None:
         """The operation at a position; None after the last step."""
+        if self.whole:
+            return self.whole[position] if position < len(self.whole) else None
         if position < len(self.before):
             return self.before[position]
         step, place = divmod(position - len(self.before), len(self.operations))
@@ -56,9 +66,26 @@ class PhaseTable:
 
     def _alike(self, position: int) -> Operation:
         """The operation at a position but for its index, as if there were always another step."""
+        if self.whole:
+            return self.whole[position % len(self.whole)]
         if position < len(self.before):
             return self.before[position]
         return self.operations[(position - len(self.before)) % len(self.operations)]
+
+    def joined_at(self, position: int) -> int:
+        """How many sends and receives are one operation at a position."""
+        if not self.joined:
+            return 1
+        late = position - len(self.before)
+        if self.whole or late < 0:
+            return self.joined[position]
+        return self.joined[len(self.before) + late % len(self.operations)]
+
+    def steps_in(self, count: int) -> list[tuple[int, int]]:
+        """Where the steps like `operations` begin and end in a run of `count` operations."""
+        length = len(self.operations)
+        begins = self.begins or range(len(self.before), count - length + 1, length)
+        return [(begin, begin + length) for begin in begins]
 
     def all(self) -> list[Operation]:
         """Every operation of all steps; raises `OpusError` where nobody knows how many."""

@@ -11,15 +11,30 @@ from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
 from lightrig.testbeds import Circuit, Plan, Port, Testbed
 
 
-def fitting_job(testbed: Testbed, name: str, stages: int = 2, widths: Sequence[int] = ()) -> Job:
+def fitting_job(
+    testbed: Testbed,
+    name: str,
+    stages: int = 2,
+    widths: Sequence[int] = (),
+    ranks: int | None = None,
+) -> Job:
     """Return a job that has a rank on every NIC of a testbed, each NIC number a rail.
 
     widths: degrees of the symmetric dimensions; one over all servers of a stage where none is
-    given. Raises `OpusError` where the servers are not as many as that, or differ in their NICs.
+    given. ranks: how many, on as many of the first servers as that needs; by default on all.
+    Raises `OpusError` where the servers are not as many as that, or differ in their NICs.
     """
     servers = list(testbed.servers.values())
     rails = {len(server.nics) for server in servers}
-    if not servers or len(servers) % stages or len(rails) != 1:
+    (each,) = rails if len(rails) == 1 else (0,)
+    if ranks is not None:
+        if not each or not 0 < ranks <= len(servers) * each or ranks % each:
+            raise OpusError(
+                f"testbed {testbed.name} has {len(servers)} servers, a rank on each of "
+                f"{each or 'differently many'} NICs; {ranks} ranks do not fit"
+            )
+        servers = servers[: ranks // each]
+    if not servers or len(servers) % stages or not each:
         raise OpusError(
             f"testbed {testbed.name} has {len(servers)} servers, expected a multiple of {stages} "
             "with as many NICs each"
@@ -29,7 +44,7 @@ def fitting_job(testbed: Testbed, name: str, stages: int = 2, widths: Sequence[i
             f"testbed {testbed.name} has {len(servers)} servers, and {stages} pipeline stages of "
             f"{' x '.join(map(str, widths))} need {stages * math.prod(widths)}"
         )
-    return Job.grid(name, stages, widths or [len(servers) // stages], rails.pop())
+    return Job.grid(name, stages, widths or [len(servers) // stages], each)
 
 
 class FabricRails:

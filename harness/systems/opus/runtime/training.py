@@ -12,7 +12,7 @@ from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation
-from lightrig.harness.systems.opus.planning.profiling import profiled
+from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
@@ -99,11 +99,15 @@ class TrainingJob:
         """
         self._ring()
         seen = self._run(script, PrintedLines(self.printed), "watched")
-        groups = {
-            rank: [done.operation.group for done in operations]
+        by_rank = {
+            rank: Seen(
+                [done.operation.group for done in operations],
+                [done.parts for done in operations],
+                seen.steps[rank],
+            )
             for rank, operations in seen.operations.items()
         }
-        return profiled(self.job, groups), seen
+        return profiled(self.job, by_rank), seen
 
     def train(
         self, script: Script, tables: Sequence[PhaseTable], mode: Mode, *, retries: int = 2
@@ -209,7 +213,7 @@ class TrainingJob:
                 lost=controlled.lose,
                 parallel=controlled.rails.run,
             )
-        return Trained(run.operations, run.printed)
+        return Trained(run.operations, run.printed, run.front_end, run.steps)
 
     # ---------------------------------------------------------------------- circuits
 
@@ -385,10 +389,12 @@ def _local_phases(
 ) -> LocalPhases:
     """Return by which a rank's program decides: the group at each position, and who asks."""
 
-    def at(position: int) -> tuple[str, bool]:
+    def at(position: int) -> tuple[str, bool, int]:
         operation = table.at(position)
         assert operation is not None
-        return operation.group, table.asks(position)
+        return operation.group, table.asks(position), table.joined_at(position)
 
+    if table.whole:
+        return LocalPhases([*map(at, range(len(table.whole)))], [], ran)
     first, step = len(table.before) + len(table.operations), len(table.operations)
     return LocalPhases([*map(at, range(first))], [*map(at, range(first, first + step))], ran)
